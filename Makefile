@@ -1,0 +1,48 @@
+# make up     sets everything up, serves http://127.0.0.1:8000 and prints a one-time sign-in link
+# make down   stops the platform and all its training
+# make test   sets everything up, then runs all tests
+# make check  format, lint, types, import contracts, migrations, drift of everything generated
+# make test-frameworks  tests of Horovod and Megatron-LM, each in an environment of its own (ONLY=megatron: no other)
+# make bench  measures; make schema and make lock write generated files anew; make clean removes what was built
+# make manifests  writes the chart as plain Kubernetes manifests to build/manifests.yaml
+#
+# Variables of `up` and `down`: PORT=8000 HOST=127.0.0.1 DATA=var DEMO=1 (DEMO=0: no demo environments on first start).
+
+.PHONY: help up down test check test-frameworks bench schema lock manifests clean
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Only what is given to make itself counts: shells, too, have a variable HOST.
+given = $(if $(findstring command line,$(origin $1)),$(eval export $2 := $(value $1)))
+$(call given,PORT,FERMI_PORT)
+$(call given,HOST,FERMI_HOST)
+$(call given,DATA,FERMI_DATA)
+$(call given,DEMO,FERMI_DEMO)
+
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+CANDIDATES := $(or $(PYTHON),.venv/bin/python python3 python3.11 python3.12 python3.13 python3.14 python)
+FOUND := $(shell for python in $(CANDIDATES); do \
+	$$python -ISc '$(NEW_ENOUGH)' 2>/dev/null && echo $$python && break; done)
+SETUP = $(if $(FOUND),$(FOUND) scripts/setup.py,$(error Fermi needs Python 3.11 or newer and found none among \
+	"$(CANDIDATES)": install it, or name it with PYTHON=/path/to/python3.12))
+
+help:
+	@sed -n '/^$$/q;s/^#  *//p' Makefile
+
+up:
+	@$(SETUP) up
+
+down:
+	@$(SETUP) down
+
+test:
+	@$(SETUP) test
+
+check:
+	@$(SETUP) check
+
+test-frameworks bench schema lock manifests:
+	@$(SETUP) $@
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build frontend/node_modules frontend/dist

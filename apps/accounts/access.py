@@ -1,0 +1,61 @@
+"""Who may see and do what. Someone without a role in a project is told 404, never 403, about what is in it."""
+
+from typing import Any, TypeVar
+
+from django.contrib.auth.models import AnonymousUser
+from django.db.models import Model, Q, QuerySet
+
+from apps.accounts.models import Membership, Project, Role, User
+from apps.common.errors import ApiError
+
+M = TypeVar("M", bound=Model)
+Rows = TypeVar("Rows", bound=QuerySet[Any, Any])
+Someone = User | AnonymousUser
+
+_ORDER = list(Role)
+
+
+def visible(rows: Rows, user: Someone, path: str = "project", *, shared: bool = False) -> Rows:
+    """What `user` may see: what belongs to a project of theirs; with `shared` also what belongs to none.
+
+    `path` leads from the row to its project, e.g. `task__project`.
+    """
+    if user.is_superuser:
+        return rows
+    mine = Q(**{f"{path}__in": Membership.objects.filter(user_id=user.pk or 0).values("project")})
+    return rows.filter(mine | Q(**{f"{path}__isnull": True}) if shared else mine)
+
+
+def role_in(user: Someone, project: Project | str | None) -> Role | None:
+    """The administrator is a maintainer everywhere; everybody is a viewer of what belongs to no project."""
+    if user.is_superuser:
+        return Role.MAINTAINER
+    if project is None:
+        return Role.VIEWER
+    key = project.pk if isinstance(project, Project) else project
+    role = Membership.objects.filter(user_id=user.pk or 0, project_id=key).values_list("role", flat=True).first()
+    return Role(role) if role else None
+
+
+def require(user: Someone, project: Project | str | None, role: Role = Role.VIEWER) -> None:
+    """404 NOT_FOUND for a stranger to the project, 403 FORBIDDEN for somebody whose role is too low."""
+    has = role_in(user, project)
+    if has is None:
+        raise ApiError(404, "NOT_FOUND")
+    if _ORDER.index(has) < _ORDER.index(role):
+        raise ApiError(403, "FORBIDDEN")
+
+
+def require_administrator(user: Someone) -> None:
+    if not user.is_superuser:
+        raise ApiError(403, "FORBIDDEN")
+
+
+def get(rows: QuerySet[M, M], user: Someone, key: str, role: Role = Role.VIEWER, *, shared: bool = False) -> M:
+    """The row with primary key `key` and a `project`, if `user` has `role` there; else 404 or 403 as above."""
+    row = visible(rows, user, shared=shared).filter(pk=key).first()
+    if row is None:
+        raise ApiError(404, "NOT_FOUND")
+    if role is not Role.VIEWER:
+        require(user, row.project_id, role)  # type: ignore[attr-defined]
+    return row

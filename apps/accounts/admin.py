@@ -1,0 +1,111 @@
+"""People, projects, tokens and the audit trail for operators."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from apps.accounts import services
+from apps.accounts.models import ApiToken, AuditEvent, Project, User
+from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
+from apps.common.texts import both
+
+label(User, ("用户", "users"))
+label(Project, ("项目", "projects"), name=("名称", "name"), created_at=("创建时间", "created"))
+label(
+    ApiToken,
+    ("API 令牌", "API tokens"),
+    name=("用途", "name"),
+    user=("用户", "user"),
+    created=("创建时间", "created"),
+    expiry=("过期时间", "expires"),
+)
+label(
+    AuditEvent,
+    ("审计记录", "audit trail"),
+    at=("时间", "time"),
+    actor=("操作者", "actor"),
+    project=("项目", "project"),
+    action=("动作", "action"),
+    target=("对象", "target"),
+    data=("内容", "data"),
+    request_id=("请求号", "request id"),
+)
+
+label_app("accounts", ("账号", "accounts"))
+
+POWERS = ("is_superuser", "is_staff", "groups", "user_permissions")
+
+
+@admin.register(User)
+class UserAdmin(DjangoUserAdmin, ModelAdmin):
+    """Powers are an administrator's to give, and an administrator's account another administrator's to change."""
+
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+    search_help_text = SEARCH
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        own = tuple(super().get_readonly_fields(request, obj))
+        return own if request.user.is_superuser else (*own, *POWERS)
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        guarded = isinstance(obj, User) and obj.is_superuser and not request.user.is_superuser
+        return not guarded and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Accounts are switched off, so that what they did keeps its name."""
+        return False
+
+
+admin.site.unregister(Group)
+
+
+@admin.register(Group)
+class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
+    """What a group's members may do is an administrator's to say."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return request.user.is_superuser
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return request.user.is_superuser
+
+    has_add_permission = has_change_permission = has_delete_permission = has_view_permission
+
+
+@admin.register(Project)
+class ProjectAdmin(ReadOnlyAdmin):
+    list_display = ("name", "id", "created_at")
+    search_fields = ("name", "id")
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnlyAdmin):
+    list_display = ("name", "user", "created", "expiry")
+    list_filter = ("created", "expiry")
+    list_select_related = ("user",)
+    search_fields = ("name", "user__username")
+    fields = list_display
+    actions = ("revoke",)
+
+    @admin.action(description=both("撤销", "Revoke"), permissions=["operate"])
+    def revoke(self, request: HttpRequest, rows: QuerySet[ApiToken]) -> None:
+        tokens = rows.select_related("user")
+        self.apply(request, tokens, services.revoke_any_token, ("已撤销", "revoked"))
+
+
+@admin.register(AuditEvent)
+class AuditEventAdmin(ReadOnlyAdmin):
+    list_display = ("at", "actor", "action", "target", "project", "request_id")
+    list_filter = ("action", "project", "at")
+    list_select_related = ("actor", "project")
+    search_fields = ("target", "action", "actor__username", "request_id")
+    ordering = ("-at",)

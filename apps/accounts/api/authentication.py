@@ -1,0 +1,48 @@
+"""Who is asking: a token in the Authorization header, or the console's session cookie."""
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from knox.auth import TokenAuthentication
+from knox.crypto import hash_token
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.request import Request
+
+from apps.accounts.models import ApiToken, User
+from apps.common.clock import now
+from apps.common.errors import ApiError
+
+
+class BearerAuthentication(TokenAuthentication):
+    """`Authorization: Bearer <token>`: one query, by the token's hash."""
+
+    def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
+        found = ApiToken.objects.select_related("user").filter(digest=hash_token(token.decode("latin-1"))).first()
+        if found is None or (found.expiry and found.expiry <= now()) or not found.user.is_active:
+            raise AuthenticationFailed
+        return found.user, found
+
+
+class CookieAuthentication(SessionAuthentication):
+    """The session cookie, with X-CSRFToken on everything that changes something."""
+
+    def enforce_csrf(self, request: Request) -> None:
+        try:
+            super().enforce_csrf(request)
+        except PermissionDenied as error:
+            raise ApiError(403, "CSRF_FAILED", detail=str(error.detail)) from error
+
+
+class BearerScheme(OpenApiAuthenticationExtension):
+    target_class = BearerAuthentication
+    name = "token"
+
+    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer"}
+
+
+class CookieScheme(OpenApiAuthenticationExtension):
+    target_class = CookieAuthentication
+    name = "session"
+
+    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
+        return {"type": "apiKey", "in": "cookie", "name": "sessionid"}

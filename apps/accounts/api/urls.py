@@ -1,0 +1,14 @@
+from django.urls import path
+
+from apps.accounts.api import views
+
+urlpatterns = [
+    path("auth/me", views.MeView.as_view()),
+    path("tokens", views.TokensView.as_view()),
+    path("tokens/<str:token_id>", views.TokenView.as_view()),
+    path("projects", views.ProjectsView.as_view()),
+    path("projects/<str:project_id>", views.ProjectView.as_view()),
+    path("projects/<str:project_id>/members", views.MembersView.as_view()),
+    path("projects/<str:project_id>/members/<str:username>", views.MemberView.as_view()),
+    path("audit-events", views.AuditEventsView.as_view()),
+]

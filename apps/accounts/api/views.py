@@ -1,0 +1,119 @@
+"""People, projects and tokens."""
+
+from django.db.models import Q
+
+from apps.accounts import access, selectors, services
+from apps.accounts.api import serializers as shapes
+from apps.accounts.models import Project, Role
+from apps.common.api import APIView, Body, Data, Query, Request, operation, page
+from apps.common.errors import ApiError
+from apps.common.texts import language
+
+
+class MeView(APIView):
+    @operation("getMe", data=shapes.Me)
+    def get(self, request: Request) -> Data:
+        """Who you are here, and your role in each project."""
+        return selectors.me(request.user, language())
+
+
+class TokensView(APIView):
+    @operation("listTokens", query=shapes.TokenQuery, page=shapes.TokenItem)
+    def get(self, request: Request, query: Query) -> Data:
+        """Your own tokens."""
+        return page(selectors.tokens(request.user).filter(name__icontains=query["search"]), query)
+
+    @operation("createToken", body=shapes.TokenCreateRequest, data=shapes.TokenCreated, status=201)
+    def post(self, request: Request, body: Body) -> Data:
+        """A new token that speaks for you; it is shown this once."""
+        return services.create_token(request.user, **body)
+
+
+class TokenView(APIView):
+    @operation("revokeToken")
+    def delete(self, request: Request, token_id: str) -> None:
+        """From now on the token is refused."""
+        services.revoke_token(request.user, token_id)
+
+
+class ProjectsView(APIView):
+    @operation("listProjects", query=shapes.ProjectQuery, page=shapes.ProjectItem)
+    def get(self, request: Request, query: Query) -> Data:
+        """The projects you have a role in; all of them for an administrator."""
+        return page(selectors.projects(request.user).filter(name__icontains=query["search"]), query)
+
+    @operation("createProject", body=shapes.ProjectRequest, data=shapes.ProjectItem, status=201)
+    def post(self, request: Request, body: Body) -> Data:
+        """A new project (administrator)."""
+        return _shown(services.create_project(request.user, **body), Role.MAINTAINER)
+
+
+class ProjectView(APIView):
+    @operation("getProject", data=shapes.ProjectItem)
+    def get(self, request: Request, project_id: str) -> Data:
+        """One project."""
+        project = _project(request, project_id)
+        return _shown(project, access.role_in(request.user, project))
+
+    @operation("renameProject", body=shapes.ProjectRequest, data=shapes.ProjectItem)
+    def patch(self, request: Request, project_id: str, body: Body) -> Data:
+        """Another name (maintainer)."""
+        project = _project(request, project_id)
+        services.rename_project(request.user, project, **body)
+        return _shown(project, Role.MAINTAINER)
+
+    @operation("deleteProject")
+    def delete(self, request: Request, project_id: str) -> None:
+        """Only a project that holds nothing any more (administrator)."""
+        services.delete_project(request.user, _project(request, project_id))
+
+
+class MembersView(APIView):
+    @operation("listMembers", query=shapes.MemberQuery, page=shapes.MemberItem)
+    def get(self, request: Request, project_id: str, query: Query) -> Data:
+        """Who has which role in the project."""
+        members = selectors.members(_project(request, project_id))
+        return page(members.filter(user__username__icontains=query["search"]), query)
+
+    @operation("addMember", body=shapes.MemberAddRequest, data=shapes.MemberItem, status=201)
+    def post(self, request: Request, project_id: str, body: Body) -> Data:
+        """A user joins the project (maintainer)."""
+        return services.add_member(request.user, _project(request, project_id), **body)
+
+
+class MemberView(APIView):
+    @operation("changeMember", body=shapes.MemberChangeRequest, data=shapes.MemberItem)
+    def patch(self, request: Request, project_id: str, username: str, body: Body) -> Data:
+        """Another role (maintainer)."""
+        return services.change_role(request.user, _project(request, project_id), username, **body)
+
+    @operation("removeMember")
+    def delete(self, request: Request, project_id: str, username: str) -> None:
+        """The user leaves the project (maintainer)."""
+        services.remove_member(request.user, _project(request, project_id), username)
+
+
+class AuditEventsView(APIView):
+    @operation("listAuditEvents", query=shapes.AuditQuery, page=shapes.AuditEventItem)
+    def get(self, request: Request, query: Query) -> Data:
+        """Who did what in the projects you maintain, newest first."""
+        word = query["search"]
+        events = selectors.audit_events(request.user, query.get("project"))
+        found = events.filter(Q(target__icontains=word) | Q(action__icontains=word)) if word else events
+        return page(found, query, _event)
+
+
+def _event(row: dict) -> dict:
+    """A model's own field cannot be the name of an annotation, hence the underscores until here."""
+    return {**row, "actor": row.pop("actor_"), "project": row.pop("project_")}
+
+
+def _project(request: Request, project_id: str) -> Project:
+    project = access.visible(Project.objects.all(), request.user, "pk").filter(pk=project_id).first()
+    if project is None:
+        raise ApiError(404, "NOT_FOUND")
+    return project
+
+
+def _shown(project: Project, role: Role | None) -> dict:
+    return {"id": project.id, "name": project.name, "role": role, "createdAt": project.created_at}

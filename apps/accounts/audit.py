@@ -1,0 +1,24 @@
+"""The audit trail. Services record what they did, in the transaction that did it."""
+
+from typing import Any
+
+from apps.accounts.access import Someone
+from apps.accounts.models import AuditEvent, Project
+from apps.common import request_id
+
+
+def record(
+    actor: Someone | None, action: str, target: str, *, project: Project | str | None = None, **data: Any
+) -> None:
+    """`action` is `<thing>.<verb>`, `target` the id of what was acted on, `data` what is worth knowing later.
+
+    `actor` None = the platform itself. Never put a secret in `data`.
+    """
+    AuditEvent.objects.create(
+        actor_id=actor.pk if actor else None,
+        project_id=project.pk if isinstance(project, Project) else project,
+        action=action,
+        target=target,
+        data=data,
+        request_id=request_id.current(),
+    )

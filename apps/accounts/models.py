@@ -1,0 +1,74 @@
+"""Who may do what: users, projects, the role a user has in a project, and the tokens that speak for a user."""
+
+from functools import partial
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from knox.models import AbstractAuthToken
+
+from apps.common.ids import new_id
+
+
+class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no types
+    """A person. `is_superuser` is the platform's administrator and stands above every project role."""
+
+
+class Project(models.Model):
+    """What everything belongs to. Someone without a role in it does not learn that its contents exist."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "project"))
+    name = models.CharField(max_length=100, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    members = models.ManyToManyField(settings.AUTH_USER_MODEL, through="Membership", related_name="projects")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Role(models.TextChoices):
+    """Each role may do what those before it may, and: member submits and steers tasks, maintainer also manages
+    environments, data and members."""
+
+    VIEWER = "viewer"
+    MEMBER = "member"
+    MAINTAINER = "maintainer"
+
+
+class Membership(models.Model):
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=20, choices=Role, default=Role.MEMBER)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "user"], name="one_role_per_project")]
+
+
+class ApiToken(AbstractAuthToken):
+    """A named, revocable token. Only a hash is stored; the token itself is shown once, when it is made."""
+
+    name = models.CharField(max_length=100, default="", blank=True)
+
+    class Meta(AbstractAuthToken.Meta):
+        abstract = False
+
+
+class SignInLink(models.Model):
+    """A link that signs its user in once, within minutes: how the embedded start gets a person into the console."""
+
+    digest = models.CharField(primary_key=True, max_length=64)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+
+class AuditEvent(models.Model):
+    """Who changed what, through which request. Rows are only ever added."""
+
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+    actor = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
+    project = models.ForeignKey(Project, on_delete=models.SET_NULL, null=True)
+    action = models.CharField(max_length=60)
+    target = models.CharField(max_length=120)
+    data = models.JSONField(default=dict)
+    request_id = models.CharField(max_length=64, default="")

@@ -1,0 +1,60 @@
+"""What is read: rows as the API shows them."""
+
+from typing import Any
+
+from django.db.models import F, QuerySet, Value
+from django.db.models.functions import Substr
+
+from apps.accounts import access
+from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
+
+TOKEN_ID_LENGTH = 16  # hexadecimal digits of the hash: names a token without telling it
+
+
+def me(user: User, language: str) -> dict[str, Any]:
+    return {
+        "username": user.username,
+        "email": user.email,
+        "isAdministrator": user.is_superuser,
+        "language": language,
+        "projects": list(projects(user).order_by("name")),
+    }
+
+
+def tokens(user: User) -> QuerySet[ApiToken, Any]:
+    return ApiToken.objects.filter(user=user).values(
+        "name", id=Substr("digest", 1, TOKEN_ID_LENGTH), createdAt=F("created"), expiresAt=F("expiry")
+    )
+
+
+def projects(user: User) -> QuerySet[Project, Any]:
+    role: Any = F("memberships__role")
+    rows = Project.objects.filter(memberships__user=user)
+    if user.is_superuser:
+        role, rows = Value(str(Role.MAINTAINER)), Project.objects.all()
+    return rows.values("id", "name", role=role, createdAt=F("created_at"))
+
+
+def members(project: Project) -> QuerySet[Membership, Any]:
+    return Membership.objects.filter(project=project).values("role", username=F("user__username"))
+
+
+def audit_events(user: User, project: str | None) -> QuerySet[AuditEvent, Any]:
+    """Of the projects the user maintains; the administrator also sees what belongs to none."""
+    rows = AuditEvent.objects.all()
+    if project:
+        access.require(user, project, Role.MAINTAINER)
+        rows = rows.filter(project=project)
+    elif not user.is_superuser:
+        mine = Membership.objects.filter(user=user, role=Role.MAINTAINER).values("project")
+        rows = rows.filter(project__in=mine)
+    return rows.values(
+        "id",
+        "at",
+        "action",
+        "target",
+        "data",
+        actor_=F("actor__username"),
+        project_=F("project_id"),
+        requestId=F("request_id"),
+    )

@@ -1,0 +1,134 @@
+"""Projects, their members, and the tokens and links that speak for a user."""
+
+import hashlib
+import secrets
+from datetime import timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from apps.accounts import access, audit, selectors
+from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SignInLink, User
+from apps.common.clock import now
+from apps.common.errors import ApiError
+
+LINK_LIFE = timedelta(minutes=30)
+
+
+@transaction.atomic
+def create_token(user: User, name: str, expires_in_days: int | None = None) -> dict[str, Any]:
+    """The token itself is in the answer and nowhere else."""
+    expiry = timedelta(days=expires_in_days) if expires_in_days else None
+    made, token = ApiToken.objects.create(user=user, expiry=expiry, name=name)
+    key = made.digest[: selectors.TOKEN_ID_LENGTH]
+    audit.record(user, "token.create", key, name=name)
+    return {"id": key, "name": name, "token": token, "createdAt": made.created, "expiresAt": made.expiry}
+
+
+@transaction.atomic
+def revoke_token(user: User, token_id: str) -> None:
+    exact = len(token_id) == selectors.TOKEN_ID_LENGTH
+    if not exact or not ApiToken.objects.filter(user=user, digest__startswith=token_id).delete()[0]:
+        raise ApiError(404, "NOT_FOUND")
+    audit.record(user, "token.revoke", token_id)
+
+
+@transaction.atomic
+def revoke_any_token(administrator: User, token: ApiToken) -> None:
+    """Whoever it speaks for."""
+    access.require_administrator(administrator)
+    audit.record(administrator, "token.revoke", token.digest[: selectors.TOKEN_ID_LENGTH], user=token.user.username)
+    token.delete()
+
+
+def create_project(user: User, name: str) -> Project:
+    """By an administrator alone: a maintainer may name paths and hosts, so nobody makes themselves one."""
+    access.require_administrator(user)
+    try:
+        with transaction.atomic():
+            project = Project.objects.create(name=name)
+            audit.record(user, "project.create", project.id, project=project, name=name)
+    except IntegrityError:
+        raise ApiError(409, "PROJECT_NAME_TAKEN", "name", name=name) from None
+    return project
+
+
+def rename_project(user: User, project: Project, name: str) -> None:
+    access.require(user, project, Role.MAINTAINER)
+    try:
+        with transaction.atomic():
+            Project.objects.filter(pk=project.pk).update(name=name)
+            audit.record(user, "project.rename", project.id, project=project, before=project.name, after=name)
+    except IntegrityError:
+        raise ApiError(409, "PROJECT_NAME_TAKEN", "name", name=name) from None
+    project.name = name
+
+
+@transaction.atomic
+def delete_project(user: User, project: Project) -> None:
+    """Only an empty one: environments, tasks and data are deleted by name or not at all."""
+    access.require_administrator(user)
+    for relation in Project._meta.related_objects:
+        if relation.related_model in (Membership, AuditEvent) or not isinstance(relation.related_model, type):
+            continue
+        rows = relation.related_model._default_manager.filter(**{relation.field.name: project})
+        if rows.exists():
+            what = str(relation.related_model._meta.verbose_name_plural)
+            raise ApiError(409, "PROJECT_NOT_EMPTY", what=what, count=rows.count())
+    audit.record(user, "project.delete", project.id, name=project.name)
+    project.delete()
+
+
+@transaction.atomic
+def add_member(user: User, project: Project, username: str, role: str) -> dict[str, Any]:
+    access.require(user, project, Role.MAINTAINER)
+    member = User.objects.filter(username=username).first()
+    if member is None:
+        raise ApiError(400, "USER_UNKNOWN", "username", username=username)
+    _, created = Membership.objects.get_or_create(project=project, user=member, defaults={"role": role})
+    if not created:
+        raise ApiError(409, "ALREADY_MEMBER", "username", username=username)
+    audit.record(user, "member.add", username, project=project, role=role)
+    return {"username": username, "role": role}
+
+
+@transaction.atomic
+def change_role(user: User, project: Project, username: str, role: str) -> dict[str, Any]:
+    access.require(user, project, Role.MAINTAINER)
+    if not Membership.objects.filter(project=project, user__username=username).update(role=role):
+        raise ApiError(404, "NOT_FOUND")
+    audit.record(user, "member.change", username, project=project, role=role)
+    return {"username": username, "role": role}
+
+
+@transaction.atomic
+def remove_member(user: User, project: Project, username: str) -> None:
+    access.require(user, project, Role.MAINTAINER)
+    if not Membership.objects.filter(project=project, user__username=username).delete()[0]:
+        raise ApiError(404, "NOT_FOUND")
+    audit.record(user, "member.remove", username, project=project)
+
+
+def make_sign_in_link(user: User) -> str:
+    """The path of a page that signs `user` in once, within half an hour."""
+    secret = secrets.token_urlsafe(32)
+    SignInLink.objects.filter(expires_at__lt=now()).delete()
+    SignInLink.objects.create(digest=_digest(secret), user=user, expires_at=now() + LINK_LIFE)
+    return f"/auth/link/{secret}"
+
+
+@transaction.atomic
+def redeem_sign_in_link(secret: str) -> User | None:
+    """The link's user, to the first who asks in time; None to everybody else."""
+    link = SignInLink.objects.filter(digest=_digest(secret), used_at=None, expires_at__gt=now())
+    if not link.update(used_at=now()):
+        return None
+    user = User.objects.get(signinlink__digest=_digest(secret))
+    if not user.is_active:
+        return None
+    audit.record(user, "user.sign-in-link", user.username)
+    return user
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

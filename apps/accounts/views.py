@@ -1,0 +1,26 @@
+"""The page behind a sign-in link."""
+
+from django.contrib.auth import login
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+
+from apps.accounts import services
+from apps.common.texts import text
+
+HOME = "/training"
+
+
+@never_cache
+@require_GET
+def sign_in_link(request: HttpRequest, secret: str) -> HttpResponse:
+    """Signs in once and goes home; a second visit goes home too if the browser is already signed in."""
+    if user := services.redeem_sign_in_link(secret):
+        login(request, user, backend="allauth.account.auth_backends.AuthenticationBackend")
+        return HttpResponseRedirect(HOME)
+    if request.user.is_authenticated:
+        return HttpResponseRedirect(HOME)
+    message, hint = text("SIGN_IN_LINK_SPENT")
+    page = '<!doctype html><meta charset="utf-8"><title>Fermi</title><p>{}<p>{}<p><a href="/sign-in">/sign-in</a>'
+    return HttpResponse(format_html(page, message, hint), status=410)

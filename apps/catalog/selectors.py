@@ -1,0 +1,85 @@
+"""What is read: datasets and models as the API shows them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import F, Prefetch, Q, QuerySet
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.catalog.models import Dataset, DatasetVersion, Model
+from apps.common.texts import language, text
+from fermi.launch import registry
+
+
+def datasets(user: User, filters: Mapping[str, Any]) -> QuerySet[Dataset]:
+    """With their versions, newest first; for `dataset_shown`."""
+    newest = Prefetch("versions", DatasetVersion.objects.order_by("-created_at", "pk"))
+    return _filtered(access.visible(Dataset.objects.all(), user, shared=True), filters).prefetch_related(newest)
+
+
+def dataset_shown(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "id": dataset.pk,
+        "name": dataset.name,
+        "description": dataset.description,
+        "projectId": dataset.project_id,
+        "createdAt": dataset.created_at,
+        "versions": [version_shown(version) for version in dataset.versions.all()],
+    }
+
+
+def version_shown(version: DatasetVersion) -> dict[str, Any]:
+    return {
+        "id": version.pk,
+        "datasetId": version.dataset_id,
+        "name": version.name,
+        "status": version.status,
+        "progress": version.progress,
+        "source": version.source,
+        "trainTokens": version.train_tokens,
+        "validTokens": version.valid_tokens,
+        "sizeBytes": version.size_bytes,
+        "sha256": version.sha256,
+        "error": _error(version.error),
+        "createdAt": version.created_at,
+    }
+
+
+def models(user: User, filters: Mapping[str, Any]) -> QuerySet[Model, Any]:
+    rows = _filtered(access.visible(Model.objects.all(), user, shared=True), filters)
+    return rows.values(
+        "id",
+        "name",
+        "description",
+        "recipe",
+        "parameters",
+        "defaults",
+        projectId=F("project_id"),
+        createdAt=F("created_at"),
+    )
+
+
+def frameworks() -> list[dict[str, Any]]:
+    """Labels and descriptions in the language of the request."""
+    lang, found = language(), []
+    for name in registry.FRAMEWORKS:
+        framework = registry.framework(name)
+        words = {key: framework.INFO[key][lang] for key in ("label", "description")}
+        found.append({**framework.INFO, **words, "options": framework.OPTIONS, "available": True})
+    return found
+
+
+def _filtered(rows: QuerySet[Any], filters: Mapping[str, Any]) -> QuerySet[Any]:
+    if project := filters.get("project"):
+        rows = rows.filter(Q(project=project) | Q(project=None))
+    if word := filters.get("search"):
+        rows = rows.filter(Q(name__icontains=word) | Q(pk__icontains=word) | Q(description__icontains=word))
+    return rows
+
+
+def _error(error: dict[str, Any] | None) -> dict[str, str] | None:
+    if not error:
+        return None
+    message, hint = text(error["code"], error)
+    return {"code": error["code"], "message": message, "hint": hint}

@@ -1,0 +1,116 @@
+"""Datasets named by a path on the server, and models."""
+
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from apps.accounts import access, audit
+from apps.accounts.models import Project, Role, User
+from apps.catalog import hints
+from apps.catalog.models import Dataset, DatasetVersion, Model
+from apps.common.clock import now
+from apps.common.errors import ApiError, ProblemsError
+from fermi.launch import recipes
+from fermi.launch.spec import JobSpec, Problem
+
+FIRST_VERSION = "v1"
+
+
+def add_dataset(
+    user: User,
+    *,
+    name: str,
+    path: str,
+    description: str = "",
+    project_id: str | None = None,
+    version_name: str = FIRST_VERSION,
+) -> Dataset:
+    """A dataset and its first version, whose preparation begins at once. Without a project it is for every project."""
+    _require(user, project_id)
+    source = _source(path)
+    with transaction.atomic():
+        dataset = Dataset.objects.create(name=name, description=description, project_id=project_id)
+        _add(user, dataset, version_name, source)
+    return dataset
+
+
+def add_version(user: User, dataset: Dataset, *, path: str, name: str = "") -> DatasetVersion:
+    """Without a name: `v2`, `v3`, … by how many there are."""
+    access.require(user, dataset.project_id, Role.MAINTAINER)
+    source = _source(path)
+    name = name or f"v{dataset.versions.count() + 1}"
+    try:
+        with transaction.atomic():
+            return _add(user, dataset, name, source)
+    except IntegrityError:
+        raise ApiError(409, "VERSION_NAME_TAKEN", "name", name=name) from None
+
+
+def add_model(
+    user: User,
+    *,
+    name: str,
+    description: str = "",
+    project_id: str | None = None,
+    recipe: str,
+    parameters: int | None = None,
+    defaults: dict[str, Any],
+) -> Model:
+    _require(user, project_id)
+    if problems := _recipe_problems(recipe, defaults):
+        raise ProblemsError(problems)
+    with transaction.atomic():
+        model = Model.objects.create(
+            name=name,
+            description=description,
+            project_id=project_id,
+            recipe=recipe,
+            parameters=parameters,
+            defaults=defaults,
+        )
+        audit.record(user, "model.add", model.pk, project=project_id, name=name)
+    return model
+
+
+def _add(user: User, dataset: Dataset, name: str, source: Path) -> DatasetVersion:
+    version = DatasetVersion.objects.create(dataset=dataset, name=name, source=str(source), due_at=now())
+    audit.record(
+        user, "dataset.add-version", version.pk, project=dataset.project_id, dataset=dataset.pk, path=str(source)
+    )
+    hints.prepare(version.pk)
+    return version
+
+
+def _require(user: User, project_id: str | None) -> None:
+    if project_id is None:
+        access.require_administrator(user)
+    elif access.role_in(user, project_id) is None or not Project.objects.filter(pk=project_id).exists():
+        raise ProblemsError([Problem("projectId", "PROJECT_UNKNOWN", {"project": project_id})])
+    else:
+        access.require(user, project_id, Role.MAINTAINER)
+
+
+def _source(path: str) -> Path:
+    """`path` on the server, links followed; refused outside of FERMI_DATA_ROOTS and where nothing is."""
+    source = Path(path)
+    if not source.is_absolute():
+        raise ProblemsError([Problem("path", "DATA_PATH_RELATIVE", {"path": path})])
+    source = source.resolve()
+    if not any(source.is_relative_to(Path(root).resolve()) for root in settings.DATA_ROOTS):
+        roots = ", ".join(str(root) for root in settings.DATA_ROOTS)
+        raise ProblemsError([Problem("path", "DATA_PATH_OUTSIDE", {"path": path, "roots": roots})])
+    if not source.exists():
+        raise ProblemsError([Problem("path", "DATA_PATH_MISSING", {"path": path})])
+    return source
+
+
+def _recipe_problems(recipe: str, defaults: dict[str, Any]) -> list[Problem]:
+    if recipe not in recipes.RECIPES:
+        return [recipes.unknown("recipe", recipe)]
+    job = JobSpec(task_id="", framework="", nodes=(), master="", recipe=recipe, hyperparameters=defaults)
+    return [
+        Problem(problem.field.replace("hyperparameters", "defaults", 1), problem.code, problem.params)
+        for problem in recipes.problems(job)
+    ]

@@ -1,0 +1,176 @@
+"""Clusters, zones and environments for operators. `apps.training.admin` adds draining, which has to stop tasks."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin
+from unfold.decorators import display
+from unfold.widgets import UnfoldAdminSelectWidget
+
+from apps.accounts import audit
+from apps.clusters import services
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
+from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
+from apps.common.errors import ApiError
+from apps.common.texts import both, text
+from fermi.launch import registry
+from fermi.launch.checks import Level
+
+LEVELS = {Level.PASS: messages.SUCCESS, Level.WARN: messages.WARNING, Level.FAIL: messages.ERROR}
+
+label(
+    Cluster,
+    ("集群", "clusters"),
+    name=("名称", "name"),
+    backend=("后端", "backend"),
+    connection=("连接参数", "connection"),
+    created_at=("创建时间", "created"),
+)
+label(AvailabilityZone, ("可用区", "availability zones"), name=("名称", "name"))
+label(
+    DevEnvironment,
+    ("开发环境", "environments"),
+    name=("名称", "name"),
+    project=("项目", "project"),
+    owner=("所有者", "owner"),
+    cluster=("集群", "cluster"),
+    zone=("可用区", "zone"),
+    kind=("类型", "kind"),
+    status=("状态", "status"),
+    cordoned=("暂停调度", "cordoned"),
+    gpu_type=("GPU 型号", "GPU type"),
+    gpu_count=("GPU 数", "GPUs"),
+    emulated=("模拟", "emulated"),
+)
+
+
+label_app("clusters", ("资源", "resources"))
+
+STATUS_NAMES: dict[str, str] = {
+    EnvironmentStatus.RUNNING: both("运行中", "running"),
+    EnvironmentStatus.STOPPED: both("已停止", "stopped"),
+    EnvironmentStatus.UNHEALTHY: both("异常", "unhealthy"),
+}
+
+
+class ClusterForm(forms.ModelForm):
+    backend = forms.ChoiceField(
+        label=both("后端", "backend"),
+        choices=[(name, name) for name in registry.BACKENDS],
+        widget=UnfoldAdminSelectWidget,
+    )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        try:
+            services.check_connection(cleaned.get("backend", self.instance.backend), cleaned.get("connection") or {})
+        except ApiError as error:
+            raise forms.ValidationError([" ".join(text(one.code, one.params)) for one in error.problems]) from None
+        return cleaned
+
+
+@admin.register(Cluster)
+class ClusterAdmin(ModelAdmin):
+    form = ClusterForm
+    list_display = ("name", "id", "backend", "created_at")
+    search_help_text = SEARCH
+    search_fields = ("name", "id")
+    readonly_fields = ("id", "created_at")
+    actions = ("ask",)
+
+    @admin.action(description=both("检查是否可用于训练", "Check whether it is fit to train on"))
+    def ask(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
+        for cluster in queryset:
+            for one in services.check_cluster(request.user, cluster):  # type: ignore[arg-type]
+                said = " ".join(filter(None, [f"{cluster}:", *text(one.code, one.params), one.remedy]))
+                messages.add_message(request, LEVELS[one.level], said)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Cluster | None = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Cluster, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        verb = "change" if change else "add"
+        audit.record(request.user, f"cluster.{verb}", obj.pk, name=obj.name, fields=form.changed_data)
+
+
+class EnvironmentAdmin(ReadOnlyAdmin):
+    list_display = ("name", "id", "project", "zone", "shown_status", "scheduling", "gpus", "holder")
+    list_filter = ("status", "cordoned", "zone", "cluster", "kind", "gpu_type", "project")
+    list_select_related = ("project", "zone", "lease")
+    search_fields = ("name", "id", "host", "owner__username")
+    actions: tuple[str, ...] = ("cordon", "uncordon")
+
+    @display(
+        description=both("状态", "status"),
+        ordering="status",
+        label={"running": "success", "stopped": "info", "unhealthy": "danger"},
+    )
+    def shown_status(self, environment: DevEnvironment) -> tuple[str, str]:
+        return environment.status, STATUS_NAMES[environment.status]
+
+    @display(description=both("调度", "scheduling"), ordering="cordoned", label={True: "warning", False: "success"})
+    def scheduling(self, environment: DevEnvironment) -> tuple[bool, str]:
+        return environment.cordoned, both("暂停", "cordoned") if environment.cordoned else both("正常", "open")
+
+    @display(description="GPU", ordering="gpu_count")
+    def gpus(self, environment: DevEnvironment) -> str:
+        emulated = f" ({both('模拟', 'emulated')})" if environment.emulated else ""
+        return f"{environment.gpu_count}× {environment.gpu_type}{emulated}" if environment.gpu_count else "–"
+
+    @display(description=both("使用者", "held by"))
+    def holder(self, environment: DevEnvironment) -> str:
+        lease = getattr(environment, "lease", None)
+        return lease.holder if lease else "–"
+
+    @admin.action(description=both("暂停调度", "Cordon"), permissions=["operate"])
+    def cordon(self, request: HttpRequest, rows: QuerySet[DevEnvironment]) -> None:
+        _set(self, request, rows, True)
+
+    @admin.action(description=both("恢复调度", "Uncordon"), permissions=["operate"])
+    def uncordon(self, request: HttpRequest, rows: QuerySet[DevEnvironment]) -> None:
+        _set(self, request, rows, False)
+
+
+class ZoneAdmin(ReadOnlyAdmin):
+    """What is done to a zone is done to each of its environments."""
+
+    list_display = ("name", "id", "environment_count", "cordoned_count")
+    search_fields = ("name", "id")
+    actions: tuple[str, ...] = ("cordon", "uncordon")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[AvailabilityZone]:
+        counts = {
+            "environment_count_": Count("environments"),
+            "cordoned_count_": Count("environments", filter=Q(environments__cordoned=True)),
+        }
+        return super().get_queryset(request).annotate(**counts)
+
+    @display(description=both("环境", "environments"), ordering="environment_count_")
+    def environment_count(self, zone: Any) -> int:
+        return int(zone.environment_count_)
+
+    @display(description=both("暂停调度的", "cordoned"), ordering="cordoned_count_")
+    def cordoned_count(self, zone: Any) -> int:
+        return int(zone.cordoned_count_)
+
+    @admin.action(description=both("整区暂停调度", "Cordon all of it"), permissions=["operate"])
+    def cordon(self, request: HttpRequest, rows: QuerySet[AvailabilityZone]) -> None:
+        _set(self, request, _in_service(rows, True), True)
+
+    @admin.action(description=both("整区恢复调度", "Uncordon all of it"), permissions=["operate"])
+    def uncordon(self, request: HttpRequest, rows: QuerySet[AvailabilityZone]) -> None:
+        _set(self, request, _in_service(rows, False), False)
+
+
+def _in_service(zones: QuerySet[AvailabilityZone], now: bool) -> QuerySet[DevEnvironment]:
+    return DevEnvironment.objects.filter(zone__in=zones, cordoned=not now)
+
+
+def _set(console: ReadOnlyAdmin, request: HttpRequest, environments: QuerySet[DevEnvironment], cordoned: bool) -> None:
+    done = ("暂停调度", "cordoned") if cordoned else ("恢复调度", "uncordoned")
+    changes = {"cordoned": cordoned}
+    console.apply(request, environments, lambda user, each: services.change_environment(user, each, changes), done)

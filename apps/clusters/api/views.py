@@ -1,0 +1,115 @@
+"""Clusters, availability zones and dev environments."""
+
+from apps.accounts import access
+from apps.clusters import selectors, services
+from apps.clusters.api import serializers as shapes
+from apps.clusters.models import Cluster, DevEnvironment
+from apps.common.api import APIView, Body, Data, Query, Request, operation, page
+from apps.common.errors import ApiError
+
+
+class EnvironmentsView(APIView):
+    @operation("listEnvironments", query=shapes.EnvironmentQuery, page=shapes.EnvironmentItem)
+    def get(self, request: Request, query: Query) -> Data:
+        """The dev environments of your projects."""
+        return page(selectors.environments(request.user, query), query, selectors.shown)
+
+    @operation("registerEnvironment", body=shapes.EnvironmentRegisterRequest, data=shapes.EnvironmentDetail, status=201)
+    def post(self, request: Request, body: Body) -> Data:
+        """An environment registered by hand (maintainer)."""
+        return _shown(request, services.register_environment(request.user, **body).pk)
+
+
+class EnvironmentView(APIView):
+    @operation("getEnvironment", data=shapes.EnvironmentDetail)
+    def get(self, request: Request, environment_id: str) -> Data:
+        """One dev environment."""
+        return _shown(request, environment_id)
+
+    @operation("changeEnvironment", body=shapes.EnvironmentChangeRequest, partial=True, data=shapes.EnvironmentDetail)
+    def patch(self, request: Request, environment_id: str, body: Body) -> Data:
+        """Changes what is known of it, or takes it out of service and back (maintainer)."""
+        services.change_environment(request.user, _environment(request, environment_id), body)
+        return _shown(request, environment_id)
+
+    @operation("removeEnvironment")
+    def delete(self, request: Request, environment_id: str) -> None:
+        """Forgets it, unless a task holds it (maintainer)."""
+        services.remove_environment(request.user, _environment(request, environment_id))
+
+
+class EnvironmentSummaryView(APIView):
+    @operation("summariseEnvironments", body=shapes.SummaryRequest, data=shapes.EnvironmentSummary)
+    def post(self, request: Request, body: Body) -> Data:
+        """What a choice of environments adds up to, and what is worth knowing about it."""
+        return services.summarise(request.user, **body)
+
+
+class ZonesView(APIView):
+    @operation("listZones", query=shapes.ZoneQuery, page=shapes.ZoneItem)
+    def get(self, request: Request, query: Query) -> Data:
+        """Availability zones, with what you may use in them."""
+        return page(selectors.zones(request.user).filter(name__icontains=query["search"]), query)
+
+
+class ClustersView(APIView):
+    @operation("listClusters", query=shapes.ClusterQuery, page=shapes.ClusterItem)
+    def get(self, request: Request, query: Query) -> Data:
+        """Where training runs."""
+        rows = selectors.clusters(request.user).filter(name__icontains=query["search"])
+        return page(rows, query, selectors.shown_cluster)
+
+    @operation("createCluster", body=shapes.ClusterCreateRequest, data=shapes.ClusterItem, status=201)
+    def post(self, request: Request, body: Body) -> Data:
+        """A further engine to train on (administrator)."""
+        return _shown_cluster(request, services.create_cluster(request.user, **body).pk)
+
+
+class ClusterView(APIView):
+    @operation("getCluster", data=shapes.ClusterItem)
+    def get(self, request: Request, cluster_id: str) -> Data:
+        """One cluster."""
+        return _shown_cluster(request, cluster_id)
+
+    @operation("changeCluster", body=shapes.ClusterChangeRequest, partial=True, data=shapes.ClusterItem)
+    def patch(self, request: Request, cluster_id: str, body: Body) -> Data:
+        """Its name, or how it is reached (administrator)."""
+        services.change_cluster(request.user, _cluster(cluster_id), body)
+        return _shown_cluster(request, cluster_id)
+
+    @operation("deleteCluster")
+    def delete(self, request: Request, cluster_id: str) -> None:
+        """Forgets it, unless a task or an environment registered by hand is in it (administrator)."""
+        services.remove_cluster(request.user, _cluster(cluster_id))
+
+
+class ClusterCheckView(APIView):
+    @operation("checkCluster", data=shapes.ClusterReport)
+    def post(self, request: Request, cluster_id: str) -> Data:
+        """Asks the engine whether it is fit to train on, and says what to do where it is not (administrator)."""
+        return selectors.report(services.check_cluster(request.user, _cluster(cluster_id)))
+
+
+def _cluster(cluster_id: str) -> Cluster:
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is None:
+        raise ApiError(404, "NOT_FOUND")
+    return cluster
+
+
+def _shown_cluster(request: Request, cluster_id: str) -> Data:
+    row = selectors.clusters(request.user).filter(pk=cluster_id).first()
+    if row is None:
+        raise ApiError(404, "NOT_FOUND")
+    return selectors.shown_cluster(row)
+
+
+def _environment(request: Request, environment_id: str) -> DevEnvironment:
+    return access.get(DevEnvironment.objects.all(), request.user, environment_id)
+
+
+def _shown(request: Request, environment_id: str) -> Data:
+    found = selectors.environment(request.user, environment_id)
+    if found is None:
+        raise ApiError(404, "NOT_FOUND")
+    return found

@@ -1,0 +1,28 @@
+"""The data directory, as the platform has it and as training on a cluster sees it.
+
+They differ where a cluster mounts it elsewhere: `data.mountPath` of its connection. The database holds the platform's
+paths; they are translated where a job is planned, and back where a rank reports one.
+"""
+
+from django.conf import settings
+
+from apps.clusters.models import Cluster
+
+
+def there(cluster: Cluster, path: str) -> str:
+    """As training sees it."""
+    return _moved(path, str(settings.DATA_DIR), _mount(cluster))
+
+
+def here(cluster: Cluster, path: str) -> str:
+    """As the platform sees it."""
+    return _moved(path, _mount(cluster), str(settings.DATA_DIR))
+
+
+def _mount(cluster: Cluster) -> str:
+    data = cluster.connection.get("data") or {}
+    return str(data.get("mountPath") or settings.DATA_DIR)
+
+
+def _moved(path: str, old: str, new: str) -> str:
+    return new + path[len(old) :] if path.startswith(f"{old}/") else path

@@ -1,0 +1,167 @@
+"""What is read: environments as the API shows them, and as the launch toolkit takes them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Count, F, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
+
+from apps.accounts import access
+from apps.accounts.models import Role, User
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
+from apps.common.clock import now
+from apps.common.texts import text
+from fermi.launch.checks import Finding, Level
+from fermi.launch.spec import Node, Problem
+
+FILTERS = {
+    "zone": lambda zones: Q(zone__in=zones) | Q(zone__name__in=zones),
+    "status": lambda states: Q(status__in=states),
+    "gpuType": lambda types: Q(gpu_type__in=types),
+    "kind": lambda kinds: Q(kind__in=kinds),
+    "cluster": lambda cluster: Q(cluster=cluster),
+    "project": lambda project: Q(project=project),
+    "minGpus": lambda count: Q(gpu_count__gte=count),
+    "search": lambda word: Q(name__icontains=word) | Q(pk__icontains=word) | Q(stack__icontains=word),
+}
+
+
+def connection(cluster: Cluster) -> dict[str, Any]:
+    """What its backend connects with: what is stored, and what is the same for all clusters."""
+    return {"data_dir": str(settings.DATA_DIR), "warm": settings.STAND_BY, **cluster.connection}
+
+
+def clusters(user: User) -> QuerySet[Cluster, Any]:
+    """Everybody may know which there are; how they are reached is the administrator's."""
+    return Cluster.objects.values("id", "name", "backend", *(["connection"] if user.is_superuser else []))
+
+
+def shown_cluster(row: dict[str, Any]) -> dict[str, Any]:
+    return {"connection": None, **row}
+
+
+def environments(user: User, filters: Mapping[str, Any]) -> QuerySet[DevEnvironment, Any]:
+    """Rows for `shown`."""
+    rows = access.visible(DevEnvironment.objects.all(), user)
+    for name, condition in FILTERS.items():
+        if filters.get(name):
+            rows = rows.filter(condition(filters[name]))
+    return rows.values(
+        "id",
+        "name",
+        "kind",
+        "status",
+        "cordoned",
+        "image",
+        "stack",
+        "emulated",
+        "host",
+        "ip",
+        "versions",
+        "network",
+        projectId=F("project_id"),
+        clusterId=F("cluster_id"),
+        backend=F("cluster__backend"),
+        zoneId=F("zone_id"),
+        zoneName=F("zone__name"),
+        gpuType=F("gpu_type"),
+        gpuCount=F("gpu_count"),
+        cpuCores=F("cpu_cores"),
+        memoryGb=F("memory_gb"),
+        startedAt=F("started_at"),
+        owner_=F("owner__username"),
+        heldBy=F("lease__holder"),
+    )
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """The API's environment of one row of `environments`."""
+    row["zone"] = {"id": row.pop("zoneId"), "name": row.pop("zoneName")}
+    row["owner"] = row.pop("owner_")
+    running = row["status"] == EnvironmentStatus.RUNNING
+    uptime = now() - row["startedAt"] if running and row["startedAt"] else None
+    row["uptimeSeconds"] = int(uptime.total_seconds()) if uptime is not None else None
+    problem = obstacle(row["name"], row["status"], row["cordoned"])
+    row["selectable"] = problem is None
+    row["notSelectableReason"] = problem and {"code": problem.code, "message": text(problem.code, problem.params)[0]}
+    return row
+
+
+def environment(user: User, environment_id: str) -> dict[str, Any] | None:
+    """One in full; what its engine knows it by is for maintainers."""
+    row = environments(user, {}).annotate(discoveredAs=F("discovered_as")).filter(pk=environment_id).first()
+    if row is None:
+        return None
+    engine = None
+    if access.role_in(user, row["projectId"]) is Role.MAINTAINER:
+        engine = DevEnvironment.objects.values_list("engine", flat=True).get(pk=environment_id)
+    return shown({**row, "engine": engine})
+
+
+def report(findings: Iterable[Finding]) -> dict[str, Any]:
+    """The findings in the language of the request."""
+    items = []
+    for one in findings:
+        message, hint = text(one.code, one.params)
+        items.append({"level": one.level, "code": one.code, "message": message, "hint": hint, "remedy": one.remedy})
+    return {"fit": all(item["level"] is not Level.FAIL for item in items), "findings": items}
+
+
+def obstacle(name: str, status: str, cordoned: bool) -> Problem | None:
+    """Why an environment cannot train now."""
+    if status != EnvironmentStatus.RUNNING:
+        return Problem("", "ENVIRONMENT_NOT_RUNNING", {"environment": name, "status": status})
+    if cordoned:
+        return Problem("", "ENVIRONMENT_CORDONED", {"environment": name})
+    return None
+
+
+def pick(user: User, ids: Sequence[str], field: str) -> tuple[list[DevEnvironment], list[Problem]]:
+    """The environments named, in this order, and what is wrong with the names; `field` is where they were named."""
+    rows = access.visible(DevEnvironment.objects.all(), user).select_related("zone", "cluster")
+    known = rows.in_bulk(list(set(ids)))
+    found, problems = [], []
+    for index, key in enumerate(ids):
+        if key in ids[:index]:
+            problems.append(Problem(f"{field}.{index}", "ENVIRONMENT_DUPLICATE", {"environment": key}))
+        elif key not in known:
+            problems.append(Problem(f"{field}.{index}", "ENVIRONMENT_UNKNOWN", {"environment": key}))
+        else:
+            found.append(known[key])
+    return found, problems
+
+
+def snapshot(environment: DevEnvironment) -> Node:
+    """The environment as it is now; load it with its zone."""
+    return Node(
+        id=environment.pk,
+        name=environment.name,
+        host=environment.host,
+        ip=environment.ip or "",
+        zone=environment.zone.name,
+        gpu_type=environment.gpu_type,
+        gpu_count=environment.gpu_count,
+        emulated=environment.emulated,
+        cpu_cores=environment.cpu_cores,
+        memory_gb=environment.memory_gb,
+        image=environment.image,
+        versions=environment.versions,
+        engine=environment.engine,
+        network=environment.network,
+    )
+
+
+def snapshots(environments: Iterable[DevEnvironment]) -> list[Node]:
+    return [snapshot(environment) for environment in environments]
+
+
+def zones(user: User) -> QuerySet[AvailabilityZone, Any]:
+    """Every zone, with what the user may see in it."""
+    mine = Q(environments__in=access.visible(DevEnvironment.objects.all(), user))
+    return AvailabilityZone.objects.values(
+        "id",
+        "name",
+        environmentCount=Count("environments", filter=mine),
+        gpuCount=Coalesce(Sum("environments__gpu_count", filter=mine), 0),
+    )

@@ -1,0 +1,154 @@
+"""Clusters; environments registered by hand, changed, and taken out of service."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import ProtectedError
+
+from apps.accounts import access, audit
+from apps.accounts.models import Project, Role, User
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
+from apps.clusters.selectors import connection, pick, snapshots
+from apps.common.clock import now
+from apps.common.errors import ApiError, ProblemsError
+from apps.common.texts import text
+from fermi.launch import checks, registry, summary
+from fermi.launch.errors import UnknownName
+from fermi.launch.spec import Problem
+
+
+def create_cluster(user: User, *, name: str, backend: str, connection: Mapping[str, Any]) -> Cluster:
+    access.require_administrator(user)
+    check_connection(backend, connection)
+    try:
+        with transaction.atomic():
+            cluster = Cluster.objects.create(name=name, backend=backend, connection=connection)
+            audit.record(user, "cluster.create", cluster.pk, name=name, backend=backend, connection=connection)
+    except IntegrityError:
+        raise ApiError(409, "CLUSTER_NAME_TAKEN", "name", name=name) from None
+    return cluster
+
+
+def change_cluster(user: User, cluster: Cluster, changes: Mapping[str, Any]) -> None:
+    """Name and connection. Another backend is another cluster: its tasks are known to this one."""
+    access.require_administrator(user)
+    if "connection" in changes:
+        check_connection(cluster.backend, changes["connection"])
+    try:
+        with transaction.atomic():
+            Cluster.objects.filter(pk=cluster.pk).update(**changes)
+            audit.record(user, "cluster.change", cluster.pk, **changes)
+    except IntegrityError:
+        raise ApiError(409, "CLUSTER_NAME_TAKEN", "name", name=changes["name"]) from None
+
+
+def remove_cluster(user: User, cluster: Cluster) -> None:
+    """Only one that nothing of ours refers to; environments that it showed by itself go with it."""
+    access.require_administrator(user)
+    key = cluster.pk
+    try:
+        with transaction.atomic():
+            cluster.environments.exclude(discovered_as="").delete()
+            audit.record(user, "cluster.delete", key, name=cluster.name)
+            cluster.delete()
+    except (ProtectedError, IntegrityError):
+        raise ApiError(409, "CLUSTER_IN_USE", cluster=cluster.name) from None
+
+
+def check_cluster(user: User, cluster: Cluster) -> list[checks.Finding]:
+    """Asks the engine; takes seconds."""
+    access.require_administrator(user)
+    return registry.check(cluster.backend).findings(connection(cluster))
+
+
+def check_connection(backend: str, connection: Mapping[str, Any]) -> None:
+    try:
+        problems = checks.problems(backend, connection)
+    except UnknownName as unknown:
+        problems = [Problem("backend", unknown.code, unknown.params)]
+    if problems:
+        raise ProblemsError(problems)
+
+
+def register_environment(
+    user: User, *, project_id: str, cluster_id: str, zone: str, name: str, **facts: Any
+) -> DevEnvironment:
+    """`zone` is an id or a name; a new name makes a new zone."""
+    problems = []
+    if access.role_in(user, project_id) is None or not Project.objects.filter(pk=project_id).exists():
+        problems.append(Problem("projectId", "PROJECT_UNKNOWN", {"project": project_id}))
+    if not Cluster.objects.filter(pk=cluster_id).exists():
+        problems.append(Problem("clusterId", "CLUSTER_UNKNOWN", {"cluster": cluster_id}))
+    if problems:
+        raise ProblemsError(problems)
+    access.require(user, project_id, Role.MAINTAINER)
+    _engine_is_the_administrators(user, facts)
+    environment = DevEnvironment(project_id=project_id, cluster_id=cluster_id, name=name, owner=user, **facts)
+    if environment.status == EnvironmentStatus.RUNNING:
+        environment.started_at = now()
+    try:
+        with transaction.atomic():
+            environment.zone = _zone(zone)
+            environment.save(force_insert=True)
+            audit.record(user, "environment.register", environment.pk, project=project_id, name=name)
+    except IntegrityError:
+        raise ApiError(409, "ENVIRONMENT_NAME_TAKEN", "name", name=name) from None
+    return environment
+
+
+def change_environment(user: User, environment: DevEnvironment, changes: dict[str, Any]) -> None:
+    """A running task keeps what it was made from; only new ones see the change."""
+    access.require(user, environment.project_id, Role.MAINTAINER)
+    _engine_is_the_administrators(user, changes)
+    if changes.get("status", environment.status) != environment.status:
+        environment.started_at = now() if changes["status"] == EnvironmentStatus.RUNNING else None
+    try:
+        with transaction.atomic():
+            if "zone" in changes:
+                environment.zone = _zone(changes["zone"])
+            for name in changes.keys() - {"zone"}:
+                setattr(environment, name, changes[name])
+            environment.save(update_fields=[*changes, "started_at"])
+            audit.record(user, "environment.change", environment.pk, project=environment.project_id, **changes)
+    except IntegrityError:
+        raise ApiError(409, "ENVIRONMENT_NAME_TAKEN", "name", name=changes.get("name")) from None
+
+
+def remove_environment(user: User, environment: DevEnvironment) -> None:
+    """Not while a task holds it; the lease's foreign key decides, whoever races."""
+    access.require(user, environment.project_id, Role.MAINTAINER)
+    key, name = environment.pk, environment.name
+    try:
+        with transaction.atomic():
+            environment.delete()
+            audit.record(user, "environment.remove", key, project=environment.project_id, name=name)
+    except (ProtectedError, IntegrityError):
+        holder = DevEnvironment.objects.filter(pk=key).values_list("lease__holder", flat=True).first()
+        raise ApiError(409, "ENVIRONMENT_HELD", environment=name, task=holder) from None
+
+
+def summarise(user: User, environment_ids: list[str], master: str | None) -> dict[str, Any]:
+    """What the chosen environments add up to, with warnings in the language of the request."""
+    chosen, problems = pick(user, environment_ids, "environmentIds")
+    if master is not None and master not in environment_ids:
+        problems.append(Problem("masterNode", "MASTER_NOT_SELECTED", {"master": master}))
+    if problems:
+        raise ProblemsError(problems)
+    nodes = snapshots(chosen)
+    warnings = []
+    for warning in summary.warnings(nodes, master):
+        message, hint = text(warning.code, warning.params)
+        warnings.append({"code": warning.code, "message": message, "hint": hint})
+    return {**summary.summarise(nodes), "warnings": warnings}
+
+
+def _engine_is_the_administrators(user: User, facts: Mapping[str, Any]) -> None:
+    """It may name host paths and service accounts: more than a project's maintainer is trusted with."""
+    if "engine" in facts:
+        access.require_administrator(user)
+
+
+def _zone(name: str) -> AvailabilityZone:
+    by_id = AvailabilityZone.objects.filter(pk=name).first()
+    return by_id or AvailabilityZone.objects.get_or_create(name=name)[0]

@@ -1,0 +1,70 @@
+"""What the operators' console is made of: pages that only show, and actions that go through services.
+
+Nothing is written directly there that a service owns: no state, no lease, no token.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.apps import apps
+from django.contrib import messages
+from django.db.models import Model
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin
+
+from apps.common.errors import ApiError
+from apps.common.texts import both, text
+
+Names = tuple[str, str]
+
+SEARCH = both("搜索", "Search")
+
+
+def label_app(app: str, names: Names) -> None:
+    apps.get_app_config(app).verbose_name = both(*names)
+
+
+def label(model: type[Model], names: Names, **fields: Names) -> None:
+    """Names of a model and of its fields in Chinese and English, for the console alone: as `Meta.verbose_name` they
+    would be migrations."""
+    model._meta.verbose_name = model._meta.verbose_name_plural = both(*names)
+    if model._meta.pk and model._meta.pk.name == "id":
+        model._meta.pk.verbose_name = both("编号", "id")
+    for field, field_names in fields.items():
+        model._meta.get_field(field).verbose_name = both(*field_names)  # type: ignore[union-attr]
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """Shown to those who may view; actions with `permissions=["operate"]` are for those who may change."""
+
+    list_per_page = 50
+    search_help_text = SEARCH
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest, *args: Any) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        return super().has_change_permission(request)
+
+    def apply(
+        self, request: HttpRequest, rows: Iterable[Model], act: Callable[[Any, Any], object], done: Names
+    ) -> None:
+        """`act(user, row)` for each row; says how many times that went well, and of each other why it did not."""
+        good = 0
+        for row in rows:
+            try:
+                act(request.user, row)
+                good += 1
+            except ApiError as error:
+                for problem in error.problems:
+                    why = text(problem.code, problem.params)[0]
+                    self.message_user(request, f"{row}: {why}", messages.ERROR)
+        if good:
+            self.message_user(request, f"{both(*done)}: {good}", messages.SUCCESS)

@@ -1,0 +1,119 @@
+"""How an endpoint is written: parse, call one service, answer.
+
+    class TokenCreateRequest(serializers.Serializer):      # what comes in: flat, uniquely named
+        name = serializers.CharField(max_length=100)
+        expiresInDays = serializers.IntegerField(source="expires_in_days", min_value=1, required=False)
+
+    class TokenCreated(serializers.Serializer):            # what goes out: documents it, converts nothing
+        id = serializers.CharField()
+        token = serializers.CharField()
+
+    class Tokens(APIView):
+        @operation("listTokens", query=PageQuery, page=TokenItem)
+        def get(self, request: Request, query: Query) -> Data:
+            "Your tokens."
+            return page(selectors.tokens(request.user), query)
+
+        @operation("createToken", body=TokenCreateRequest, data=TokenCreated, status=201)
+        def post(self, request: Request, body: Body) -> Data:
+            "A new token, shown this once."
+            return services.create_token(request.user, **body)
+
+`@operation` parses what it documents and documents what it parses, so that the two cannot drift apart: `body` and
+`query` arrive validated (`source` gives services their own names), the value returned becomes `data` of the envelope.
+Services raise `ApiError` or `ProblemsError`. A method that returns a response (a stream, a download) keeps it.
+The path belongs to `<app>/api/urls.py`, spelled with converters: `path("tokens/<str:token_id>", …)`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeAlias
+
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request as AnyRequest
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.common.errors import ApiError
+from apps.common.openapi import ErrorEnvelope, Shape, envelope, page_of
+from apps.common.pages import PageQuery, page
+from apps.common.requests import parse, parse_query
+from apps.common.texts import text
+
+__all__ = ["APIView", "Body", "Data", "PageQuery", "Query", "Request", "answer", "operation", "page"]
+
+
+class Request(AnyRequest):
+    """With somebody signed in, an `accounts.User`: the default permission sees to it."""
+
+    user: Any
+
+
+Body: TypeAlias = dict[str, Any]
+Query: TypeAlias = dict[str, Any]
+Data: TypeAlias = Mapping[str, Any] | HttpResponseBase | None
+
+
+def answer(data: Any, *, status: int = 200, message: str = "OK", **params: Any) -> Response:
+    """`data` in the envelope; `message` is a code of `fermi.messages`. A creation is HTTP 201 with `code` 200."""
+    return Response({"code": 200, "message": text(message, params)[0], "data": data}, status=status)
+
+
+def operation(
+    name: str,
+    *,
+    query: Shape | None = None,
+    body: Shape | None = None,
+    partial: bool = False,
+    data: Shape | None = None,
+    page: Shape | None = None,
+    media: str | None = None,
+    status: int = 200,
+    message: str = "OK",
+    headers: Sequence[str] = (),
+) -> Callable[[Callable[..., Data]], Callable[..., HttpResponseBase]]:
+    """See the module. `name` is the operation's id in OpenAPI; `data` one object or `page` a page of them;
+    `media` for a method that answers with something else than JSON; `partial` for PATCH."""
+    shape = page_of(page) if page else data
+    documented: Any = {(status, media): OpenApiTypes.STR} if media else {status: envelope(shape)}
+    document = extend_schema(
+        operation_id=name,
+        parameters=[
+            *([query] if query else []),
+            *(OpenApiParameter(header, str, OpenApiParameter.HEADER) for header in headers),
+        ],
+        request=body,
+        responses={**documented, "default": ErrorEnvelope},
+    )
+
+    def decorate(method: Callable[..., Data]) -> Callable[..., HttpResponseBase]:
+        @wraps(method)
+        def endpoint(view: APIView, request: Request, **path: str) -> HttpResponseBase:
+            if any("\x00" in value for value in path.values()):  # PostgreSQL's text cannot hold it
+                raise ApiError(404, "NOT_FOUND")
+            if query:
+                path["query"] = parse_query(query, request.query_params)  # type: ignore[assignment]
+            if body:
+                path["body"] = parse(body, request.data, partial=partial)  # type: ignore[assignment]
+            found = method(view, request, **path)
+            if isinstance(found, HttpResponseBase):
+                return found
+            return answer(found, status=status, message=message)
+
+        return document(endpoint)
+
+    return decorate
+
+
+@extend_schema(exclude=True)
+class NoSuchAddress(APIView):
+    """Everything under the base path that nothing else answers: 404 in the envelope instead of a page."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+
+    def initial(self, request: AnyRequest, *args: Any, **kwargs: Any) -> None:
+        raise ApiError(404, "NO_SUCH_ADDRESS", path=request.path)

@@ -1,0 +1,193 @@
+"""Best-effort messages between processes over Redis pub/sub: hints that something changed, never the truth.
+
+Whoever waits for one also looks at the database now and then; a message only makes it sooner.
+
+    bus.publish(f"task.{task.id}", {"kind": "log", "rank": 3})        # any process; never raises, never waits long
+
+    async with bus.subscribe(f"task.{task_id}") as inbox:              # ASGI
+        message = await inbox.get(timeout=2.0)                         # None: nothing came, or the broker is away
+
+One connection per process serves all its subscribers, however many pages are open.
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any, Self
+
+import orjson
+import redis
+import redis.asyncio
+from django.conf import settings
+
+log = logging.getLogger(__name__)
+
+PREFIX = "fermi:"
+PAUSE = 1.0  # seconds without trying after the broker was found away
+INBOX = 256  # messages; when a slow reader's inbox is full the oldest goes
+
+_quiet_until = 0.0
+
+
+@cache
+def _publisher() -> redis.Redis:
+    return redis.from_url(settings.REDIS_URL, socket_connect_timeout=0.5, socket_timeout=0.5)
+
+
+def publish(channel: str, data: Mapping[str, Any]) -> None:
+    """Never raises when the broker is away; then the messages of the next second are dropped without trying."""
+    global _quiet_until
+    if time.monotonic() < _quiet_until:
+        return
+    try:
+        _publisher().publish(PREFIX + channel, orjson.dumps(data, default=str))
+    except (redis.RedisError, OSError) as error:
+        _quiet_until = time.monotonic() + PAUSE
+        log.debug("broker away, message dropped: %s", error)
+
+
+class Inbox:
+    """What arrives on its channels inside of `async with`, from as soon as the broker is reached."""
+
+    def __init__(self, channels: tuple[str, ...]) -> None:
+        self.channels = channels
+        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(INBOX)
+
+    async def __aenter__(self) -> Self:
+        self._hub = _hub()
+        self._hub.add(self)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._hub.remove(self)
+
+    @property
+    def connected(self) -> bool:
+        """Whether messages can arrive at all just now."""
+        return self._hub.connected
+
+    async def get(self, timeout: float) -> dict[str, Any] | None:
+        """The next message, or None after `timeout` seconds without one; an empty one when the broker goes away."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                return await self._queue.get()
+        return None
+
+    def clear(self) -> None:
+        """Forgets what is waiting: whoever looks at the database now sees it all."""
+        while not self._queue.empty():
+            self._queue.get_nowait()
+
+    def put(self, data: dict[str, Any]) -> None:
+        if self._queue.full():
+            self._queue.get_nowait()
+        self._queue.put_nowait(data)
+
+
+def subscribe(*channels: str) -> Inbox:
+    return Inbox(channels)
+
+
+class Bell:
+    """For a process that sleeps until there is something to do: `with bus.listen("tasks") as bell: bell.wait(1.0)`."""
+
+    def __init__(self, channels: tuple[str, ...]) -> None:
+        self._channels = [PREFIX + channel for channel in channels]
+        self._pubsub: redis.client.PubSub | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._pubsub:
+            self._pubsub.close()
+
+    def wait(self, timeout: float) -> bool:
+        """Whether something came within `timeout` seconds, or may have been missed: it also rings when it is connected
+        (again). False after as long when the broker is away. What came together is one ring."""
+        until = time.monotonic() + timeout
+        try:
+            if self._pubsub is None:
+                pubsub = redis.from_url(settings.REDIS_URL, socket_connect_timeout=0.5).pubsub()
+                pubsub.subscribe(*self._channels)
+                self._pubsub = pubsub
+            rung = self._pubsub.get_message(timeout=timeout) is not None
+            while rung and self._pubsub.get_message(timeout=0.0) is not None:
+                pass
+            return rung
+        except (redis.RedisError, OSError) as error:
+            log.debug("broker away: %s", error)
+            self._pubsub = None
+            time.sleep(max(0.0, until - time.monotonic()))
+            return False
+
+
+def listen(*channels: str) -> Bell:
+    return Bell(channels)
+
+
+class _Hub:
+    """One event loop's connection to the broker: open while somebody listens, opened again when it breaks."""
+
+    def __init__(self) -> None:
+        self._inboxes: defaultdict[str, set[Inbox]] = defaultdict(set)
+        self._listener: asyncio.Task[None] | None = None
+        self.connected = False
+
+    def add(self, inbox: Inbox) -> None:
+        for channel in inbox.channels:
+            self._inboxes[channel].add(inbox)
+        if self._listener is None:
+            self._listener = asyncio.create_task(self._listen())
+
+    def remove(self, inbox: Inbox) -> None:
+        for channel in inbox.channels:
+            self._inboxes[channel].discard(inbox)
+            if not self._inboxes[channel]:
+                del self._inboxes[channel]
+        if not self._inboxes and self._listener:
+            self._listener.cancel()
+            self._listener = None
+            self.connected = False
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with redis.asyncio.from_url(settings.REDIS_URL) as client, client.pubsub() as pubsub:
+                    await pubsub.psubscribe(PREFIX + "*")
+                    async for message in pubsub.listen():
+                        if message["type"] == "pmessage":
+                            self._deliver(message["channel"].decode().removeprefix(PREFIX), message["data"])
+                        elif message["type"] == "psubscribe":
+                            self.connected = True
+            except (redis.RedisError, OSError, ValueError) as error:  # ValueError: not one of our messages
+                log.debug("listening again: %s", error)
+                self._disconnected()
+                await asyncio.sleep(PAUSE)
+
+    def _disconnected(self) -> None:
+        """Wakes everybody: from now on they have to look for themselves."""
+        if self.connected:
+            self.connected = False
+            for inbox in {inbox for inboxes in self._inboxes.values() for inbox in inboxes}:
+                inbox.put({})
+
+    def _deliver(self, channel: str, data: bytes) -> None:
+        if inboxes := self._inboxes.get(channel):
+            message = orjson.loads(data)
+            for inbox in inboxes:
+                inbox.put(message)
+
+
+_hubs: dict[asyncio.AbstractEventLoop, _Hub] = {}
+
+
+def _hub() -> _Hub:
+    loop = asyncio.get_running_loop()
+    for gone in [other for other in _hubs if other.is_closed()]:
+        del _hubs[gone]
+    return _hubs.setdefault(loop, _Hub())

@@ -1,0 +1,59 @@
+"""JSON in and out through orjson."""
+
+from collections.abc import Iterable, Mapping
+from typing import IO, Any
+
+import orjson
+from django.conf import settings
+from rest_framework.exceptions import ParseError
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from apps.common.errors import ApiError
+
+OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+
+
+class JSONRenderer(BaseRenderer):
+    """Times become ISO 8601 with a Z; what orjson does not know becomes its string (lazy texts, UUIDs, paths)."""
+
+    media_type = "application/json"
+    format = "json"
+    charset = None
+    render_style = "binary"
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
+    ) -> bytes:
+        return orjson.dumps(data, default=str, option=OPTIONS)
+
+
+class AlwaysJSON(DefaultContentNegotiation):
+    """JSON whatever Accept says: streams and downloads are made by their views, and EventSource asks for nothing else
+    than its own type."""
+
+    def select_renderer(
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        first = next(iter(renderers))
+        return first, first.media_type
+
+
+class JSONParser(BaseParser):
+    """Strict JSON: no NaN, no lone surrogates, and no more than DATA_UPLOAD_MAX_MEMORY_SIZE bytes."""
+
+    media_type = "application/json"
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0
+        body = stream.read(limit + 1)
+        if len(body) > limit:
+            raise ApiError(413, "BODY_TOO_LARGE", limit=limit)
+        try:
+            return orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise ParseError(str(error)) from error

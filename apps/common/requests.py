@@ -1,0 +1,138 @@
+"""What clients send. An unknown name and a value of another JSON type are refused, never ignored or coerced."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.http import QueryDict
+from rest_framework import serializers
+
+from apps.common.errors import ProblemsError
+from apps.common.pages import OrderingField
+from fermi.launch.spec import Problem
+
+_CODES = {
+    "required": "FIELD_REQUIRED",
+    "null": "FIELD_NULL",
+    "blank": "FIELD_BLANK",
+    "empty": "FIELD_BLANK",
+    "min_length": "FIELD_LENGTH",
+    "max_length": "FIELD_LENGTH",
+    "min_value": "FIELD_RANGE",
+    "max_value": "FIELD_RANGE",
+    "invalid_choice": "FIELD_CHOICE",
+}
+
+
+def parse(serializer: type[serializers.Serializer], data: Any, *, partial: bool = False) -> dict[str, Any]:
+    """The validated body; raises ProblemsError with everything that is wrong with its shape."""
+    if not isinstance(data, Mapping):
+        raise ProblemsError([Problem("", "BODY_NOT_OBJECT")])
+    form = serializer(data=data, partial=partial)
+    return _validated(form, [*_shape(form, data, ""), *_nuls(data)])
+
+
+def parse_query(serializer: type[serializers.Serializer], params: QueryDict) -> dict[str, Any]:
+    """The validated query string; an empty value counts as absent, `ordering` becomes what `order_by` takes."""
+    form = serializer(data={})
+    lists = {name for name, field in form.fields.items() if isinstance(field, serializers.ListField)}
+    given = {name: params.getlist(name) if name in lists else params[name] for name in params if params[name]}
+    form.initial_data = given
+    query = _validated(form, list(_unknown(form, given, "")))
+    for name, field in form.fields.items():
+        if isinstance(field, OrderingField):
+            query[name] = field.columns(query[name])
+    return query
+
+
+def _validated(form: serializers.Serializer, problems: list[Problem]) -> dict[str, Any]:
+    if not form.is_valid():
+        known = {problem.field for problem in problems}
+        problems += [problem for problem in _problems(form, form.errors, "") if problem.field not in known]
+    if problems:
+        raise ProblemsError(problems)
+    return dict(form.validated_data)
+
+
+def _shape(field: Any, value: Any, path: str) -> Iterator[Problem]:
+    """Unknown names and wrong JSON types, at any depth."""
+    if value is None:
+        return
+    if isinstance(field, serializers.Serializer):
+        if isinstance(value, Mapping):
+            yield from _unknown(field, value, path)
+            for name, inner in field.fields.items():
+                yield from _shape(inner, value.get(name), _join(path, name))
+    elif isinstance(field, serializers.ListField | serializers.ListSerializer):
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                yield from _shape(field.child, item, _join(path, index))
+    elif isinstance(field, serializers.DictField):
+        if isinstance(value, Mapping):
+            for name, item in value.items():
+                yield from _shape(field.child, item, _join(path, name))
+    elif expected := _other_type(field, value):
+        yield Problem(path, "WRONG_TYPE", {"expected": expected})
+
+
+def _other_type(field: Any, value: Any) -> str | None:
+    """The JSON type that was expected, if it was another one."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match field:
+        case serializers.BooleanField():
+            return None if isinstance(value, bool) else "boolean"
+        case serializers.IntegerField():
+            return None if is_number and float(value).is_integer() else "integer"
+        case serializers.FloatField():
+            return None if is_number else "number"
+        case serializers.CharField():
+            return None if isinstance(value, str) else "string"
+    return None
+
+
+def _nuls(data: Any) -> Iterator[Problem]:
+    """U+0000, which PostgreSQL holds neither as text nor within JSON. A loop: a body may be nested very deep."""
+    left = [("", data)]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, Mapping):
+            left += [(path, name) for name in value]
+            left += [(_join(path, name), inner) for name, inner in value.items()]
+        elif isinstance(value, list):
+            left += [(_join(path, index), inner) for index, inner in enumerate(value)]
+        elif isinstance(value, str) and "\0" in value:
+            yield Problem(path, "NUL_CHARACTER")
+
+
+def _unknown(form: serializers.Serializer, data: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    names = list(form.fields)
+    for name in data:
+        if name not in names:
+            nearest = difflib.get_close_matches(name, names, n=1, cutoff=0) or [""]
+            params = {"name": name, "nearest": nearest[0], "allowed": ", ".join(names)}
+            yield Problem(_join(path, name), "UNKNOWN_FIELD", params)
+
+
+def _problems(field: Any, detail: Any, path: str) -> Iterator[Problem]:
+    """Flattens REST framework's nested errors; `field` is followed along to name what is allowed."""
+    if isinstance(detail, Mapping):
+        for name, inner in detail.items():
+            if name == "non_field_errors":
+                yield from _problems(field, inner, path)
+            else:
+                below = field.fields.get(name) if isinstance(field, serializers.Serializer) else field.child
+                yield from _problems(below, inner, _join(path, name))
+    elif isinstance(detail, list):
+        for index, inner in enumerate(detail):
+            if isinstance(inner, Mapping):  # errors of a list of objects, by position; {} = nothing wrong there
+                yield from _problems(getattr(field, "child", field), inner, _join(path, index))
+            else:
+                yield from _problems(field, inner, path)
+    else:
+        code = _CODES.get(detail.code, detail.code if detail.code.isupper() else "FIELD_INVALID")
+        allowed = ", ".join(str(choice) for choice in getattr(field, "choices", ()))
+        yield Problem(path, code, {"detail": str(detail), "allowed": allowed})
+
+
+def _join(path: str, name: object) -> str:
+    return f"{path}.{name}" if path else str(name)

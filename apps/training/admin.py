@@ -1,0 +1,189 @@
+"""Training tasks for operators, and draining, which has to stop some."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+from unfold.decorators import display
+
+from apps.clusters.admin import EnvironmentAdmin, ZoneAdmin
+from apps.clusters.models import AvailabilityZone, DevEnvironment
+from apps.common.admin import ReadOnlyAdmin, label, label_app
+from apps.common.texts import both, text
+from apps.training import selectors, shapes
+from apps.training.api.retry import retry
+from apps.training.models import Task
+from apps.training.overview import STATE_NAMES
+from apps.training.services import steer
+from apps.training.services.drain import drain
+from apps.training.states import State
+
+EVENTS_SHOWN = 100
+LONGEST_FILE = 20_000  # characters; the console shows all of it
+
+label(
+    Task,
+    ("训练任务", "training tasks"),
+    name=("名称", "name"),
+    project=("项目", "project"),
+    owner=("创建者", "owner"),
+    cluster=("集群", "cluster"),
+    framework=("框架", "framework"),
+    state=("状态", "state"),
+    reason=("原因", "reason"),
+    attempt=("尝试", "attempt"),
+    world_size=("进程数", "processes"),
+    created_at=("创建时间", "created"),
+    started_at=("开始时间", "started"),
+    ended_at=("结束时间", "ended"),
+    state_since=("进入此状态", "in this state since"),
+    due_at=("下次检查", "looked at next"),
+    deadline_at=("期限", "deadline"),
+    stop_requested_at=("要求停止", "stop requested"),
+)
+
+label_app("training", ("训练", "training"))
+admin.site.index_template = "training/overview.html"
+admin.site.index_title = both("总览", "Overview")
+
+
+@admin.register(Task)
+class TaskAdmin(ReadOnlyAdmin):
+    list_display = ("name", "id", "shown_state", "why", "project", "owner", "framework", "world_size", "created_at")
+    list_filter = ("state", "framework", "project", "cluster", "created_at")
+    list_select_related = ("project", "owner")
+    search_fields = ("name", "id", "owner__username")
+    ordering = ("-created_at",)
+    actions = ("stop", "retry")
+    readonly_fields = ("state_name", "why", "console", "attempts", "events", "plan")
+    fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    ("name", "id", "console"),
+                    ("state_name", "why"),
+                    ("project", "owner", "cluster"),
+                    ("framework", "world_size", "attempt"),
+                    ("created_at", "started_at", "ended_at"),
+                    ("state_since", "due_at", "deadline_at"),
+                    ("stop_requested_at",),
+                )
+            },
+        ),
+        (both("尝试", "Attempts"), {"fields": ("attempts",)}),
+        (both("事件", "Events"), {"fields": ("events",)}),
+        (both("生成的文件", "Rendered plan"), {"fields": ("plan",)}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
+        return super().get_queryset(request).defer("spec", "request", "summary", "warnings")
+
+    @display(
+        description=both("状态", "state"),
+        ordering="state",
+        label={
+            "running": "success", "succeeded": "success", "failed": "danger", "queued": "warning",
+            "initializing": "info", "starting": "info", "stopping": "warning", "stopped": "info",
+        },
+    )  # fmt: skip
+    def shown_state(self, task: Task) -> tuple[str, Any]:
+        return task.state, STATE_NAMES[State(task.state)]
+
+    @display(description=both("状态", "state"))
+    def state_name(self, task: Task) -> str:
+        return STATE_NAMES[State(task.state)]
+
+    @display(description=both("原因", "reason"))
+    def why(self, task: Task) -> str:
+        reason = shapes.reason(task.reason, task.reason_params)
+        return reason["message"] if reason else "–"
+
+    @display(description=both("控制台", "console"))
+    def console(self, task: Task) -> SafeString:
+        return format_html('<a href="/training/{0}">/training/{0}</a>', task.pk)
+
+    @display(description="")
+    def attempts(self, task: Task) -> SafeString:
+        rows = task.attempts.defer("plan", "seen").order_by("-number")
+        return _table(
+            (attempt.number, _moment(attempt.created_at), _moment(attempt.running_at), _moment(attempt.ended_at),
+             text(attempt.outcome, attempt.outcome_params)[0] if attempt.outcome else "–")
+            for attempt in rows
+        )  # fmt: skip
+
+    @display(description="")
+    def events(self, task: Task) -> SafeString:
+        """The newest ones."""
+        rows = selectors.events(task.pk).order_by("-pk")[:EVENTS_SHOWN]
+        return _table((_moment(row["at"]), shapes.event(row)["message"]) for row in rows)
+
+    @display(description="")
+    def plan(self, task: Task) -> SafeString:
+        found = selectors.plan(task, None)
+        if found is None:
+            return mark_safe("–")
+        files = [(file["name"], file["content"]) for file in (*found["files"], *found["artifacts"])]
+        return format_html_join(
+            "",
+            '<details class="mb-2"><summary class="cursor-pointer font-mono">{}</summary>'
+            '<pre class="overflow-auto max-h-96 p-3 text-xs bg-base-50 dark:bg-base-800">{}</pre></details>',
+            ((name, content[:LONGEST_FILE]) for name, content in files),
+        )
+
+    @admin.action(description=both("停止", "Stop"), permissions=["operate"])
+    def stop(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
+        self.apply(request, rows, lambda user, task: steer.stop(user, task.pk), ("正在停止", "stopping"))
+
+    @admin.action(description=both("重试", "Retry"), permissions=["operate"])
+    def retry(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
+        self.apply(request, rows, lambda user, task: retry(user, task.pk), ("已重试", "retried"))
+
+
+@admin.register(DevEnvironment)
+class DrainableEnvironmentAdmin(EnvironmentAdmin):
+    actions = (*EnvironmentAdmin.actions, "drain")
+
+    @display(description=both("使用者", "held by"))
+    def holder(self, environment: DevEnvironment) -> str | SafeString:
+        lease = getattr(environment, "lease", None)
+        if lease is None:
+            return "–"
+        return format_html(
+            '<a href="{}">{}</a>', reverse("admin:training_task_change", args=[lease.holder]), lease.holder
+        )
+
+    @admin.action(
+        description=both("排空：暂停调度并停止其上的任务", "Drain: cordon, and stop its task"), permissions=["operate"]
+    )
+    def drain(self, request: HttpRequest, rows: QuerySet[DevEnvironment]) -> None:
+        self.apply(request, rows, lambda user, each: drain(user, [each]), ("已排空", "drained"))
+
+
+@admin.register(AvailabilityZone)
+class DrainableZoneAdmin(ZoneAdmin):
+    actions = (*ZoneAdmin.actions, "drain")
+
+    @admin.action(
+        description=both("整区排空：暂停调度并停止其中的任务", "Drain: cordon all of it, and stop its tasks"),
+        permissions=["operate"],
+    )
+    def drain(self, request: HttpRequest, rows: QuerySet[AvailabilityZone]) -> None:
+        environments = DevEnvironment.objects.filter(zone__in=rows)
+        self.apply(request, environments, lambda user, each: drain(user, [each]), ("已排空", "drained"))
+
+
+def _moment(at: Any) -> str:
+    return at.strftime("%m-%d %H:%M:%S") if at else "–"
+
+
+def _table(rows: Iterable[tuple[Any, ...]]) -> SafeString:
+    """Cells are escaped."""
+    cell = '<td class="pr-4 py-1 align-top">{}</td>'
+    body = [(format_html_join("", cell, ((value,) for value in row)),) for row in rows]
+    return format_html("<table>{}</table>", format_html_join("", "<tr>{}</tr>", body)) if body else mark_safe("–")

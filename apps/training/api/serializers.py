@@ -1,0 +1,350 @@
+"""Shapes of requests and answers about training tasks."""
+
+from rest_framework import serializers
+
+from apps.clusters.api.serializers import WarningItem
+from apps.common.openapi import ProblemItem
+from apps.common.pages import OrderingField, PageQuery
+from apps.training.states import Action, State
+
+STATES = [(state.value, state.value) for state in State]
+ACTIONS = [(action.value, action.value) for action in Action]
+
+
+class DistributedConfigRequest(serializers.Serializer):
+    enabled = serializers.BooleanField(default=True)
+    nodeIds = serializers.ListField(
+        source="node_ids", child=serializers.CharField(max_length=100), max_length=4096, default=list
+    )
+    masterNode = serializers.CharField(source="master", allow_null=True, allow_blank=True, default=None)
+    framework = serializers.CharField(max_length=40, default="pytorch-ddp", help_text="see /frameworks")
+    masterPort = serializers.IntegerField(
+        source="master_port", required=False, help_text="the first of the platform's range by default"
+    )
+    backend = serializers.CharField(max_length=20, default="auto", help_text="auto, nccl or gloo")
+    strategy = serializers.DictField(
+        child=serializers.IntegerField(min_value=1), default=dict, help_text="dataParallel, tensorParallel, …"
+    )
+    options = serializers.DictField(child=serializers.JSONField(), default=dict, help_text="the framework's own")
+
+
+class EntrypointRequest(serializers.Serializer):
+    script = serializers.CharField(max_length=500)
+    args = serializers.ListField(
+        child=serializers.CharField(max_length=4000, allow_blank=True, trim_whitespace=False),
+        max_length=1000,
+        default=list,
+    )
+
+
+class TaskCreateRequest(serializers.Serializer):
+    """What is missing here is found by the rules, together with everything else that is wrong."""
+
+    taskName = serializers.CharField(
+        source="name", default="", allow_blank=True, help_text="required; ≤ 100 characters"
+    )
+    datasetId = serializers.CharField(source="dataset_id", default="", allow_blank=True, help_text="required")
+    datasetVersionId = serializers.CharField(source="version_id", default="", allow_blank=True, help_text="required")
+    modelId = serializers.CharField(source="model_id", default="", allow_blank=True, help_text="required")
+    launchMode = serializers.CharField(source="launch_mode", default="existing", help_text="existing")
+    environmentIds = serializers.ListField(
+        source="environment_ids", child=serializers.CharField(max_length=100), max_length=4096, default=list
+    )
+    distributedConfig = DistributedConfigRequest(source="distributed", allow_null=True, default=None)
+    entrypoint = EntrypointRequest(allow_null=True, default=None)
+    hyperparameters = serializers.DictField(child=serializers.JSONField(allow_null=True), default=dict)
+    env = serializers.DictField(
+        child=serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=32_000), default=dict
+    )
+    maxRestarts = serializers.IntegerField(source="max_restarts", default=3)
+    priority = serializers.IntegerField(min_value=-1000, max_value=1000, default=0)
+    resumeFrom = serializers.CharField(source="resume_from", allow_null=True, allow_blank=True, default=None)
+
+
+class DistributedInfo(serializers.Serializer):
+    nodeCount = serializers.IntegerField()
+    totalGpus = serializers.IntegerField()
+    masterNode = serializers.CharField()
+    framework = serializers.CharField()
+    worldSize = serializers.IntegerField(help_text="number of processes, not of nodes")
+
+
+class TaskSummary(serializers.Serializer):
+    totalCpus = serializers.IntegerField()
+    totalMemoryGb = serializers.IntegerField()
+    gpuTypes = serializers.ListField(child=serializers.CharField())
+    zones = serializers.ListField(child=serializers.CharField())
+    crossZone = serializers.BooleanField()
+
+
+class TaskCreated(serializers.Serializer):
+    taskId = serializers.CharField()
+    status = serializers.ChoiceField(STATES)
+    distributedInfo = DistributedInfo()
+    summary = TaskSummary()
+    warnings = WarningItem(many=True)
+
+
+class NamedText(serializers.Serializer):
+    name = serializers.CharField()
+    content = serializers.CharField()
+
+
+class EngineArtifact(serializers.Serializer):
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    content = serializers.CharField()
+
+
+class PreviewRank(serializers.Serializer):
+    rank = serializers.IntegerField()
+    localRank = serializers.IntegerField()
+    nodeRank = serializers.IntegerField()
+    environmentId = serializers.CharField()
+    environmentName = serializers.CharField()
+    device = serializers.IntegerField(allow_null=True, help_text="GPU index; null = CPU")
+    env = serializers.DictField(child=serializers.CharField())
+
+
+class PreviewSummary(TaskSummary):
+    nodeCount = serializers.IntegerField()
+    totalGpus = serializers.IntegerField()
+    worldSize = serializers.IntegerField()
+    isDistributed = serializers.BooleanField()
+
+
+class TaskProposal(serializers.Serializer):
+    """What the request leaves empty, as the framework chose it for these environments."""
+
+    strategy = serializers.DictField(child=serializers.IntegerField())
+    options = serializers.DictField(child=serializers.JSONField())
+    reasons = WarningItem(many=True)
+
+
+class TaskPreview(serializers.Serializer):
+    worldSize = serializers.IntegerField()
+    nodeCount = serializers.IntegerField()
+    masterNode = serializers.CharField(allow_null=True)
+    ranks = PreviewRank(many=True)
+    files = NamedText(many=True)
+    artifacts = EngineArtifact(many=True)
+    command = serializers.ListField(child=serializers.CharField())
+    problems = ProblemItem(many=True)
+    warnings = WarningItem(many=True)
+    proposal = TaskProposal(allow_null=True, help_text="null: nothing was left empty")
+    summary = PreviewSummary()
+
+
+class TaskQuery(PageQuery):
+    status = serializers.ListField(child=serializers.ChoiceField(STATES), required=False, help_text="may repeat")
+    framework = serializers.CharField(required=False)
+    environment = serializers.CharField(required=False, help_text="id")
+    zone = serializers.CharField(required=False, help_text="id or name")
+    owner = serializers.CharField(required=False, help_text="user name")
+    project = serializers.CharField(required=False, help_text="id")
+    createdAfter = serializers.DateTimeField(required=False)
+    createdBefore = serializers.DateTimeField(required=False)
+    ordering = OrderingField(
+        "-createdAt", createdAt="created_at", name="name", status="state", priority="priority", worldSize="world_size"
+    )
+
+
+class Reason(serializers.Serializer):
+    code = serializers.CharField()
+    message = serializers.CharField()
+    hint = serializers.CharField(help_text="what to do")
+
+
+class TaskBrief(serializers.Serializer):
+    taskId = serializers.CharField()
+    taskName = serializers.CharField()
+    status = serializers.ChoiceField(STATES)
+    reason = Reason(allow_null=True)
+    framework = serializers.CharField()
+    distributed = serializers.BooleanField()
+    nodeCount = serializers.IntegerField()
+    totalGpus = serializers.IntegerField()
+    worldSize = serializers.IntegerField()
+    masterNode = serializers.CharField()
+    projectId = serializers.CharField()
+    owner = serializers.CharField()
+    attempt = serializers.IntegerField(help_text="number of the newest attempt; 0 before the first")
+    maxRestarts = serializers.IntegerField()
+    priority = serializers.IntegerField()
+    createdAt = serializers.DateTimeField()
+    startedAt = serializers.DateTimeField(allow_null=True)
+    endedAt = serializers.DateTimeField(allow_null=True)
+    step = serializers.IntegerField(allow_null=True)
+    loss = serializers.FloatField(allow_null=True)
+
+
+class TaskNode(serializers.Serializer):
+    nodeRank = serializers.IntegerField()
+    environmentId = serializers.CharField(allow_null=True, help_text="null = the environment was removed")
+    name = serializers.CharField()
+    zone = serializers.CharField()
+    gpuType = serializers.CharField()
+    processes = serializers.IntegerField()
+    emulated = serializers.BooleanField(help_text="CPU processes stand in for the GPUs")
+    ranks = serializers.ListField(child=serializers.IntegerField())
+
+
+class TaskRank(serializers.Serializer):
+    rank = serializers.IntegerField()
+    localRank = serializers.IntegerField()
+    nodeRank = serializers.IntegerField()
+    device = serializers.IntegerField(allow_null=True)
+    state = serializers.ChoiceField([(state, state) for state in ("waiting", "running", "exited")])
+    pid = serializers.IntegerField(allow_null=True)
+    exitCode = serializers.IntegerField(allow_null=True, help_text="negative: killed by that signal")
+
+
+class TaskAttempt(serializers.Serializer):
+    number = serializers.IntegerField()
+    masterPort = serializers.IntegerField()
+    outcome = Reason(allow_null=True, help_text="null while it goes on")
+    resumeFrom = serializers.CharField(allow_null=True)
+    createdAt = serializers.DateTimeField()
+    runningAt = serializers.DateTimeField(allow_null=True)
+    endedAt = serializers.DateTimeField(allow_null=True)
+
+
+class TaskDetail(TaskBrief):
+    datasetId = serializers.CharField()
+    datasetVersionId = serializers.CharField()
+    modelId = serializers.CharField()
+    summary = TaskSummary()
+    warnings = WarningItem(many=True)
+    proposal = TaskProposal(allow_null=True, help_text="null: nothing was left empty")
+    nodes = TaskNode(many=True)
+    ranks = TaskRank(many=True)
+    attempts = TaskAttempt(many=True)
+    allowedActions = serializers.ListField(child=serializers.ChoiceField(ACTIONS))
+    request = serializers.JSONField()
+    totalSteps = serializers.IntegerField(allow_null=True)
+
+
+class FrameworkRecommendRequest(serializers.Serializer):
+    modelParameters = serializers.IntegerField(
+        source="parameters", min_value=1, max_value=10**18, required=False, allow_null=True, default=None,
+        help_text="number of weights; by default what the model says or its hyperparameters add up to",
+    )  # fmt: skip
+    modelId = serializers.CharField(source="model_id", required=False, allow_null=True, default=None)
+    environmentIds = serializers.ListField(
+        source="environment_ids", child=serializers.CharField(max_length=100), max_length=4096
+    )
+    masterNode = serializers.CharField(source="master", required=False, allow_null=True, default=None)
+
+
+class RejectedFramework(serializers.Serializer):
+    framework = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
+    reasons = WarningItem(many=True)
+
+
+class RecommendedFramework(RejectedFramework):
+    strategy = serializers.DictField(child=serializers.IntegerField())
+    options = serializers.DictField(child=serializers.JSONField())
+
+
+class FrameworkRecommendation(serializers.Serializer):
+    modelParameters = serializers.IntegerField()
+    items = RecommendedFramework(many=True, help_text="best first")
+    rejected = RejectedFramework(many=True)
+
+
+class TaskClone(serializers.Serializer):
+    request = serializers.JSONField(help_text="the body of a create, ready to be edited")
+
+
+class EventQuery(PageQuery):
+    pageSize = serializers.IntegerField(min_value=1, max_value=200, default=100)
+    after = serializers.IntegerField(min_value=0, default=0, help_text="only events with a higher id")
+
+
+class TaskEvent(serializers.Serializer):
+    id = serializers.IntegerField()
+    attempt = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    kind = serializers.ChoiceField([(kind, kind) for kind in ("state", "attempt", "script")])
+    code = serializers.CharField()
+    params = serializers.JSONField()
+    message = serializers.CharField()
+    hint = serializers.CharField()
+
+
+class MetricQuery(serializers.Serializer):
+    names = serializers.ListField(child=serializers.CharField(), required=False, help_text="may repeat")
+    attempt = serializers.IntegerField(min_value=1, required=False)
+    rank = serializers.IntegerField(min_value=0, required=False)
+    after = serializers.IntegerField(min_value=0, default=0, help_text="`next` of the answer before")
+    limit = serializers.IntegerField(min_value=1, max_value=10_000, default=2000)
+
+
+class MetricItem(serializers.Serializer):
+    id = serializers.IntegerField()
+    attempt = serializers.IntegerField()
+    rank = serializers.IntegerField()
+    step = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    values = serializers.DictField(child=serializers.FloatField(allow_null=True))
+
+
+class MetricList(serializers.Serializer):
+    items = MetricItem(many=True)
+    next = serializers.IntegerField(allow_null=True)
+
+
+class CheckpointQuery(PageQuery):
+    ordering = OrderingField("-step", step="step", at="at")
+
+
+class CheckpointItem(serializers.Serializer):
+    attempt = serializers.IntegerField()
+    step = serializers.IntegerField()
+    path = serializers.CharField()
+    sizeBytes = serializers.IntegerField(allow_null=True)
+    valLoss = serializers.FloatField(allow_null=True)
+    at = serializers.DateTimeField()
+
+
+class PlanQuery(serializers.Serializer):
+    attempt = serializers.IntegerField(min_value=1, required=False, help_text="the newest by default")
+
+
+class TaskPlan(serializers.Serializer):
+    attempt = serializers.IntegerField()
+    files = NamedText(many=True)
+    artifacts = EngineArtifact(many=True)
+
+
+class LogQuery(serializers.Serializer):
+    rank = serializers.CharField(default="0", help_text="a rank, or `all`")
+    attempt = serializers.IntegerField(min_value=1, required=False, help_text="the newest by default")
+    search = serializers.CharField(max_length=200, default="", trim_whitespace=False)
+    cursor = serializers.CharField(max_length=100_000, required=False, help_text="`cursor` of the answer before")
+    limit = serializers.IntegerField(min_value=1, max_value=5000, default=500)
+    tail = serializers.BooleanField(default=False, help_text="without a cursor: the newest lines")
+
+
+class LogLine(serializers.Serializer):
+    rank = serializers.IntegerField(required=False, help_text="with rank=all")
+    offset = serializers.IntegerField(help_text="in bytes")
+    text = serializers.CharField()
+
+
+class LogPage(serializers.Serializer):
+    rank = serializers.CharField()
+    attempt = serializers.IntegerField()
+    lines = LogLine(many=True)
+    cursor = serializers.CharField()
+    end = serializers.BooleanField(help_text="nothing more just now")
+
+
+class LogDownloadQuery(serializers.Serializer):
+    rank = serializers.CharField(default="0", help_text="a rank, or `all`")
+    attempt = serializers.IntegerField(min_value=1, required=False)
+
+
+class StreamQuery(serializers.Serializer):
+    logs = serializers.CharField(default="none", help_text="`none`, `all` or a rank")

@@ -1,0 +1,22 @@
+from django.urls import path
+
+from apps.training.api import views
+
+TASK = "training-tasks/<str:task_id>"
+
+urlpatterns = [
+    path("training-tasks", views.TasksView.as_view()),
+    path("training-tasks/preview", views.TaskPreviewView.as_view()),
+    path("frameworks/recommend", views.FrameworkRecommendView.as_view()),
+    path(TASK, views.TaskView.as_view()),
+    path(f"{TASK}/stop", views.TaskStopView.as_view()),
+    path(f"{TASK}/retry", views.TaskRetryView.as_view()),
+    path(f"{TASK}/clone", views.TaskCloneView.as_view()),
+    path(f"{TASK}/events", views.TaskEventsView.as_view()),
+    path(f"{TASK}/metrics", views.TaskMetricsView.as_view()),
+    path(f"{TASK}/checkpoints", views.TaskCheckpointsView.as_view()),
+    path(f"{TASK}/plan", views.TaskPlanView.as_view()),
+    path(f"{TASK}/logs", views.TaskLogsView.as_view()),
+    path(f"{TASK}/logs/download", views.TaskLogDownloadView.as_view()),
+    path(f"{TASK}/stream", views.TaskStreamView.as_view()),
+]

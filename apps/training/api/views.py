@@ -1,0 +1,185 @@
+"""Training tasks: create, look, steer."""
+
+from collections.abc import AsyncIterator, Iterator
+
+from asgiref.sync import sync_to_async
+from django.db.models import F
+from django.http import StreamingHttpResponse
+
+from apps.common.api import APIView, Body, Data, Query, Request, operation, page
+from apps.common.errors import ApiError
+from apps.common.texts import language
+from apps.training import logs, selectors, shapes, streaming
+from apps.training.api import serializers as forms
+from apps.training.api.retry import retry
+from apps.training.models import Checkpoint, Task
+from apps.training.services import steer
+from apps.training.services.create import create
+from apps.training.services.preview import preview
+from apps.training.services.recommend import recommend
+
+
+class TasksView(APIView):
+    @operation("listTasks", query=forms.TaskQuery, page=forms.TaskBrief)
+    def get(self, request: Request, query: Query) -> Data:
+        """The training tasks of your projects, newest first."""
+        return page(selectors.tasks(request.user, query), query, selectors.brief)
+
+    @operation(
+        "createTask",
+        body=forms.TaskCreateRequest,
+        data=forms.TaskCreated,
+        status=201,
+        message="TASK_CREATED_OK",
+        headers=["Idempotency-Key"],
+    )
+    def post(self, request: Request, body: Body) -> Data:
+        """Creates a task and starts it as soon as its environments are free. All problems come at once."""
+        key = request.headers.get("Idempotency-Key", "")
+        if len(key) > 200:
+            raise ApiError(400, "IDEMPOTENCY_KEY_TOO_LONG", "Idempotency-Key", high=200)
+        return _created(create(request.user, body, dict(request.data), key))
+
+
+class TaskPreviewView(APIView):
+    @operation("previewTask", body=forms.TaskCreateRequest, data=forms.TaskPreview)
+    def post(self, request: Request, body: Body) -> Data:
+        """What a create would run: ranks, environments, files, the engine's objects, problems. Creates nothing."""
+        return preview(request.user, body, dict(request.data))
+
+
+class FrameworkRecommendView(APIView):
+    @operation("recommendFramework", body=forms.FrameworkRecommendRequest, data=forms.FrameworkRecommendation)
+    def post(self, request: Request, body: Body) -> Data:
+        """Which framework for a model of that size on these environments, with its settings and the reasons."""
+        return recommend(request.user, **body)
+
+
+class TaskView(APIView):
+    @operation("getTask", data=forms.TaskDetail)
+    def get(self, request: Request, task_id: str) -> Data:
+        """Everything about one task."""
+        return selectors.detail(steer.find(request.user, task_id))
+
+    @operation("deleteTask")
+    def delete(self, request: Request, task_id: str) -> None:
+        """Deletes a task that has ended, with its logs and checkpoints."""
+        steer.delete(request.user, task_id)
+
+
+class TaskStopView(APIView):
+    @operation("stopTask", data=forms.TaskDetail)
+    def post(self, request: Request, task_id: str) -> Data:
+        """Asks the ranks to save and end. Asking again changes nothing."""
+        return selectors.detail(steer.stop(request.user, task_id))
+
+
+class TaskRetryView(APIView):
+    @operation("retryTask", data=forms.TaskCreated, status=201, message="TASK_CREATED_OK")
+    def post(self, request: Request, task_id: str) -> Data:
+        """A new task with the same request, resuming from the newest checkpoint."""
+        return _created(retry(request.user, task_id))
+
+
+class TaskCloneView(APIView):
+    @operation("cloneTask", data=forms.TaskClone)
+    def post(self, request: Request, task_id: str) -> Data:
+        """The task's request, ready to be edited and sent."""
+        return steer.clone(request.user, task_id)
+
+
+class TaskEventsView(APIView):
+    @operation("listTaskEvents", query=forms.EventQuery, page=forms.TaskEvent)
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """What happened, oldest first."""
+        task = steer.find(request.user, task_id)
+        return page(selectors.events(task.pk, query["after"]), query, shapes.event)
+
+
+class TaskMetricsView(APIView):
+    @operation("listTaskMetrics", query=forms.MetricQuery, data=forms.MetricList)
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """Points as the ranks printed them, oldest first."""
+        return selectors.metrics(steer.find(request.user, task_id).pk, query)
+
+
+class TaskCheckpointsView(APIView):
+    @operation("listTaskCheckpoints", query=forms.CheckpointQuery, page=forms.CheckpointItem)
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """What a restart, a retry or another task can resume from."""
+        task = steer.find(request.user, task_id)
+        rows = Checkpoint.objects.filter(task=task).values(
+            "attempt", "step", "path", "at", sizeBytes=F("size_bytes"), valLoss=F("val_loss")
+        )
+        return page(rows, query)
+
+
+class TaskPlanView(APIView):
+    @operation("getTaskPlan", query=forms.PlanQuery, data=forms.TaskPlan)
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """What was rendered for an attempt and sent to the engine."""
+        found = selectors.plan(steer.find(request.user, task_id), query.get("attempt"))
+        if found is None:
+            raise ApiError(404, "ATTEMPT_UNKNOWN", "attempt")
+        return found
+
+
+class TaskLogsView(APIView):
+    @operation("listTaskLogs", query=forms.LogQuery, data=forms.LogPage)
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """Lines of a rank's log, or of all ranks."""
+        return logs.page(steer.find(request.user, task_id), query)
+
+
+class TaskLogDownloadView(APIView):
+    @operation("downloadTaskLog", query=forms.LogDownloadQuery, media="text/plain")
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """The whole log of a rank, or of all of them one after the other, as a file."""
+        task = steer.find(request.user, task_id)
+        attempt = query.get("attempt") or max(task.attempt, 1)
+        reader, name = logs.Reader(task, attempt), f"{task.pk}-{attempt}"
+        if query["rank"] == "all":
+            pieces = reader.everything()
+        else:
+            rank = logs.rank_of(task, query["rank"])
+            pieces, name = reader.whole(rank), f"{name}-rank{rank}"
+        response = StreamingHttpResponse(_from_thread(pieces), content_type="text/plain; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{name}.log"'
+        return response
+
+
+class TaskStreamView(APIView):
+    @operation("streamTask", query=forms.StreamQuery, media="text/event-stream", headers=["Last-Event-ID"])
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow. Resumes from
+        Last-Event-ID."""
+        task = steer.find(request.user, task_id)
+        ranks = query["logs"] if query["logs"] in ("none", "all") else str(logs.rank_of(task, query["logs"]))
+        resume = request.headers.get("Last-Event-ID", "")
+        body = streaming.stream(task.pk, request.user, resume, ranks, language())
+        response = StreamingHttpResponse(body, content_type="text/event-stream")
+        response["Cache-Control"] = "no-cache"
+        response["X-Accel-Buffering"] = "no"
+        return response
+
+
+def _created(task: Task) -> Data:
+    return {
+        "taskId": task.pk,
+        "status": task.state,
+        "distributedInfo": {
+            "nodeCount": task.node_count,
+            "totalGpus": task.total_gpus,
+            "masterNode": task.master,
+            "framework": task.framework,
+            "worldSize": task.world_size,
+        },
+        "summary": task.summary,
+        "warnings": [shapes.warning(warning["code"], warning["params"]) for warning in task.warnings],
+    }
+
+
+async def _from_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """An event loop must not wait for a disk."""
+    while (piece := await sync_to_async(lambda: next(pieces, None))()) is not None:
+        yield piece

@@ -1,0 +1,46 @@
+"""Messages that make things happen sooner. None of them is needed: the sweep finds every due task by itself."""
+
+import logging
+
+from celery import current_app
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+from apps.common import bus
+from apps.common.clock import now
+from apps.training.models import Task
+from apps.training.states import State
+
+log = logging.getLogger(__name__)
+
+
+def poke(task_id: str) -> None:
+    """Have the task looked at as soon as the current transaction is committed."""
+    moment = now()
+    Task.objects.filter(pk=task_id, due_at__gt=moment).update(due_at=moment)
+    transaction.on_commit(lambda: _send("training.reconcile", task_id))
+
+
+def poke_waiting() -> None:
+    """Environments became free: have all that wait for some looked at."""
+    moment = now()
+    if Task.objects.filter(state=State.QUEUED, due_at__gt=moment).update(due_at=moment):
+        transaction.on_commit(lambda: _send("training.sweep"))
+
+
+def changed(task_id: str, kind: str) -> None:
+    """Tells whoever watches the task (`kind`: status, event, metric, log) once the transaction is committed."""
+    transaction.on_commit(lambda: _tell(task_id, kind))
+
+
+def _tell(task_id: str, kind: str) -> None:
+    bus.publish(f"task:{task_id}", {"kind": kind})
+    if kind == "status":
+        bus.publish("tasks", {"id": task_id})
+
+
+def _send(name: str, *args: str) -> None:
+    try:
+        current_app.send_task(name, args=args, ignore_result=True, retry=False)
+    except (OperationalError, OSError) as error:
+        log.warning("broker away, %s waits for the sweep: %s", name, error)

@@ -1,0 +1,37 @@
+"""How long each state may last, how soon a task is looked at again, and how patient an end is."""
+
+from datetime import timedelta
+
+from apps.training.states import State
+
+DEADLINES: dict[State, timedelta] = {
+    State.INITIALIZING: timedelta(hours=6),  # a large text folder is tokenised meanwhile
+    State.QUEUED: timedelta(days=30),
+    State.STARTING: timedelta(minutes=10),
+    State.RUNNING: timedelta(days=365),
+    State.STOPPING: timedelta(minutes=2),
+}
+"""For an attempt that is being ended, STOPPING's applies (beyond its grace), whatever the task's state is called."""
+
+LOOK_AGAIN: dict[State, timedelta] = {
+    State.INITIALIZING: timedelta(seconds=2),
+    State.QUEUED: timedelta(seconds=5),
+    State.STARTING: timedelta(seconds=1),
+    State.RUNNING: timedelta(seconds=15),
+    State.STOPPING: timedelta(seconds=1),
+}
+"""Without any hint. With hints (a process ended, an environment became free) it is at once."""
+
+CLAIM = timedelta(seconds=30)
+"""How long a pass has a task for itself; also when a task whose pass crashed or raised is tried again."""
+
+FAILURE_GRACE_SECONDS = 3.0
+"""What the surviving ranks of a failed attempt get: they hang in a collective, or have ended already."""
+
+QUICK_END = timedelta(seconds=60)
+LONGEST_BACKOFF = timedelta(seconds=60)
+
+
+def backoff(attempt: int, lasted: timedelta) -> timedelta:
+    """0, 1, 3, 7 … 60 s before attempt + 1, when attempts end quickly; none after one that lasted."""
+    return timedelta() if lasted > QUICK_END else min(timedelta(seconds=2 ** (attempt - 1) - 1), LONGEST_BACKOFF)

@@ -1,0 +1,139 @@
+"""What a rank's output says to the platform; pure. All other lines are log.
+
+    {"step": 10, "loss": 2.31, "time": 1763703000.5}         a point; `time` in unix seconds, may be left out
+    {"event": "checkpoint", "step": 100, "path": "…"}        an event; may have `time`, too
+    {'loss': 1.2, 'learning_rate': 5e-05, 'epoch': 0.5}      the Hugging Face Trainer's: a point without a step
+
+A progress bar ends its lines with a carriage return, so that ends a line here as well.
+"""
+
+import ast
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+LONGEST = 64 << 10
+"""Bytes of a line; a longer one is log, whatever is in it."""
+
+DEEPEST = 16
+_NOT_LITERAL = re.compile(rb"(?<=: )(?:-?inf|nan)(?=[,}])")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """`step` None: the line has none. Values that were not finite are None."""
+
+    step: int | None
+    values: Mapping[str, float | None]
+    time: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """`params` is the whole object."""
+
+    event: str
+    params: Mapping[str, Any]
+    time: float | None
+
+
+def objects(text: bytes) -> Iterator[bytes]:
+    """The lines of `text` that begin with a brace. The search runs in C: a plain line costs nanoseconds. `text` holds
+    whole lines that end with a line feed."""
+    text = b"\n" + text
+    at = text.find(b"\n{")
+    while at >= 0:
+        end = text.index(b"\n", at + 1)
+        if end - at <= LONGEST:
+            yield text[at + 1 : end]
+        at = text.find(b"\n{", end)
+
+
+def read(line: bytes) -> Point | Said | None:
+    """None: just log. Never raises, whatever the line holds, and gives nothing that a database cannot store."""
+    printed = line.startswith(b"{'")
+    if not any(word in line for word in ((b"'epoch'", b"'step'") if printed else (b'"step"', b'"event"'))):
+        return None
+    try:
+        found = _printed(line) if printed else _json(line)
+        if not isinstance(found, dict):
+            return None
+        time = number(found.get("time"))
+        event = found.get("event")
+        if event and isinstance(event, str) and not printed:
+            params = _clean(found)
+            return Said(params["event"], params, time)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return _point(found, time, printed)
+
+
+def integer(value: Any) -> int | None:
+    """A count: a step, a size. None when it is none, or more than a database's integer."""
+    found = number(value)
+    return int(found) if found is not None and 0 <= found < 2**63 else None
+
+
+def number(value: Any) -> float | None:
+    """Finite, and an integer of at most 64 bits; else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _point(found: Mapping[str, Any], time: float | None, printed: bool) -> Point | None:
+    """`printed` by a Trainer: it has no step but an epoch, and newer ones print their numbers as strings."""
+    step = integer(found.get("step"))
+    if step is None and ("step" in found or "epoch" not in found or not printed):
+        return None
+    values: dict[str, float | None] = {}
+    for name, value in found.items():
+        if name in ("step", "time") or not isinstance(name, str):
+            continue
+        if printed and isinstance(value, str):
+            try:
+                value = float(value)
+            except ValueError:
+                continue
+        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+            values[_text(name)] = number(value)
+    return Point(step, values, time) if values else None
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:  # Python's json writes NaN and Infinity, which orjson does not read
+        return json.loads(line.decode(errors="replace"))
+
+
+def _printed(line: bytes) -> Any:
+    return ast.literal_eval(_NOT_LITERAL.sub(b"None", line.strip()).decode(errors="replace"))
+
+
+def _text(value: str) -> str:
+    """PostgreSQL's JSON has neither NUL nor halves of surrogate pairs."""
+    return value.replace("\0", "�").encode(errors="replace").decode()
+
+
+def _clean(value: Any, depth: int = 0) -> Any:
+    """Raises ValueError when it is nested too deep to be sent on."""
+    if depth > DEEPEST:
+        raise ValueError("nested too deep")
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return _text(value)
+        case dict():
+            return {_text(name): _clean(inner, depth + 1) for name, inner in value.items()}
+        case list():
+            return [_clean(inner, depth + 1) for inner in value]
+    return number(value)

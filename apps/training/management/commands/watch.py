@@ -1,0 +1,44 @@
+"""`manage.py watch`: the watcher process (see `apps.training.watching`)."""
+
+import gc
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from apps.clusters import discovery
+from apps.training import engines, hints
+from apps.training.watching import Watcher
+
+ENDINGS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Ended(BaseException):
+    """SIGTERM or SIGINT: whatever was being stored is rolled back and read again by the next watcher."""
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """Once: Ctrl-C may come from the terminal and from the supervisor."""
+    for either in ENDINGS:
+        signal.signal(either, signal.SIG_IGN)
+    raise Ended
+
+
+class Command(BaseCommand):
+    help = "Follows running training (its output, its changes) and the environments of clusters."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for number in ENDINGS:
+            signal.signal(number, _end)
+        gc.freeze()  # what is imported stays: looking through it would only make the end slow
+        ending = threading.Event()
+        for followed in (discovery.following(hints.poke_waiting), engines.following()):
+            threading.Thread(target=followed.run, args=(ending,)).start()
+        try:
+            Watcher().run()
+        except Ended:
+            pass
+        finally:
+            ending.set()

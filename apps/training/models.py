@@ -1,0 +1,171 @@
+"""A training task and everything that is known about it. The database is the truth; messages are hints.
+
+Task 1──* Node        the environments it was made from, by node rank, as they were when it was submitted
+  │ 1──* Attempt      one gang of processes; restarting = a higher number
+  │ 1──* Event        what happened, once each, in order
+  │ 1──* MetricPoint  a line of numbers a rank printed
+  │ 1──* Checkpoint   what a restart can resume from
+  └ 1──* LogCursor    how far each rank's log has been read into the tables above
+"""
+
+from functools import partial
+
+from django.conf import settings
+from django.db import models
+
+from apps.common.ids import new_id
+from apps.training.states import FINAL, State
+
+
+class Task(models.Model):
+    """`spec` is the snapshot the task is run from (`fermi.launch.spec.JobSpec` without its attempt), `request` is what
+    the user sent. `due_at` is schedule, claim and back-off in one: a pass takes the row by compare-and-set on it; None
+    when final. `deadline_at` bounds the present state."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "task"))
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks")
+    cluster = models.ForeignKey("clusters.Cluster", on_delete=models.PROTECT, related_name="tasks")
+    name = models.CharField(max_length=100)
+    framework = models.CharField(max_length=20)
+    dataset_version = models.ForeignKey("catalog.DatasetVersion", on_delete=models.PROTECT)
+    model = models.ForeignKey("catalog.Model", on_delete=models.PROTECT)
+    distributed = models.BooleanField(default=False)
+    node_count = models.PositiveIntegerField()
+    total_gpus = models.PositiveIntegerField()
+    world_size = models.PositiveIntegerField()
+    master = models.CharField(max_length=40)  # environment id
+    priority = models.IntegerField(default=0)
+    max_restarts = models.PositiveIntegerField(default=3)
+    request = models.JSONField()
+    spec = models.JSONField()
+    summary = models.JSONField()
+    warnings = models.JSONField(default=list)
+
+    state = models.CharField(max_length=20, choices=[(s, s) for s in State], default=State.INITIALIZING, db_index=True)
+    state_since = models.DateTimeField()
+    reason = models.CharField(max_length=40, default="", blank=True)
+    reason_params = models.JSONField(default=dict, blank=True)
+    attempt = models.PositiveIntegerField(default=0)  # the newest attempt's number; 0 before the first
+    stop_requested_at = models.DateTimeField(null=True, blank=True)
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    deadline_at = models.DateTimeField(null=True, blank=True)
+    progress = models.JSONField(default=dict, blank=True)  # {"step": …, "loss": …}: the newest that rank 0 printed
+
+    idempotency_key = models.CharField(max_length=200, null=True, blank=True)
+    request_hash = models.CharField(max_length=64, default="", blank=True)
+    created_at = models.DateTimeField(db_index=True)
+    started_at = models.DateTimeField(null=True, blank=True)  # first time running
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["owner", "idempotency_key"], name="one_task_per_idempotency_key"),
+            models.CheckConstraint(
+                condition=models.Q(due_at__isnull=False) | models.Q(state__in=sorted(FINAL)),
+                name="active_tasks_are_due",
+            ),
+        ]
+        indexes = [models.Index(fields=["project", "-created_at"])]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.id})"
+
+
+class Node(models.Model):
+    """One environment of a task. `environment` empties when the environment is deleted; the rest is a snapshot."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="nodes")
+    node_rank = models.PositiveIntegerField()
+    environment = models.ForeignKey("clusters.DevEnvironment", on_delete=models.SET_NULL, null=True)
+    name = models.CharField(max_length=100)
+    zone = models.CharField(max_length=100)
+    gpu_type = models.CharField(max_length=40, default="", blank=True)
+    processes = models.PositiveIntegerField()
+
+    class Meta:
+        ordering = ["node_rank"]
+        constraints = [models.UniqueConstraint(fields=["task", "node_rank"], name="one_node_per_rank")]
+
+
+class Attempt(models.Model):
+    """One gang. `outcome` empty = its end is not known yet; `ended_at` set = the engine confirmed that nothing of it is
+    left. Between the two it is being cancelled."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    master_port = models.PositiveIntegerField()
+    resume_from = models.CharField(max_length=500, default="", blank=True)
+    plan = models.JSONField(default=dict)  # what was rendered and sent
+    seen = models.JSONField(default=dict)  # last observation, for the page's rank grid
+    outcome = models.CharField(max_length=40, default="", blank=True)
+    outcome_params = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField()
+    running_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [models.UniqueConstraint(fields=["task", "number"], name="one_attempt_per_number")]
+
+    @property
+    def name(self) -> str:
+        """What the engine knows it by."""
+        return f"{self.task_id}-{self.number}"
+
+
+class Event(models.Model):
+    """Something that happened, for people and for the live stream. `code` has a text in `fermi.messages`."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="events")
+    attempt = models.PositiveIntegerField(default=0)
+    at = models.DateTimeField()
+    kind = models.CharField(max_length=20)  # state | attempt | script
+    code = models.CharField(max_length=60)
+    params = models.JSONField(default=dict)
+
+    class Meta:
+        indexes = [models.Index(fields=["task", "id"])]
+
+
+class MetricPoint(models.Model):
+    """`values`: metric name -> number, as printed at `step` by `rank`."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="metrics")
+    attempt = models.PositiveIntegerField()
+    rank = models.PositiveIntegerField()
+    step = models.BigIntegerField()
+    at = models.DateTimeField()
+    values = models.JSONField()
+
+    class Meta:
+        indexes = [models.Index(fields=["task", "id"])]
+
+
+class Checkpoint(models.Model):
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="checkpoints")
+    attempt = models.PositiveIntegerField()
+    step = models.BigIntegerField()
+    path = models.CharField(max_length=500)
+    size_bytes = models.BigIntegerField(null=True)
+    val_loss = models.FloatField(null=True)
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-step"]
+        constraints = [models.UniqueConstraint(fields=["task", "path"], name="one_checkpoint_per_path")]
+
+
+class LogCursor(models.Model):
+    """Bytes of a rank's log that have been read into metrics, events and checkpoints; advanced in the same transaction
+    that stores them, so that a crash neither loses a point nor doubles one. `state`: what reading on needs to know of
+    what was read (see `ingest`)."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="log_cursors")
+    attempt = models.PositiveIntegerField()
+    rank = models.PositiveIntegerField()
+    offset = models.BigIntegerField(default=0)
+    state = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["task", "attempt", "rank"], name="one_cursor_per_rank")]

@@ -1,0 +1,138 @@
+"""The operators' first page: what is going on, and what needs somebody. As many queries however much there is."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Count, F, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from apps.clusters.admin import STATUS_NAMES
+from apps.clusters.models import AvailabilityZone, DevEnvironment, EnvironmentStatus
+from apps.common.clock import now
+from apps.common.texts import both
+from apps.training import shapes
+from apps.training.models import Attempt, Task
+from apps.training.reasons import Reason
+from apps.training.states import State
+
+ROWS = 20
+WEEK = timedelta(days=7)
+GOOD_ENDS = ("", Reason.COMPLETED, Reason.STOPPED_BY_USER)
+
+STATE_NAMES = {
+    State.INITIALIZING: both("初始化", "initializing"),
+    State.QUEUED: both("排队中", "queued"),
+    State.STARTING: both("启动中", "starting"),
+    State.RUNNING: both("训练中", "running"),
+    State.STOPPING: both("停止中", "stopping"),
+    State.SUCCEEDED: both("已完成", "succeeded"),
+    State.FAILED: both("失败", "failed"),
+    State.STOPPED: both("已停止", "stopped"),
+}
+
+CORDONED = both("，暂停调度", ", cordoned")
+
+Table = dict[str, Any]
+
+
+def overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """Adds `sections` to the admin index's context, for those who may see tasks and environments."""
+    user = request.user
+    context["nothing"] = both("没有", "None")
+    if user.has_perms(["training.view_task", "clusters.view_devenvironment"]):
+        context["sections"] = [
+            (both("任务状态", "Tasks by status"), _states()),
+            (both("各可用区 GPU", "GPUs by zone"), _zones()),
+            (both("排队中的任务", "Waiting tasks"), _queue()),
+            (both("需要关注的环境", "Environments that need attention"), _troubled()),
+            (both("一周内的失败原因", "Failures of the week"), _failures()),
+        ]
+    return context
+
+
+def _states() -> Table:
+    counts = dict(Task.objects.order_by().values_list("state").annotate(Count("pk")))
+    address = reverse("admin:training_task_changelist")
+    rows = [[_link(f"{address}?state__exact={state}", STATE_NAMES[state]), counts.get(state, 0)] for state in State]
+    return _table([both("状态", "status"), both("任务", "tasks")], rows)
+
+
+def _zones() -> Table:
+    gpus = F("environments__gpu_count")
+    usable = Q(environments__status=EnvironmentStatus.RUNNING, environments__cordoned=False)
+    zones = AvailabilityZone.objects.order_by("name").values_list(
+        "name",
+        Coalesce(Sum(gpus), 0),
+        Coalesce(Sum(gpus, filter=usable), 0),
+        Coalesce(Sum(gpus, filter=Q(environments__lease__isnull=False)), 0),
+    )
+    headers = [both("可用区", "zone"), both("总数", "all"), both("可用", "in service"), both("使用中", "in use")]
+    return _table(headers, [list(row) for row in zones])
+
+
+def _queue() -> Table:
+    waiting = Task.objects.filter(state__in=[State.INITIALIZING, State.QUEUED])
+    headers = [both("任务", "task"), both("创建者", "owner"), both("已等待", "waiting for"), both("原因", "reason")]
+    moment = now()
+    rows = [
+        [
+            _task(task.pk, task.name),
+            task.owner.username,
+            str(timedelta(seconds=int((moment - task.state_since).total_seconds()))),
+            (shapes.reason(task.reason, task.reason_params) or {"message": "–"})["message"],
+        ]
+        for task in _first(waiting.order_by("-priority", "created_at").select_related("owner"))
+    ]
+    return _table(headers, rows)
+
+
+def _troubled() -> Table:
+    """Unhealthy ones, and those that a task holds although nothing should run there."""
+    out_of_service = ~Q(status=EnvironmentStatus.RUNNING) | Q(cordoned=True)
+    troubled = DevEnvironment.objects.filter(
+        Q(status=EnvironmentStatus.UNHEALTHY) | (out_of_service & Q(lease__isnull=False))
+    ).select_related("zone", "lease")
+    headers = [both("环境", "environment"), both("可用区", "zone"), both("状态", "status"), both("使用者", "held by")]
+    rows = [
+        [
+            _link(reverse("admin:clusters_devenvironment_change", args=[each.pk]), each.name),
+            each.zone.name,
+            format_html("{}{}", STATUS_NAMES[each.status], CORDONED if each.cordoned else ""),
+            _task(each.lease.holder, each.lease.holder) if hasattr(each, "lease") else "–",
+        ]
+        for each in troubled.order_by("name")[:ROWS]
+    ]
+    return _table(headers, rows)
+
+
+def _failures() -> Table:
+    """Of attempts, and of tasks that failed for good."""
+    since = now() - WEEK
+    attempts = Attempt.objects.filter(created_at__gte=since).exclude(outcome__in=GOOD_ENDS)
+    tasks = Task.objects.filter(state=State.FAILED, ended_at__gte=since)
+    by_attempt = dict(attempts.order_by().values_list("outcome").annotate(Count("pk")))
+    by_task = dict(tasks.order_by().values_list("reason").annotate(Count("pk")))
+    codes = sorted({*by_attempt, *by_task}, key=lambda code: (-by_attempt.get(code, 0) - by_task.get(code, 0), code))
+    headers = [both("原因", "reason"), both("尝试", "attempts"), both("任务", "tasks")]
+    return _table(headers, [[code, by_attempt.get(code, 0), by_task.get(code, 0)] for code in codes])
+
+
+def _first(tasks: QuerySet[Task]) -> Iterable[Task]:
+    return tasks.defer("spec", "request", "summary", "warnings")[:ROWS]
+
+
+def _table(headers: list[Any], rows: list[list[Any]]) -> Table:
+    return {"headers": headers, "rows": rows}
+
+
+def _task(key: str, name: str) -> SafeString:
+    return _link(reverse("admin:training_task_change", args=[key]), name)
+
+
+def _link(address: str, name: Any) -> SafeString:
+    return format_html('<a class="text-primary-600 dark:text-primary-500" href="{}">{}</a>', address, name)

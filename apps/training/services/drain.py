@@ -1,0 +1,18 @@
+"""Emptying environments, for whoever has to work on the machines behind them."""
+
+from collections.abc import Iterable
+
+from apps.accounts.models import User
+from apps.clusters.models import DevEnvironment, Lease
+from apps.clusters.services import change_environment
+from apps.training.services import steer
+
+
+def drain(user: User, environments: Iterable[DevEnvironment]) -> list[str]:
+    """Takes them out of service, then stops what runs there; gives the stopped tasks' ids. Checkpoints are saved as
+    with any stop, and a retry goes on from them."""
+    drained = list(environments)
+    for environment in drained:
+        change_environment(user, environment, {"cordoned": True})
+    holders = Lease.objects.filter(environment__in=drained).values_list("holder", flat=True)
+    return [steer.stop(user, task_id).pk for task_id in sorted(set(holders))]

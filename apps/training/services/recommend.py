@@ -1,0 +1,58 @@
+"""Which framework suits a model on the chosen environments."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.catalog.models import Model
+from apps.clusters import selectors as clusters
+from apps.common.errors import ProblemsError
+from apps.common.texts import language
+from apps.training import shapes
+from fermi.launch import recipes, registry
+from fermi.launch.recommend import Recommendation
+from fermi.launch.recommend import recommend as weigh
+from fermi.launch.spec import JobSpec, Problem
+
+
+def recommend(
+    user: User, *, environment_ids: Sequence[str], parameters: int | None, model_id: str | None, master: str | None
+) -> dict[str, Any]:
+    """`parameters` wins over what the model says of itself. Raises ProblemsError with everything that is wrong."""
+    environments, problems = clusters.pick(user, environment_ids, "environmentIds")
+    if not environment_ids:
+        problems.append(Problem("environmentIds", "ENVIRONMENT_REQUIRED"))
+    if master is not None and master not in environment_ids:
+        allowed = ", ".join(environment_ids) or "–"
+        problems.append(Problem("masterNode", "MASTER_NOT_SELECTED", {"master": master, "allowed": allowed}))
+    model = access.visible(Model.objects.all(), user, shared=True).filter(pk=model_id).first()
+    if model_id is not None and model is None:
+        problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": model_id}))
+    if model_id is None and parameters is None:
+        problems.append(Problem("modelParameters", "MODEL_SIZE_REQUIRED"))
+    if problems:
+        raise ProblemsError(problems)
+    job = JobSpec(
+        "task-recommend",
+        "",
+        tuple(clusters.snapshots(environments)),
+        master or environment_ids[0],
+        recipe=model.recipe if model else "gpt",
+        model_parameters=parameters or (model.parameters if model else None),
+        hyperparameters=model.defaults if model else recipes.typical(parameters or 1),
+    )
+    good, bad = weigh(job)
+    return {
+        "modelParameters": recipes.parameters(job),
+        "items": [{**_shown(one), "strategy": one.strategy, "options": one.options} for one in good],
+        "rejected": [_shown(one) for one in bad],
+    }
+
+
+def _shown(one: Recommendation) -> dict[str, Any]:
+    return {
+        "framework": one.framework,
+        "label": registry.framework(one.framework).INFO["label"][language()],
+        "reasons": [shapes.warning(reason.code, reason.params) for reason in one.reasons],
+    }

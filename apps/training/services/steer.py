@@ -1,0 +1,85 @@
+"""Stopping, retrying, cloning and deleting."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from apps.accounts import access, audit
+from apps.accounts.models import Role, User
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.training import hints, transitions
+from apps.training.launching import backend_for, handle_for
+from apps.training.models import Checkpoint, Task
+from apps.training.states import ACTIVE, FINAL, Action, State, allowed_actions
+from fermi.launch.spec import JobSpec
+
+
+def find(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
+    return access.get(Task.objects.select_related("cluster"), user, task_id, role)
+
+
+def stop(user: User, task_id: str) -> Task:
+    """Asking again changes nothing, and a task that has ended stays as it ended."""
+    task = find(user, task_id, Role.MEMBER)
+    with transaction.atomic():
+        fresh = Task.objects.filter(pk=task.pk, stop_requested_at=None, state__in=ACTIVE)
+        if fresh.update(stop_requested_at=now()):
+            transitions.record(task.pk, task.attempt, "state", "STOP_REQUESTED", {"by": user.username})
+            audit.record(user, "task.stop", task.pk, project=task.project_id)
+            hints.poke(task.pk)
+    task.refresh_from_db()
+    return task
+
+
+def again(user: User, task_id: str) -> dict[str, Any]:
+    """The request of a task that did not succeed, resuming from its newest checkpoint: what `retry` creates."""
+    task = find(user, task_id, Role.MEMBER)
+    _refuse_unless(task, Action.RETRY)
+    newest = _newest_checkpoint(task)
+    return {**task.request, **({"resumeFrom": newest} if newest else {})}
+
+
+def _newest_checkpoint(task: Task) -> str | None:
+    """The newest that is still there: scripts remove old ones, and so do people."""
+    backend, job = backend_for(task.cluster), JobSpec.from_json(task.spec)
+    for path in Checkpoint.objects.filter(task=task).order_by("-step").values_list("path", flat=True)[:20]:
+        found = backend.problems(replace(job, resume_from=path))
+        if not any(problem.field == "resumeFrom" for problem in found):
+            return path
+    return None
+
+
+def clone(user: User, task_id: str) -> dict[str, Any]:
+    """The request of a task, ready to be edited and sent."""
+    return {"request": find(user, task_id).request}
+
+
+def delete(user: User, task_id: str) -> None:
+    """With its logs and checkpoints. Files go first: a crash in between leaves a task that can be deleted again, never
+    files that nobody knows of."""
+    task = find(user, task_id, Role.MEMBER)
+    _refuse_unless(task, Action.DELETE)
+    checkpoints = Path(task.spec["checkpoint_dir"])
+    users = Task.objects.filter(state__in=ACTIVE, spec__resume_from__startswith=f"{checkpoints}/")
+    if busy := users.values_list("pk", flat=True).first():
+        raise ApiError(409, "CHECKPOINTS_IN_USE", task=busy)
+    backend = backend_for(task.cluster)
+    for number in task.attempts.values_list("number", flat=True):
+        backend.forget(handle_for(task, number))
+    for folder in (checkpoints, settings.DATA_DIR / "logs" / task.pk):
+        shutil.rmtree(folder, ignore_errors=True)
+    with transaction.atomic():
+        audit.record(user, "task.delete", task.pk, project=task.project_id, name=task.name)
+        task.delete()
+
+
+def _refuse_unless(task: Task, action: Action) -> None:
+    state = State(task.state)
+    if action not in allowed_actions(state):
+        code = "ACTION_NOT_ALLOWED" if state in FINAL else "TASK_NOT_FINAL"
+        raise ApiError(409, code, action=action, status=state)

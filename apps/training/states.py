@@ -1,0 +1,56 @@
+"""The states of a training task and the only arrows between them.
+
+    initializing ─▶ queued ─▶ starting ─▶ running ─▶ succeeded
+          │           │ ▲        │           │
+          │           │ └─ next attempt ─────┤
+          ▼           ▼          ▼           ▼
+       failed,     failed,    stopping ─▶ stopped        failed
+       stopped     stopped
+
+Everything that depends on states (allowed actions, what is final, what the page offers, the drawing in the docs)
+derives from the two tables here.
+"""
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    INITIALIZING = "initializing"
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+ARROWS: dict[State, frozenset[State]] = {
+    State.INITIALIZING: frozenset({State.QUEUED, State.FAILED, State.STOPPED}),
+    State.QUEUED: frozenset({State.STARTING, State.FAILED, State.STOPPED}),
+    State.STARTING: frozenset({State.RUNNING, State.QUEUED, State.STOPPING, State.FAILED}),
+    State.RUNNING: frozenset({State.QUEUED, State.STOPPING, State.SUCCEEDED, State.FAILED}),
+    State.STOPPING: frozenset({State.STOPPED, State.SUCCEEDED}),
+    State.SUCCEEDED: frozenset(),
+    State.FAILED: frozenset(),
+    State.STOPPED: frozenset(),
+}
+
+FINAL = frozenset(state for state, onward in ARROWS.items() if not onward)
+ACTIVE = frozenset(State) - FINAL
+WITH_ATTEMPT = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
+"""An attempt is alive, so the engine has to be asked about it and the environments are held."""
+
+
+class Action(StrEnum):
+    STOP = "stop"
+    RETRY = "retry"
+    CLONE = "clone"
+    DELETE = "delete"
+
+
+def allowed_actions(state: State) -> list[Action]:
+    """What a member of the project may do with a task now; `retry` is for ends that were not a success."""
+    if state not in FINAL:
+        return [Action.CLONE] if state is State.STOPPING else [Action.STOP, Action.CLONE]
+    return ([] if state is State.SUCCEEDED else [Action.RETRY]) + [Action.CLONE, Action.DELETE]

@@ -1,0 +1,33 @@
+"""Celery's way in. Losing any of these messages loses nothing: the sweep comes again."""
+
+import threading
+from typing import Any
+
+from celery import shared_task
+from celery.signals import worker_ready
+
+from apps.clusters import discovery
+from apps.training import engines, launching, reconciler
+
+
+@shared_task(name="training.reconcile", ignore_result=True)
+def reconcile(task_id: str) -> None:
+    reconciler.reconcile(task_id)
+
+
+@shared_task(name="training.sweep", ignore_result=True)
+def sweep() -> None:
+    reconciler.sweep()
+
+
+@shared_task(name="training.orphans", ignore_result=True)
+def orphans() -> None:
+    engines.sweep()
+    discovery.forget()
+
+
+@worker_ready.connect
+def stand_by(**_: Any) -> None:
+    """The first task after the start is to begin as soon as any other; and what a crash left behind goes."""
+    threading.Thread(target=launching.stand_by, daemon=True, name="stand-by").start()
+    orphans.delay()

@@ -1,0 +1,97 @@
+"""Requests a second that one web process answers, against a REST framework view that does nothing.
+
+Eight kept connections from a process of its own. No worker runs, so that creating starts no training; the broker does,
+since each creation tells it. The created task is the document's example: three environments, fourteen ranks. The
+processor time of a request hardly depends on what else the machine does meanwhile.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from statistics import median
+
+import orjson
+
+from bench.load import put
+from bench.procfs import cpu_seconds
+from bench.scratch import inside, scratch
+from bench.table import Figure, Target
+from bench.timing import in_turns, seconds
+from bench.web import Web, serving
+from tests.running import Running
+
+TASKS = 500
+SECONDS = 2.0
+ROUNDS = 5
+TARGETS = {
+    "create": Target(60, "at least"),
+    "list of 50": Target(250, "at least"),
+}
+
+
+def measure() -> Iterator[Figure]:
+    with scratch() as data:
+        inside(data, "tasks", str(TASKS))
+        with serving(data) as web:
+            yield from _throughput(web)
+            yield from _preview(web)
+
+
+def _throughput(web: Web) -> Iterator[Figure]:
+    body = orjson.dumps(Running.request(["env-001", "env-003", "env-005"]))
+    requests = {
+        "bare view": web.request("GET", "/bench/bare"),
+        "create": web.request("POST", "/api/v1/training-tasks", body),
+        "get": web.request("GET", "/api/v1/training-tasks/task-bench-00001"),
+        "list of 50": web.request("GET", "/api/v1/training-tasks?pageSize=50"),
+    }
+    busy: list[float] = []
+    spent: dict[str, list[float]] = {name: [] for name in requests}
+
+    def rate(name: str) -> float:
+        before = cpu_seconds([web.pid])
+        load = put(web.port, requests[name], SECONDS)
+        spent[name].append((cpu_seconds([web.pid]) - before) / (load.per_second * SECONDS))
+        busy.append(load.busy)
+        return load.per_second
+
+    for request in requests.values():
+        put(web.port, request, 0.5)
+    rates = in_turns(ROUNDS, **{name: partial(rate, name) for name in requests})
+    bare, bare_spent = rates.pop("bare view"), median(spent.pop("bare view"))
+    for name, found in rates.items():
+        yield Figure(name, found, "/s", bare, "bare view", TARGETS.get(name))
+    for name, each in spent.items():
+        took = 1e3 * median(each)
+        yield Figure(f"{name}, processor time", took, "ms", 1e3 * bare_spent, "bare view")
+    yield Figure("the load generator's own share of a core", 100 * median(busy), "%")
+
+
+def _preview(web: Web) -> Iterator[Figure]:
+    """Of 64 environments with 8 GPUs each, asked for one after the other."""
+    with web.client() as client:
+        environments = []
+        for number in range(64):
+            wish = {
+                "name": f"gn{number:03}", "projectId": "default", "clusterId": "local", "zone": "北京可用区A",
+                "gpuType": "A100", "gpuCount": 8, "emulated": True, "cpuCores": 64, "memoryGb": 512,
+                "ip": f"10.0.0.{number + 1}",
+            }  # fmt: skip
+            answer = client.post("/api/v1/dev-environments", json=wish).raise_for_status()
+            environments.append(answer.json()["data"]["id"])
+        body = orjson.dumps(Running.request(environments))
+
+        def preview() -> float:
+            return seconds(
+                lambda: client.post(
+                    "/api/v1/training-tasks/preview", content=body, headers={"Content-Type": "application/json"}
+                ).raise_for_status()
+            )
+
+        def bare() -> float:
+            return seconds(lambda: client.get("/bench/bare").raise_for_status())
+
+        preview()
+        took = in_turns(15, preview=preview, bare=bare)
+    yield Figure(
+        "preview of 512 ranks over HTTP", took["preview"] * 1e3, "ms", took["bare"] * 1e3, "bare view", Target(50)
+    )  # fmt: skip

@@ -1,0 +1,78 @@
+"""A fake cluster in a process of its own, so that what is measured does not share an interpreter with it.
+
+python -m bench.cluster <folder>      then a line of JSON for each order, and one back
+"""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.kubernetes import FakeCluster, Sleeps
+
+
+class Cluster:
+    """Use as a context; `order` is one of the functions of `Orders`."""
+
+    def __init__(self, folder: Path, nodes: int = 1) -> None:
+        self.kubeconfig = folder / "kubeconfig"
+        command = [sys.executable, "-m", "bench.cluster", str(folder), str(nodes)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.order("ready")
+
+    def order(self, name: str, *arguments: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([name, *arguments]) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+
+class Orders:
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster = cluster
+
+    def ready(self) -> bool:
+        return True
+
+    def pause(self, on: bool) -> None:
+        self.cluster.pause_controllers(on=on)
+
+    def calls(self) -> int:
+        return len(self.cluster.calls())
+
+    def running(self) -> int:
+        return sum(pod["status"].get("phase") == "Running" for pod in self.cluster.pods("task-*"))
+
+    def evict(self, pattern: str) -> float:
+        """When the pod's phase had changed, on the clock that all processes share."""
+        pod = self.cluster.pods(pattern)[0]
+        self.cluster.evict(pod)
+        while self.cluster.pods(pattern)[0]["status"]["phase"] != "Failed":
+            threading.Event().wait(0.0002)
+        return time.monotonic()
+
+
+def main(folder: str, nodes: str) -> None:
+    cluster = FakeCluster(Path(folder)).start()
+    cluster.script("task-*", Sleeps())
+    for number in range(int(nodes)):
+        cluster.add_node(f"machine-{number}", cpu="100000", memory="1000Ti")
+    orders = Orders(cluster)
+    for line in sys.stdin:
+        name, *arguments = json.loads(line)
+        print(json.dumps(getattr(orders, name)(*arguments)), flush=True)
+    cluster.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

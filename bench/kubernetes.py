@@ -1,0 +1,171 @@
+"""The Kubernetes engine: rendering, creating against a fake cluster, being idle, and noticing a change."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from statistics import median
+from typing import Any
+
+from bench import live, preview
+from bench.cluster import Cluster
+from bench.table import Figure, Target
+from bench.timing import in_turns, seconds
+from fermi.launch import registry
+from fermi.launch.backends.kubernetes import KubernetesBackend
+from fermi.launch.spec import Handle, JobSpec, Rendered
+from tests.e2e.kubernetes_platform import SMALL, Lab
+from tests.fakes.kubernetes import FakeCluster
+from tests.waiting import until
+
+OBJECTS = 400
+TASKS, PODS = 1000, 100  # a machine takes 110 pods
+IDLE_SECONDS = 20.0
+CHANGES = 30
+ROUNDS = 8
+
+
+def measure() -> Iterator[Figure]:
+    yield from _rendering()
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _creating(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _idle(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _status(Path(folder))
+
+
+def _job(nodes: int, task_id: str = "task-bench", machine: int = 0) -> JobSpec:
+    spec = replace(preview.job(nodes * preview.GPUS), task_id=task_id, attempt=1)
+    placed = (replace(node, image="training:1", engine={"node": f"machine-{machine}"}) for node in spec.nodes)
+    return replace(spec, nodes=tuple(placed))
+
+
+def _render(backend: KubernetesBackend, spec: JobSpec) -> Rendered:
+    return backend.render(spec, registry.framework(spec.framework).plan(spec))
+
+
+def _rendering() -> Iterator[Figure]:
+    backend = KubernetesBackend({"data_dir": "/data"})
+    for nodes in (8, 512, 4096):
+        spec = _job(nodes)
+        plan = registry.framework(spec.framework).plan(spec)
+        took = in_turns(5, render=partial(seconds, partial(backend.render, spec, plan)))
+        target = Target(100) if nodes == 512 else None
+        yield Figure(f"rendering {nodes:,} nodes of {preview.GPUS} GPUs", took["render"] * 1e3, "ms", target=target)
+
+
+def _connection(folder: Path, cluster: Cluster) -> dict[str, Any]:
+    return {"data_dir": str(folder / "data"), "kubeconfig": str(cluster.kubeconfig), "namespace": "fermi"}
+
+
+def _creating(folder: Path) -> Iterator[Figure]:
+    """Controllers pause: it is about how fast requests are sent, and raw ones make the same objects."""
+    with Cluster(folder) as cluster:
+        cluster.order("pause", True)
+        backend = KubernetesBackend(_connection(folder, cluster))
+        backend.orphans(())
+        numbers = iter(range(1000))
+
+        def rendered() -> Rendered:
+            return _render(backend, _job(OBJECTS, f"task-{next(numbers):04}"))
+
+        def ours() -> float:
+            what = rendered()
+            return seconds(lambda: backend.submit(what))
+
+        def raw() -> float:
+            objects = [artifact.content for artifact in rendered().artifacts]
+            create = partial(_create, backend)
+            return seconds(lambda: backend.client.together(create, objects))
+
+        took = in_turns(5, ours=ours, raw=raw)
+        count = OBJECTS + 2
+        yield Figure(
+            f"creating {count} objects", count / took["ours"], "per s", count / took["raw"], "raw, in parallel",
+            Target(0.8, "at least", "ratio"),
+        )  # fmt: skip
+        backend.close()
+
+
+def _create(backend: KubernetesBackend, obj: dict[str, Any]) -> None:
+    backend.client.create(obj["kind"], obj)
+
+
+def _idle(folder: Path) -> Iterator[Figure]:
+    machines = TASKS // PODS + 1
+    with Cluster(folder, machines) as cluster:
+        backend = KubernetesBackend(_connection(folder, cluster))
+        specs = [_job(1, f"task-{number:05}", number % machines) for number in range(TASKS)]
+        handles = [Handle(spec.name, spec.task_id, 1, spec.world_size) for spec in specs]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda spec: backend.submit(_render(backend, spec)), specs))
+        until(lambda: cluster.order("running") == TASKS, seconds=600, what="all tasks running")
+        news: SimpleQueue[tuple[str, float]] = SimpleQueue()
+        stop = threading.Event()
+        watcher = threading.Thread(
+            target=backend.watch, args=(stop, lambda name: news.put((name, time.monotonic()))), daemon=True
+        )
+        watcher.start()
+        until(lambda: _settled(cluster), seconds=300, what="quiet")
+        before, began = cluster.order("calls"), time.monotonic()
+        looks = []
+        while time.monotonic() - began < IDLE_SECONDS:
+            looks.append(seconds(lambda: backend.observe(handles)))
+            time.sleep(0.5)
+        asked = (cluster.order("calls") - before) / (time.monotonic() - began) * 60
+        yield Figure(f"requests with {TASKS:,} tasks idle", asked, "per min", target=Target(0))
+        yield Figure(f"observing {TASKS:,} tasks", median(looks) * 1e3, "ms")
+        took = [_notice(cluster, news, handles[number].name) for number in range(CHANGES)]
+        yield Figure("pod's phase → the watcher's word", median(took) * 1e3, "ms", target=Target(500))
+        stop.set()
+        watcher.join()
+        backend.close()
+
+
+def _settled(cluster: Cluster) -> bool:
+    before = cluster.order("calls")
+    time.sleep(2)
+    return bool(cluster.order("calls") == before)
+
+
+def _notice(cluster: Cluster, news: "SimpleQueue[tuple[str, float]]", name: str) -> float:
+    while not news.empty():
+        news.get()
+    changed = cluster.order("evict", f"{name}-*")
+    while True:
+        told, at = news.get(timeout=60)
+        if told == name:
+            return max(0.0, at - changed)
+
+
+def _status(folder: Path) -> Iterator[Figure]:
+    """Through the whole platform: the moment all pods are Running, as the cluster has it, against the moment that the
+    task's state of that name was recorded."""
+    with live.platform() as running, closing(FakeCluster(folder / "cluster").start()) as cluster:
+        lab = Lab(running, cluster)
+        delays = []
+        for _ in range(ROUNDS):
+            request = lab.request(hyperparameters={**SMALL, "totalSteps": 1})
+            request["distributedConfig"]["nodeIds"] = list(lab.environments.values())[:2]
+            task_id = lab.send("POST", "/training-tasks", **request)["taskId"]
+            began = until(partial(_all_run, lab, task_id), seconds=120, what="its pods run") or 0.0
+            running.until_state(task_id, "succeeded", seconds=240)
+            events = running.items(task_id, "events", pageSize=200)
+            at = next(event["at"] for event in events if event["code"] == "STATE_RUNNING")
+            delays.append(datetime.fromisoformat(at).timestamp() - began)
+    yield Figure("pods' phase → the task's status, median", median(delays) * 1e3, "ms", target=Target(500))
+    yield Figure(f"the same, worst of {len(delays)}", max(delays) * 1e3, "ms", target=Target(500))
+
+
+def _all_run(lab: Lab, task_id: str) -> float | None:
+    """Unix seconds, a few milliseconds late at most."""
+    phases = [pod["status"].get("phase") for pod in lab.pods(task_id)]
+    return time.time() if phases == ["Running"] * 2 else None

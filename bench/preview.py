@@ -1,0 +1,59 @@
+"""From a job to everything that would be sent for it, and the same through the API."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from bench.table import Figure, Target
+from bench.timing import in_turns, seconds
+from fermi.launch import registry
+from fermi.launch.frameworks.base import Framework
+from fermi.launch.spec import JobSpec, Node
+
+GPUS = 8
+CONNECTION = {"data_dir": "/data", "python": "/venv/bin/python", "warm": False}
+
+
+def job(ranks: int, framework: str = "pytorch-ddp") -> JobSpec:
+    nodes = tuple(
+        Node(
+            f"env-{i:04}", f"gn{i:04}", ip=f"10.0.{i // 256}.{i % 256}", gpu_type="A100", gpu_count=GPUS, emulated=True
+        )
+        for i in range(ranks // GPUS)
+    )
+    hyperparameters = {"batchSize": 8, "totalSteps": 1000, "learningRate": 1e-4}
+    return JobSpec(
+        "task-bench", framework, nodes, nodes[0].id, hyperparameters=hyperparameters, train_data="/data/train.bin",
+        valid_data="/data/val.bin", checkpoint_dir="/checkpoints",
+    )  # fmt: skip
+
+
+def measure() -> Iterator[Figure]:
+    framework, backend = registry.framework("pytorch-ddp"), registry.backend("local", CONNECTION)
+    per_rank = 0.0
+    for ranks in (8, 512, 4096):
+        spec = job(ranks)
+
+        def plan(spec: JobSpec = spec) -> object:
+            return framework.problems(spec), framework.plan(spec)
+
+        def whole(spec: JobSpec = spec) -> object:
+            return framework.problems(spec), backend.render(spec, framework.plan(spec)).to_json()
+
+        took = in_turns(7, plan=partial(seconds, plan), whole=partial(seconds, whole))
+        per_rank = per_rank or took["whole"] / ranks
+        yield Figure(f"plan of {ranks:,} ranks", took["plan"] * 1e3, "ms")
+        yield Figure(
+            f"plan and rendering of {ranks:,} ranks", took["whole"] * 1e3, "ms", per_rank * ranks * 1e3,
+            "at the rate of 8", Target(50) if ranks == 512 else None,
+        )  # fmt: skip
+
+    for name in registry.FRAMEWORKS:
+        spec, framework = job(4096, name), registry.framework(name)
+
+        def planned(spec: JobSpec = spec, framework: Framework = framework) -> object:
+            if found := framework.problems(spec):
+                raise AssertionError(f"{spec.framework} refuses the bench's job: {found}")
+            return framework.warnings(spec), framework.plan(spec)
+
+        took = in_turns(5, plan=partial(seconds, planned))
+        yield Figure(f"plan of 4,096 ranks, {name}", took["plan"] * 1e3, "ms", target=Target(500))

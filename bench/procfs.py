@@ -1,0 +1,73 @@
+"""What Linux says of living processes."""
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """MiB. `proportional` divides a page that several processes share among them, so that it adds up."""
+
+    resident: float
+    proportional: float
+
+
+def memory(pids: Iterable[int]) -> Memory:
+    resident = proportional = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name == "Rss":
+                resident += int(value.split()[0])
+            elif name == "Pss":
+                proportional += int(value.split()[0])
+    return Memory(resident / 1024, proportional / 1024)
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    return sum(int(ticks) for pid in pids for ticks in _fields(pid)[11:13]) / TICKS
+
+
+def children(pid: int) -> list[int]:
+    return [child for child in _living() if parent(child) == pid]
+
+
+def descendants(pid: int) -> list[int]:
+    """`pid` itself and all below it."""
+    return [pid, *(below for child in children(pid) for below in descendants(child))]
+
+
+def command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+
+
+def standing_by(worker: int) -> int | None:
+    """The process that stands by for this worker, once it has imported everything: then it waits without using the
+    processor."""
+    for pid in children(worker):
+        if "fermi.runner.template" in command(pid):
+            before = cpu_seconds([pid])
+            time.sleep(0.5)
+            return pid if before > 0.5 and cpu_seconds([pid]) == before else None
+    return None
+
+
+def _living() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def parent(pid: int) -> int:
+    try:
+        return int(_fields(pid)[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return -1
+
+
+def _fields(pid: int) -> list[bytes]:
+    """From the state on: fields 3 … of proc(5)."""
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

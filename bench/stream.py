@@ -1,0 +1,91 @@
+"""How soon a page sees a change of status: from its record in the database to its arrival in the event stream.
+
+A state's event carries the moment taken just before its transaction commits, so the figure is a little too long rather
+than too short. Everybody is on this machine and shares its clock.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from bench import live
+from bench.table import Figure, Target
+from fermi.client import Fermi
+from tests.waiting import until
+
+ROUNDS = 8
+SCRIPT = "import time\ntime.sleep(600)\n"
+
+
+class Watcher:
+    """Follows a task's stream in a thread. `seen`: (unix seconds of arrival, brief) of every status message."""
+
+    def __init__(self, fermi: Fermi, task_id: str) -> None:
+        self.seen: list[tuple[float, dict[str, Any]]] = []
+        self._thread = threading.Thread(target=self._follow, args=(fermi, task_id))
+        self._thread.start()
+
+    def _follow(self, fermi: Fermi, task_id: str) -> None:
+        for event in fermi.tasks.stream(task_id):
+            if event.kind == "status":
+                self.seen.append((time.time(), event.data))
+
+    def wait(self) -> None:
+        self._thread.join(60)
+
+    def first(self, status: str) -> float | None:
+        return next((at for at, brief in self.seen if brief["status"] == status), None)
+
+
+def measure() -> Iterator[Figure]:
+    delays: list[float] = []
+    asked: list[float] = []
+    killed: list[float] = []
+    with live.platform() as running, live.client(running) as fermi:
+        script = running.data / "workspace" / "sleep.py"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(SCRIPT)
+        for _ in range(ROUNDS):
+            task_id, watcher = _run(running, fermi)
+            stop_at = time.time()
+            fermi.tasks.stop(task_id)
+            watcher.wait()
+            asked.append((watcher.first("stopping") or watcher.first("stopped") or 0) - stop_at)
+            delays += _delays(running, task_id, watcher)
+        for _ in range(ROUNDS):
+            task_id, watcher = _run(running, fermi)
+            kill_at = time.time()
+            os.kill(running.task(task_id)["ranks"][0]["pid"], signal.SIGKILL)
+            watcher.wait()
+            reasons = [at for at, brief in watcher.seen if at > kill_at and brief["reason"]]
+            killed.append(reasons[0] - kill_at)
+            delays += _delays(running, task_id, watcher)
+    soon = Target(300)
+    yield Figure("status recorded → in the stream, median", median(delays) * 1e3, "ms", target=soon)
+    yield Figure(f"the same, worst of {len(delays)}", max(delays) * 1e3, "ms", target=soon)
+    yield Figure("stop asked for → `stopping` in the stream", median(asked) * 1e3, "ms")
+    yield Figure("kill -9 of a rank → its reason in the stream", median(killed) * 1e3, "ms")
+
+
+def _run(running: live.Live, fermi: Fermi) -> tuple[str, Watcher]:
+    task_id, _ = live.create(running, 2, entrypoint={"script": "sleep.py", "args": []}, maxRestarts=0)
+    watcher = Watcher(fermi, task_id)
+    until(lambda: watcher.first("running"), seconds=60, what="the stream says it runs")
+    return task_id, watcher
+
+
+def _delays(running: live.Live, task_id: str, watcher: Watcher) -> list[float]:
+    """Of each state that the stream showed (it may skip one that lasted no longer than the page would need)."""
+    found = []
+    for event in running.items(task_id, "events", pageSize=100):
+        if event["kind"] == "state" and event["code"].startswith("STATE_"):
+            arrived = watcher.first(event["code"].removeprefix("STATE_").lower())
+            recorded = datetime.fromisoformat(event["at"]).timestamp()
+            if arrived is not None:
+                found.append(arrived - recorded)
+    return found

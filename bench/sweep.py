@@ -1,0 +1,24 @@
+"""A sweep over many running tasks, against reading their rows alone.
+
+The rows are made directly. What the local engine observes is recorded: each task has a run directory as a node runner
+of two ranks leaves it, and its status file names a process that really lives (this one), so that a look costs the same
+files and the same `/proc` entry as a real runner's; only the thousand runners themselves are missing. One process and
+one thread sweep, on the embedded database.
+"""
+
+import json
+from collections.abc import Iterator
+
+from bench.scratch import inside, scratch
+from bench.table import Figure
+
+TASKS = 1000
+
+
+def measure() -> Iterator[Figure]:
+    with scratch() as data:
+        found = json.loads(inside(data, "sweep", str(TASKS)))
+    for label, name in (("nothing new", "quiet"), ("each rank grid changed", "news")):
+        rate = TASKS / found[name]
+        yield Figure(f"decisions/s, {TASKS:,} running tasks, {label}", rate, "/s", TASKS / found["load"], "rows read")
+        yield Figure(f"queries of that sweep, {label}", found[f"{name}_queries"], "")

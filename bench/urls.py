@@ -1,0 +1,19 @@
+"""The platform's addresses, and beside them the least that REST framework can do: what the API is compared with."""
+
+from django.urls import path
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from server.urls import urlpatterns as platform
+
+
+class Bare(APIView):
+    authentication_classes = ()
+    permission_classes = ()
+
+    def get(self, request: Request) -> Response:
+        return Response({"code": 200, "message": "OK", "data": {}})
+
+
+urlpatterns = [path("bench/bare", Bare.as_view()), *platform]

@@ -1,0 +1,68 @@
+"""A web process on scratch data with its broker, and nothing that would start training."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from bench.scratch import ROOT, environment
+from server import places
+from server.up import broker
+from tests.running import free_port
+from tests.waiting import until
+
+
+@dataclass(frozen=True)
+class Web:
+    port: int
+    token: str
+    pid: int
+
+    def request(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """The bytes of a request, as they go over the wire."""
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            f"Host: localhost:{self.port}",
+            f"Authorization: Bearer {self.token}",
+            "Accept-Language: en",
+            *([f"Content-Length: {len(body)}", "Content-Type: application/json"] if body else []),
+        ]
+        return "\r\n".join([*lines, "", ""]).encode() + body
+
+    def client(self) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {self.token}", "Accept-Language": "en"}
+        return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=30)
+
+
+@contextmanager
+def serving(data: Path) -> Iterator[Web]:
+    """`data` has been migrated and has its first-start data. No worker, beat or watcher runs: what is created stays
+    as it is."""
+    run_dir = places.run_dir(data)
+    run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    port = free_port()
+    command = [sys.executable, "-m", "server.web", "127.0.0.1", str(port)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(broker.command(run_dir), **quiet) as store:  # type: ignore[call-overload]
+        until(lambda: broker.answers(run_dir), seconds=30, what="the broker answers")
+        with (data / "web.log").open("ab") as log:
+            env = environment(data, FERMI_LOG_LEVEL="WARNING")
+            process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=log, stderr=log)
+        try:
+            until(lambda: _answers(port), seconds=60, what="the web process answers")
+            yield Web(port, (data / "token").read_text().strip(), process.pid)
+        finally:
+            process.terminate()
+            process.wait()
+            store.terminate()
+
+
+def _answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False

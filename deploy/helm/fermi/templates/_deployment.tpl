@@ -1,0 +1,41 @@
+{{/* A process of the platform: dict of root, name, replicas (none: somebody else decides), command, api (whether it
+     talks to Kubernetes), grace, and more (ports and probes as text). */}}
+{{- define "fermi.deployment" -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .root.Release.Name }}-{{ .name }}
+  labels:
+    {{- include "fermi.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .name }}
+spec:
+  {{- if .replicas }}
+  replicas: {{ .replicas }}
+  {{- end }}
+  selector:
+    matchLabels:
+      {{- include "fermi.selector" .root | nindent 6 }}
+      app.kubernetes.io/component: {{ .name }}
+  strategy: {type: {{ .strategy | default "RollingUpdate" }}}
+  template:
+    metadata:
+      labels:
+        {{- include "fermi.labels" .root | nindent 8 }}
+        app.kubernetes.io/component: {{ .name }}
+    spec:
+      {{- if .api }}
+      serviceAccountName: {{ .root.Release.Name }}
+      {{- end }}
+      automountServiceAccountToken: {{ .api }}
+      terminationGracePeriodSeconds: {{ .grace | default 30 }}
+      {{- include "fermi.pod" .root | nindent 6 }}
+      containers:
+        - name: {{ .name }}
+          {{- include "fermi.container" .root | nindent 10 }}
+          command: {{ toJson .command }}
+          {{- if .more }}
+          {{- .more | nindent 10 }}
+          {{- end }}
+          resources:
+            {{- toYaml (index .root.Values .name).resources | nindent 12 }}
+{{- end }}

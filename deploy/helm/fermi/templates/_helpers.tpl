@@ -1,0 +1,82 @@
+{{- define "fermi.labels" -}}
+{{ include "fermi.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{- define "fermi.selector" -}}
+app.kubernetes.io/name: fermi
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "fermi.secret" -}}
+valueFrom: {secretKeyRef: {name: {{ index . 0 }}, key: {{ index . 1 }}}}
+{{- end }}
+
+{{/* What every pod of ours has beside its containers. */}}
+{{- define "fermi.pod" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 1000
+  runAsGroup: 1000
+  fsGroup: 1000
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- if .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range .Values.image.pullSecrets }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+volumes:
+  - name: data
+    persistentVolumeClaim: {claimName: {{ .Values.data.existingClaim | default (printf "%s-data" .Release.Name) }}}
+  - name: tmp
+    emptyDir: {sizeLimit: 1Gi}
+{{- end }}
+
+{{/* What every container of ours has beside its command. */}}
+{{- define "fermi.container" -}}
+image: {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+volumeMounts:
+  - {name: data, mountPath: /data}
+  - {name: tmp, mountPath: /tmp}
+env:
+  - name: POD_IP
+    valueFrom: {fieldRef: {fieldPath: status.podIP}}
+  - name: FERMI_ALLOWED_HOSTS
+    value: {{ prepend .Values.allowedHosts "$(POD_IP)" | join "," | quote }}
+  - name: FERMI_SECRET_KEY
+    {{- include "fermi.secret" (list .Values.secretName "FERMI_SECRET_KEY") | nindent 4 }}
+  {{- if .Values.postgresql.bundled }}
+  - name: POSTGRES_PASSWORD
+    {{- include "fermi.secret" (list .Values.secretName "POSTGRES_PASSWORD") | nindent 4 }}
+  - name: DATABASE_URL
+    value: postgresql://fermi:$(POSTGRES_PASSWORD)@{{ .Release.Name }}-postgresql:5432/fermi
+  {{- else }}
+  - name: DATABASE_URL
+    {{- include "fermi.secret" (list .Values.secretName "DATABASE_URL") | nindent 4 }}
+  {{- end }}
+  - name: REDIS_URL
+    {{- if .Values.redis.bundled }}
+    value: redis://{{ .Release.Name }}-redis:6379/0
+    {{- else }}
+    {{- include "fermi.secret" (list .Values.secretName "REDIS_URL") | nindent 4 }}
+    {{- end }}
+  - name: FERMI_DATA
+    value: /data
+  - name: FERMI_DATA_ROOTS
+    value: {{ .Values.dataRoots | quote }}
+  - name: FERMI_MASTER_PORTS
+    value: {{ .Values.masterPorts | quote }}
+  - name: FERMI_PUBLIC_URL
+    value: {{ .Values.publicUrl | quote }}
+  - name: FERMI_STAND_BY
+    value: "0"
+  - name: FERMI_LOG
+    value: json
+{{- end }}

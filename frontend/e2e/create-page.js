@@ -1,0 +1,72 @@
+// The create page of a platform of its own, signed in, and what its tests share.
+import assert from "node:assert/strict";
+import { launch, setTheme, shoot, THEMES, violations, watch } from "./browser.js";
+import { platform } from "./platform.js";
+import { eventually as poll } from "./polling.js";
+
+const LOOK_MS = 60_000;
+
+export async function createPage() {
+  const fermi = await platform();
+  const browser = await launch();
+  const context = await browser.newContext({
+    viewport: { width: 1440, height: 900 },
+    locale: "de-DE",
+    reducedMotion: "reduce",
+  });
+  const faults = watch(context, new URL(fermi.url).origin);
+  const page = await context.newPage();
+  page.setDefaultTimeout(LOOK_MS);
+  await page.goto(fermi.link);
+  await page.waitForURL("**/training");
+
+  /** A fresh form in Chinese, whatever another test left behind. */
+  async function open(query = "") {
+    await page.evaluate(() => {
+      sessionStorage.clear();
+      localStorage.clear();
+    });
+    await page.goto(`${fermi.url}/training/create${query}`);
+    await page.getByText(/ 个环境$/).waitFor();
+  }
+
+  async function unfold(title) {
+    const fold = page.locator("details", { has: page.locator("summary", { hasText: title }) }).first();
+    if ((await fold.getAttribute("open")) === null) await fold.locator("summary").first().click();
+  }
+
+  /** At 1440 and 390 px, in both themes: nothing scrolls sideways, and axe finds nothing serious. */
+  async function looksRight(name) {
+    assert.deepEqual(await shoot(page, name), [], `${name} scrolls sideways`);
+    for (const theme of THEMES) {
+      await setTheme(page, theme);
+      assert.deepEqual(await violations(page), [], `${name}, ${theme}`);
+    }
+    await setTheme(page, "light");
+  }
+
+  return {
+    page,
+    faults,
+    open,
+    unfold,
+    looksRight,
+    seed: fermi.seed,
+    eventually: (look, what, ms = LOOK_MS) => poll(page, look, what, ms),
+    button: (name) => page.getByRole("button", { name, exact: true }),
+    card: (name) => page.getByRole("checkbox", { name, exact: true }),
+    /** A control by the API's name of its field. */
+    named: (name) => page.locator(`form [name="${name}"]`),
+    chosenText: (select) => select.evaluate((element) => element.selectedOptions[0].text),
+    /** What the summary says of `label`. */
+    fact: (label) =>
+      page
+        .locator("aside dl div", { has: page.getByText(label, { exact: true }) })
+        .locator("dd")
+        .innerText(),
+    close: async () => {
+      await browser.close();
+      await fermi.stop();
+    },
+  };
+}

@@ -1,0 +1,205 @@
+// The pages around the main job, in the middle of the console's tests: the same platform, the same browser.
+import assert from "node:assert/strict";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { shootByMedia, THEMES, violations } from "./browser.js";
+
+const DOCS = fileURLToPath(new URL("../../docs", import.meta.url));
+const LINES = 100_000;
+const CHATTY = `import time
+for n in range(${LINES}):
+    print(f"line {n}: the quick brown fox jumps over the lazy dog")
+print('{"step": 1, "loss": 1.0}', flush=True)
+time.sleep(3600)
+`;
+
+/** `now()` gives { page, fermi }; `looksRight` and `eventually` are the console's tests'. */
+export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
+  const open = (path) => now().page.goto(now().fermi.url + path);
+  const button = (name) => now().page.getByRole("button", { name, exact: true });
+  const confirm = (name) =>
+    now().page.getByRole("alertdialog").getByRole("button", { name, exact: true }).click();
+  let token;
+  const api = async (path, init = {}) => {
+    const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+    const answer = await fetch(`${now().fermi.url}/api/v1${path}`, { ...init, headers });
+    const { data } = await answer.json();
+    assert.ok(answer.ok, `${path}: ${answer.status}`);
+    return data;
+  };
+  const submit = (name, environmentIds, more) =>
+    api("/training-tasks", {
+      method: "POST",
+      body: JSON.stringify({
+        taskName: name,
+        datasetId: "dataset-001",
+        datasetVersionId: "version-001",
+        modelId: "model-001",
+        launchMode: "existing",
+        environmentIds,
+        ...more,
+      }),
+    });
+
+  const looksLikeAdmin = async (name) => {
+    const { page } = now();
+    for (const colorScheme of THEMES) {
+      await page.emulateMedia({ colorScheme });
+      await page.reload();
+      assert.deepEqual(await violations(page), [], `${name}, ${colorScheme}`);
+    }
+    await shootByMedia(page, name);
+  };
+
+  test("settings: a token is shown once and works until it is revoked", async () => {
+    const { page } = now();
+    await open("/settings");
+    await button("创建令牌").click();
+    await page.getByLabel("用途").fill("e2e");
+    await page.getByRole("dialog").getByRole("button", { name: "创建", exact: true }).click();
+    token = await page.locator("code").innerText();
+    assert.match(token, /^fermi_/);
+    await looksRight("settings");
+    await page.reload();
+    await page.getByText("e2e", { exact: true }).waitFor();
+    assert.equal(await page.getByText(token).count(), 0);
+    assert.equal((await api("/auth/me")).isAdministrator, true);
+  });
+
+  test("environments are listed, filtered by the address, cordoned and taken back", async () => {
+    const { page } = now();
+    await open("/environments");
+    await page.getByRole("link", { name: "nlp-research-lab" }).waitFor();
+    await looksRight("environments");
+    await page.getByLabel("可用区", { exact: true }).selectOption({ label: "北京可用区A" });
+    await page.getByRole("link", { name: "nlp-research-lab" }).waitFor({ state: "detached" });
+    await page.getByRole("link", { name: "cv-experiment-env" }).click();
+    await button("暂停调度").click();
+    await confirm("暂停调度");
+    await page.locator("h1").getByText("暂停调度").waitFor();
+    await looksRight("environment");
+    await button("恢复调度").click();
+    await confirm("恢复调度");
+    await page.locator("h1").getByText("暂停调度").waitFor({ state: "detached" });
+  });
+
+  test("a dataset is added by a path, and becomes ready before one's eyes", async () => {
+    const { page } = now();
+    await open("/datasets");
+    await button("添加数据集").click();
+    await page.getByLabel("名称", { exact: true }).fill("documents");
+    await page.getByLabel("服务器上的路径").fill("/no/such/folder");
+    const add = page.getByRole("dialog").getByRole("button", { name: "添加数据集" });
+    await add.click();
+    await page.locator('[aria-invalid="true"]').waitFor();
+    await page.getByLabel("服务器上的路径").fill(DOCS);
+    await add.click();
+    const card = page.locator("section", { has: page.getByRole("heading", { name: "documents" }) });
+    await card.getByText("可用", { exact: true }).waitFor();
+    await looksRight("datasets");
+  });
+
+  test("models and zones", async () => {
+    const { page } = now();
+    await open("/models");
+    await page.getByRole("heading", { name: "gpt-small" }).waitFor();
+    await page.locator("summary").first().click();
+    await looksRight("models");
+    await open("/zones");
+    await page.getByRole("link", { name: "北京可用区A" }).waitFor();
+    await looksRight("zones");
+  });
+
+  test("a log of 100,000 lines is read, followed and searched with few of them in the page", async () => {
+    const { page } = now();
+    const script = join(mkdtempSync(join(tmpdir(), "fermi-e2e-script-")), "chatty.py");
+    writeFileSync(script, CHATTY);
+    const { taskId } = await submit("e2e-chatty", ["env-local"], { entrypoint: { script, args: [] } });
+    await open(`/training/${taskId}`);
+    await eventually(async () => /100,?00\d 行/.test(await page.locator("main").innerText()), "100,000 lines");
+    const log = page.getByRole("group", { name: "训练日志" });
+    await log.getByText('{"step": 1').waitFor();
+    assert.ok((await log.locator("> div > div").count()) < 200);
+    const frames = await scrolling(page);
+    console.log(`100,000 lines, scrolled through: ${frames.count} frames, longest ${frames.longest} ms, median ${frames.median} ms`);
+    const began = performance.now();
+    await page.getByLabel("在日志中查找").fill("line 99999:");
+    await page.getByText("1 行匹配").waitFor();
+    console.log(`found in ${Math.round(performance.now() - began)} ms`);
+    await log.locator("mark").waitFor();
+    await page.getByLabel("在日志中查找").fill("");
+    await page.getByRole("tab", { name: "命令与 YAML" }).click();
+    await page.getByRole("tabpanel").locator("pre").waitFor();
+    await looksRight("task-reuse");
+  });
+
+  test("several tasks are stopped from the list", async () => {
+    const { page } = now();
+    await submit("e2e-waiting", ["env-local"], {});
+    await open("/training?search=e2e-");
+    await page.getByRole("checkbox", { name: "选择 e2e-waiting" }).check();
+    await page.getByRole("checkbox", { name: "选择 e2e-chatty" }).check();
+    await looksRight("tasks-selected");
+    await button("停止所选").click();
+    await confirm("停止");
+    await page.getByText("正在停止", { exact: true }).first().waitFor();
+    for (const name of ["e2e-waiting", "e2e-chatty"]) {
+      const row = page.getByRole("row", { name: new RegExp(name) });
+      await row.getByText("已停止", { exact: true }).waitFor({ timeout: trainingMs });
+    }
+  });
+
+  test("operators: the overview, a task's plan, a drained environment", async () => {
+    const { page } = now();
+    await open("/admin/");
+    await page.getByRole("heading", { name: "任务状态" }).waitFor();
+    await looksLikeAdmin("admin-overview");
+    await open("/admin/training/task/");
+    await page.getByRole("link", { name: "e2e-chatty" }).first().waitFor();
+    await looksLikeAdmin("admin-tasks");
+    await page.getByRole("link", { name: "e2e-chatty" }).first().click();
+    await page.getByText("生成的文件").waitFor();
+    await looksLikeAdmin("admin-task");
+    await open("/admin/clusters/devenvironment/");
+    await page.getByRole("row", { name: /env-004/ }).getByRole("checkbox").check();
+    await page.locator('select[name="action"]').selectOption("drain");
+    await page.locator('button[name="index"], button[type="submit"]').filter({ hasText: /执行|Run/ }).first().click();
+    await page.getByText(/已排空: 1/).waitFor();
+    await looksLikeAdmin("admin-environments");
+    await api("/dev-environments/env-004", { method: "PATCH", body: JSON.stringify({ cordoned: false }) });
+  });
+
+  test("settings: a revoked token is refused", async () => {
+    const { page } = now();
+    await open("/settings");
+    await page.getByRole("listitem").filter({ hasText: "e2e" }).getByRole("button", { name: "撤销" }).click();
+    await confirm("撤销");
+    await page.getByText("e2e", { exact: true }).waitFor({ state: "detached" });
+    const answer = await fetch(`${now().fermi.url}/api/v1/auth/me`, {
+      headers: { Authorization: `Bearer ${token}` },
+    });
+    assert.equal(answer.status, 401);
+  });
+}
+
+/** Scrolls the log from end to start in 120 jumps and says how long its frames took. */
+function scrolling(page) {
+  return page.getByRole("group", { name: "训练日志" }).evaluate(async (log) => {
+    const took = [];
+    let last = performance.now();
+    for (let jump = 120; jump >= 0; jump--) {
+      log.scrollTop = (log.scrollHeight * jump) / 120;
+      const at = await new Promise(requestAnimationFrame);
+      took.push(at - last);
+      last = at;
+    }
+    took.sort((a, b) => a - b);
+    return {
+      count: took.length,
+      longest: Math.round(took.at(-1)),
+      median: Math.round(took[took.length >> 1]),
+    };
+  });
+}

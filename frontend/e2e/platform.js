@@ -1,0 +1,77 @@
+// The platform under test: the one that FERMI_E2E_URL and FERMI_E2E_LINK name, else one of our own on fresh data.
+import { spawn, spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+const PYTHON = process.env.FERMI_PYTHON ?? join(ROOT, ".venv/bin/python");
+const READY_MS = 120_000;
+
+/** `{ url, link, stop(), seed(environments) }`; `link` signs in once; a platform that is not ours cannot be seeded. */
+export async function platform() {
+  const { FERMI_E2E_URL: url, FERMI_E2E_LINK: link } = process.env;
+  if (url && link) return { url, link, stop: async () => undefined };
+  const data = mkdtempSync(join(tmpdir(), "fermi-e2e-"));
+  const port = await freePort();
+  const env = {
+    ...process.env,
+    PYTHONPATH: [ROOT, join(ROOT, "platform")].join(":"),
+    FERMI_DATA: data,
+    FERMI_HOST: "127.0.0.1",
+    FERMI_PORT: String(port),
+  };
+  const up = spawn(PYTHON, ["-m", "server.up"], { cwd: ROOT, env, stdio: ["ignore", "pipe", "pipe"] });
+  const ended = new Promise((resolve) => up.once("exit", resolve));
+  const stop = async () => {
+    up.kill("SIGTERM");
+    await ended;
+    spawnSync(PYTHON, ["-m", "server.up", "down"], { cwd: ROOT, env, stdio: "ignore" });
+    rmSync(data, { recursive: true, force: true });
+  };
+  const seed = (environments) => {
+    const done = spawnSync(PYTHON, ["manage.py", "shell"], {
+      cwd: ROOT,
+      env: { ...env, FERMI_SEED: String(environments) },
+      input: readFileSync(join(ROOT, "frontend/e2e/seed.py")),
+      encoding: "utf8",
+    });
+    if (done.status !== 0) throw new Error(`seeding failed:\n${done.stderr}`);
+  };
+  try {
+    return { ...(await announced(up)), stop, seed };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+function announced(up) {
+  let said = "";
+  return new Promise((resolve, reject) => {
+    const fail = (why) => reject(new Error(`the platform ${why}:\n${said}`));
+    const timer = setTimeout(() => fail("did not say that it serves"), READY_MS);
+    const read = (chunk) => {
+      said += chunk;
+      const link = /https?:\/\/\S+\/auth\/link\/\S+/.exec(said)?.[0];
+      if (!link) return;
+      clearTimeout(timer);
+      resolve({ url: new URL(link).origin, link });
+    };
+    up.stdout.on("data", read);
+    up.stderr.on("data", read);
+    up.once("exit", () => fail("ended"));
+  });
+}
+
+function freePort() {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.listen(0, "127.0.0.1", () => {
+      const { port } = server.address();
+      server.close(() => resolve(port));
+    });
+  });
+}

@@ -1,0 +1,11 @@
+// Runs before the first paint, so that nobody who chose dark is flashed with light. A file, not inline: CSP.
+(function () {
+  var chosen = null;
+  try {
+    chosen = localStorage.getItem("fermi.theme");
+  } catch {
+    // Storage is off: follow the system.
+  }
+  var dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.dataset.theme = dark ? "dark" : "light";
+})();

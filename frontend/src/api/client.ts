@@ -1,0 +1,66 @@
+import createClient, { type Middleware } from "openapi-fetch";
+import { acceptLanguage } from "@/i18n";
+import { ApiError } from "./errors";
+import type { paths } from "./schema";
+
+const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
+
+/** Any answer of the sign-in API sets the cookie, for a page that Django did not serve itself (the dev server). */
+export async function csrfToken(): Promise<string> {
+  const read = () => /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1];
+  if (!read()) await fetch("/_allauth/browser/v1/config");
+  return read() ?? "";
+}
+
+const platform: Middleware = {
+  async onRequest({ request }) {
+    request.headers.set("Accept-Language", acceptLanguage());
+    if (!SAFE.has(request.method)) request.headers.set("X-CSRFToken", await csrfToken());
+    return request;
+  },
+};
+
+/** `fetch` is looked up at each call, so that tests can put theirs in place. */
+export const http = createClient<paths>({
+  baseUrl: location.origin,
+  fetch: (request) => globalThis.fetch(request),
+});
+http.use(platform);
+
+interface Answer<T> {
+  data?: { code: number; data?: T } | undefined;
+  error?: unknown;
+  response: Response;
+}
+
+/** The inside of the envelope, or an ApiError. */
+export async function unwrap<T>(pending: Promise<Answer<T>>): Promise<T> {
+  const { data, error, response } = await pending;
+  if (data === undefined) throw new ApiError(response.status, error);
+  return data.data as T;
+}
+
+interface PageOf<T> {
+  items: T[];
+  total: number;
+}
+
+const ABREAST = 4;
+
+/** Every item of a paged list: the first page says how many there are, the others are asked for a few at a time. */
+export async function everyPage<T>(load: (page: number) => Promise<PageOf<T>>): Promise<T[]> {
+  const first = await load(1);
+  const items = [...first.items];
+  const size = first.items.length;
+  let { total } = first;
+  for (let page = 2; size > 0 && items.length < total;) {
+    const count = Math.min(Math.ceil((total - items.length) / size), ABREAST);
+    const answers = await Promise.all(Array.from({ length: count }, (_, index) => load(page + index)));
+    const more = answers.flatMap((answer) => answer.items);
+    if (more.length === 0) break;
+    items.push(...more);
+    total = answers.at(-1)?.total ?? total;
+    page += count;
+  }
+  return items;
+}

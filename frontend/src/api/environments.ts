@@ -1,0 +1,55 @@
+import { keepPreviousData, mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
+import { http, unwrap } from "./client";
+import { inventoryKeys } from "./inventory";
+import type { Environment } from "./types";
+
+export interface EnvironmentFilters {
+  zone?: string;
+  status?: string;
+  gpuType?: string;
+  kind?: string;
+  search?: string;
+  page: number;
+}
+
+export const ENVIRONMENTS_PER_PAGE = 50;
+
+/** One page of the list, as the server filters and orders it. */
+export const environmentPageQuery = ({ zone, status, gpuType, kind, ...rest }: EnvironmentFilters) =>
+  queryOptions({
+    queryKey: [...inventoryKeys.environments, "page", { zone, status, gpuType, kind, ...rest }] as const,
+    queryFn: () => {
+      const query = {
+        ...rest,
+        pageSize: ENVIRONMENTS_PER_PAGE,
+        ...(zone && { zone: [zone] }),
+        ...(status && { status: [status as Environment["status"]] }),
+        ...(gpuType && { gpuType: [gpuType] }),
+        ...(kind && { kind: [kind as Environment["kind"]] }),
+      };
+      return unwrap(http.GET("/api/v1/dev-environments", { params: { query } }));
+    },
+    placeholderData: keepPreviousData,
+    refetchInterval: 10_000,
+  });
+
+export const environmentQuery = (id: string) =>
+  queryOptions({
+    queryKey: [...inventoryKeys.environments, "one", id] as const,
+    queryFn: () =>
+      unwrap(http.GET("/api/v1/dev-environments/{environment_id}", { params: { path: { environment_id: id } } })),
+    refetchInterval: 5_000,
+  });
+
+/** Out of service for new tasks, or back. */
+export const cordon = (client: QueryClient, id: string) =>
+  mutationOptions({
+    mutationFn: (cordoned: boolean) =>
+      unwrap(
+        http.PATCH("/api/v1/dev-environments/{environment_id}", {
+          params: { path: { environment_id: id } },
+          body: { cordoned },
+        }),
+      ),
+    onSuccess: () => client.invalidateQueries({ queryKey: inventoryKeys.environments }),
+  });

@@ -1,0 +1,89 @@
+import { QueryClient } from "@tanstack/react-query";
+import { http } from "msw";
+import { expect, test } from "vitest";
+import { metric } from "@/test/fixtures";
+import { api, ok, platform } from "@/test/platform";
+import { append, LINES_KEPT, logQuery, NOTHING, SIZE_KEPT } from "./logs";
+import { mergeById, metricsQuery } from "./tasks";
+
+test("newer points are appended, and points that are known already are not doubled", () => {
+  const have = [metric(1, 1, 3), metric(2, 2, 2)];
+  expect(mergeById(have, [])).toBe(have);
+  expect(mergeById(have, [metric(3, 3, 1)]).map((point) => point.id)).toEqual([1, 2, 3]);
+  expect(
+    mergeById([metric(1, 1, 3), metric(3, 3, 1)], [metric(2, 2, 2), metric(3, 3, 1)]).map(({ id }) => id),
+  ).toEqual([1, 2, 3]);
+});
+
+test("metrics are read page after page, and later only what is new is asked for", async () => {
+  const asked: (string | null)[] = [];
+  platform.use(
+    http.get(api("/training-tasks/task-1/metrics"), ({ request }) => {
+      const after = new URL(request.url).searchParams.get("after");
+      asked.push(after);
+      if (after === null) return ok({ items: [metric(1, 1, 3)], next: 1 });
+      return ok({ items: after === "1" ? [metric(2, 2, 2)] : [], next: null });
+    }),
+  );
+  const client = new QueryClient();
+  await client.query(metricsQuery("task-1"));
+  const points = await client.query(metricsQuery("task-1"));
+  expect(points.map((point) => point.id)).toEqual([1, 2]);
+  expect(asked).toEqual([null, "1", "2"]);
+});
+
+const line = (rank: number, offset: number) => ({ rank, offset, text: `${rank}:${offset}` });
+
+test("a log line is taken once, rank by rank", () => {
+  const first = append(NOTHING, [line(0, 0), line(1, 0), line(0, 10)]);
+  const again = append(first, [line(0, 10), line(1, 7)]);
+  expect(again.lines.map(({ text }) => text)).toEqual(["0:0", "1:0", "0:10", "1:7"]);
+  expect(append(again, [line(0, 0)])).toBe(again);
+});
+
+test("a log is read to its end by the cursor it is given", async () => {
+  const pages = [
+    { lines: [{ offset: 0, text: "a" }], cursor: "one", end: false },
+    { lines: [{ offset: 2, text: "b" }], cursor: "two", end: true },
+  ];
+  const asked: (string | null)[] = [];
+  platform.use(
+    http.get(api("/training-tasks/task-1/logs"), ({ request }) => {
+      asked.push(new URL(request.url).searchParams.get("cursor"));
+      return ok({ rank: 0, attempt: 1, ...pages[asked.length - 1] });
+    }),
+  );
+  const log = await new QueryClient().query(logQuery("task-1", 1, 0));
+  expect(asked).toEqual([null, "one"]);
+  expect(log.cursor).toBe("two");
+  expect(log.lines).toEqual([
+    { rank: 0, offset: 0, text: "a" },
+    { rank: 0, offset: 2, text: "b" },
+  ]);
+});
+
+test("a page holds no more lines and no more text than it can bear, and says so", () => {
+  const many = Array.from({ length: LINES_KEPT + 10 }, (_, offset) => ({ rank: 0, offset, text: "x" }));
+  const long = append(NOTHING, many);
+  expect([long.lines.length, long.size, long.cut]).toEqual([LINES_KEPT, LINES_KEPT, true]);
+  expect(long.lines.at(-1)?.offset).toBe(LINES_KEPT + 9);
+  const text = "x".repeat(SIZE_KEPT / 2);
+  const wide = append(NOTHING, [0, 1, 2].map((offset) => ({ rank: 0, offset, text })));
+  expect([wide.lines.length, wide.size, wide.cut]).toEqual([2, SIZE_KEPT, true]);
+});
+
+test("of a log without end only what can be kept is read, then its last page", async () => {
+  const asked: string[] = [];
+  platform.use(
+    http.get(api("/training-tasks/task-1/logs"), ({ request }) => {
+      const { searchParams } = new URL(request.url);
+      asked.push(searchParams.get("tail") === "true" ? "tail" : (searchParams.get("cursor") ?? "start"));
+      const offset = asked.length;
+      const end = asked.at(-1) === "tail";
+      return ok({ rank: 0, attempt: 1, lines: [{ offset, text: "x" }], cursor: String(offset), end });
+    }),
+  );
+  const log = await new QueryClient().query(logQuery("task-1", 1, 0));
+  expect([asked[0], asked.at(-1), asked.length]).toEqual(["start", "tail", 41]);
+  expect([log.lines.length, log.cut]).toEqual([1, true]);
+});

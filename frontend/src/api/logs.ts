@@ -1,0 +1,105 @@
+import { queryOptions } from "@tanstack/react-query";
+import { http, unwrap } from "./client";
+import { taskKeys } from "./tasks";
+
+export type RankChoice = number | "all";
+
+export interface LogLine {
+  rank: number;
+  /** Bytes from the start of that rank's log. */
+  offset: number;
+  text: string;
+}
+
+export interface Log {
+  lines: LogLine[];
+  /** Where the next page starts; opaque. */
+  cursor: string | undefined;
+  /** The offset of the newest line of each rank. */
+  newest: Record<number, number>;
+  /** Characters of all lines. */
+  size: number;
+  /** Older lines were left out. */
+  cut: boolean;
+}
+
+/** More than this is not kept in the page; the download has it all. */
+export const LINES_KEPT = 200_000;
+export const SIZE_KEPT = 50_000_000;
+const PAGE = 5_000;
+const PAGES_READ = LINES_KEPT / PAGE;
+export const NOTHING: Log = { lines: [], cursor: undefined, newest: {}, size: 0, cut: false };
+
+export const logsKey = (id: string) => [...taskKeys.one(id), "logs"] as const;
+export const logKey = (id: string, attempt: number, rank: RankChoice) =>
+  [...logsKey(id), attempt, rank] as const;
+
+/**
+ * Reads on from where it stopped, to the end, and shows each page as it comes. Of a log that is longer than what is kept
+ * it reads no more than that and the last page.
+ */
+export const logQuery = (id: string, attempt: number, rank: RankChoice) =>
+  queryOptions({
+    queryKey: logKey(id, attempt, rank),
+    queryFn: async ({ client, queryKey, signal }) => {
+      let log = client.getQueryData<Log>(queryKey) ?? NOTHING;
+      for (let pages = 0; ; pages++) {
+        if (pages === PAGES_READ) log = { ...NOTHING, cut: true };
+        const query = { rank: String(rank), attempt, cursor: log.cursor, limit: PAGE, tail: log.cut && !log.cursor };
+        const page = await unwrap(
+          http.GET("/api/v1/training-tasks/{task_id}/logs", {
+            params: { path: { task_id: id }, query },
+            signal,
+          }),
+        );
+        const lines = page.lines.map((line) => ({ ...line, rank: line.rank ?? Number(page.rank) }));
+        log = { ...append(log, lines), cursor: page.cursor };
+        if (page.end || page.lines.length === 0) return log;
+        client.setQueryData(queryKey, log);
+      }
+    },
+    staleTime: Infinity,
+    structuralSharing: false,
+  });
+
+/** The newest line of a rank, while somebody points at it; without the colours that are meant for terminals. */
+export const lastLineQuery = (id: string, attempt: number, rank: number, live: boolean) =>
+  queryOptions({
+    queryKey: [...taskKeys.one(id), "last-line", attempt, rank] as const,
+    queryFn: async () => {
+      const query = { rank: String(rank), attempt, tail: true, limit: 1 };
+      const page = await unwrap(
+        http.GET("/api/v1/training-tasks/{task_id}/logs", { params: { path: { task_id: id }, query } }),
+      );
+      return plain(page.lines.at(-1)?.text ?? "");
+    },
+    refetchInterval: live ? 2_000 : false,
+  });
+
+// eslint-disable-next-line no-control-regex
+const ANSI = /\u001b\[[0-9;?]*[A-Za-z]/g;
+
+/** Colours for terminals mean nothing here. */
+export function plain(text: string): string {
+  return text.replace(ANSI, "");
+}
+
+/** Lines that are already here are left out: a log's offsets only grow. */
+export function append(log: Log, lines: LogLine[]): Log {
+  const newest = { ...log.newest };
+  const fresh = lines.filter((line) => {
+    if (line.offset <= (newest[line.rank] ?? -1)) return false;
+    newest[line.rank] = line.offset;
+    return true;
+  });
+  if (fresh.length === 0) return log;
+  const all = [...log.lines, ...fresh];
+  let size = fresh.reduce((sum, { text }) => sum + text.length, log.size);
+  let gone = 0;
+  while (all.length - gone > LINES_KEPT || size > SIZE_KEPT) size -= all[gone++]?.text.length ?? 0;
+  return { ...log, newest, size, lines: gone ? all.slice(gone) : all, cut: log.cut || gone > 0 };
+}
+
+export function downloadAddress(id: string, attempt: number, rank: RankChoice): string {
+  return `/api/v1/training-tasks/${id}/logs/download?rank=${rank}&attempt=${attempt}`;
+}

@@ -1,0 +1,62 @@
+import { queryOptions } from "@tanstack/react-query";
+import { acceptLanguage } from "@/i18n";
+import { csrfToken, http, unwrap } from "./client";
+import { ApiError } from "./errors";
+import type { Me } from "./types";
+
+export const sessionKeys = { me: ["session", "me"] as const };
+
+export const meQuery = queryOptions({
+  queryKey: sessionKeys.me,
+  queryFn: () => unwrap(http.GET("/api/v1/auth/me")),
+  staleTime: 5 * 60_000,
+});
+
+/** The administrator maintains everything; what belongs to no project is the administrator's alone. */
+export function maintains(me: Me | undefined, projectId: string | null): boolean {
+  if (!me) return false;
+  return me.isAdministrator || me.projects.some(({ id, role }) => id === projectId && role === "maintainer");
+}
+
+const AUTH = "/_allauth/browser/v1/auth";
+
+async function auth(method: string, path: string, body?: object): Promise<Response> {
+  const headers = {
+    "Accept-Language": acceptLanguage(),
+    "Content-Type": "application/json",
+    "X-CSRFToken": await csrfToken(),
+  };
+  return fetch(AUTH + path, { method, headers, ...(body && { body: JSON.stringify(body) }) });
+}
+
+interface Refusal {
+  errors?: { code: string; message: string }[];
+  data?: { flows?: { id: string; is_pending?: boolean }[] };
+}
+
+export type Credentials = { name: string; password: string } | { code: string };
+
+/**
+ * "code" when the account asks for a second factor: then this is called again, with the code.
+ * Raises ApiError; its code is allauth's (`username_password_mismatch`, `too_many_login_attempts`, …).
+ */
+export async function signIn(credentials: Credentials): Promise<"done" | "code"> {
+  const response =
+    "code" in credentials
+      ? await auth("POST", "/2fa/authenticate", credentials)
+      : await auth("POST", "/login", {
+          [credentials.name.includes("@") ? "email" : "username"]: credentials.name,
+          password: credentials.password,
+        });
+  if (response.ok || response.status === 409) return "done"; // 409: somebody is signed in already
+  const said = (await response.json().catch(() => ({}))) as Refusal;
+  if (said.data?.flows?.some(({ id, is_pending }) => id === "mfa_authenticate" && is_pending)) return "code";
+  const first = said.errors?.[0];
+  const code = response.status === 429 ? "too_many_login_attempts" : (first?.code ?? "unknown");
+  throw new ApiError(response.status, { error: code, message: first?.message });
+}
+
+export async function signOut(): Promise<void> {
+  const response = await auth("DELETE", "/session");
+  if (!response.ok && response.status !== 401) throw new ApiError(response.status, undefined); // 401 = signed out
+}

@@ -1,0 +1,145 @@
+import { type QueryClient, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { append, type Log, logKey, type LogLine, logsKey, type RankChoice } from "./logs";
+import { mergeById, patchTask, taskChanged, taskKeys } from "./tasks";
+import type { Metric, Task, TaskEvent } from "./types";
+
+export type FeedState = "connecting" | "live" | "ended";
+
+const FLUSH_MS = 200;
+const REOPEN_MS = [500, 1_000, 2_000, 5_000, 15_000];
+
+interface Messages {
+  status: Partial<Task>;
+  event: TaskEvent;
+  metric: Metric | { items: Metric[] };
+  log: { rank: number; attempt: number; lines: { offset: number; text: string }[] };
+  end: unknown;
+}
+
+/**
+ * One task's event stream, poured into the query cache a few times a second, however fast it comes.
+ *
+ * What the page asks for itself and what the stream brings overlap, and leave no hole. A new stream tells all events
+ * and points from the first, and one that was cut goes on where it was; of a log it brings the end only, so each time
+ * it opens the page reads on from where it is itself, and log lines wait while that goes on.
+ */
+export class TaskFeed {
+  private source: EventSource | undefined;
+  private flushTimer: ReturnType<typeof setTimeout> | undefined;
+  private openTimer: ReturnType<typeof setTimeout> | undefined;
+  private failures = 0;
+  private status: Messages["status"] = {};
+  private events: TaskEvent[] = [];
+  private metrics: Metric[] = [];
+  private logs: Messages["log"][] = [];
+  private over = false;
+
+  constructor(
+    private readonly client: QueryClient,
+    private readonly id: string,
+    private readonly rank: RankChoice,
+    private readonly onState: (state: FeedState) => void,
+  ) {}
+
+  open(): void {
+    const source = new EventSource(`/api/v1/training-tasks/${this.id}/stream?logs=${this.rank}`);
+    this.source = source;
+    source.onopen = () => {
+      this.failures = 0;
+      this.onState("live");
+      void this.client.invalidateQueries({ queryKey: logsKey(this.id) });
+    };
+    source.onerror = () => {
+      this.onState("connecting");
+      if (source.readyState === EventSource.CLOSED) this.reopen();
+    };
+    this.on("status", (status) => Object.assign(this.status, status));
+    this.on("event", (event) => this.events.push(event));
+    this.on("metric", (data) => this.metrics.push(...("items" in data ? data.items : [data])));
+    this.on("log", (lines) => this.logs.push(lines));
+    this.on("end", () => (this.over = true));
+  }
+
+  close(): void {
+    clearTimeout(this.flushTimer);
+    clearTimeout(this.openTimer);
+    this.source?.close();
+  }
+
+  /** The browser itself only comes back after a lost connection, not after an answer such as 502. */
+  private reopen(): void {
+    const wait = REOPEN_MS[Math.min(this.failures++, REOPEN_MS.length - 1)];
+    this.openTimer = setTimeout(() => this.open(), wait);
+  }
+
+  private on<Name extends keyof Messages>(name: Name, take: (data: Messages[Name]) => unknown): void {
+    this.source?.addEventListener(name, ({ data }: MessageEvent<string>) => {
+      take(JSON.parse(data || "null") as Messages[Name]);
+      this.flushSoon();
+    });
+  }
+
+  private flushSoon(): void {
+    this.flushTimer ??= setTimeout(() => {
+      this.flushTimer = undefined;
+      this.flush();
+    }, FLUSH_MS);
+  }
+
+  private flush(): void {
+    const { client, id, status, events, metrics } = this;
+    this.status = {};
+    this.events = [];
+    this.metrics = [];
+    patchTask(client, id, status);
+    if (events.length) {
+      client.setQueryData<TaskEvent[]>(taskKeys.events(id), (have) => mergeById(have ?? [], events));
+      void client.invalidateQueries({ queryKey: taskKeys.checkpoints(id) });
+    }
+    if (events.length || status.status) void client.invalidateQueries({ queryKey: taskKeys.detail(id) });
+    if (metrics.length)
+      client.setQueryData<Metric[]>(taskKeys.metrics(id), (have) => mergeById(have ?? [], metrics));
+    this.flushLogs();
+    if (this.over && this.logs.length === 0) this.end();
+  }
+
+  private flushLogs(): void {
+    const messages = this.logs;
+    this.logs = [];
+    for (const attempt of new Set(messages.map((message) => message.attempt))) {
+      const mine = messages.filter((message) => message.attempt === attempt);
+      const key = logKey(this.id, attempt, this.rank);
+      if (this.client.isFetching({ queryKey: key }) > 0) {
+        this.logs.push(...mine);
+        this.flushSoon();
+      } else {
+        const lines = mine.flatMap(({ rank, lines }): LogLine[] => lines.map((line) => ({ ...line, rank })));
+        this.client.setQueryData<Log>(key, (log) => log && append(log, lines));
+      }
+    }
+  }
+
+  private end(): void {
+    this.close();
+    this.onState("ended");
+    void taskChanged(this.client, this.id);
+  }
+}
+
+/** Keeps the page's one stream open while the task lives. `rank` chooses whose log comes with it; a new language, a new
+ * stream. */
+export function useTaskFeed(id: string, rank: RankChoice, over: boolean): FeedState {
+  const client = useQueryClient();
+  const { language } = useTranslation().i18n;
+  const [overAtFirst] = useState(over);
+  const [state, setState] = useState<FeedState>("connecting");
+  useEffect(() => {
+    if (overAtFirst) return;
+    const feed = new TaskFeed(client, id, rank, setState);
+    feed.open();
+    return () => feed.close();
+  }, [client, id, rank, language, overAtFirst]);
+  return overAtFirst ? "ended" : state;
+}

@@ -1,0 +1,186 @@
+import { keepPreviousData, mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
+import { everyPage, http, unwrap } from "./client";
+import type { CreateRequest, Metric, Preview, Status, Task, TaskBrief, TaskEvent } from "./types";
+
+export interface TaskFilters {
+  status?: Status[];
+  framework?: string;
+  zone?: string;
+  owner?: string;
+  environment?: string;
+  search?: string;
+  page: number;
+}
+
+export const TASKS_PER_PAGE = 20;
+
+export const taskKeys = {
+  all: ["tasks"] as const,
+  list: (filters: TaskFilters) => [...taskKeys.all, "list", filters] as const,
+  one: (id: string) => [...taskKeys.all, id] as const,
+  detail: (id: string) => [...taskKeys.one(id), "detail"] as const,
+  events: (id: string) => [...taskKeys.one(id), "events"] as const,
+  metrics: (id: string) => [...taskKeys.one(id), "metrics"] as const,
+  checkpoints: (id: string) => [...taskKeys.one(id), "checkpoints"] as const,
+  plan: (id: string, attempt: number) => [...taskKeys.one(id), "plan", attempt] as const,
+  preview: (body: unknown) => ["task-preview", body] as const,
+};
+
+export function isOver(task: Pick<TaskBrief, "endedAt">): boolean {
+  return task.endedAt != null;
+}
+
+export const tasksQuery = (filters: TaskFilters) =>
+  queryOptions({
+    queryKey: taskKeys.list(filters),
+    queryFn: () =>
+      unwrap(
+        http.GET("/api/v1/training-tasks", { params: { query: { ...filters, pageSize: TASKS_PER_PAGE } } }),
+      ),
+    placeholderData: keepPreviousData,
+    refetchInterval: ({ state }) => (state.data?.items.every(isOver) ? 15_000 : 2_000),
+  });
+
+export const taskQuery = (id: string) =>
+  queryOptions({
+    queryKey: taskKeys.detail(id),
+    queryFn: () =>
+      unwrap(http.GET("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } })),
+  });
+
+/** Events and metrics only ever grow: asking again asks for what came after the newest one that is here. */
+export const eventsQuery = (id: string) =>
+  queryOptions({
+    queryKey: taskKeys.events(id),
+    queryFn: async ({ client, queryKey }) => {
+      const have = client.getQueryData<TaskEvent[]>(queryKey) ?? [];
+      const query = { after: have.at(-1)?.id, pageSize: 100 };
+      const more = await everyPage((page) =>
+        unwrap(
+          http.GET("/api/v1/training-tasks/{task_id}/events", {
+            params: { path: { task_id: id }, query: { ...query, page } },
+          }),
+        ),
+      );
+      return mergeById(client.getQueryData<TaskEvent[]>(queryKey) ?? have, more);
+    },
+  });
+
+export const metricsQuery = (id: string) =>
+  queryOptions({
+    queryKey: taskKeys.metrics(id),
+    queryFn: async ({ client, queryKey }) => {
+      const have = client.getQueryData<Metric[]>(queryKey) ?? [];
+      const more: Metric[] = [];
+      let after = have.at(-1)?.id;
+      for (;;) {
+        const query = { after, limit: 1000 };
+        const page = await unwrap(
+          http.GET("/api/v1/training-tasks/{task_id}/metrics", { params: { path: { task_id: id }, query } }),
+        );
+        more.push(...page.items);
+        after = page.items.at(-1)?.id;
+        if (page.next == null || after === undefined) break;
+      }
+      return mergeById(client.getQueryData<Metric[]>(queryKey) ?? have, more);
+    },
+  });
+
+export const checkpointsQuery = (id: string) =>
+  queryOptions({
+    queryKey: taskKeys.checkpoints(id),
+    queryFn: async () =>
+      (
+        await unwrap(
+          http.GET("/api/v1/training-tasks/{task_id}/checkpoints", { params: { path: { task_id: id } } }),
+        )
+      ).items,
+  });
+
+/** A rendered plan never changes once it is there. */
+export const planQuery = (id: string, attempt: number) =>
+  queryOptions({
+    queryKey: taskKeys.plan(id, attempt),
+    queryFn: () =>
+      unwrap(
+        http.GET("/api/v1/training-tasks/{task_id}/plan", {
+          params: { path: { task_id: id }, query: { attempt } },
+        }),
+      ),
+    staleTime: Infinity,
+  });
+
+/** Creates nothing, so it is a question like any other, told apart by what is asked; given up when another is asked. */
+export const previewQuery = (body: CreateRequest) =>
+  queryOptions({
+    queryKey: taskKeys.preview(body),
+    queryFn: ({ signal }): Promise<Preview> =>
+      unwrap(http.POST("/api/v1/training-tasks/preview", { body, signal })),
+    placeholderData: keepPreviousData,
+    gcTime: 60_000,
+  });
+
+/** The same body under the same key is the same task, however often it is sent. */
+export const createTask = mutationOptions({
+  mutationFn: ({ body, key }: { body: CreateRequest; key: string }) =>
+    unwrap(http.POST("/api/v1/training-tasks", { body, headers: { "Idempotency-Key": key } })),
+});
+
+export const stopById = (id: string) =>
+  unwrap(http.POST("/api/v1/training-tasks/{task_id}/stop", { params: { path: { task_id: id } } }));
+
+export const stopTask = (id: string) => mutationOptions({ mutationFn: () => stopById(id) });
+
+export const retryTask = (id: string) =>
+  mutationOptions({
+    mutationFn: () =>
+      unwrap(http.POST("/api/v1/training-tasks/{task_id}/retry", { params: { path: { task_id: id } } })),
+  });
+
+export const deleteTask = (id: string) =>
+  mutationOptions({
+    mutationFn: () =>
+      unwrap(http.DELETE("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } })),
+  });
+
+/** What the task was asked with, ready to be edited and posted; with a checkpoint to start from, if one is given. */
+export const cloneQuery = (id: string, resumeFrom?: string | null) =>
+  queryOptions({
+    queryKey: [...taskKeys.one(id), "clone", resumeFrom] as const,
+    queryFn: async () => {
+      const params = { path: { task_id: id } };
+      const { request } = await unwrap(http.POST("/api/v1/training-tasks/{task_id}/clone", { params }));
+      return { ...(request as CreateRequest), ...(resumeFrom && { resumeFrom }) };
+    },
+    staleTime: Infinity,
+  });
+
+/** The list is stale at once; the task itself is asked for again. */
+export function taskChanged(client: QueryClient, id?: string): Promise<void> {
+  return client.invalidateQueries({ queryKey: id ? taskKeys.one(id) : taskKeys.all });
+}
+
+export function patchTask(client: QueryClient, id: string, patch: Partial<Task>): void {
+  client.setQueryData<Task>(taskKeys.detail(id), (task) => task && { ...task, ...patch });
+}
+
+/** Both sorted by id; what is in both is taken once. */
+export function mergeById<T extends { id: number }>(have: T[], more: T[]): T[] {
+  const fresh = more.filter((item) => have[placeOf(have, item.id)]?.id !== item.id);
+  const first = fresh[0];
+  if (!first) return have;
+  const all = [...have, ...fresh];
+  return first.id > (have.at(-1)?.id ?? -Infinity) ? all : all.sort((a, b) => a.id - b.id);
+}
+
+/** The index of the first item whose id is not below `id`. */
+function placeOf(items: { id: number }[], id: number): number {
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((items[middle]?.id ?? Infinity) < id) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,44 @@
+import type { paths } from "./schema";
+
+type Answer<P extends keyof paths, M extends keyof paths[P], S extends number = 200> = paths[P][M] extends {
+  responses: Record<S, { content: { "application/json": { data: infer Data } } }>;
+}
+  ? Data
+  : never;
+type Item<T> = T extends { items: (infer I)[] } ? I : never;
+type Body<P extends keyof paths, M extends keyof paths[P]> = paths[P][M] extends {
+  requestBody?: { content: { "application/json": infer B } };
+}
+  ? B
+  : never;
+
+export type Me = Answer<"/api/v1/auth/me", "get">;
+export type Environment = Item<Answer<"/api/v1/dev-environments", "get">>;
+export type Dataset = Item<Answer<"/api/v1/datasets", "get">>;
+export type Model = Item<Answer<"/api/v1/models", "get">>;
+export type Zone = Item<Answer<"/api/v1/availability-zones", "get">>;
+export type DatasetVersion = Dataset["versions"][number];
+export type Token = Item<Answer<"/api/v1/tokens", "get">>;
+export type Project = Item<Answer<"/api/v1/projects", "get">>;
+export type Member = Item<Answer<"/api/v1/projects/{project_id}/members", "get">>;
+export type Recommendation = Answer<"/api/v1/frameworks/recommend", "post">;
+export type Recommended = Item<Recommendation>;
+export type Framework = Item<Answer<"/api/v1/frameworks", "get">>;
+export type TaskBrief = Item<Answer<"/api/v1/training-tasks", "get">>;
+export type Task = Answer<"/api/v1/training-tasks/{task_id}", "get">;
+export type CreateRequest = Body<"/api/v1/training-tasks", "post">;
+export type Preview = Answer<"/api/v1/training-tasks/preview", "post">;
+export type Plan = Answer<"/api/v1/training-tasks/{task_id}/plan", "get">;
+export type TaskEvent = Item<Answer<"/api/v1/training-tasks/{task_id}/events", "get">>;
+export type Metric = Item<Answer<"/api/v1/training-tasks/{task_id}/metrics", "get">>;
+export type Checkpoint = Item<Answer<"/api/v1/training-tasks/{task_id}/checkpoints", "get">>;
+export type LogPage = Answer<"/api/v1/training-tasks/{task_id}/logs", "get">;
+
+export type Action = Task["allowedActions"][number];
+export type Status = TaskBrief["status"];
+export type Rank = Task["ranks"][number];
+export type TaskNode = Task["nodes"][number];
+export type Attempt = Task["attempts"][number];
+export type Problem = Preview["problems"][number];
+export type Notice = Preview["warnings"][number];
+export type RenderedFile = Preview["files"][number];

@@ -1,0 +1,31 @@
+import { useTranslation } from "react-i18next";
+import { useRouteError } from "react-router";
+import { Button, ButtonLink } from "@/ui/button";
+import { Empty } from "@/ui/empty";
+import { Page } from "@/ui/page";
+
+/** A page that threw, or whose chunk is gone because a newer console was installed meanwhile: both mend by reloading. */
+export function Crash() {
+  const { t } = useTranslation();
+  const error = useRouteError();
+  return (
+    <Empty title={t("app.crashed")} hint={error instanceof Error ? error.message : undefined}>
+      <Button look="primary" onClick={() => location.reload()}>
+        {t("app.reload")}
+      </Button>
+    </Empty>
+  );
+}
+
+export function NotFound() {
+  const { t } = useTranslation();
+  return (
+    <Page title={t("app.notFound")}>
+      <Empty title={t("app.notFound")} hint={t("app.notFoundHint")}>
+        <ButtonLink look="primary" to="/training">
+          {t("app.backToTasks")}
+        </ButtonLink>
+      </Empty>
+    </Page>
+  );
+}

@@ -1,0 +1,18 @@
+import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
+import { isSignedOut, worthRetrying } from "@/api/errors";
+import { sessionKeys } from "@/api/session";
+
+/** Whoever hears 401 first tells the session, which sends the person to sign in. */
+export function createClient(): QueryClient {
+  const onError = (error: unknown) => {
+    if (!isSignedOut(error)) return;
+    const me = client.getQueryState(sessionKeys.me);
+    if (me?.status === "success") void client.resetQueries({ queryKey: sessionKeys.me });
+  };
+  const client = new QueryClient({
+    queryCache: new QueryCache({ onError }),
+    mutationCache: new MutationCache({ onError }),
+    defaultOptions: { queries: { staleTime: 2_000, retry: worthRetrying } },
+  });
+  return client;
+}

@@ -1,0 +1,36 @@
+import { Navigate, type RouteObject } from "react-router";
+import { Loading } from "@/ui/failure";
+import { Crash, NotFound } from "./crash";
+import { Shell } from "./shell";
+
+/** Every page is its own chunk, named `Component` by its module. */
+export const routes: RouteObject[] = [
+  {
+    ErrorBoundary: Crash,
+    HydrateFallback: Loading,
+    children: [
+      { path: "/sign-in", lazy: () => import("@/pages/sign-in") },
+      {
+        Component: Shell,
+        children: [
+          {
+            ErrorBoundary: Crash,
+            children: [
+              { index: true, element: <Navigate to="/training" replace /> },
+              { path: "/training", lazy: () => import("@/pages/tasks") },
+              { path: "/training/create", lazy: () => import("@/pages/create") },
+              { path: "/training/:id", lazy: () => import("@/pages/task") },
+              { path: "/environments", lazy: () => import("@/pages/environments") },
+              { path: "/environments/:id", lazy: () => import("@/pages/environment") },
+              { path: "/datasets", lazy: () => import("@/pages/datasets") },
+              { path: "/models", lazy: () => import("@/pages/models") },
+              { path: "/zones", lazy: () => import("@/pages/zones") },
+              { path: "/settings", lazy: () => import("@/pages/settings") },
+              { path: "*", Component: NotFound },
+            ],
+          },
+        ],
+      },
+    ],
+  },
+];

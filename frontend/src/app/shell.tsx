@@ -1,0 +1,119 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { LogOut, UserRound } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { Link, Navigate, NavLink, Outlet, useLocation, useNavigate } from "react-router";
+import { isSignedOut } from "@/api/errors";
+import { meQuery, signOut } from "@/api/session";
+import type { Me } from "@/api/types";
+import { cx } from "@/lib/cx";
+import { Button, ButtonLink } from "@/ui/button";
+import { Failure, Loading, toastError } from "@/ui/failure";
+import { Logo } from "@/ui/logo";
+import { LanguageSwitch, ThemeSwitch } from "./preferences";
+
+const PAGES = [
+  { to: "/training", label: "app.tasks" },
+  { to: "/environments", label: "app.environments" },
+  { to: "/datasets", label: "app.datasets" },
+  { to: "/models", label: "app.models" },
+  { to: "/zones", label: "app.zones" },
+] as const;
+
+/** What surrounds every page of somebody who is signed in; everybody else is sent to sign in, and back afterwards. */
+export function Shell() {
+  const { t } = useTranslation();
+  const { pathname, search } = useLocation();
+  const me = useQuery(meQuery);
+  if (isSignedOut(me.error))
+    return <Navigate to={`/sign-in?next=${encodeURIComponent(pathname + search)}`} replace />;
+  if (me.isError) {
+    return (
+      <div className="mx-auto max-w-xl p-8">
+        <Failure error={me.error} retry={() => void me.refetch()} />
+      </div>
+    );
+  }
+  if (me.isPending) return <Loading />;
+  return (
+    <>
+      <a
+        href="#main"
+        className="sr-only z-50 rounded-lg bg-accent px-3 py-2 text-white focus:not-sr-only focus:fixed focus:top-2 focus:left-2"
+      >
+        {t("app.skip")}
+      </a>
+      <Header me={me.data} />
+      <main id="main" className="mx-auto max-w-[100rem] px-4 py-5 sm:px-6">
+        <Outlet />
+      </main>
+    </>
+  );
+}
+
+function Header({ me }: { me: Me }) {
+  const { t } = useTranslation();
+  return (
+    <header className="sticky top-0 z-30 border-b bg-surface">
+      <div className="mx-auto flex min-h-14 max-w-[100rem] flex-wrap items-center gap-x-2 px-4 pt-1.5 sm:gap-x-4 sm:px-6 md:pt-0">
+        <Link to="/training" aria-label={t("app.name")} className="flex items-center gap-2 font-semibold">
+          <Logo />
+          <span className="hidden sm:inline">{t("app.name")}</span>
+        </Link>
+        <nav
+          aria-label={t("app.nav")}
+          className="order-last -mx-1 flex w-full gap-1 overflow-x-auto p-1 md:order-none md:w-auto md:min-w-0 md:flex-1"
+        >
+          {PAGES.map(({ to, label }) => (
+            <NavLink
+              key={to}
+              to={to}
+              className={({ isActive }) =>
+                cx(
+                  "rounded-lg px-2.5 py-1.5 text-sm font-medium whitespace-nowrap",
+                  isActive ? "bg-accent-soft text-accent-ink" : "text-muted hover:text-ink",
+                )
+              }
+            >
+              {t(label)}
+            </NavLink>
+          ))}
+        </nav>
+        <span className="flex-1 md:hidden" />
+        <LanguageSwitch />
+        <ThemeSwitch />
+        <SignOut username={me.username} />
+      </div>
+    </header>
+  );
+}
+
+function SignOut({ username }: { username: string }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const { mutate, isPending } = useMutation({
+    mutationFn: signOut,
+    onSuccess: async () => {
+      await navigate("/sign-in");
+      client.clear();
+    },
+    onError: (error) => toastError(t, error),
+  });
+  return (
+    <div className="flex items-center gap-1 border-l pl-2 sm:pl-3">
+      <ButtonLink look="ghost" size="sm" to="/settings" aria-label={t("app.settingsOf", { name: username })}>
+        <UserRound />
+        <span className="hidden max-w-40 truncate sm:inline">{username}</span>
+      </ButtonLink>
+      <Button
+        look="ghost"
+        size="icon"
+        aria-label={t("app.signOut")}
+        disabled={isPending}
+        onClick={() => mutate()}
+      >
+        <LogOut />
+      </Button>
+    </div>
+  );
+}

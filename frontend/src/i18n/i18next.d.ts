@@ -1,0 +1,8 @@
+import type { zh } from "./zh";
+
+declare module "i18next" {
+  interface CustomTypeOptions {
+    defaultNS: "translation";
+    resources: { translation: typeof zh };
+  }
+}

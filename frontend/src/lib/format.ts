@@ -1,0 +1,68 @@
+import type { TFunction } from "i18next";
+import { locale } from "@/i18n";
+
+const MINUTE = 60;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** The two largest units that say something: "5天3小时", "3m 20s". */
+export function duration(t: TFunction, seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  const parts = [
+    { unit: "day", count: Math.floor(whole / DAY) },
+    { unit: "hour", count: Math.floor((whole % DAY) / HOUR) },
+    { unit: "minute", count: Math.floor((whole % HOUR) / MINUTE) },
+    { unit: "second", count: whole % MINUTE },
+  ] as const;
+  const first = parts.findIndex((part) => part.count > 0);
+  if (first === -1) return t("unit.second", { count: 0 });
+  return parts
+    .slice(first, first + 2)
+    .filter((part) => part.count > 0)
+    .map((part) => t(`unit.${part.unit}`, { count: part.count }))
+    .join(t("unit.joiner"));
+}
+
+export function secondsBetween(from: string, to: string | number): number {
+  return (new Date(to).getTime() - new Date(from).getTime()) / 1000;
+}
+
+export function dateTime(iso: string): string {
+  return new Date(iso).toLocaleString(locale(), { dateStyle: "medium", timeStyle: "medium" });
+}
+
+export function clockTime(iso: string): string {
+  return new Date(iso).toLocaleTimeString(locale(), { hour12: false });
+}
+
+export function ago(iso: string, now: number): string {
+  const seconds = (now - new Date(iso).getTime()) / 1000;
+  const format = new Intl.RelativeTimeFormat(locale(), { numeric: "auto" });
+  if (seconds < MINUTE) return format.format(0, "second");
+  if (seconds < HOUR) return format.format(-Math.floor(seconds / MINUTE), "minute");
+  if (seconds < DAY) return format.format(-Math.floor(seconds / HOUR), "hour");
+  return format.format(-Math.floor(seconds / DAY), "day");
+}
+
+export function integer(value: number): string {
+  return value.toLocaleString(locale());
+}
+
+/** 7B, 1.3 亿: what a person says. */
+export function compact(value: number): string {
+  return value.toLocaleString(locale(), { notation: "compact", maximumFractionDigits: 1 });
+}
+
+/** Few digits, whatever the size: 2.3145, 51,234, 1.2e-5. */
+export function figure(value: number): string {
+  const size = Math.abs(value);
+  if (size !== 0 && size < 1e-3) return value.toExponential(1);
+  return value.toLocaleString(locale(), { maximumFractionDigits: size < 100 ? 4 : 0 });
+}
+
+export function bytes(value: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const power = value > 0 ? Math.min(Math.floor(Math.log2(value) / 10), units.length - 1) : 0;
+  const scaled = value / 2 ** (10 * power);
+  return `${scaled.toLocaleString(locale(), { maximumFractionDigits: scaled < 10 ? 1 : 0 })} ${units[power] ?? ""}`;
+}

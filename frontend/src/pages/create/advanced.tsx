@@ -1,0 +1,254 @@
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+import { modelsQuery } from "@/api/inventory";
+import { cx } from "@/lib/cx";
+import { Field } from "@/ui/field";
+import { Fold } from "@/ui/fold";
+import type { Draft } from "./draft";
+import { FrameworkSelect } from "./framework-fields";
+import { useLabels } from "./labels";
+import { textFor } from "./problems";
+import type { SectionProps } from "./section";
+
+const FIRST = ["totalSteps", "batchSize", "gradientAccumulationSteps", "learningRate", "dtype"];
+
+/** What the model uses where nothing is typed. */
+function placeholders(defaults: Record<string, unknown> = {}): Record<string, string> {
+  const plain = Object.entries(defaults).filter(([, value]) =>
+    ["number", "string", "boolean"].includes(typeof value),
+  );
+  return Object.fromEntries(plain.map(([name, value]) => [name, String(value)]));
+}
+
+const FIELDS = [
+  "hyperparameters",
+  "entrypoint",
+  "env",
+  "maxRestarts",
+  "priority",
+  "resumeFrom",
+  "distributedConfig.masterPort",
+  "distributedConfig.backend",
+];
+
+interface AdvancedProps extends SectionProps {
+  /** Of the chosen framework, where there is no distributed panel to hold them. */
+  framework: ReactNode;
+}
+
+export function Advanced({ framework, ...section }: AdvancedProps) {
+  const { t } = useTranslation();
+  const { draft, problems } = section;
+  const wrong = FIELDS.some((field) => textFor(problems, field));
+  return (
+    <Fold
+      className="rounded-xl border bg-surface shadow-xs"
+      summaryClassName="px-4 py-3 font-semibold"
+      wanted={wrong}
+      title={
+        <>
+          {t("create.advanced")}
+          <span className="truncate text-sm font-normal text-muted">{t("create.advancedHint")}</span>
+        </>
+      }
+    >
+      <div className="space-y-5 p-4 pt-1">
+        <Hyperparameters {...section} />
+        <Group title={t("create.scriptGroup")}>
+          <Text
+            {...section}
+            field="script"
+            control="entrypoint.script"
+            errors="entrypoint"
+            label={t("create.script")}
+            hint={t("create.scriptHint")}
+            placeholder="train.py"
+            mono
+          />
+          <Lines
+            {...section}
+            field="args"
+            control="entrypoint.args"
+            label={t("create.args")}
+            hint={t("create.argsHint")}
+          />
+          <Lines {...section} field="env" control="env" label={t("create.env")} hint={t("create.envHint")} />
+        </Group>
+        <Group title={t("create.runGroup")}>
+          <Text
+            {...section}
+            field="maxRestarts"
+            label={t("create.maxRestarts")}
+            hint={t("create.maxRestartsHint")}
+            placeholder="3"
+          />
+          <Text
+            {...section}
+            field="priority"
+            label={t("create.priority")}
+            hint={t("create.priorityHint")}
+            placeholder="0"
+          />
+          <Text
+            {...section}
+            field="resumeFrom"
+            label={t("create.resumeFrom")}
+            hint={t("create.resumeFromHint")}
+            mono
+          />
+          {draft.selected.length > 1 && <Network {...section} />}
+        </Group>
+        {draft.selected.length === 1 && framework && (
+          <div className="space-y-4">
+            <div className="grid gap-4 sm:grid-cols-2">
+              <FrameworkSelect {...section} label={t("create.singleFramework")} />
+            </div>
+            {framework}
+          </div>
+        )}
+      </div>
+    </Fold>
+  );
+}
+
+function Group({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <fieldset>
+      <legend className="mb-2 text-sm font-semibold text-muted">{title}</legend>
+      <div className="grid gap-4 sm:grid-cols-2 xl:grid-cols-3">{children}</div>
+    </fieldset>
+  );
+}
+
+/** The usual ones, what else the model knows, and what a cloned task set. */
+function Hyperparameters({ draft, problems, onChange }: SectionProps) {
+  const { t } = useTranslation();
+  const labels = useLabels();
+  const models = useQuery(modelsQuery).data ?? [];
+  const defaults = placeholders(models.find((each) => each.id === draft.modelId)?.defaults);
+  const names = [...new Set([...FIRST, ...Object.keys(defaults), ...Object.keys(draft.hyperparameters)])];
+  return (
+    <Group title={t("create.hyperparameters")}>
+      {names.map((name) => (
+        <Field
+          key={name}
+          label={labels.hyperparameter(name)}
+          error={textFor(problems, `hyperparameters.${name}`)}
+        >
+          {(wiring) => (
+            <input
+              {...wiring}
+              name={`hyperparameters.${name}`}
+              className="control"
+              autoComplete="off"
+              inputMode={name === "dtype" ? "text" : "decimal"}
+              placeholder={defaults[name]}
+              value={draft.hyperparameters[name] ?? ""}
+              onChange={({ target }) =>
+                onChange({ hyperparameters: { ...draft.hyperparameters, [name]: target.value } })
+              }
+            />
+          )}
+        </Field>
+      ))}
+    </Group>
+  );
+}
+
+function Network({ draft, problems, onChange }: SectionProps) {
+  const { t } = useTranslation();
+  return (
+    <>
+      <Field label={t("create.backend")} error={textFor(problems, "distributedConfig.backend")}>
+        {(wiring) => (
+          <select
+            {...wiring}
+            name="distributedConfig.backend"
+            className="control"
+            value={draft.backend}
+            onChange={({ target }) => onChange({ backend: target.value })}
+          >
+            <option value="">{t("create.automatic")}</option>
+            <option value="nccl">NCCL</option>
+            <option value="gloo">Gloo</option>
+          </select>
+        )}
+      </Field>
+      <Field label={t("create.masterPort")} error={textFor(problems, "distributedConfig.masterPort")}>
+        {(wiring) => (
+          <input
+            {...wiring}
+            name="distributedConfig.masterPort"
+            className="control"
+            inputMode="numeric"
+            autoComplete="off"
+            placeholder={t("create.automatic")}
+            value={draft.masterPort}
+            onChange={({ target }) => onChange({ masterPort: target.value })}
+          />
+        )}
+      </Field>
+    </>
+  );
+}
+
+interface TextProps extends SectionProps {
+  field: "script" | "args" | "env" | "maxRestarts" | "priority" | "resumeFrom";
+  label: string;
+  hint: string;
+  /** The server's name for it, where that is another. */
+  control?: string;
+  /** What problems to show, where that is more than the control's own. */
+  errors?: keyof Draft | "entrypoint";
+  placeholder?: string;
+  mono?: boolean;
+}
+
+function Text({
+  draft,
+  problems,
+  onChange,
+  field,
+  label,
+  hint,
+  control = field,
+  errors,
+  placeholder,
+  mono,
+}: TextProps) {
+  return (
+    <Field label={label} hint={hint} error={textFor(problems, errors ?? control)}>
+      {(wiring) => (
+        <input
+          {...wiring}
+          name={control}
+          className={cx("control", mono && "font-mono")}
+          autoComplete="off"
+          inputMode={mono ? "text" : "numeric"}
+          placeholder={placeholder}
+          value={draft[field]}
+          onChange={({ target }) => onChange({ [field]: target.value })}
+        />
+      )}
+    </Field>
+  );
+}
+
+function Lines({ draft, problems, onChange, field, label, hint, control = field }: TextProps) {
+  return (
+    <Field label={label} hint={hint} error={textFor(problems, control)}>
+      {(wiring) => (
+        <textarea
+          {...wiring}
+          name={control}
+          rows={3}
+          spellCheck={false}
+          className="control h-auto py-2 font-mono"
+          value={draft[field]}
+          onChange={({ target }) => onChange({ [field]: target.value })}
+        />
+      )}
+    </Field>
+  );
+}

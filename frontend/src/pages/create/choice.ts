@@ -1,0 +1,70 @@
+import type { Environment } from "@/api/types";
+
+export const SORTS = ["name", "gpuCount", "uptime", "zone"] as const;
+
+/** What is looked for; empty = anything. */
+export interface Choice {
+  search: string;
+  /** A zone's id. */
+  zone: string;
+  status: string;
+  gpuType: string;
+  kind: string;
+  sort: (typeof SORTS)[number];
+}
+
+export type Filter = "zone" | "status" | "gpuType" | "kind";
+
+export const ANYTHING: Choice = { search: "", zone: "", status: "", gpuType: "", kind: "", sort: "name" };
+
+/** The `gpuType` that stands for environments without GPUs. */
+export const NO_GPU = "-";
+
+const collator = new Intl.Collator("zh", { numeric: true });
+const byName = (a: Environment, b: Environment) => collator.compare(a.name, b.name);
+const ORDER: Record<Choice["sort"], (a: Environment, b: Environment) => number> = {
+  name: byName,
+  gpuCount: (a, b) => b.gpuCount - a.gpuCount || byName(a, b),
+  uptime: (a, b) => (b.uptimeSeconds ?? -1) - (a.uptimeSeconds ?? -1) || byName(a, b),
+  zone: (a, b) => collator.compare(a.zone.name, b.zone.name) || byName(a, b),
+};
+
+/** Those that cannot be ticked come last, whatever the order. */
+export function sorted(environments: Environment[], sort: Choice["sort"]): Environment[] {
+  return environments.toSorted((a, b) => Number(b.selectable) - Number(a.selectable) || ORDER[sort](a, b));
+}
+
+export function matching(environments: Environment[], choice: Choice): Environment[] {
+  const needle = choice.search.trim().toLowerCase();
+  return environments.filter(
+    (each) =>
+      (!choice.zone || each.zone.id === choice.zone) &&
+      (!choice.status || each.status === choice.status) &&
+      (!choice.gpuType || (each.gpuType || NO_GPU) === choice.gpuType) &&
+      (!choice.kind || each.kind === choice.kind) &&
+      (!needle || searchable(each).includes(needle)),
+  );
+}
+
+const texts = new WeakMap<Environment, string>();
+
+function searchable(each: Environment): string {
+  let text = texts.get(each);
+  if (text === undefined) {
+    text = [each.name, each.id, each.stack, each.gpuType, each.zone.name].join("\n").toLowerCase();
+    texts.set(each, text);
+  }
+  return text;
+}
+
+/** What there is to filter by: value and, for zones, name. */
+export function offered(environments: Environment[]): Record<Filter, [value: string, name: string][]> {
+  const of = (pair: (environment: Environment) => [string, string]) =>
+    [...new Map(environments.map(pair))].sort(([, a], [, b]) => collator.compare(a, b));
+  return {
+    zone: of(({ zone }) => [zone.id, zone.name]),
+    status: of(({ status }) => [status, status]),
+    gpuType: of(({ gpuType }) => [gpuType || NO_GPU, gpuType]),
+    kind: of(({ kind }) => [kind, kind]),
+  };
+}

@@ -1,0 +1,341 @@
+import { cleanup, screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http } from "msw";
+import { beforeEach, expect, test } from "vitest";
+import type { CreateRequest } from "@/api/types";
+import { environment, framework, task } from "@/test/fixtures";
+import { api, list, ok, platform, refuse } from "@/test/platform";
+import { visit } from "@/test/render";
+
+interface Body {
+  taskName: string;
+  environmentIds?: string[];
+  distributedConfig?: { nodeIds: string[]; masterNode: string };
+}
+
+const nameless = { field: "taskName", error: "NAME_REQUIRED", message: "请输入任务名称", hint: "" };
+
+const nothingToShow = {
+  worldSize: 0,
+  nodeCount: 0,
+  masterNode: null,
+  ranks: [],
+  files: [],
+  artifacts: [],
+  command: [],
+  problems: [],
+  warnings: [],
+  summary: null,
+};
+
+beforeEach(() => {
+  platform.use(
+    http.post(api("/training-tasks/preview"), async ({ request }) => {
+      const body = (await request.json()) as Body;
+      const ids = body.distributedConfig?.nodeIds ?? body.environmentIds ?? [];
+      return ok({
+        ...nothingToShow,
+        problems: body.taskName ? [] : [nameless],
+        warnings: ids.length > 1 ? [{ code: "ENVIRONMENTS_BUSY", message: "正被占用", hint: "" }] : [],
+      });
+    }),
+  );
+});
+
+const card = (id: string) => screen.findByRole("checkbox", { name: new RegExp(`name-of-${id}`) });
+
+test("the second environment brings the distributed panel, the master's badge and the server's warnings", async () => {
+  visit("/training/create");
+  await userEvent.click(await card("env-1"));
+  expect(screen.getByText("单机训练")).toBeTruthy();
+  expect(screen.queryByLabelText("分布式框架")).toBeNull();
+  await userEvent.click(await card("env-2"));
+  expect(screen.getByText("分布式训练")).toBeTruthy();
+  expect(screen.getByText("分布式训练 · 使用 PyTorch DDP")).toBeTruthy();
+  expect(screen.getByText("已选 2")).toBeTruthy();
+  expect(screen.getByLabelText<HTMLSelectElement>("主节点").value).toBe("env-1");
+  expect(within((await card("env-1")).closest("label") as HTMLElement).getByText("主节点")).toBeTruthy();
+  await screen.findByText("正被占用");
+  await userEvent.click(await card("env-1"));
+  expect(screen.queryByLabelText("主节点")).toBeNull();
+});
+
+test("an environment that cannot be chosen says why", async () => {
+  const stopped = environment("env-4", {
+    selectable: false,
+    status: "stopped",
+    notSelectableReason: { code: "ENVIRONMENT_NOT_RUNNING", message: "环境没有在运行" },
+  });
+  platform.use(http.get(api("/dev-environments"), () => list(stopped)));
+  visit("/training/create");
+  const box = await card("env-4");
+  expect(box.getAttribute("aria-disabled")).toBe("true");
+  const facts = document.getElementById(box.getAttribute("aria-describedby") ?? "");
+  expect(facts?.textContent).toContain("环境没有在运行");
+  await userEvent.click(box);
+  expect(box).toHaveProperty("checked", false);
+  expect(screen.getByText("已选 0")).toBeTruthy();
+});
+
+test("a field's problem is shown on it after a try, not before", async () => {
+  platform.use(
+    http.post(api("/training-tasks"), () => refuse(400, "INVALID_REQUEST", "请求有误", [nameless])),
+  );
+  visit("/training/create");
+  await userEvent.click(await card("env-1"));
+  await screen.findByText("还需完成 1 项");
+  expect(screen.getByText("请输入任务名称")).toBeTruthy();
+  const name = screen.getByLabelText("任务名称");
+  expect(name.getAttribute("aria-invalid")).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "创建并启动训练" }));
+  await waitFor(() => expect(name.getAttribute("aria-invalid")).toBe("true"));
+  const described = document.getElementById(name.getAttribute("aria-describedby") ?? "");
+  expect(described?.textContent).toContain("请输入任务名称");
+  expect(document.activeElement).toBe(name);
+});
+
+test("a created task is opened, and the same request sent twice goes under one key", async () => {
+  const keys: (string | null)[] = [];
+  let sent: Body | undefined;
+  platform.use(
+    http.post(api("/training-tasks"), async ({ request }) => {
+      keys.push(request.headers.get("idempotency-key"));
+      sent = (await request.json()) as Body;
+      return keys.length === 1
+        ? refuse(503, "UNAVAILABLE", "稍后再试")
+        : ok({ taskId: task.taskId, status: "initializing", distributedInfo: {}, warnings: [] }, 201);
+    }),
+  );
+  const page = visit("/training/create");
+  await userEvent.type(await screen.findByLabelText("任务名称"), "gpt");
+  await userEvent.click(await card("env-1"));
+  await userEvent.click(screen.getByRole("button", { name: "创建并启动训练" }));
+  await screen.findByText("稍后再试");
+  await userEvent.click(screen.getByRole("button", { name: "创建并启动训练" }));
+  await screen.findByText("使用环境: name-of-env-1"); // first, as it does not stay
+  await screen.findByRole("heading", { name: /first-task/ });
+  expect(page.address()).toBe("/training/task-1");
+  expect(sent).toMatchObject({ taskName: "gpt", environmentIds: ["env-1"], datasetVersionId: "version-1" });
+  expect(keys[0]).toMatch(/^[0-9a-f]{32}$/);
+  expect(keys[1]).toBe(keys[0]);
+});
+
+test("what was typed and ticked stays when the language changes", async () => {
+  visit("/training/create");
+  await userEvent.type(await screen.findByLabelText("任务名称"), "gpt");
+  await userEvent.click(await card("env-1"));
+  await userEvent.click(screen.getByRole("button", { name: "Switch to English" }));
+  expect(await screen.findByLabelText("Task name")).toHaveProperty("value", "gpt");
+  expect(await card("env-1")).toHaveProperty("checked", true);
+});
+
+test("a clone starts from the other task's request", async () => {
+  const request = {
+    taskName: "again",
+    datasetId: "dataset-1",
+    datasetVersionId: "version-1",
+    modelId: "model-1",
+    launchMode: "existing",
+    distributedConfig: { enabled: true, nodeIds: ["env-1", "env-2"], masterNode: "env-2", framework: "ddp" },
+  };
+  platform.use(http.post(api("/training-tasks/task-1/clone"), () => ok({ request })));
+  visit("/training/create?from=task-1");
+  expect(await screen.findByLabelText("任务名称")).toHaveProperty("value", "again");
+  await waitFor(() => expect(screen.getByLabelText<HTMLSelectElement>("主节点").value).toBe("env-2"));
+  await waitFor(() =>
+    expect(screen.getByLabelText<HTMLSelectElement>("分布式框架").value).toBe("pytorch-ddp"),
+  );
+});
+
+const deepspeed = {
+  ...framework,
+  value: "deepspeed",
+  aliases: [],
+  label: "DeepSpeed",
+  description: "微软分布式训练",
+  parallelism: ["data", "sharded"],
+  options: {
+    properties: {
+      zeroStage: { type: "integer", minimum: 0, maximum: 3, default: 2 },
+      offloadOptimizer: { enum: ["cpu", "none"], default: "cpu" },
+      compiledKernels: { type: "boolean", default: false },
+    },
+  },
+};
+
+/** What the last preview was asked with. */
+function listening(answer: object = {}): { body?: CreateRequest } {
+  const asked: { body?: CreateRequest } = {};
+  platform.use(
+    http.get(api("/frameworks"), () => list(framework, deepspeed)),
+    http.post(api("/training-tasks/preview"), async ({ request }) => {
+      asked.body = (await request.json()) as CreateRequest;
+      return ok({ ...nothingToShow, ...answer });
+    }),
+  );
+  return asked;
+}
+
+const pair = "/training/create?environments=env-1,env-2";
+
+test("a framework brings its own fields, drawn from its schema, and what they hold is asked about", async () => {
+  const asked = listening({
+    proposal: { strategy: { dataParallel: 4 }, options: { zeroStage: 3 }, reasons: [] },
+  });
+  visit(pair);
+  await userEvent.selectOptions(
+    await screen.findByLabelText("分布式框架"),
+    await screen.findByRole("option", { name: "DeepSpeed" }),
+  );
+  expect(screen.getByText("微软分布式训练")).toBeTruthy();
+  const stage = screen.getByLabelText("ZeRO 阶段");
+  await waitFor(() => expect(stage.getAttribute("placeholder")).toBe("自动（3）"));
+  expect(screen.getByLabelText("数据并行").getAttribute("placeholder")).toBe("自动（4）");
+  await userEvent.type(stage, "1");
+  await userEvent.selectOptions(screen.getByLabelText("优化器卸载"), "none");
+  await userEvent.selectOptions(screen.getByLabelText("编译 DeepSpeed 算子"), "开");
+  await userEvent.type(screen.getByLabelText("数据并行"), "2");
+  await waitFor(() =>
+    expect(asked.body?.distributedConfig).toMatchObject({
+      framework: "deepspeed",
+      strategy: { dataParallel: 2 },
+      options: { zeroStage: 1, offloadOptimizer: "none", compiledKernels: true },
+    }),
+  );
+  await userEvent.selectOptions(screen.getByLabelText("分布式框架"), "PyTorch DDP");
+  expect(screen.queryByLabelText("ZeRO 阶段")).toBeNull();
+});
+
+test("a recommendation is taken with its strategy and options; without any, nothing is offered", async () => {
+  const asked = listening();
+  const sizes: unknown[] = [];
+  platform.use(
+    http.post(api("/frameworks/recommend"), async ({ request }) => {
+      sizes.push(((await request.json()) as { modelParameters?: number }).modelParameters);
+      const reasons = [{ code: "RECOMMENDED_BY_SIZE", message: "70B 的模型", hint: "" }];
+      return ok({
+        modelParameters: 70e9,
+        rejected: [],
+        items: [
+          { framework: "deepspeed", label: "DeepSpeed", strategy: {}, options: { zeroStage: 3 }, reasons },
+        ],
+      });
+    }),
+  );
+  visit(pair);
+  await screen.findByText("推荐 DeepSpeed");
+  await userEvent.type(screen.getByLabelText("模型参数量"), "70B");
+  await waitFor(() => expect(sizes.at(-1)).toBe(70e9));
+  await userEvent.click(screen.getByRole("button", { name: "采用" }));
+  await waitFor(() =>
+    expect(asked.body?.distributedConfig).toMatchObject({
+      framework: "deepspeed",
+      options: { zeroStage: 3 },
+    }),
+  );
+  expect(screen.getByText("当前")).toBeTruthy();
+});
+
+test("a platform without recommendations offers none", async () => {
+  listening();
+  visit(pair);
+  await screen.findByLabelText("分布式框架");
+  await screen.findByText("可以提交");
+  expect(screen.queryByLabelText("模型参数量")).toBeNull();
+});
+
+test("five hundred ranks are there to be looked at, few of them in the page", async () => {
+  const ranks = Array.from({ length: 512 }, (_, rank) => ({
+    rank,
+    localRank: rank % 2,
+    nodeRank: rank >> 1,
+    environmentId: "env-1",
+    environmentName: "name-of-env-1",
+    device: null,
+    env: { RANK: String(rank) },
+  }));
+  listening({ ranks, worldSize: 512 });
+  visit(pair);
+  const table = await screen.findByRole("table", { name: "Rank 分配" });
+  expect(table.getAttribute("aria-rowcount")).toBe("513");
+  expect(within(table).getAllByRole("row").length).toBeLessThan(80);
+  expect(within(table).getAllByText("A100 #1").length).toBeGreaterThan(0);
+  await userEvent.click(screen.getByRole("button", { name: "rank 3 的环境变量" }));
+  expect(screen.getByLabelText("rank-3.env").textContent).toBe("RANK=3");
+});
+
+test("a problem leads to its field, also where that is folded away", async () => {
+  const field = "hyperparameters.batchSize";
+  listening({ problems: [{ field, error: "HYPERPARAMETER_INVALID", message: "批大小无效", hint: "" }] });
+  visit(pair);
+  await userEvent.click(await screen.findByRole("button", { name: "去修改" }));
+  const input = screen.getByLabelText("每进程批大小");
+  expect(document.activeElement).toBe(input);
+  expect(input.closest("details")?.open).toBe(true);
+});
+
+test("what was left unsent is there again after a reload, until one starts over", async () => {
+  visit("/training/create");
+  await userEvent.type(await screen.findByLabelText("任务名称"), "gpt");
+  await userEvent.click(await card("env-2"));
+  cleanup();
+  visit("/training/create");
+  expect(await screen.findByLabelText("任务名称")).toHaveProperty("value", "gpt");
+  expect(await card("env-2")).toHaveProperty("checked", true);
+  await userEvent.click(screen.getByRole("button", { name: "重新开始" }));
+  expect(await screen.findByLabelText("任务名称")).toHaveProperty("value", "");
+  expect(await card("env-2")).toHaveProperty("checked", false);
+});
+
+test("a retry starts from the newest checkpoint, and an environment that is gone can be taken out", async () => {
+  const request = {
+    taskName: "again",
+    datasetId: "dataset-1",
+    datasetVersionId: "version-1",
+    modelId: "model-1",
+  };
+  const at = (step: number) => ({
+    attempt: 1,
+    step,
+    path: `at/${step}`,
+    sizeBytes: 1,
+    valLoss: null,
+    at: "",
+  });
+  platform.use(
+    http.post(api("/training-tasks/task-1/clone"), () =>
+      ok({ request: { ...request, environmentIds: ["env-gone"] } }),
+    ),
+    http.get(api("/training-tasks/task-1/checkpoints"), () => list(at(50), at(100))),
+  );
+  visit("/training/create?retry=task-1");
+  expect(await screen.findByLabelText("从检查点继续")).toHaveProperty("value", "at/100");
+  await screen.findByText("已不存在");
+  await userEvent.click(screen.getByRole("button", { name: "取消选择 env-gone" }));
+  expect(screen.getByText("已选 0")).toBeTruthy();
+});
+
+test("the arrows go from card to card, and the space bar ticks", async () => {
+  visit("/training/create");
+  (await card("env-1")).focus();
+  await userEvent.keyboard("{ArrowDown}");
+  expect(document.activeElement).toBe(await card("env-2"));
+  await userEvent.keyboard(" ");
+  expect(await card("env-2")).toHaveProperty("checked", true);
+  await userEvent.keyboard("{Home}");
+  expect(document.activeElement).toBe(await card("env-1"));
+});
+
+test("cards are searched and filtered", async () => {
+  const other = environment("env-9", { kind: "vscode", zone: { id: "zone-c", name: "深圳可用区C" } });
+  platform.use(http.get(api("/dev-environments"), () => list(environment("env-1"), other)));
+  visit("/training/create");
+  await card("env-1");
+  await userEvent.selectOptions(screen.getByLabelText("类型"), "VS Code");
+  await screen.findByText("1 / 2 个环境");
+  expect(screen.queryByRole("checkbox", { name: /env-1/ })).toBeNull();
+  await userEvent.type(screen.getByLabelText("搜索环境"), "nowhere");
+  await screen.findByText("没有符合条件的环境。");
+  await userEvent.click(screen.getByRole("button", { name: "清除筛选" }));
+  await card("env-1");
+});

@@ -1,0 +1,60 @@
+import { Network } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import type { Environment, Preview } from "@/api/types";
+import { Note } from "@/ui/badge";
+import { Field } from "@/ui/field";
+import { FrameworkFields, FrameworkSelect } from "./framework-fields";
+import { textFor } from "./problems";
+import { Recommendation } from "./recommendation";
+import type { SectionProps } from "./section";
+
+interface DistributedProps extends SectionProps {
+  chosen: Environment[];
+  preview: Preview | undefined;
+  worldSize: number;
+}
+
+/** Appears with the second environment. */
+export function Distributed({ chosen, preview, worldSize, ...section }: DistributedProps) {
+  const { t } = useTranslation();
+  const { draft, problems, onChange } = section;
+  return (
+    <section
+      aria-labelledby="distributed"
+      className="space-y-4 rounded-xl border border-warn-line bg-warn-soft p-4 dark:bg-warn-soft/40"
+    >
+      <h2 id="distributed" className="flex items-center gap-2 text-base font-semibold text-warn-ink">
+        <Network aria-hidden className="size-4" />
+        {t("create.distributed")}
+      </h2>
+      <div className="grid gap-4 sm:grid-cols-2">
+        <Field label={t("create.master")} error={textFor(problems, "distributedConfig.masterNode")}>
+          {(wiring) => (
+            <select
+              {...wiring}
+              name="distributedConfig.masterNode"
+              className="control"
+              value={draft.master}
+              onChange={({ target }) => onChange({ master: target.value })}
+            >
+              {chosen.map(({ id, name }) => (
+                <option key={id} value={id}>
+                  {name}
+                </option>
+              ))}
+            </select>
+          )}
+        </Field>
+        <FrameworkSelect {...section} label={t("create.framework")} />
+      </div>
+      <Recommendation {...section} />
+      <FrameworkFields {...section} proposal={preview?.proposal} worldSize={worldSize} />
+      {preview?.proposal?.reasons.map((reason) => (
+        <Note key={reason.code} tone="info">
+          {reason.message}
+        </Note>
+      ))}
+      <Note tone="warn">{t("create.networkHint")}</Note>
+    </section>
+  );
+}

@@ -1,0 +1,191 @@
+import type { CreateRequest, Framework } from "@/api/types";
+import { frameworkNamed, numberOr, rulesOf, textOf, valueOf } from "./options";
+
+export const DEFAULT_FRAMEWORK = "pytorch-ddp";
+export const LAUNCH_MODE = "existing";
+
+/** Texts of the fields that belong to one framework, by the API's names. */
+export interface Tuning {
+  strategy: Record<string, string>;
+  options: Record<string, string>;
+}
+
+const UNTUNED: Tuning = { strategy: {}, options: {} };
+
+/** The form as it stands: text where a person types text. */
+export interface Draft {
+  taskName: string;
+  datasetId: string;
+  datasetVersionId: string;
+  modelId: string;
+  launchMode: string;
+  /** In the order of ticking. */
+  selected: string[];
+  /** Empty = none is selected. */
+  master: string;
+  framework: string;
+  /** By framework, so that trying another and coming back loses nothing. */
+  tuning: Record<string, Tuning>;
+  masterPort: string;
+  backend: string;
+  hyperparameters: Record<string, string>;
+  script: string;
+  /** One argument a line. */
+  args: string;
+  /** One NAME=value a line. */
+  env: string;
+  maxRestarts: string;
+  priority: string;
+  resumeFrom: string;
+}
+
+export const EMPTY: Draft = {
+  taskName: "",
+  datasetId: "",
+  datasetVersionId: "",
+  modelId: "",
+  launchMode: LAUNCH_MODE,
+  selected: [],
+  master: "",
+  framework: DEFAULT_FRAMEWORK,
+  tuning: {},
+  masterPort: "",
+  backend: "",
+  hyperparameters: {},
+  script: "",
+  args: "",
+  env: "",
+  maxRestarts: "",
+  priority: "",
+  resumeFrom: "",
+};
+
+export function tuningOf(draft: Draft): Tuning {
+  return draft.tuning[draft.framework] ?? UNTUNED;
+}
+
+/** The change that sets fields of the chosen framework. */
+export function tuned(draft: Draft, patch: Partial<Tuning>): Pick<Draft, "tuning"> {
+  return { tuning: { ...draft.tuning, [draft.framework]: { ...tuningOf(draft), ...patch } } };
+}
+
+/** The master is the first that was ticked, until it is unticked or another is chosen by hand. */
+export function toggle(draft: Draft, id: string): Draft {
+  const selected = draft.selected.includes(id)
+    ? draft.selected.filter((each) => each !== id)
+    : [...draft.selected, id];
+  return { ...draft, selected, master: selected.includes(draft.master) ? draft.master : (selected[0] ?? "") };
+}
+
+function lines(text: string): string[] {
+  return text.split("\n").filter((line) => line.trim() !== "");
+}
+
+/** Entries with something in them, each made of its text by `read`. */
+function filled<T>(
+  fields: Record<string, string>,
+  read: (text: string, name: string) => T,
+): Record<string, T> {
+  return Object.fromEntries(
+    Object.entries(fields)
+      .filter(([, text]) => text.trim() !== "")
+      .map(([name, text]) => [name, read(text, name)]),
+  );
+}
+
+function environmentVariables(text: string): Record<string, string> {
+  return Object.fromEntries(
+    lines(text).map((line) => {
+      const [name = "", ...value] = line.split("=");
+      return [name.trim(), value.join("=")];
+    }),
+  );
+}
+
+function scalar(text: string): unknown {
+  return text === "true" || text === "false" ? text === "true" : numberOr(text);
+}
+
+const isEmpty = (object: object) => Object.keys(object).length === 0;
+
+/** What is not a number is sent as it was typed, so that the server's own words say what is wrong with it. */
+export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest {
+  const hyperparameters = filled(draft.hyperparameters, scalar);
+  const env = environmentVariables(draft.env);
+  return {
+    taskName: draft.taskName,
+    datasetId: draft.datasetId,
+    datasetVersionId: draft.datasetVersionId,
+    modelId: draft.modelId,
+    launchMode: draft.launchMode,
+    ...nodes(draft, frameworks),
+    ...(draft.script.trim() && { entrypoint: { script: draft.script.trim(), args: lines(draft.args) } }),
+    ...(!isEmpty(hyperparameters) && { hyperparameters }),
+    ...(!isEmpty(env) && { env }),
+    ...(filled({ maxRestarts: draft.maxRestarts, priority: draft.priority }, numberOr) as {
+      maxRestarts?: number;
+      priority?: number;
+    }),
+    ...(draft.resumeFrom.trim() && { resumeFrom: draft.resumeFrom.trim() }),
+  };
+}
+
+type Nodes = Pick<CreateRequest, "environmentIds" | "distributedConfig">;
+
+/** One environment under the default framework is named as the requirement names it: by itself. */
+function nodes(draft: Draft, frameworks: Framework[]): Nodes {
+  const { selected, framework, masterPort, backend } = draft;
+  const rules = rulesOf(frameworkNamed(frameworks, framework));
+  const strategy = filled(tuningOf(draft).strategy, numberOr) as Record<string, number>;
+  const options = filled(tuningOf(draft).options, (text, name) => valueOf(text, rules[name]));
+  const more = {
+    ...(filled({ masterPort }, numberOr) as { masterPort?: number }),
+    ...(backend && { backend }),
+    ...(!isEmpty(strategy) && { strategy }),
+    ...(!isEmpty(options) && { options }),
+  };
+  const isDefault = framework === DEFAULT_FRAMEWORK && isEmpty(more);
+  if (selected.length <= 1 && isDefault) return { environmentIds: selected };
+  return {
+    distributedConfig: { enabled: true, nodeIds: selected, masterNode: draft.master, framework, ...more },
+  };
+}
+
+function textsOf(values: Record<string, unknown> = {}): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(values)
+      .filter(([, value]) => value != null)
+      .map(([name, value]) => [name, textOf(value)]),
+  );
+}
+
+/** The form that would send `request`. */
+export function draftOf(request: CreateRequest): Draft {
+  const config = request.distributedConfig?.enabled === false ? null : request.distributedConfig;
+  const selected = config?.nodeIds?.length ? config.nodeIds : (request.environmentIds ?? []);
+  const framework = config?.framework ?? DEFAULT_FRAMEWORK;
+  const tuning: Tuning = { strategy: textsOf(config?.strategy), options: textsOf(config?.options) };
+  const text = (value: number | string | null | undefined) => (value == null ? "" : String(value));
+  return {
+    taskName: text(request.taskName),
+    datasetId: text(request.datasetId),
+    datasetVersionId: text(request.datasetVersionId),
+    modelId: text(request.modelId),
+    launchMode: request.launchMode ?? LAUNCH_MODE,
+    selected,
+    master: config?.masterNode ?? selected[0] ?? "",
+    framework,
+    tuning: isEmpty(tuning.strategy) && isEmpty(tuning.options) ? {} : { [framework]: tuning },
+    masterPort: text(config?.masterPort),
+    backend: text(config?.backend),
+    hyperparameters: textsOf(request.hyperparameters),
+    script: text(request.entrypoint?.script),
+    args: (request.entrypoint?.args ?? []).join("\n"),
+    env: Object.entries(request.env ?? {})
+      .map(([name, value]) => `${name}=${value}`)
+      .join("\n"),
+    maxRestarts: text(request.maxRestarts),
+    priority: text(request.priority),
+    resumeFrom: text(request.resumeFrom),
+  };
+}

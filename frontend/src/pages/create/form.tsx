@@ -1,0 +1,184 @@
+import { useQuery } from "@tanstack/react-query";
+import { RotateCcw } from "lucide-react";
+import { type SubmitEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { ApiError } from "@/api/errors";
+import { environmentsQuery, frameworksQuery } from "@/api/inventory";
+import { previewQuery } from "@/api/tasks";
+import type { Environment, Framework, Problem } from "@/api/types";
+import { useSettled } from "@/lib/hooks";
+import { Button } from "@/ui/button";
+import { Advanced } from "./advanced";
+import { aggregate } from "./aggregate";
+import { Basics } from "./basics";
+import { useCreate, useIdempotencyKey } from "./create";
+import { Distributed } from "./distributed";
+import { type Draft, EMPTY, requestOf, toggle } from "./draft";
+import { Environments } from "./environments";
+import { FrameworkFields } from "./framework-fields";
+import { Preview } from "./preview";
+import { byField, controlOf, focusControl, partOf } from "./problems";
+import type { DraftStore } from "./saved";
+import { Summary } from "./summary";
+
+const PREVIEW_AFTER_MS = 300;
+const NO_PROBLEMS: Problem[] = [];
+const NO_ENVIRONMENTS: Environment[] = [];
+const NO_FRAMEWORKS: Framework[] = [];
+
+interface CreateFormProps {
+  start: Draft;
+  store: DraftStore;
+  /** Whether `start` is what was left unsent here before. */
+  restored: boolean;
+  onStartOver: () => void;
+}
+
+export function CreateForm({ start, store, restored, onStartOver }: CreateFormProps) {
+  const { t } = useTranslation();
+  const form = useRef<HTMLFormElement>(null);
+  const [initial] = useState(start);
+  const [draft, setDraft] = useState(initial);
+  const [tried, setTried] = useState(false);
+  const [touched, setTouched] = useState(() => filledParts(initial));
+  const inventory = useInventory(draft.selected);
+  const frameworks = useQuery(frameworksQuery).data ?? NO_FRAMEWORKS;
+  const body = useMemo(() => requestOf(draft, frameworks), [draft, frameworks]);
+  const asked = useSettled(body, PREVIEW_AFTER_MS);
+  const preview = useQuery({ ...previewQuery(asked), enabled: frameworks.length > 0 });
+  const create = useCreate(inventory.chosen, store);
+  const keyFor = useIdempotencyKey();
+  useEffect(() => {
+    if (draft !== initial) store.save(draft);
+  }, [store, draft, initial]);
+
+  const refused = create.variables?.body === body ? problemsOf(create.error) : NO_PROBLEMS;
+  const found = refused.length > 0 ? refused : (preview.data?.problems ?? problemsOf(preview.error));
+  const problems = useMemo(
+    () =>
+      byField(
+        found.filter(({ field }) => tried || touched.has(partOf(field))),
+        draft.selected,
+      ),
+    [found, tried, touched, draft.selected],
+  );
+
+  const touch = useCallback((...parts: (keyof Draft)[]) => {
+    setTouched((now) => (parts.every((part) => now.has(part)) ? now : new Set([...now, ...parts])));
+  }, []);
+  const onChange = useCallback(
+    (patch: Partial<Draft>) => {
+      setDraft((now) => ({ ...now, ...patch }));
+      touch(...(Object.keys(patch) as (keyof Draft)[]));
+    },
+    [touch],
+  );
+  const onToggle = useCallback(
+    (id: string) => {
+      setDraft((now) => toggle(now, id));
+      touch("selected");
+    },
+    [touch],
+  );
+  const onClear = useCallback(() => onChange({ selected: [], master: "" }), [onChange]);
+  const goTo = ({ field }: Problem) => {
+    if (form.current) focusControl(form.current, controlOf(field, draft.selected));
+  };
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    setTried(true);
+    const onError = (error: Error) => {
+      const first = problemsOf(error).find(({ field }) => field);
+      if (first) goTo(first);
+    };
+    create.mutate({ body, key: keyFor(body) }, { onError });
+  };
+
+  const section = { draft, problems, onChange };
+  const several = draft.selected.length > 1;
+  const sum = aggregate(inventory.chosen);
+  return (
+    <form ref={form} onSubmit={submit} noValidate>
+      {restored && (
+        <p className="mb-4 flex flex-wrap items-center gap-2 text-sm text-muted">
+          {t("create.restored")}
+          <Button look="ghost" size="sm" onClick={onStartOver}>
+            <RotateCcw />
+            {t("create.startOver")}
+          </Button>
+        </p>
+      )}
+      <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_24rem] xl:grid-cols-[minmax(0,1fr)_29rem]">
+        <div className="min-w-0 space-y-4">
+          <Basics {...section} />
+          <Environments
+            selected={draft.selected}
+            master={draft.master}
+            problems={problems}
+            onToggle={onToggle}
+            onClear={onClear}
+          />
+          {several && (
+            <Distributed
+              {...section}
+              chosen={inventory.chosen}
+              preview={preview.data}
+              worldSize={sum.worldSize}
+            />
+          )}
+          <Advanced
+            {...section}
+            framework={
+              <FrameworkFields {...section} proposal={preview.data?.proposal} worldSize={sum.worldSize} />
+            }
+          />
+        </div>
+        {/* As long as it needs to be: it scrolls along until its end is in sight, and stays there. */}
+        <aside className="min-w-0 space-y-4 self-end lg:sticky lg:bottom-20 lg:min-h-[calc(100dvh-9rem)]">
+          <Summary
+            chosen={inventory.chosen}
+            missing={inventory.missing}
+            master={draft.master}
+            framework={draft.framework}
+            notices={preview.data?.warnings ?? []}
+            onRemove={onToggle}
+          />
+          <Preview
+            preview={preview}
+            waiting={asked !== body}
+            problems={found}
+            environments={inventory.byId}
+            onGoTo={goTo}
+          />
+        </aside>
+      </div>
+      <div className="sticky bottom-0 z-10 -mx-4 mt-4 -mb-5 flex items-center justify-between gap-3 border-t bg-surface px-4 py-3 sm:-mx-6 sm:px-6">
+        <span className="min-w-0 text-sm text-muted">
+          {t("create.footer", { count: sum.nodeCount, gpus: sum.totalGpus })}
+        </span>
+        <Button type="submit" look="primary" disabled={create.isPending}>
+          {t(create.isPending ? "create.submitting" : "create.submit")}
+        </Button>
+      </div>
+    </form>
+  );
+}
+
+/** What was brought along counts as come to: its problems are said at once, those of an empty form are not. */
+function filledParts(draft: Draft): ReadonlySet<keyof Draft> {
+  const parts = Object.keys(EMPTY) as (keyof Draft)[];
+  return new Set(parts.filter((part) => JSON.stringify(draft[part]) !== JSON.stringify(EMPTY[part])));
+}
+
+/** A body whose very shape is wrong is refused instead of previewed. */
+function problemsOf(error: Error | null): Problem[] {
+  return error instanceof ApiError ? error.problems : NO_PROBLEMS;
+}
+
+function useInventory(selected: string[]) {
+  const all = useQuery(environmentsQuery).data;
+  const byId = useMemo(() => new Map((all ?? NO_ENVIRONMENTS).map((each) => [each.id, each])), [all]);
+  const chosen = useMemo(() => selected.flatMap((id) => byId.get(id) ?? []), [selected, byId]);
+  const missing = all ? selected.filter((id) => !byId.has(id)) : [];
+  return { byId, chosen, missing };
+}

@@ -1,0 +1,129 @@
+import { useQuery } from "@tanstack/react-query";
+import { useTranslation } from "react-i18next";
+import { frameworksQuery } from "@/api/inventory";
+import type { Preview } from "@/api/types";
+import { Field } from "@/ui/field";
+import { Fold } from "@/ui/fold";
+import { tuned, tuningOf } from "./draft";
+import { useLabels } from "./labels";
+import { OptionField } from "./option-field";
+import { frameworkNamed, rulesOf, strategyOf } from "./options";
+import { textFor } from "./problems";
+import type { SectionProps } from "./section";
+
+/** Which framework, with what it is. */
+export function FrameworkSelect({ label, draft, problems, onChange }: SectionProps & { label: string }) {
+  const frameworks = useQuery(frameworksQuery).data ?? [];
+  const framework = frameworkNamed(frameworks, draft.framework);
+  return (
+    <Field
+      label={label}
+      hint={framework?.description}
+      error={textFor(problems, "distributedConfig.framework")}
+    >
+      {(wiring) => (
+        <select
+          {...wiring}
+          name="distributedConfig.framework"
+          className="control"
+          value={framework?.value ?? draft.framework}
+          onChange={({ target }) => onChange({ framework: target.value })}
+        >
+          {!framework && <option value={draft.framework}>{draft.framework}</option>}
+          {frameworks.map(({ value, label, available }) => (
+            <option key={value} value={value} disabled={!available}>
+              {label}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  );
+}
+
+interface FrameworkFieldsProps extends SectionProps {
+  proposal: Preview["proposal"] | undefined;
+  worldSize: number;
+}
+
+/** Degrees of parallelism and options of the chosen framework, drawn from what `GET /frameworks` says of it. */
+export function FrameworkFields({ draft, problems, onChange, proposal, worldSize }: FrameworkFieldsProps) {
+  const { t } = useTranslation();
+  const labels = useLabels();
+  const frameworks = useQuery(frameworksQuery).data ?? [];
+  const framework = frameworkNamed(frameworks, draft.framework);
+  const { strategy, options } = tuningOf(draft);
+  const degrees = [...new Set<string>([...strategyOf(framework), ...Object.keys(strategy)])];
+  const rules = Object.entries(rulesOf(framework));
+  const open =
+    Object.values(options).some(Boolean) || textFor(problems, "distributedConfig.options") !== undefined;
+  const placeholder = (name: string) => {
+    const proposed = proposal?.strategy[name] ?? (degrees.length === 1 ? worldSize : undefined);
+    return proposed === undefined ? t("create.automatic") : t("create.proposedValue", { value: proposed });
+  };
+  return (
+    <>
+      {degrees.length > 0 && (
+        <fieldset>
+          <legend className={degrees.length > 1 ? "mb-1.5 text-sm font-semibold" : "sr-only"}>
+            {t("create.strategy")}
+          </legend>
+          <div className="grid gap-4 sm:grid-cols-3">
+            {degrees.map((name) => (
+              <Field
+                key={name}
+                label={labels.strategy(name)}
+                error={textFor(problems, `distributedConfig.strategy.${name}`)}
+              >
+                {(wiring) => (
+                  <input
+                    {...wiring}
+                    name={`distributedConfig.strategy.${name}`}
+                    className="control"
+                    inputMode="numeric"
+                    autoComplete="off"
+                    placeholder={placeholder(name)}
+                    value={strategy[name] ?? ""}
+                    onChange={({ target }) =>
+                      onChange(tuned(draft, { strategy: { ...strategy, [name]: target.value } }))
+                    }
+                  />
+                )}
+              </Field>
+            ))}
+          </div>
+          {textForItself(problems, "distributedConfig.strategy")}
+        </fieldset>
+      )}
+      {rules.length > 0 && (
+        <Fold
+          title={t("create.options", { count: rules.length })}
+          wanted={open}
+          summaryClassName="w-fit text-sm font-medium"
+        >
+          <div className="mt-3 grid gap-4 sm:grid-cols-2 xl:grid-cols-3">
+            {rules.map(([name, rule]) => (
+              <OptionField
+                key={name}
+                name={name}
+                rule={rule}
+                value={options[name] ?? ""}
+                proposed={proposal?.options[name]}
+                error={textFor(problems, `distributedConfig.options.${name}`)}
+                onChange={(value) => onChange(tuned(draft, { options: { ...options, [name]: value } }))}
+              />
+            ))}
+          </div>
+        </Fold>
+      )}
+    </>
+  );
+}
+
+/** A problem of the whole, not of one of its fields. */
+function textForItself(problems: SectionProps["problems"], field: string) {
+  const found = problems.get(field);
+  return (
+    found && <p className="mt-1.5 text-sm text-bad-ink">{found.map(({ message }) => message).join(" ")}</p>
+  );
+}

@@ -1,0 +1,94 @@
+import { useQuery } from "@tanstack/react-query";
+import { type ReactNode, useMemo, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { useSearchParams } from "react-router";
+import { datasetsQuery, modelsQuery } from "@/api/inventory";
+import { meQuery } from "@/api/session";
+import { checkpointsQuery, cloneQuery } from "@/api/tasks";
+import { Failure, Loading } from "@/ui/failure";
+import { Page } from "@/ui/page";
+import { type Draft, draftOf, EMPTY, toggle } from "./draft";
+import { CreateForm } from "./form";
+import { type DraftStore, draftStore } from "./saved";
+import { usableVersion } from "./versions";
+
+/**
+ * `?from=<task>` starts from that task's request, `&resumeFrom=<path>` at one of its checkpoints, `?retry=<task>` at its
+ * newest; `?environments=<id>,<id>` ticks those.
+ */
+export function Component() {
+  const { t } = useTranslation();
+  const [params] = useSearchParams();
+  const owner = useQuery(meQuery).data?.username ?? "";
+  const origin = params.toString();
+  const store = useMemo(() => draftStore(owner, origin), [owner, origin]);
+  return (
+    <Page title={t("create.title")}>
+      <Form key={`${owner}?${origin}`} params={params} store={store} />
+    </Page>
+  );
+}
+
+interface StartProps {
+  params: URLSearchParams;
+  store: DraftStore;
+}
+
+/** What was left unsent here comes first; then what the address asks for. */
+function Form({ params, store }: StartProps) {
+  const [saved] = useState(store.load);
+  const [startedOver, setStartedOver] = useState(false);
+  const source = params.get("retry") ?? params.get("from");
+  const startOver = () => {
+    store.drop();
+    setStartedOver(true);
+  };
+  if (saved && !startedOver)
+    return <CreateForm start={saved} store={store} restored onStartOver={startOver} />;
+  const form = (start: Draft) => (
+    <CreateForm start={start} store={store} restored={false} onStartOver={startOver} />
+  );
+  return source ? (
+    <Copied id={source} resumes={params.has("retry")} checkpoint={params.get("resumeFrom")} form={form} />
+  ) : (
+    <Fresh environments={params.get("environments")} form={form} />
+  );
+}
+
+type FormOf = (start: Draft) => ReactNode;
+
+interface CopiedProps {
+  id: string;
+  /** Whether to go on from the newest checkpoint. */
+  resumes: boolean;
+  checkpoint: string | null;
+  form: FormOf;
+}
+
+function Copied({ id, resumes, checkpoint, form }: CopiedProps) {
+  const request = useQuery(cloneQuery(id));
+  const checkpoints = useQuery({ ...checkpointsQuery(id), enabled: resumes });
+  const failed = [request, checkpoints].find((query) => query.isError);
+  if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
+  if (!request.data || (resumes && !checkpoints.data)) return <Loading />;
+  const newest = checkpoints.data?.toSorted((a, b) => b.step - a.step)[0]?.path;
+  const draft = draftOf(request.data);
+  return form({ ...draft, resumeFrom: checkpoint ?? newest ?? draft.resumeFrom });
+}
+
+/** Starts with the first dataset that can be used and the first model. */
+function Fresh({ environments, form }: { environments: string | null; form: FormOf }) {
+  const datasets = useQuery(datasetsQuery);
+  const models = useQuery(modelsQuery);
+  const failed = [datasets, models].find((query) => query.isError);
+  if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
+  if (!datasets.data || !models.data) return <Loading />;
+  const dataset = datasets.data.find((each) => usableVersion(each));
+  const start: Draft = {
+    ...EMPTY,
+    datasetId: dataset?.id ?? "",
+    datasetVersionId: usableVersion(dataset) ?? "",
+    modelId: models.data[0]?.id ?? "",
+  };
+  return form((environments?.split(",").filter(Boolean) ?? []).reduce(toggle, start));
+}

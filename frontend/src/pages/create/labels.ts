@@ -1,0 +1,23 @@
+import type { TFunction } from "i18next";
+import { useMemo } from "react";
+import { useTranslation } from "react-i18next";
+
+/** The server may know more values than this page has words for: those are shown as they are. */
+export function label(t: TFunction, exists: (key: string) => boolean, key: string, fallback: string): string {
+  return exists(key) ? t(key as "create.master") : fallback;
+}
+
+export function useLabels() {
+  const { t, i18n } = useTranslation();
+  return useMemo(() => {
+    const under = (section: string) => (name: string) =>
+      label(t, (key) => i18n.exists(key), `${section}.${name}`, name);
+    return {
+      kind: under("environments.kindOf"),
+      status: under("environments.statusOf"),
+      strategy: under("create.strategyName"),
+      option: under("create.option"),
+      hyperparameter: under("create.hyperparameter"),
+    };
+  }, [t, i18n]);
+}

@@ -1,0 +1,105 @@
+import { type UseQueryResult } from "@tanstack/react-query";
+import { useTranslation } from "react-i18next";
+import type { Environment, Preview as PreviewData, Problem } from "@/api/types";
+import { cx } from "@/lib/cx";
+import { Badge, Note } from "@/ui/badge";
+import { Card } from "@/ui/card";
+import { Failure } from "@/ui/failure";
+import { Files } from "@/ui/files";
+import { Tabs } from "@/ui/tabs";
+import { RankTable } from "./rank-table";
+
+interface PreviewProps {
+  preview: UseQueryResult<PreviewData>;
+  /** Whether the form is ahead of what was asked. */
+  waiting: boolean;
+  problems: Problem[];
+  environments: ReadonlyMap<string, Environment>;
+  onGoTo: (problem: Problem) => void;
+}
+
+/** What would run, as the server renders it, and what still stands in the way. */
+export function Preview({ preview, waiting, problems, environments, onGoTo }: PreviewProps) {
+  const { t } = useTranslation();
+  const data = preview.data;
+  const isStale = waiting || preview.isFetching;
+  return (
+    <Card
+      title={t("create.preview")}
+      aside={
+        <span role="status">
+          {isStale ? (
+            <span className="text-sm text-muted">{t("create.previewing")}</span>
+          ) : (
+            (data || problems.length > 0) && <State count={problems.length} />
+          )}
+        </span>
+      }
+    >
+      {preview.isError && problems.length === 0 && (
+        <Failure error={preview.error} retry={() => void preview.refetch()} />
+      )}
+      {problems.length > 0 && <Problems problems={problems} onGoTo={onGoTo} />}
+      {data && data.ranks.length > 0 ? (
+        <div className={cx("-mx-4 mt-1 -mb-4 transition-opacity", isStale && "opacity-60")}>
+          <Tabs
+            label={t("create.preview")}
+            tabs={[
+              {
+                id: "ranks",
+                label: t("create.rankCount", { count: data.ranks.length }),
+                content: <RankTable ranks={data.ranks} environments={environments} />,
+              },
+              { id: "files", label: t("create.files"), content: <Files files={filesOf(data)} /> },
+              { id: "objects", label: t("create.objects"), content: <Files files={data.artifacts} /> },
+            ]}
+          />
+        </div>
+      ) : (
+        <p className="text-sm text-muted">{t("create.previewHint")}</p>
+      )}
+    </Card>
+  );
+}
+
+function State({ count }: { count: number }) {
+  const { t } = useTranslation();
+  return count === 0 ? (
+    <Badge tone="ok">{t("create.ready")}</Badge>
+  ) : (
+    <Badge tone="warn">{t("create.problems", { count })}</Badge>
+  );
+}
+
+function filesOf({ files, command }: PreviewData) {
+  return [...files, { name: "command.sh", content: command.join(" ") }];
+}
+
+function Problems({ problems, onGoTo }: { problems: Problem[]; onGoTo: (problem: Problem) => void }) {
+  const { t } = useTranslation();
+  return (
+    <ul className="mb-3 space-y-2">
+      {problems.map((problem) => (
+        <li key={`${problem.field}/${problem.error}/${problem.message}`}>
+          <Note tone="warn">
+            <span className="flex items-start justify-between gap-2">
+              <span className="min-w-0">
+                {problem.message}
+                {problem.hint && <span className="block opacity-90">{problem.hint}</span>}
+              </span>
+              {problem.field && (
+                <button
+                  type="button"
+                  className="shrink-0 rounded-md font-medium underline underline-offset-2"
+                  onClick={() => onGoTo(problem)}
+                >
+                  {t("create.goTo")}
+                </button>
+              )}
+            </span>
+          </Note>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,68 @@
+import type { Problem } from "@/api/types";
+import type { Draft } from "./draft";
+
+export type ProblemsByField = ReadonlyMap<string, Problem[]>;
+
+const ENVIRONMENT = /^(?:environmentIds|distributedConfig\.nodeIds)(?:\.(\d+))?$/;
+
+/**
+ * The name of the control that a problem's field belongs to: the server's own, but for environments, which it numbers in
+ * the order of ticking: `environments.<id>`, or `environments` where it means all of them.
+ */
+export function controlOf(field: string, selected: string[]): string {
+  const match = ENVIRONMENT.exec(field);
+  if (!match) return field;
+  const id = match[1] === undefined ? undefined : selected[Number(match[1])];
+  return id === undefined ? "environments" : `environments.${id}`;
+}
+
+export function byField(problems: Problem[], selected: string[]): ProblemsByField {
+  const map = new Map<string, Problem[]>();
+  for (const problem of problems) {
+    const name = controlOf(problem.field, selected);
+    map.set(name, [...(map.get(name) ?? []), problem]);
+  }
+  return map;
+}
+
+/** What is wrong with a field or anything inside it, in one line each. */
+export function textFor(problems: ProblemsByField, field: string): string | undefined {
+  const texts = [...problems]
+    .filter(([name]) => name === field || name.startsWith(`${field}.`))
+    .flatMap(([, found]) => found.map(({ message, hint }) => (hint ? `${message} ${hint}` : message)));
+  return texts.length > 0 ? texts.join("\n") : undefined;
+}
+
+const PARTS: [prefix: string, part: keyof Draft][] = [
+  ["taskName", "taskName"],
+  ["datasetId", "datasetId"],
+  ["datasetVersionId", "datasetVersionId"],
+  ["modelId", "modelId"],
+  ["hyperparameters", "hyperparameters"],
+  ["entrypoint", "script"],
+  ["env.", "env"],
+  ["maxRestarts", "maxRestarts"],
+  ["priority", "priority"],
+  ["resumeFrom", "resumeFrom"],
+];
+
+/** Which part of the draft a problem is about; everything else follows from the choice of environments. */
+export function partOf(field: string): keyof Draft {
+  return PARTS.find(([prefix]) => field.startsWith(prefix))?.[1] ?? "selected";
+}
+
+/** Brings the control that is named `name`, or the nearest that holds it, into sight and gives it the focus. */
+export function focusControl(form: HTMLFormElement, name: string): void {
+  const controls = [...form.elements].filter((each) => each instanceof HTMLElement) as (HTMLElement & {
+    name?: string;
+  })[];
+  for (let wanted = name; wanted; wanted = wanted.slice(0, Math.max(wanted.lastIndexOf("."), 0))) {
+    const control = controls.find((each) => each.name === wanted);
+    if (!control) continue;
+    for (let fold = control.closest("details"); fold; fold = fold.parentElement?.closest("details") ?? null)
+      fold.open = true;
+    control.focus();
+    control.scrollIntoView({ block: "center" });
+    return;
+  }
+}

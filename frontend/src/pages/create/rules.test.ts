@@ -1,0 +1,247 @@
+import i18next from "i18next";
+import { beforeEach, describe, expect, test } from "vitest";
+import type { CreateRequest } from "@/api/types";
+import { setLanguage } from "@/i18n";
+import { dataset, environment, framework } from "@/test/fixtures";
+import summaries from "../../../../tests/shared/summaries.json";
+import { aggregate, warnings } from "./aggregate";
+import { ANYTHING, matching, NO_GPU, offered, sorted } from "./choice";
+import { type Draft, draftOf, EMPTY, requestOf, toggle, tuned, tuningOf } from "./draft";
+import { range, strategyOf } from "./options";
+import { draftStore } from "./saved";
+import { parseSize, sizeText } from "./size";
+import { byField, textFor } from "./problems";
+import { usableVersion } from "./versions";
+
+const tick = (...ids: string[]) => ids.reduce(toggle, EMPTY);
+
+describe("the master", () => {
+  test("is the first that was ticked", () => {
+    expect(tick("env-3", "env-1")).toMatchObject({ selected: ["env-3", "env-1"], master: "env-3" });
+  });
+
+  test("is chosen again when it is unticked, and nobody when nothing is left", () => {
+    expect(tick("env-3", "env-1", "env-3").master).toBe("env-1");
+    expect(tick("env-3", "env-3").master).toBe("");
+  });
+
+  test("stays as chosen by hand while others come and go", () => {
+    const draft = { ...tick("env-1", "env-2", "env-3"), master: "env-3" };
+    expect(toggle(draft, "env-1").master).toBe("env-3");
+  });
+});
+
+describe("the request", () => {
+  const rules = {
+    sharding: { enum: ["auto", "hybrid"] },
+    shardSize: { type: "integer" },
+    cpuOffload: { type: "boolean" },
+    config: { type: "object" },
+  };
+  const tunable = { ...framework, options: { properties: rules } };
+  const named: Draft = { ...EMPTY, taskName: "t", datasetId: "d", datasetVersionId: "v", modelId: "m" };
+
+  test("of one environment has no distributed part", () => {
+    const body = requestOf(toggle(named, "env-1"), []);
+    expect(body.environmentIds).toEqual(["env-1"]);
+    expect(body).not.toHaveProperty("distributedConfig");
+  });
+
+  test("of several names nodes, master and framework", () => {
+    const body = requestOf(["env-1", "env-3"].reduce(toggle, named), []);
+    expect(body).not.toHaveProperty("environmentIds");
+    expect(body.distributedConfig).toEqual({
+      enabled: true,
+      nodeIds: ["env-1", "env-3"],
+      masterNode: "env-1",
+      framework: "pytorch-ddp",
+    });
+  });
+
+  test("leaves out what was left empty, and sends words as words for the server to judge", () => {
+    const draft = {
+      ...toggle(named, "env-1"),
+      hyperparameters: { batchSize: "16", totalSteps: "", dtype: "auto" },
+    };
+    expect(requestOf(draft, []).hyperparameters).toEqual({ batchSize: 16, dtype: "auto" });
+    expect(requestOf(draft, [])).not.toHaveProperty("env");
+  });
+
+  test("of one environment names a framework that is not the usual one", () => {
+    const body = requestOf({ ...toggle(named, "env-1"), framework: "deepspeed" }, []);
+    expect(body.distributedConfig).toMatchObject({ nodeIds: ["env-1"], framework: "deepspeed" });
+  });
+
+  test("reads an option by its schema, keeps what cannot be read, and forgets none when frameworks change", () => {
+    const draft = ["env-1", "env-2"].reduce(toggle, named);
+    const typed = { shardSize: "2x", cpuOffload: "true", config: "{not json", sharding: "" };
+    const filled = { ...draft, ...tuned(draft, { options: typed }) };
+    expect(requestOf(filled, [tunable]).distributedConfig?.options).toEqual({
+      shardSize: "2x",
+      cpuOffload: true,
+      config: "{not json",
+    });
+    const other = { ...filled, framework: "deepspeed" };
+    expect(requestOf(other, [tunable]).distributedConfig).not.toHaveProperty("options");
+    expect(tuningOf({ ...other, framework: "pytorch-ddp" }).options).toEqual(typed);
+  });
+
+  test("splits environment variables at the first equals sign", () => {
+    expect(requestOf({ ...named, env: "NCCL_DEBUG=INFO\n\nOPTS=a=b" }, []).env).toEqual({
+      NCCL_DEBUG: "INFO",
+      OPTS: "a=b",
+    });
+  });
+
+  test("of a cloned task is what was cloned", () => {
+    const request: CreateRequest = {
+      taskName: "gpt3-pretraining",
+      datasetId: "dataset-001",
+      datasetVersionId: "version-001",
+      modelId: "model-001",
+      launchMode: "existing",
+      distributedConfig: {
+        enabled: true,
+        nodeIds: ["env-001", "env-003"],
+        masterNode: "env-003",
+        framework: "pytorch-ddp",
+        masterPort: 29500,
+        backend: "gloo",
+        strategy: { dataParallel: 2 },
+        options: { sharding: "hybrid", shardSize: 2, cpuOffload: false, config: { fp16: { loss_scale: 0 } } },
+      },
+      entrypoint: { script: "train.py", args: ["--epochs", "3"] },
+      hyperparameters: { batchSize: 8, dtype: "auto", learningRate: 0.0001 },
+      env: { NCCL_DEBUG: "INFO" },
+      maxRestarts: 3,
+      priority: 5,
+      resumeFrom: "checkpoints/task-1/step-50",
+    };
+    expect(requestOf(draftOf(request), [tunable])).toEqual(request);
+  });
+});
+
+test("a version that is ready is chosen first, one being prepared will do, one that failed will not", () => {
+  const [version] = dataset.versions;
+  const of = (...states: ("ready" | "preparing" | "failed")[]) =>
+    usableVersion({
+      ...dataset,
+      versions: version ? states.map((status) => ({ ...version, id: status, status })) : [],
+    });
+  expect(of("failed", "preparing", "ready")).toBe("ready");
+  expect(of("failed", "preparing")).toBe("preparing");
+  expect(of("failed")).toBeUndefined();
+});
+
+describe("what the choice adds up to is what the platform says", () => {
+  for (const { name, environments, master, summary, warnings: expected } of summaries) {
+    const chosen = environments.map(({ id, zone, versions, ...facts }) =>
+      environment(id, {
+        ...facts,
+        versions: versions as Record<string, string>,
+        zone: { id: zone, name: zone },
+      }),
+    );
+    test(name, async () => {
+      expect(aggregate(chosen)).toEqual(summary);
+      const found = warnings(chosen, master);
+      expect(found.map(({ code }) => code)).toEqual(expected.map(({ code }) => code));
+      for (const language of ["zh", "en"] as const) {
+        await setLanguage(language);
+        const texts = found.map(({ code, params }) => [
+          i18next.t(`create.warning.${code}.message`, params),
+          i18next.t(`create.warning.${code}.hint`, params),
+        ]);
+        expect(texts).toEqual(expected.map((warning) => warning[language]));
+      }
+    });
+  }
+});
+
+test("environments are found, filtered and sorted, with those that cannot be ticked last", () => {
+  const all = [
+    environment("a", { gpuCount: 8, selectable: false, status: "stopped", uptimeSeconds: null }),
+    environment("b", { gpuCount: 2 }),
+    environment("d", { gpuCount: 0, gpuType: "", kind: "vscode", uptimeSeconds: 1 }),
+    environment("c", { gpuCount: 4, zone: { id: "zone-c", name: "深圳可用区C" } }),
+  ];
+  const ids = (choice: Partial<Parameters<typeof matching>[1]>) =>
+    matching(sorted(all, choice.sort ?? "gpuCount"), { ...ANYTHING, ...choice }).map(({ id }) => id);
+  expect(ids({})).toEqual(["c", "b", "d", "a"]);
+  expect(ids({ zone: "zone-c" })).toEqual(["c"]);
+  expect(ids({ search: "NAME-OF-B" })).toEqual(["b"]);
+  expect(ids({ kind: "vscode" })).toEqual(["d"]);
+  expect(ids({ gpuType: NO_GPU })).toEqual(["d"]);
+  expect(ids({ status: "stopped" })).toEqual(["a"]);
+  expect(ids({ sort: "uptime" })).toEqual(["b", "c", "d", "a"]);
+});
+
+test("the server's problems find the field, or the environment, that they name", () => {
+  const problem = (field: string, message: string) => ({ field, error: "X", message, hint: "" });
+  const map = byField(
+    [
+      problem("distributedConfig.nodeIds.1", "stopped"),
+      problem("environmentIds", "none"),
+      problem("hyperparameters.batchSize", "positive"),
+    ],
+    ["env-1", "env-2"],
+  );
+  expect(textFor(map, "environments.env-2")).toBe("stopped");
+  expect(textFor(map, "environments.env-1")).toBeUndefined();
+  expect(map.get("environments")?.[0]?.message).toBe("none");
+  expect(textFor(map, "hyperparameters")).toBe("positive");
+});
+
+test("what can be filtered by is what there is", () => {
+  const all = [environment("a"), environment("b", { gpuType: "", zone: { id: "z", name: "上海可用区A" } })];
+  expect(offered(all)).toMatchObject({
+    gpuType: [
+      [NO_GPU, ""],
+      ["A100", "A100"],
+    ],
+    kind: [["jupyter", "jupyter"]],
+  });
+  expect(offered(all).zone.map(([, name]) => name)).toEqual(["北京可用区A", "上海可用区A"]);
+});
+
+test("bounds are told where they say something", () => {
+  expect(range({ minimum: 1, maximum: 1024 })).toBe("1 – 1024");
+  expect(range({ minimum: 1, maximum: 2 ** 31 })).toBe("≥ 1");
+  expect(range({ exclusiveMinimum: 0, maximum: 1 })).toBe("> 0, ≤ 1");
+  expect(range({})).toBe("");
+});
+
+test("a framework has the degrees of parallelism that it names", () => {
+  expect(strategyOf({ ...framework, parallelism: ["tensor", "pipeline", "data", "sharded"] })).toEqual([
+    "tensorParallel",
+    "pipelineParallel",
+    "dataParallel",
+  ]);
+});
+
+test("a model's size is read as people write it", () => {
+  const sizes = ["7B", "1.3 b", "350M", "70亿", "1,000,000", "175b", "many", "", "0"];
+  expect(sizes.map(parseSize)).toEqual([7e9, 1.3e9, 350e6, 7e9, 1e6, 175e9, undefined, undefined, undefined]);
+  expect([7e9, 1.3e9, 110_000, 12].map(sizeText)).toEqual(["7B", "1.3B", "110K", "12"]);
+});
+
+describe("a draft", () => {
+  beforeEach(() => sessionStorage.clear());
+
+  test("is found again by its owner, at the same address, until it is dropped", () => {
+    const store = draftStore("ada", "");
+    store.save({ ...EMPTY, taskName: "gpt" });
+    expect(store.load()?.taskName).toBe("gpt");
+    expect(draftStore("bob", "").load()).toBeUndefined();
+    expect(draftStore("ada", "from=task-1").load()).toBeUndefined();
+    store.drop();
+    expect(store.load()).toBeUndefined();
+  });
+
+  test("of an older version is completed, and one that cannot be read is none", () => {
+    sessionStorage.setItem("fermi.draft/ada/", JSON.stringify({ taskName: "old" }));
+    expect(draftStore("ada", "").load()).toEqual({ ...EMPTY, taskName: "old" });
+    sessionStorage.setItem("fermi.draft/ada/", "{");
+    expect(draftStore("ada", "").load()).toBeUndefined();
+  });
+});

@@ -1,0 +1,137 @@
+import { useQuery } from "@tanstack/react-query";
+import { CheckCircle2, Globe, TriangleAlert, X } from "lucide-react";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+import { frameworksQuery } from "@/api/inventory";
+import type { Environment, Notice } from "@/api/types";
+import { integer } from "@/lib/format";
+import { Badge, Note } from "@/ui/badge";
+import { Card } from "@/ui/card";
+import { aggregate, isWarningCode, warnings } from "./aggregate";
+import { frameworkNamed } from "./options";
+
+interface SummaryProps {
+  chosen: Environment[];
+  /** Ids that were chosen and are no longer there. */
+  missing: string[];
+  master: string;
+  framework: string;
+  /** The server's, of which those that this page knows by itself are left out. */
+  notices: Notice[];
+  onRemove: (id: string) => void;
+}
+
+export function Summary({ chosen, missing, master, framework, notices, onRemove }: SummaryProps) {
+  const { t } = useTranslation();
+  const frameworks = useQuery(frameworksQuery).data ?? [];
+  const sum = aggregate(chosen);
+  const several = sum.isDistributed;
+  const name = frameworkNamed(frameworks, framework)?.label ?? framework;
+  const waits = chosen.some((each) => each.heldBy);
+  const own = warnings(chosen, several ? master : "").map(({ code, params }) => ({
+    code,
+    message: t(`create.warning.${code}.message`, params),
+    hint: t(`create.warning.${code}.hint`, params),
+  }));
+  if (chosen.length + missing.length === 0) {
+    return (
+      <Card title={t("create.summary")}>
+        <p className="text-sm text-muted">{t("create.nothingChosen")}</p>
+      </Card>
+    );
+  }
+  return (
+    <Card title={t("create.summary")}>
+      <p className="mb-3 flex items-center gap-2 font-medium">
+        {several ? (
+          <Globe aria-hidden className="size-4 text-warn-ink" />
+        ) : (
+          <CheckCircle2 aria-hidden className="size-4 text-ok-ink" />
+        )}
+        <span>{t(several ? "create.multi" : "create.single")}</span>
+        {chosen.some((each) => each.emulated) && (
+          <Badge tone="info" title={t("gpu.emulatedHint")}>
+            {t("gpu.emulated")}
+          </Badge>
+        )}
+      </p>
+      <dl className="space-y-1 text-sm">
+        {several && <Fact name={t("create.nodes")}>{t("create.nodesValue", { count: sum.nodeCount })}</Fact>}
+        <Fact name={t("create.totalGpus")}>
+          {t("create.gpusValue", { count: sum.totalGpus })}
+          {sum.gpuTypes.length > 0 && ` (${sum.gpuTypes.join(", ")})`}
+        </Fact>
+        <Fact name={t("create.totalCpus")}>{t("create.cpusValue", { count: sum.totalCpus })}</Fact>
+        <Fact name={t("create.totalMemory")}>{integer(sum.totalMemoryGb)} GB</Fact>
+        {sum.crossZone && (
+          <Fact name={t("create.crossZone")}>
+            <span className="inline-flex items-center gap-1 text-warn-ink">
+              <TriangleAlert aria-hidden className="size-3.5" />
+              {t("create.nodesValue", { count: sum.zones.length })}
+            </span>
+          </Fact>
+        )}
+      </dl>
+      <div className="mt-3 space-y-2">
+        {several && <Note tone="warn">{t("create.using", { framework: name })}</Note>}
+        {!several && !waits && chosen.length > 0 && <Note tone="ok">{t("create.quickStart")}</Note>}
+        {waits && !notices.some(({ code }) => code === "ENVIRONMENTS_BUSY") && (
+          <Note tone="warn">{t("create.waits")}</Note>
+        )}
+        <Warnings notices={[...own, ...notices.filter(({ code }) => !isWarningCode(code))]} />
+      </div>
+      <h3 className="mt-4 mb-1.5 text-sm font-medium">{t("create.chosen")}</h3>
+      <ul className="max-h-56 space-y-1 overflow-y-auto text-sm">
+        {chosen.map((each) => (
+          <Chosen key={each.id} name={each.name} onRemove={() => onRemove(each.id)}>
+            <Badge>{each.gpuCount > 0 ? `${each.gpuCount}x${each.gpuType}` : t("gpu.none")}</Badge>
+          </Chosen>
+        ))}
+        {missing.map((id) => (
+          <Chosen key={id} name={id} onRemove={() => onRemove(id)}>
+            <Badge tone="bad">{t("create.missing")}</Badge>
+          </Chosen>
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+/** Those that come with every emulated environment speak softly. */
+function Warnings({ notices }: { notices: Notice[] }) {
+  return notices.map((notice) => (
+    <Note key={notice.code} tone={notice.code === "EMULATED_GPUS" ? "info" : "warn"}>
+      <span className="line-clamp-4" title={notice.message}>
+        {notice.message}
+      </span>
+      {notice.hint && <span className="block opacity-90">{notice.hint}</span>}
+    </Note>
+  ));
+}
+
+function Fact({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <div className="flex justify-between gap-4">
+      <dt className="shrink-0 text-muted">{name}</dt>
+      <dd className="min-w-0 text-right font-medium break-words tabular-nums">{children}</dd>
+    </div>
+  );
+}
+
+function Chosen({ name, onRemove, children }: { name: string; onRemove: () => void; children: ReactNode }) {
+  const { t } = useTranslation();
+  return (
+    <li className="flex items-center gap-2">
+      <span className="min-w-0 flex-1 break-words">{name}</span>
+      {children}
+      <button
+        type="button"
+        aria-label={t("create.remove", { name })}
+        className="rounded-md p-0.5 text-muted -outline-offset-2 hover:text-ink"
+        onClick={onRemove}
+      >
+        <X className="size-3.5" />
+      </button>
+    </li>
+  );
+}

@@ -1,0 +1,184 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Ban, CircleCheck } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { Link, useParams } from "react-router";
+import { cordon, environmentQuery } from "@/api/environments";
+import { ApiError } from "@/api/errors";
+import { maintains, meQuery } from "@/api/session";
+import { tasksQuery } from "@/api/tasks";
+import type { Environment } from "@/api/types";
+import { ago, dateTime, duration, integer } from "@/lib/format";
+import { useNow } from "@/lib/hooks";
+import { Note } from "@/ui/badge";
+import { Button, ButtonLink } from "@/ui/button";
+import { Card } from "@/ui/card";
+import { Confirm } from "@/ui/confirm";
+import { Empty } from "@/ui/empty";
+import { EnvironmentBadges } from "@/ui/environment";
+import { Failure, Loading, toastError } from "@/ui/failure";
+import { Gpus } from "@/ui/gpus";
+import { Page } from "@/ui/page";
+import { StatusBadge } from "@/ui/status";
+import { Facts } from "@/ui/table";
+
+export function Component() {
+  const { t } = useTranslation();
+  const { id = "" } = useParams();
+  const environment = useQuery(environmentQuery(id));
+  if (environment.data) return <EnvironmentPage key={id} environment={environment.data} />;
+  if (environment.error instanceof ApiError && environment.error.status === 404) {
+    return (
+      <Page title={t("environments.notFound")}>
+        <Empty title={t("environments.notFound")} hint={t("environments.notFoundHint")}>
+          <ButtonLink look="primary" to="/environments">
+            {t("environments.backToList")}
+          </ButtonLink>
+        </Empty>
+      </Page>
+    );
+  }
+  return environment.isError ? (
+    <Failure error={environment.error} retry={() => void environment.refetch()} />
+  ) : (
+    <Loading />
+  );
+}
+
+function EnvironmentPage({ environment }: { environment: Environment }) {
+  const me = useQuery(meQuery).data;
+  const { name, notSelectableReason: obstacle } = environment;
+  return (
+    <Page
+      title={name}
+      heading={
+        <span className="flex flex-wrap items-center gap-x-3 gap-y-1">
+          {name}
+          <EnvironmentBadges environment={environment} />
+          <span className="font-mono text-xs font-normal text-muted">{environment.id}</span>
+        </span>
+      }
+      actions={maintains(me, environment.projectId) && <CordonButton environment={environment} />}
+    >
+      {obstacle && (
+        <div className="mb-4">
+          <Note tone="warn">{obstacle.message}</Note>
+        </div>
+      )}
+      <div className="grid items-start gap-4 lg:grid-cols-[22rem_minmax(0,1fr)]">
+        <div className="space-y-4">
+          <Holder environment={environment} />
+          <Hardware environment={environment} />
+        </div>
+        <History id={environment.id} />
+      </div>
+    </Page>
+  );
+}
+
+function CordonButton({ environment: { id, cordoned } }: { environment: Environment }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const change = useMutation({ ...cordon(client, id), onError: (error) => toastError(t, error) });
+  const action = t(cordoned ? "environments.uncordon" : "environments.cordon");
+  return (
+    <Confirm
+      title={t(cordoned ? "environments.uncordonTitle" : "environments.cordonTitle")}
+      description={t(cordoned ? "environments.uncordonHint" : "environments.cordonHint")}
+      action={action}
+      onConfirm={() => change.mutate(!cordoned)}
+      trigger={
+        <Button disabled={change.isPending}>
+          {cordoned ? <CircleCheck /> : <Ban />}
+          {action}
+        </Button>
+      }
+    />
+  );
+}
+
+function Holder({ environment }: { environment: Environment }) {
+  const { t } = useTranslation();
+  const { id, heldBy } = environment;
+  const history = useQuery(tasksQuery({ environment: id, page: 1 }));
+  const task = history.data?.items.find(({ taskId }) => taskId === heldBy);
+  return (
+    <Card title={t("environments.usedNow")}>
+      {heldBy ? (
+        <p className="flex flex-wrap items-center gap-2 text-sm">
+          <Link to={`/training/${heldBy}`} className="font-medium text-accent-ink hover:underline">
+            {task?.taskName ?? heldBy}
+          </Link>
+          {task && <StatusBadge status={task.status} />}
+          {task && <span className="text-muted">{task.owner}</span>}
+        </p>
+      ) : (
+        <p className="text-sm text-muted">{t("environments.freeHint")}</p>
+      )}
+    </Card>
+  );
+}
+
+function Hardware({ environment: each }: { environment: Environment }) {
+  const { t } = useTranslation();
+  const versions = Object.entries(each.versions).map(([name, version]) => `${name} ${version}`);
+  return (
+    <Card title={t("environments.facts")}>
+      <Facts
+        facts={[
+          ["GPU", <Gpus key="gpu" type={each.gpuType} count={each.gpuCount} emulated={each.emulated} />],
+          [
+            t("environments.cpuAndMemory"),
+            t("environments.cpuAndMemoryValue", { cpus: integer(each.cpuCores), memory: integer(each.memoryGb) }),
+          ],
+          [t("environments.zone"), each.zone.name],
+          [t("environments.kind"), t(`environments.kindOf.${each.kind}`)],
+          [t("environments.stack"), each.stack || "–"],
+          [t("environments.image"), each.image || "–"],
+          [t("environments.host"), each.host || "–"],
+          ["IP", each.ip ?? "–"],
+          [t("environments.cluster"), `${each.clusterId} (${each.backend})`],
+          [t("environments.owner"), each.owner ?? "–"],
+          [t("environments.uptime"), each.uptimeSeconds == null ? "–" : duration(t, each.uptimeSeconds)],
+          [t("environments.versions"), versions.join(", ") || "–"],
+        ]}
+      />
+    </Card>
+  );
+}
+
+function History({ id }: { id: string }) {
+  const { t } = useTranslation();
+  const now = useNow();
+  const tasks = useQuery(tasksQuery({ environment: id, page: 1 }));
+  return (
+    <Card
+      title={t("environments.history")}
+      aside={
+        <Link to={`/training?environment=${id}`} className="text-sm text-accent-ink hover:underline">
+          {t("environments.allTasks")}
+        </Link>
+      }
+    >
+      {tasks.isError && <Failure error={tasks.error} retry={() => void tasks.refetch()} />}
+      {tasks.isPending && <Loading />}
+      {tasks.data?.items.length === 0 && <Empty title={t("environments.noHistory")} />}
+      <ul className="divide-y text-sm">
+        {tasks.data?.items.map((task) => (
+          <li key={task.taskId} className="flex flex-wrap items-center gap-x-3 gap-y-1 py-2.5">
+            <Link to={`/training/${task.taskId}`} className="min-w-0 font-medium break-words hover:underline">
+              {task.taskName}
+            </Link>
+            <StatusBadge status={task.status} />
+            <span className="text-muted">{task.owner}</span>
+            <span className="text-muted">
+              {t("tasks.scaleValue", { nodes: task.nodeCount, ranks: task.worldSize })}
+            </span>
+            <time dateTime={task.createdAt} title={dateTime(task.createdAt)} className="ml-auto text-muted">
+              {ago(task.createdAt, now)}
+            </time>
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}

@@ -1,0 +1,160 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http } from "msw";
+import { expect, test, vi } from "vitest";
+import { dataset, environment, task } from "@/test/fixtures";
+import { api, list, me, ok, platform, refuse } from "@/test/platform";
+import { visit } from "@/test/render";
+
+const maintainer = { ...me, projects: [{ id: "project-1", name: "one", role: "maintainer" }] };
+const asMaintainer = () => platform.use(http.get(api("/auth/me"), () => ok(maintainer)));
+
+test("environments are listed with who uses them, and filtered by the address", async () => {
+  const asked: string[] = [];
+  platform.use(
+    http.get(api("/dev-environments"), ({ request }) => {
+      asked.push(new URL(request.url).search);
+      return list(environment("env-1", { heldBy: "task-1" }), environment("env-2", { cordoned: true }));
+    }),
+  );
+  const page = visit("/environments?zone=zone-a");
+  const holder = await screen.findByRole("link", { name: "task-1" });
+  expect(holder.getAttribute("href")).toBe("/training/task-1");
+  expect(screen.getByText("暂停调度")).toBeTruthy();
+  await userEvent.selectOptions(screen.getByLabelText("类型"), "jupyter");
+  await waitFor(() => expect(page.address()).toBe("/environments?zone=zone-a&kind=jupyter"));
+  await waitFor(() => expect(asked.at(-1)).toContain("kind=jupyter"));
+  expect(asked.at(-1)).toContain("zone=zone-a");
+});
+
+test("an environment shows its holder and its history; only a maintainer may cordon it", async () => {
+  platform.use(http.get(api("/dev-environments/:id"), () => ok(environment("env-1", { heldBy: "task-1" }))));
+  visit("/environments/env-1");
+  await waitFor(() => expect(screen.getAllByRole("link", { name: "first-task" })).toHaveLength(2));
+  expect(screen.queryByRole("button", { name: "暂停调度" })).toBeNull();
+});
+
+test("cordoning asks first and sends only that", async () => {
+  asMaintainer();
+  const sent = vi.fn();
+  platform.use(
+    http.patch(api("/dev-environments/env-1"), async ({ request }) => {
+      sent(await request.json());
+      return ok(environment("env-1", { cordoned: true }));
+    }),
+  );
+  visit("/environments/env-1");
+  await userEvent.click(await screen.findByRole("button", { name: "暂停调度" }));
+  await userEvent.click(
+    within(await screen.findByRole("alertdialog")).getByRole("button", { name: "暂停调度" }),
+  );
+  await waitFor(() => expect(sent).toHaveBeenCalledWith({ cordoned: true }));
+});
+
+test("an environment that is not there is said so", async () => {
+  platform.use(http.get(api("/dev-environments/:id"), () => refuse(404, "NOT_FOUND", "没有")));
+  visit("/environments/env-9");
+  await screen.findByRole("heading", { name: "没有这个环境" });
+});
+
+test("a dataset is added by a path, and what is wrong with it stands at its field", async () => {
+  asMaintainer();
+  const sent: unknown[] = [];
+  platform.use(
+    http.post(api("/datasets"), async ({ request }) => {
+      sent.push(await request.json());
+      return sent.length === 1
+        ? refuse(400, "INVALID_REQUEST", "有误", [{ field: "path", error: "X", message: "路径不存在", hint: "" }])
+        : ok(dataset, 201);
+    }),
+  );
+  visit("/datasets");
+  await userEvent.click(await screen.findByRole("button", { name: "添加数据集" }));
+  const dialog = await screen.findByRole("dialog");
+  await userEvent.type(within(dialog).getByLabelText("名称"), "corpus");
+  await userEvent.type(within(dialog).getByLabelText("服务器上的路径"), "/data/x");
+  await userEvent.click(within(dialog).getByRole("button", { name: "添加数据集" }));
+  await within(dialog).findByText("路径不存在");
+  expect(within(dialog).getByLabelText("服务器上的路径").getAttribute("aria-invalid")).toBe("true");
+  await userEvent.click(within(dialog).getByRole("button", { name: "添加数据集" }));
+  await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  expect(sent[1]).toEqual({ name: "corpus", path: "/data/x", projectId: "project-1" });
+});
+
+test("a version that is being prepared shows how far it is, a failed one why", async () => {
+  const [version] = dataset.versions;
+  const versions = [
+    { ...version, id: "v-2", name: "v2", status: "preparing", progress: 0.42 },
+    { ...version, id: "v-3", name: "v3", status: "failed", error: { code: "X", message: "没有文本", hint: "" } },
+  ];
+  platform.use(http.get(api("/datasets"), () => list({ ...dataset, versions })));
+  visit("/datasets");
+  const bar = await screen.findByRole("progressbar", { name: "正在准备 v2" });
+  expect(bar.getAttribute("aria-valuenow")).toBe("42");
+  expect(screen.getByText(/没有文本/)).toBeTruthy();
+  expect(screen.queryByRole("button", { name: "添加数据集" })).toBeNull();
+});
+
+test("models and zones are listed", async () => {
+  visit("/models");
+  await screen.findByRole("heading", { name: "Small GPT" });
+  visit("/zones");
+  const zone = await screen.findByRole("link", { name: "北京可用区A" });
+  expect(zone.getAttribute("href")).toBe("/environments?zone=zone-a");
+});
+
+test("a token is shown once, and revoked after a question", async () => {
+  const token = { id: "t-1", name: "ci", createdAt: "2026-11-21T05:00:00Z", expiresAt: null };
+  const revoked = vi.fn(() => ok(null));
+  platform.use(
+    http.get(api("/tokens"), () => list(token)),
+    http.post(api("/tokens"), () => ok({ ...token, token: "fermi_secret" }, 201)),
+    http.delete(api("/tokens/t-1"), revoked),
+  );
+  visit("/settings");
+  await userEvent.click(await screen.findByRole("button", { name: "创建令牌" }));
+  await userEvent.type(within(await screen.findByRole("dialog")).getByLabelText("用途"), "ci");
+  await userEvent.click(screen.getByRole("button", { name: "创建" }));
+  await screen.findByText("fermi_secret");
+  await userEvent.click(screen.getByRole("button", { name: "撤销" }));
+  expect(revoked).not.toHaveBeenCalled();
+  await userEvent.click(
+    within(await screen.findByRole("alertdialog")).getByRole("button", { name: "撤销" }),
+  );
+  await waitFor(() => expect(revoked).toHaveBeenCalledTimes(1));
+});
+
+test("a maintainer changes roles, a viewer only reads them", async () => {
+  asMaintainer();
+  const changed = vi.fn();
+  platform.use(
+    http.get(api("/projects/:id/members"), () => list({ username: "bob", role: "member" })),
+    http.patch(api("/projects/project-1/members/bob"), async ({ request }) => {
+      changed(await request.json());
+      return ok({ username: "bob", role: "viewer" });
+    }),
+  );
+  visit("/settings");
+  await userEvent.selectOptions(await screen.findByLabelText("bob 的角色"), "viewer");
+  await waitFor(() => expect(changed).toHaveBeenCalledWith({ role: "viewer" }));
+});
+
+test("language and theme are chosen in the settings too", async () => {
+  visit("/settings");
+  await userEvent.selectOptions(await screen.findByLabelText("外观"), "dark");
+  expect(document.documentElement.dataset.theme).toBe("dark");
+  await userEvent.selectOptions(screen.getByLabelText("外观"), "light");
+  await userEvent.selectOptions(screen.getByLabelText("语言"), "en");
+  await screen.findByRole("heading", { name: "Settings" });
+});
+
+test("a checkpoint leads to a new task that resumes from it", async () => {
+  const path = "/data/checkpoints/step 5.pt";
+  const checkpoint = { attempt: 1, step: 5, path, sizeBytes: 1, valLoss: null, at: task.createdAt };
+  platform.use(http.get(api("/training-tasks/:id/checkpoints"), () => list(checkpoint)));
+  visit("/training/task-1");
+  await userEvent.click(await screen.findByRole("tab", { name: "检查点" }));
+  const link = await screen.findByRole("link", { name: "从这里继续" });
+  const address = new URL(link.getAttribute("href") ?? "", "http://fermi.test");
+  expect(Object.fromEntries(address.searchParams)).toEqual({ from: "task-1", resumeFrom: path });
+});

@@ -1,0 +1,85 @@
+import { useQuery } from "@tanstack/react-query";
+import { useTranslation } from "react-i18next";
+import { meQuery } from "@/api/session";
+import type { Me } from "@/api/types";
+import { useChangeLanguage } from "@/app/preferences";
+import { setTheme, type Theme, useTheme } from "@/app/theme";
+import { language, type Language } from "@/i18n";
+import { ButtonAnchor } from "@/ui/button";
+import { Card } from "@/ui/card";
+import { Field } from "@/ui/field";
+import { Page } from "@/ui/page";
+import { Facts } from "@/ui/table";
+import { Projects } from "./projects";
+import { Tokens } from "./tokens";
+
+export function Component() {
+  const { t } = useTranslation();
+  const me = useQuery(meQuery).data;
+  if (!me) return null; // the frame around this page has asked already
+  return (
+    <Page title={t("settings.title")}>
+      <div className="grid items-start gap-4 lg:grid-cols-[22rem_minmax(0,1fr)]">
+        <Profile me={me} />
+        <div className="min-w-0 space-y-4">
+          <Tokens />
+          <Projects me={me} />
+        </div>
+      </div>
+    </Page>
+  );
+}
+
+function Profile({ me }: { me: Me }) {
+  const { t } = useTranslation();
+  const theme = useTheme();
+  const changeLanguage = useChangeLanguage();
+  return (
+    <Card title={t("settings.profile")}>
+      <Facts
+        facts={[
+          [t("settings.username"), me.username],
+          [t("settings.email"), me.email || "–"],
+          [t("settings.role"), t(me.isAdministrator ? "settings.administrator" : "settings.user")],
+        ]}
+      />
+      <div className="mt-4 space-y-4">
+        <Field label={t("settings.language")}>
+          {(wiring) => (
+            <select
+              {...wiring}
+              className="control"
+              value={language()}
+              onChange={({ target }) => void changeLanguage(target.value as Language)}
+            >
+              <option value="zh" lang="zh">
+                简体中文
+              </option>
+              <option value="en" lang="en">
+                English
+              </option>
+            </select>
+          )}
+        </Field>
+        <Field label={t("settings.theme")}>
+          {(wiring) => (
+            <select
+              {...wiring}
+              className="control"
+              value={theme}
+              onChange={({ target }) => setTheme(target.value as Theme)}
+            >
+              <option value="light">{t("settings.light")}</option>
+              <option value="dark">{t("settings.dark")}</option>
+            </select>
+          )}
+        </Field>
+        {me.isAdministrator && (
+          <ButtonAnchor href="/admin/" className="w-full justify-center">
+            {t("settings.operators")}
+          </ButtonAnchor>
+        )}
+      </div>
+    </Card>
+  );
+}

@@ -1,0 +1,179 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Plus, X } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { accountKeys, addMember, changeRole, createProject, membersQuery, removeMember } from "@/api/account";
+import { maintains, sessionKeys } from "@/api/session";
+import type { Me, Member } from "@/api/types";
+import { Badge } from "@/ui/badge";
+import { Button } from "@/ui/button";
+import { Card } from "@/ui/card";
+import { Confirm } from "@/ui/confirm";
+import { Failure, Loading, toastError } from "@/ui/failure";
+import { Field } from "@/ui/field";
+import { FormDialog, TextField } from "@/ui/form-dialog";
+
+const ROLES: Member["role"][] = ["viewer", "member", "maintainer"];
+type MyProject = Me["projects"][number];
+
+export function Projects({ me }: { me: Me }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const create = async ({ name = "" }: Record<string, string>) => {
+    await createProject(name);
+    await client.invalidateQueries({ queryKey: sessionKeys.me });
+  };
+  return (
+    <>
+      {me.projects.map((project) => (
+        <ProjectCard key={project.id} project={project} mayChange={maintains(me, project.id)} />
+      ))}
+      {me.projects.length === 0 && (
+        <Card title={t("settings.projects")}>
+          <p className="text-sm text-muted">{t("settings.noProjects")}</p>
+        </Card>
+      )}
+      {me.isAdministrator && (
+        <FormDialog
+          title={t("settings.createProject")}
+          submit={t("settings.create")}
+          fields={["name"]}
+          onSubmit={create}
+          trigger={
+            <Button>
+              <Plus />
+              {t("settings.createProject")}
+            </Button>
+          }
+        >
+          {(problem) => (
+            <TextField name="name" label={t("settings.projectName")} error={problem("name")} required />
+          )}
+        </FormDialog>
+      )}
+    </>
+  );
+}
+
+function ProjectCard({ project, mayChange }: { project: MyProject; mayChange: boolean }) {
+  const { t } = useTranslation();
+  const members = useQuery(membersQuery(project.id));
+  return (
+    <Card
+      title={t("settings.project", { name: project.name })}
+      aside={mayChange ? <AddMember project={project.id} /> : <Badge>{t(`settings.roleOf.${project.role}`)}</Badge>}
+    >
+      <p className="font-mono text-xs text-muted">{project.id}</p>
+      {members.isError && <Failure error={members.error} retry={() => void members.refetch()} />}
+      {members.isPending && <Loading />}
+      <ul className="mt-2 divide-y text-sm" aria-label={t("settings.members")}>
+        {members.data?.map((member) => (
+          <MemberItem key={member.username} project={project.id} member={member} mayChange={mayChange} />
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+function AddMember({ project }: { project: string }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const add = async ({ username = "", role }: Record<string, string>) => {
+    await addMember(project, { username, role: role as Member["role"] });
+    await client.invalidateQueries({ queryKey: accountKeys.members(project) });
+  };
+  return (
+    <FormDialog
+      title={t("settings.addMember")}
+      submit={t("settings.add")}
+      fields={["username", "role"]}
+      onSubmit={add}
+      trigger={
+        <Button size="sm">
+          <Plus />
+          {t("settings.addMember")}
+        </Button>
+      }
+    >
+      {(problem) => (
+        <>
+          <TextField name="username" label={t("settings.username")} error={problem("username")} required />
+          <Field label={t("settings.role")} hint={t("settings.rolesHint")} error={problem("role")}>
+            {(wiring) => (
+              <select {...wiring} name="role" className="control" defaultValue="member">
+                <RoleOptions />
+              </select>
+            )}
+          </Field>
+        </>
+      )}
+    </FormDialog>
+  );
+}
+
+function RoleOptions() {
+  const { t } = useTranslation();
+  return ROLES.map((role) => (
+    <option key={role} value={role}>
+      {t(`settings.roleOf.${role}`)}
+    </option>
+  ));
+}
+
+interface MemberItemProps {
+  project: string;
+  member: Member;
+  mayChange: boolean;
+}
+
+function MemberItem({ project, member, mayChange }: MemberItemProps) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const after = {
+    onError: (error: Error) => toastError(t, error),
+    onSettled: () => client.invalidateQueries({ queryKey: accountKeys.members(project) }),
+  };
+  const change = useMutation({
+    mutationFn: (role: Member["role"]) => changeRole(project, { ...member, role }),
+    ...after,
+  });
+  const remove = useMutation({ mutationFn: () => removeMember(project, member.username), ...after });
+  if (!mayChange) {
+    return (
+      <li className="flex items-center justify-between gap-3 py-2.5">
+        {member.username}
+        <span className="text-muted">{t(`settings.roleOf.${member.role}`)}</span>
+      </li>
+    );
+  }
+  return (
+    <li className="flex items-center gap-3 py-2">
+      <span className="min-w-0 flex-1 break-words">{member.username}</span>
+      <select
+        aria-label={t("settings.roleOfMember", { name: member.username })}
+        className="control w-auto"
+        value={member.role}
+        disabled={change.isPending}
+        onChange={({ target }) => change.mutate(target.value as Member["role"])}
+      >
+        <RoleOptions />
+      </select>
+      <Confirm
+        danger
+        title={t("settings.removeTitle", { name: member.username })}
+        description={t("settings.removeHint")}
+        action={t("settings.remove")}
+        onConfirm={() => remove.mutate()}
+        trigger={
+          <Button
+            look="ghost"
+            size="icon"
+            aria-label={t("settings.removeMember", { name: member.username })}
+            disabled={remove.isPending}
+          >
+            <X />
+          </Button>
+        }
+      />
+    </li>
+  );
+}

@@ -1,0 +1,124 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Plus } from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+import { accountKeys, createToken, revokeToken, tokensQuery } from "@/api/account";
+import type { Token } from "@/api/types";
+import { dateTime } from "@/lib/format";
+import { Note } from "@/ui/badge";
+import { Button } from "@/ui/button";
+import { Card } from "@/ui/card";
+import { Confirm } from "@/ui/confirm";
+import { Failure, Loading, toastError } from "@/ui/failure";
+import { CopyButton } from "@/ui/files";
+import { FormDialog, TextField } from "@/ui/form-dialog";
+import { Field } from "@/ui/field";
+
+const LIVES = [7, 30, 90, 365] as const;
+
+export function Tokens() {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const tokens = useQuery(tokensQuery);
+  const [made, setMade] = useState<string>();
+  const create = async ({ name = "", days }: Record<string, string>) => {
+    const { token } = await createToken({ name, ...(days && { expiresInDays: Number(days) }) });
+    setMade(token);
+    await client.invalidateQueries({ queryKey: accountKeys.tokens });
+  };
+  return (
+    <Card title={t("settings.tokens")} aside={<CreateToken onCreate={create} />}>
+      <p className="text-sm text-muted">{t("settings.tokensHint")}</p>
+      {made && (
+        <div className="mt-3">
+          <Note tone="ok" role="status">
+            <p className="font-medium">{t("settings.tokenOnce")}</p>
+            <p className="mt-1 flex items-center gap-2 font-mono text-xs">
+              <code className="min-w-0 break-all select-all">{made}</code>
+              <CopyButton text={made} />
+            </p>
+          </Note>
+        </div>
+      )}
+      {tokens.isError && <Failure error={tokens.error} retry={() => void tokens.refetch()} />}
+      {tokens.isPending && <Loading />}
+      <ul className="mt-2 divide-y text-sm">
+        {tokens.data?.map((token) => (
+          <TokenItem key={token.id} token={token} />
+        ))}
+      </ul>
+      {tokens.data?.length === 0 && <p className="py-4 text-center text-sm text-muted">{t("settings.noTokens")}</p>}
+    </Card>
+  );
+}
+
+function CreateToken({ onCreate }: { onCreate: (texts: Record<string, string>) => Promise<void> }) {
+  const { t } = useTranslation();
+  return (
+    <FormDialog
+      title={t("settings.createToken")}
+      submit={t("settings.create")}
+      fields={["name", "expiresInDays"]}
+      onSubmit={onCreate}
+      trigger={
+        <Button size="sm">
+          <Plus />
+          {t("settings.createToken")}
+        </Button>
+      }
+    >
+      {(problem) => (
+        <>
+          <TextField name="name" label={t("settings.tokenName")} error={problem("name")} required />
+          <Field label={t("settings.expires")} error={problem("expiresInDays")}>
+            {(wiring) => (
+              <select {...wiring} name="days" className="control" defaultValue="90">
+                {LIVES.map((days) => (
+                  <option key={days} value={days}>
+                    {t("unit.day", { count: days })}
+                  </option>
+                ))}
+                <option value="">{t("settings.never")}</option>
+              </select>
+            )}
+          </Field>
+        </>
+      )}
+    </FormDialog>
+  );
+}
+
+function TokenItem({ token }: { token: Token }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const revoke = useMutation({
+    mutationFn: () => revokeToken(token.id),
+    onError: (error) => toastError(t, error),
+    onSuccess: () => client.invalidateQueries({ queryKey: accountKeys.tokens }),
+  });
+  return (
+    <li className="flex flex-wrap items-center gap-x-4 gap-y-1 py-2.5">
+      <span className="min-w-0 flex-1 basis-40">
+        <span className="font-medium break-words">{token.name}</span>
+        <span className="block text-muted">
+          {t("settings.createdAt", { time: dateTime(token.createdAt) })} ·{" "}
+          {token.expiresAt
+            ? t("settings.expiresAt", { time: dateTime(token.expiresAt) })
+            : t("settings.neverExpires")}
+        </span>
+      </span>
+      <Confirm
+        danger
+        title={t("settings.revokeTitle", { name: token.name })}
+        description={t("settings.revokeHint")}
+        action={t("settings.revoke")}
+        onConfirm={() => revoke.mutate()}
+        trigger={
+          <Button size="sm" disabled={revoke.isPending}>
+            {t("settings.revoke")}
+          </Button>
+        }
+      />
+    </li>
+  );
+}

@@ -1,0 +1,119 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { type SubmitEvent, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { useNavigate, useSearchParams } from "react-router";
+import { LanguageSwitch, ThemeSwitch } from "@/app/preferences";
+import { ApiError } from "@/api/errors";
+import { meQuery, signIn } from "@/api/session";
+import { Note } from "@/ui/badge";
+import { Button } from "@/ui/button";
+import { describe } from "@/ui/failure";
+import { Field } from "@/ui/field";
+import { Logo } from "@/ui/logo";
+
+const WRONG = new Set(["username_password_mismatch", "email_password_mismatch", "invalid_login"]);
+
+/** Pages that Django serves itself. */
+const OPERATORS = "/admin/";
+
+/** Only a path of this site: `next` comes from the address, which anybody may have written. */
+export function safeNext(next: string | null): string {
+  return next?.startsWith("/") && !/^\/[/\\]/.test(next) ? next : "/training";
+}
+
+export function Component() {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const [params] = useSearchParams();
+  const [wantsCode, setWantsCode] = useState(false);
+  const { mutate, isPending, error } = useMutation({
+    mutationFn: signIn,
+    onSuccess: async (outcome) => {
+      if (outcome === "code") {
+        setWantsCode(true);
+        return;
+      }
+      await client.resetQueries({ queryKey: meQuery.queryKey });
+      const next = safeNext(params.get("next"));
+      if (next.startsWith(OPERATORS)) location.assign(next);
+      else await navigate(next, { replace: true });
+    },
+  });
+  const submit = (event: SubmitEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget);
+    const text = (name: string) => form.get(name) as string;
+    mutate(wantsCode ? { code: text("code") } : { name: text("name"), password: text("password") });
+  };
+  return (
+    <div className="flex min-h-dvh flex-col">
+      <title>{`${t("signIn.title")} · Fermi`}</title>
+      <header className="flex justify-end gap-1 p-3">
+        <LanguageSwitch />
+        <ThemeSwitch />
+      </header>
+      <main className="mx-auto flex w-full max-w-sm flex-1 flex-col justify-center gap-6 px-4 pb-24">
+        <div className="space-y-2 text-center">
+          <Logo className="mx-auto size-12" />
+          <h1 className="text-2xl font-semibold">Fermi</h1>
+          <p className="text-sm text-muted">{t("signIn.lead")}</p>
+        </div>
+        <form onSubmit={submit} className="space-y-4 rounded-xl border bg-surface p-5 shadow-xs">
+          {error && (
+            <Note tone="bad" role="alert">
+              {message(t, error)}
+            </Note>
+          )}
+          {wantsCode ? <CodeField /> : <PasswordFields />}
+          <Button type="submit" look="primary" className="w-full justify-center" disabled={isPending}>
+            {t(isPending ? "signIn.submitting" : "signIn.submit")}
+          </Button>
+        </form>
+        <p className="text-center text-sm text-muted">{t("signIn.linkHint")}</p>
+      </main>
+    </div>
+  );
+}
+
+function PasswordFields() {
+  const { t } = useTranslation();
+  return (
+    <>
+      <Field label={t("signIn.name")}>
+        {(wiring) => (
+          <input {...wiring} name="name" required autoFocus autoComplete="username" className="control" />
+        )}
+      </Field>
+      <Field label={t("signIn.password")}>
+        {(wiring) => (
+          <input
+            {...wiring}
+            name="password"
+            type="password"
+            required
+            autoComplete="current-password"
+            className="control"
+          />
+        )}
+      </Field>
+    </>
+  );
+}
+
+function CodeField() {
+  const { t } = useTranslation();
+  return (
+    <Field label={t("signIn.code")} hint={t("signIn.codeHint")}>
+      {(wiring) => (
+        <input {...wiring} name="code" required autoFocus autoComplete="one-time-code" className="control" />
+      )}
+    </Field>
+  );
+}
+
+function message(t: ReturnType<typeof useTranslation>["t"], error: Error): string {
+  if (!(error instanceof ApiError)) return describe(t, error);
+  if (error.code === "too_many_login_attempts") return t("signIn.locked");
+  return WRONG.has(error.code) ? t("signIn.wrong") : error.message;
+}

@@ -1,0 +1,90 @@
+import { screen } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { expect, test } from "vitest";
+import { api, me, ok, platform, refuse } from "@/test/platform";
+import { visit } from "@/test/render";
+import { safeNext } from ".";
+
+const LOGIN = "http://fermi.test/_allauth/browser/v1/auth/login";
+
+async function signIn(name = "ada") {
+  await userEvent.type(await screen.findByLabelText("用户名或邮箱"), name);
+  await userEvent.type(screen.getByLabelText("密码"), "secret");
+  await userEvent.click(screen.getByRole("button", { name: "登录" }));
+}
+
+const answer = (status: number, code: string) =>
+  http.post(LOGIN, () => HttpResponse.json({ status, errors: [{ code, message: "?" }] }, { status }));
+
+test("somebody who is not signed in signs in, and lands where they meant to go", async () => {
+  let signedIn = false;
+  let sent: unknown;
+  platform.use(
+    http.get(api("/auth/me"), () => (signedIn ? ok(me) : refuse(401, "NOT_AUTHENTICATED", "请先登录"))),
+    http.post(LOGIN, async ({ request }) => {
+      sent = await request.json();
+      signedIn = true;
+      return HttpResponse.json({ status: 200 });
+    }),
+  );
+  const page = visit("/training?status=failed");
+  await signIn();
+  await screen.findByRole("heading", { name: "训练任务" });
+  expect(page.address()).toBe("/training?status=failed");
+  expect(sent).toEqual({ username: "ada", password: "secret" });
+});
+
+test("a wrong password is said so", async () => {
+  platform.use(answer(400, "username_password_mismatch"));
+  visit("/sign-in");
+  await signIn();
+  expect((await screen.findByRole("alert")).textContent).toBe("用户名或密码不正确。");
+});
+
+test("a locked account is told to wait", async () => {
+  platform.use(answer(400, "too_many_login_attempts"));
+  visit("/sign-in");
+  await signIn();
+  expect((await screen.findByRole("alert")).textContent).toContain("暂时锁定");
+});
+
+test("an account with a second factor is asked for its code", async () => {
+  const sent: unknown[] = [];
+  platform.use(
+    http.post(LOGIN, () =>
+      HttpResponse.json({ data: { flows: [{ id: "mfa_authenticate", is_pending: true }] } }, { status: 401 }),
+    ),
+    http.post("http://fermi.test/_allauth/browser/v1/auth/2fa/authenticate", async ({ request }) => {
+      sent.push(await request.json());
+      return HttpResponse.json({ status: 200 });
+    }),
+  );
+  visit("/sign-in");
+  await signIn();
+  await userEvent.type(await screen.findByLabelText("验证码"), "123456");
+  await userEvent.click(screen.getByRole("button", { name: "登录" }));
+  await screen.findByRole("heading", { name: "训练任务" });
+  expect(sent).toEqual([{ code: "123456" }]);
+});
+
+test("an e-mail address is sent as one", async () => {
+  let sent: unknown;
+  platform.use(
+    http.post(LOGIN, async ({ request }) => {
+      sent = await request.json();
+      return HttpResponse.json({ status: 200 });
+    }),
+  );
+  visit("/sign-in");
+  await signIn("ada@example.org");
+  await screen.findByRole("heading", { name: "训练任务" });
+  expect(sent).toEqual({ email: "ada@example.org", password: "secret" });
+});
+
+test("nobody is led to another site after signing in", () => {
+  expect(safeNext("/training/task-1?x=1")).toBe("/training/task-1?x=1");
+  for (const next of ["//evil.example", "/\\evil.example", "https://evil.example", null]) {
+    expect(safeNext(next)).toBe("/training");
+  }
+});

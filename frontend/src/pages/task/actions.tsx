@@ -1,0 +1,102 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Copy, RotateCcw, Square, Trash2 } from "lucide-react";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+import { useNavigate } from "react-router";
+import { toast } from "sonner";
+import { deleteTask, retryTask, stopTask, taskChanged, taskKeys } from "@/api/tasks";
+import type { Action, Task } from "@/api/types";
+import { Button, ButtonLink } from "@/ui/button";
+import { Confirm } from "@/ui/confirm";
+import { toastError } from "@/ui/failure";
+
+/** What may be done is what the server says may be done. */
+export function Actions({ task }: { task: Task }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const onError = (error: unknown) => toastError(t, error);
+  const stop = useMutation({
+    ...stopTask(task.taskId),
+    onError,
+    onSuccess: () => {
+      toast.success(t("task.stopDone"));
+      return taskChanged(client, task.taskId);
+    },
+  });
+  const retry = useMutation({
+    ...retryTask(task.taskId),
+    onError,
+    onSuccess: async ({ taskId }) => {
+      toast.success(t("task.retryDone"));
+      await navigate(`/training/${taskId}`);
+    },
+  });
+  const remove = useMutation({
+    ...deleteTask(task.taskId),
+    onError,
+    onSuccess: async () => {
+      toast.success(t("task.deleteDone"));
+      await navigate("/training");
+      client.removeQueries({ queryKey: taskKeys.one(task.taskId) });
+    },
+  });
+  const buttons: Record<Action, ReactNode> = {
+    stop: (
+      <Confirm
+        key="stop"
+        danger
+        title={t("task.stopTitle")}
+        description={t("task.stopHint")}
+        action={t("task.stop")}
+        onConfirm={() => stop.mutate()}
+        trigger={
+          <Button disabled={stop.isPending}>
+            <Square />
+            {t("task.stop")}
+          </Button>
+        }
+      />
+    ),
+    retry: (
+      <Confirm
+        key="retry"
+        title={t("task.retryTitle")}
+        description={t("task.retryHint")}
+        action={t("task.retry")}
+        onConfirm={() => retry.mutate()}
+        trigger={
+          <Button disabled={retry.isPending}>
+            <RotateCcw />
+            {t("task.retry")}
+          </Button>
+        }
+      />
+    ),
+    clone: (
+      <ButtonLink key="clone" to={`/training/create?from=${task.taskId}`}>
+        <Copy />
+        {t("task.clone")}
+      </ButtonLink>
+    ),
+    delete: (
+      <Confirm
+        key="delete"
+        danger
+        title={t("task.deleteTitle")}
+        description={t("task.deleteHint")}
+        action={t("task.delete")}
+        onConfirm={() => remove.mutate()}
+        trigger={
+          <Button disabled={remove.isPending}>
+            <Trash2 />
+            {t("task.delete")}
+          </Button>
+        }
+      />
+    ),
+  };
+  return (Object.keys(buttons) as Action[])
+    .filter((action) => task.allowedActions.includes(action))
+    .map((action) => buttons[action]);
+}

@@ -1,0 +1,125 @@
+import { useEffect, useRef } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { useTheme } from "@/app/theme";
+import { figure, integer } from "@/lib/format";
+import { align, type Points } from "./series";
+
+export interface Line {
+  label: string;
+  points: Points;
+  /** A custom property of the style sheet, such as `--accent-ink`. */
+  color: string;
+  look?: "line" | "dashed" | "dots" | "faint";
+}
+
+interface ChartProps {
+  label: string;
+  lines: Line[];
+  restarts: number[];
+  restartLabel: string;
+  stepLabel: string;
+  /** A logarithmic axis; what is not above zero has no place on it. */
+  log: boolean;
+}
+
+const HEIGHT = 220;
+const LOGARITHMIC = { distr: 3 } as unknown as uPlot.Scale; // its enum exists as a type only
+
+/** Made anew when its looks change; new points only replace its data. */
+export function Chart({ label, lines, restarts, restartLabel, stepLabel, log }: ChartProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot>(null);
+  const marks = useRef(restarts);
+  const theme = useTheme();
+  const looks = JSON.stringify(lines.map((line) => ({ ...line, points: undefined })));
+
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const style = getComputedStyle(document.documentElement);
+    const color = (name: string) => style.getPropertyValue(name).trim();
+    const axis = {
+      stroke: color("--muted"),
+      grid: { stroke: color("--line"), width: 1 },
+      ticks: { stroke: color("--line"), width: 1 },
+    };
+    const made = new uPlot(
+      {
+        width: element.clientWidth,
+        height: HEIGHT,
+        padding: [14, 20, 0, 0],
+        scales: { x: { time: false }, y: log ? LOGARITHMIC : {} },
+        cursor: { points: { size: 6 }, drag: { x: true, y: false } },
+        axes: [
+          { ...axis, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? integer(tick) : "")) },
+          { ...axis, size: 56, values: (_, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : figure(tick))) },
+        ],
+        series: [
+          { label: stepLabel },
+          ...(JSON.parse(looks) as Line[]).map((line) => ({
+            label: line.label,
+            stroke: color(line.color),
+            width: line.look === "dots" ? 0 : 1.5,
+            alpha: line.look === "faint" ? 0.3 : 1,
+            dash: line.look === "dashed" ? [4, 4] : undefined,
+            points: line.look === "dots" ? { show: true, size: 6, fill: color(line.color) } : { show: isAlone },
+            spanGaps: true,
+            value: (_: uPlot, value: number | null) => (value == null ? "–" : figure(value)),
+          })),
+        ],
+        hooks: { draw: [(u) => drawMarks(u, marks.current, restartLabel, color("--warn-ink"))] },
+      },
+      [[]],
+      element,
+    );
+    plot.current = made;
+    const resizing = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
+    resizing.observe(element);
+    return () => {
+      resizing.disconnect();
+      made.destroy();
+    };
+  }, [looks, theme, restartLabel, stepLabel, log]);
+
+  useEffect(() => {
+    marks.current = restarts;
+    const u = plot.current;
+    const data = align(lines.map((line) => (log ? positive(line.points) : line.points)));
+    u?.setData(data);
+    if (u && u.cursor.idx == null) {
+      queueMicrotask(() => u.setLegend({ idx: data[0].length - 1 })); // after uPlot's own, which clears it
+    }
+  }, [lines, restarts, looks, theme, restartLabel, stepLabel, log]);
+
+  return <div ref={box} role="img" aria-label={label} className="min-w-0" />;
+}
+
+/** One point makes no line, but it can be seen. */
+function isAlone(u: uPlot, series: number): boolean {
+  return (u.data[series] ?? []).filter((value) => value != null).length === 1;
+}
+
+function positive(points: Points): Points {
+  return new Map([...points].filter(([, value]) => value > 0));
+}
+
+function drawMarks(u: uPlot, steps: number[], label: string, color: string): void {
+  const { ctx, bbox } = u;
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = color;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.font = `${11 * devicePixelRatio}px sans-serif`;
+  ctx.textAlign = "left";
+  ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+  for (const step of steps) {
+    const x = Math.round(u.valToPos(step, "x", true));
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.fillText(label, x + 4 * devicePixelRatio, bbox.top + 10 * devicePixelRatio);
+  }
+  ctx.restore();
+}

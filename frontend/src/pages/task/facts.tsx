@@ -1,0 +1,33 @@
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+import type { Task } from "@/api/types";
+import { dateTime } from "@/lib/format";
+import { Card } from "@/ui/card";
+import { Note } from "@/ui/badge";
+import { Facts as FactList } from "@/ui/table";
+
+export function Facts({ task }: { task: Task }) {
+  const { t } = useTranslation();
+  const facts: [string, ReactNode][] = [
+    [t("task.framework"), task.framework],
+    [t("task.dataset"), `${task.datasetId} / ${task.datasetVersionId}`],
+    [t("task.model"), task.modelId],
+    [t("task.restarts"), task.maxRestarts],
+    [t("task.owner"), task.owner],
+    [t("task.created"), dateTime(task.createdAt)],
+  ];
+  return (
+    <Card title={t("task.facts")}>
+      <FactList facts={facts} />
+      {task.warnings.length > 0 && (
+        <ul className="mt-3 space-y-2" aria-label={t("task.warnings")}>
+          {task.warnings.map((warning) => (
+            <li key={warning.code}>
+              <Note tone="warn">{warning.message}</Note>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,121 @@
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+import { useParams } from "react-router";
+import { ApiError } from "@/api/errors";
+import type { RankChoice } from "@/api/logs";
+import { type FeedState, useTaskFeed } from "@/api/stream";
+import { isOver, metricsQuery, taskQuery } from "@/api/tasks";
+import type { Metric, Task } from "@/api/types";
+import { Note } from "@/ui/badge";
+import { ButtonLink } from "@/ui/button";
+import { Empty } from "@/ui/empty";
+import { Failure, Loading } from "@/ui/failure";
+import { Page } from "@/ui/page";
+import { StatusBadge, statusTone } from "@/ui/status";
+import { Tabs } from "@/ui/tabs";
+import { Actions } from "./actions";
+import { Charts } from "./charts";
+import { Checkpoints, Events, Rendered, Reuse } from "./details";
+import { Facts } from "./facts";
+import { LogView } from "./log-view";
+import { Progress } from "./progress";
+import { Ranks } from "./ranks";
+import { Timeline } from "./timeline";
+
+const NO_METRICS: Metric[] = [];
+
+export function Component() {
+  const { t } = useTranslation();
+  const { id = "" } = useParams();
+  const task = useQuery(taskQuery(id));
+  if (task.data) return <TaskPage key={id} task={task.data} />;
+  if (task.error instanceof ApiError && task.error.status === 404) {
+    return (
+      <Page title={t("task.notFound")}>
+        <Empty title={t("task.notFound")} hint={t("task.notFoundHint")}>
+          <ButtonLink look="primary" to="/training">
+            {t("app.backToTasks")}
+          </ButtonLink>
+        </Empty>
+      </Page>
+    );
+  }
+  return task.isError ? <Failure error={task.error} retry={() => void task.refetch()} /> : <Loading />;
+}
+
+function TaskPage({ task }: { task: Task }) {
+  const { t } = useTranslation();
+  const id = task.taskId;
+  const [rank, setRank] = useState<RankChoice>(0);
+  const feed = useTaskFeed(id, rank, isOver(task));
+  const metrics = useQuery(metricsQuery(id)).data ?? NO_METRICS;
+  const readRank = (chosen: number) => {
+    setRank(chosen);
+    document.getElementById("details")?.scrollIntoView({ block: "nearest" });
+  };
+  return (
+    <Page
+      title={task.taskName}
+      heading={<Heading task={task} feed={feed} />}
+      actions={<Actions task={task} />}
+    >
+      {task.reason && (
+        <div className="mb-4">
+          <Note tone={statusTone(task.status)}>
+            <p className="font-medium">{task.reason.message}</p>
+            {task.reason.hint && (
+              <p className="mt-0.5">
+                {t("task.hint")}
+                {task.reason.hint}
+              </p>
+            )}
+          </Note>
+        </div>
+      )}
+      <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_22rem]">
+        <div className="min-w-0 space-y-4">
+          <Progress task={task} metrics={metrics} />
+          <Charts metrics={metrics} />
+          <section id="details" className="rounded-xl border bg-surface shadow-xs">
+            <Tabs
+              label={task.taskName}
+              tabs={[
+                {
+                  id: "logs",
+                  label: t("task.logs"),
+                  content: <LogView task={task} rank={rank} onRank={setRank} />,
+                },
+                { id: "events", label: t("task.events"), content: <Events id={id} /> },
+                { id: "checkpoints", label: t("task.checkpoints"), content: <Checkpoints id={id} /> },
+                { id: "files", label: t("task.files"), content: <Rendered task={task} /> },
+                { id: "reuse", label: t("task.reuse"), content: <Reuse task={task} /> },
+              ]}
+            />
+          </section>
+        </div>
+        <aside className="min-w-0 space-y-4">
+          <Ranks task={task} chosen={rank} onChoose={readRank} />
+          <Timeline task={task} />
+          <Facts task={task} />
+        </aside>
+      </div>
+    </Page>
+  );
+}
+
+function Heading({ task, feed }: { task: Task; feed: FeedState }) {
+  const { t } = useTranslation();
+  return (
+    <span className="flex flex-wrap items-center gap-x-3 gap-y-1">
+      {task.taskName}
+      <span role="status" className="flex items-center gap-2 font-normal">
+        <StatusBadge status={task.status} />
+        {feed !== "ended" && (
+          <span className="text-xs text-muted">{t(feed === "live" ? "task.live" : "task.connecting")}</span>
+        )}
+      </span>
+      <span className="font-mono text-xs font-normal text-muted">{task.taskId}</span>
+    </span>
+  );
+}

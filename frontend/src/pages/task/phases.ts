@@ -1,0 +1,36 @@
+import { isOver } from "@/api/tasks";
+import type { Status, Task, TaskEvent } from "@/api/types";
+
+export interface Phase {
+  state: Status;
+  from: string;
+  /** Null while it lasts. */
+  to: string | null;
+}
+
+/** What led to an attempt, and the attempt itself: waiting, starting, training, stopping. */
+export interface Stretch {
+  attempt: number;
+  phases: Phase[];
+}
+
+const PREFIX = "STATE_";
+const WAITING: Status[] = ["initializing", "queued"];
+
+/** A task's life from its events, oldest first. Waiting belongs to the attempt that it waits for. */
+export function stretchesOf(task: Pick<Task, "createdAt" | "endedAt">, events: TaskEvent[]): Stretch[] {
+  const moves = events
+    .filter(({ kind, code }) => kind === "state" && code.startsWith(PREFIX))
+    .map(({ code, at, attempt }) => ({ state: code.slice(PREFIX.length).toLowerCase() as Status, at, attempt }));
+  const begun = [{ state: "initializing" as Status, at: task.createdAt, attempt: 0 }, ...moves];
+  const stretches: Stretch[] = [];
+  begun.forEach(({ state, at, attempt }, index) => {
+    const next = begun[index + 1];
+    if (!next && isOver(task)) return; // how it ended is no time spent
+    const number = WAITING.includes(state) ? attempt + 1 : attempt;
+    let stretch = stretches.at(-1);
+    if (stretch?.attempt !== number) stretches.push((stretch = { attempt: number, phases: [] }));
+    stretch.phases.push({ state, from: at, to: next?.at ?? null });
+  });
+  return stretches;
+}

@@ -1,0 +1,60 @@
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+import { isOver } from "@/api/tasks";
+import type { Metric, Task } from "@/api/types";
+import { duration, figure, integer, secondsBetween } from "@/lib/format";
+import { useNow } from "@/lib/hooks";
+import { Card } from "@/ui/card";
+import { ProgressBar } from "@/ui/progress";
+import { secondsLeft } from "./series";
+
+function newest(metrics: Metric[], name: string): number | undefined {
+  return metrics.findLast((metric) => metric.values[name] != null)?.values[name] ?? undefined;
+}
+
+export function Progress({ task, metrics }: { task: Task; metrics: Metric[] }) {
+  const { t } = useTranslation();
+  const over = isOver(task);
+  const now = useNow(!over);
+  const step = metrics.at(-1)?.step ?? task.step ?? 0;
+  const loss = newest(metrics, "loss") ?? task.loss;
+  const throughput = newest(metrics, "tokens_per_s");
+  const left = task.status === "running" ? secondsLeft(metrics, task.totalSteps) : undefined;
+  const share = task.totalSteps ? Math.min(1, step / task.totalSteps) : undefined;
+  return (
+    <Card>
+      <dl className="grid grid-cols-2 gap-x-4 gap-y-3 sm:grid-cols-3 lg:grid-cols-5">
+        <Figure label={t("task.step")}>
+          {integer(step)}
+          {task.totalSteps != null && (
+            <span className="text-base text-muted"> / {integer(task.totalSteps)}</span>
+          )}
+        </Figure>
+        <Figure label={t("task.loss")}>{loss == null ? "–" : figure(loss)}</Figure>
+        <Figure label={t("task.throughput")}>
+          {throughput === undefined
+            ? "–"
+            : t("task.tokensPerSecond", { value: integer(Math.round(throughput)) })}
+        </Figure>
+        <Figure label={t("task.elapsed")}>
+          {task.startedAt ? duration(t, secondsBetween(task.startedAt, task.endedAt ?? now)) : "–"}
+        </Figure>
+        {left !== undefined && <Figure label={t("task.remaining")}>{duration(t, left)}</Figure>}
+      </dl>
+      {share !== undefined && (
+        <div className="mt-4">
+          <ProgressBar label={t("task.progress")} value={share} />
+        </div>
+      )}
+    </Card>
+  );
+}
+
+function Figure({ label, children }: { label: string; children: ReactNode }) {
+  return (
+    <div className="min-w-0">
+      <dt className="text-sm text-muted">{label}</dt>
+      <dd className="text-lg font-semibold tabular-nums">{children}</dd>
+    </div>
+  );
+}

@@ -1,0 +1,65 @@
+import { expect, test } from "vitest";
+import type { CreateRequest } from "@/api/types";
+import { asCommand, quoted, recipes, yaml } from "./reuse";
+
+const request = {
+  taskName: "it's 第一个",
+  datasetId: "dataset-001",
+  datasetVersionId: "version-001",
+  modelId: "model-001",
+  launchMode: "existing",
+  distributedConfig: {
+    enabled: true,
+    nodeIds: ["env-001", "env-003"],
+    masterNode: "env-001",
+    framework: "deepspeed",
+    strategy: { dataParallel: 2 },
+  },
+  entrypoint: { script: "train.py", args: ["--name", "two words"] },
+  hyperparameters: { totalSteps: 100, dtype: "bf16", tag: "1e3" },
+  env: { NCCL_DEBUG: "INFO" },
+  resumeFrom: null,
+} as unknown as CreateRequest;
+
+test("the command says all that the request says, one word each for the shell", () => {
+  expect(asCommand(request).split(" \\\n  ")).toEqual([
+    "fermi submit",
+    String.raw`--name 'it'\''s 第一个'`,
+    "--dataset dataset-001:version-001",
+    "--model model-001",
+    "--env env-001",
+    "--env env-003",
+    "--master env-001",
+    "--framework deepspeed",
+    "--strategy dataParallel=2",
+    "--hp totalSteps=100",
+    "--hp dtype=bf16",
+    `--hp 'tag="1e3"'`,
+    "--set-env NCCL_DEBUG=INFO",
+    "--script train.py",
+    "-- --name 'two words'\n",
+  ]);
+});
+
+test("curl sends exactly the request", () => {
+  const curl = recipes(request, "http://fermi.test").find(({ name }) => name === "curl.sh")?.content ?? "";
+  const body = /<<'END'\n([\s\S]*)\nEND\n$/.exec(curl)?.[1] ?? "";
+  expect(JSON.parse(body)).toEqual(request);
+});
+
+test("YAML keeps types apart: what looks like a number or a word of the language is quoted", () => {
+  expect(yaml({ a: "1", b: 1, c: "yes", d: "a: b", e: [], f: {}, g: [{ h: 1, i: 2 }], j: null, k: "北京 A" })).toBe(
+    ['a: "1"', "b: 1", 'c: "yes"', 'd: "a: b"', "e: []", "f: {}", "g:", "  - h: 1", "    i: 2", "j: null", "k: 北京 A"].join(
+      "\n",
+    ),
+  );
+});
+
+test("a word that a shell would take apart is quoted, a plain one is not", () => {
+  expect([quoted("a/b-c=1"), quoted("a b"), quoted("$HOME"), quoted("")]).toEqual([
+    "a/b-c=1",
+    "'a b'",
+    "'$HOME'",
+    "''",
+  ]);
+});

@@ -1,0 +1,96 @@
+import type { CreateRequest, RenderedFile } from "@/api/types";
+
+/** The request of a task as what one pastes into a terminal or keeps in a repository. */
+export function recipes(request: CreateRequest, origin: string): RenderedFile[] {
+  return [
+    { name: "fermi.sh", content: asCommand(request) },
+    { name: "task.yaml", content: `# fermi submit -f task.yaml\n${yaml(request)}\n` },
+    { name: "curl.sh", content: asCurl(request, origin) },
+  ];
+}
+
+export function asCommand(request: CreateRequest): string {
+  const { distributedConfig: config, entrypoint } = request;
+  const nodes = config?.nodeIds ?? request.environmentIds ?? [];
+  const pairs = (flag: string, values: object | undefined, text: (value: unknown) => string) =>
+    Object.entries(values ?? {}).map(([name, value]) => [flag, `${name}=${text(value)}`]);
+  const flags: (string | number | null | undefined)[][] = [
+    ["--name", request.taskName],
+    ["--dataset", [request.datasetId, request.datasetVersionId].filter(Boolean).join(":")],
+    ["--model", request.modelId],
+    ...nodes.map((node) => ["--env", node]),
+    ["--master", config?.masterNode],
+    ["--framework", config?.framework],
+    ["--backend", config?.backend],
+    ["--master-port", config?.masterPort],
+    ...pairs("--strategy", config?.strategy, literal),
+    ...pairs("--option", config?.options, literal),
+    ...pairs("--hp", request.hyperparameters, literal),
+    ...pairs("--set-env", request.env, String),
+    ["--max-restarts", request.maxRestarts],
+    ["--priority", request.priority],
+    ["--resume-from", request.resumeFrom],
+    ["--script", entrypoint?.script],
+  ];
+  const lines = flags
+    .filter(([, value]) => value != null && value !== "")
+    .map(([flag, value]) => `${String(flag)} ${quoted(String(value))}`);
+  if (entrypoint?.args?.length) lines.push(`-- ${entrypoint.args.map(quoted).join(" ")}`);
+  return `fermi submit \\\n  ${lines.join(" \\\n  ")}\n`;
+}
+
+function asCurl(request: CreateRequest, origin: string): string {
+  return `curl -s ${quoted(`${origin}/api/v1/training-tasks`)} \\
+  -H "Authorization: Bearer $FERMI_TOKEN" \\
+  -H "Content-Type: application/json" \\
+  --data-binary @- <<'END'
+${JSON.stringify(request, null, 2)}
+END
+`;
+}
+
+/** One word for a POSIX shell. */
+export function quoted(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+/** The command reads values as JSON where they can be read so: a text that looks like something else is quoted. */
+function literal(value: unknown): string {
+  return typeof value === "string" && !isJson(value) ? value : JSON.stringify(value);
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const PLAIN = /^[A-Za-z_\p{Script=Han}/][\p{L}\p{N}_./-]*(?: [\p{L}\p{N}_./-]+)*$/u;
+const RESERVED = /^(?:true|false|null|yes|no|on|off|y|n)$/i;
+
+/** YAML in blocks; what could be read as something else is quoted as in JSON, which is YAML too. */
+export function yaml(value: unknown, indent = ""): string {
+  if (Array.isArray(value) && value.length > 0) {
+    return value.map((item) => `${indent}- ${yaml(item, `${indent}  `).trimStart()}`).join("\n");
+  }
+  if (typeof value === "object" && value !== null && Object.keys(value).length > 0) {
+    return Object.entries(value)
+      .filter(([, inner]) => inner !== undefined)
+      .map(([key, inner]) => `${indent}${scalar(key)}:${below(inner, indent)}`)
+      .join("\n");
+  }
+  return scalar(value);
+}
+
+function below(value: unknown, indent: string): string {
+  const block = typeof value === "object" && value !== null && Object.keys(value).length > 0;
+  return block ? `\n${yaml(value, `${indent}  `)}` : ` ${scalar(value)}`;
+}
+
+function scalar(value: unknown): string {
+  const plain = typeof value === "string" && PLAIN.test(value) && !RESERVED.test(value);
+  return plain ? value : JSON.stringify(value);
+}

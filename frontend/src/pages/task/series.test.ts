@@ -1,0 +1,80 @@
+import { expect, test } from "vitest";
+import { metric } from "@/test/fixtures";
+import { align, namesOf, secondsLeft, seriesOf, smooth } from "./series";
+
+test("several attempts are one line, and what a restart made void is kept apart", () => {
+  const metrics = [
+    metric(1, 10, 5),
+    metric(2, 20, 4),
+    metric(3, 30, 3),
+    metric(4, 20, 3.9, { attempt: 2 }),
+    metric(5, 30, 2.9, { attempt: 2 }),
+    metric(6, 40, 2, { attempt: 2 }),
+  ];
+  const series = seriesOf(metrics, "loss");
+  expect([...series.points]).toEqual([
+    [10, 5],
+    [20, 3.9],
+    [30, 2.9],
+    [40, 2],
+  ]);
+  expect([...series.discarded]).toEqual([
+    [20, 4],
+    [30, 3],
+  ]);
+  expect(series.restarts).toEqual([20]);
+});
+
+test("one rank's numbers make the line when several report", () => {
+  const series = seriesOf([metric(1, 10, 5), metric(2, 10, 6, { rank: 1 })], "loss");
+  expect([...series.points]).toEqual([[10, 5]]);
+});
+
+test("a metric that nobody reported is an empty line", () => {
+  expect(seriesOf([metric(1, 10, 5)], "val_loss")).toEqual({
+    points: new Map(),
+    discarded: new Map(),
+    restarts: [],
+  });
+});
+
+test("lines with different steps share one axis", () => {
+  expect(
+    align([
+      new Map([
+        [1, 5],
+        [3, 4],
+      ]),
+      new Map([[2, 9]]),
+    ]),
+  ).toEqual([
+    [1, 2, 3],
+    [5, null, 4],
+    [null, 9, null],
+  ]);
+});
+
+test("the time left follows the pace of the running attempt", () => {
+  const metrics = [metric(1, 90, 5), metric(2, 10, 5, { attempt: 2 }), metric(3, 20, 4, { attempt: 2 })];
+  expect(secondsLeft(metrics, 100)).toBe(80);
+  expect(secondsLeft(metrics.slice(0, 1), 100)).toBeUndefined();
+  expect(secondsLeft(metrics, null)).toBeUndefined();
+});
+
+test("every metric that was reported can be chosen", () => {
+  const metrics = [metric(1, 1, 5), metric(2, 2, 4, { values: { loss: 4, lr: 0.1 } })];
+  expect(namesOf(metrics)).toEqual(["loss", "lr"]);
+});
+
+test("smoothing starts at the first value, follows the line and leaves its steps alone", () => {
+  const jump = new Map([
+    [1, 10],
+    [2, 10],
+    [3, 0],
+  ]);
+  const smoothed = [...smooth(jump, 0.5)];
+  expect(smoothed.map(([step]) => step)).toEqual([1, 2, 3]);
+  expect(smoothed[1]?.[1]).toBeCloseTo(10);
+  expect(smoothed[2]?.[1]).toBeCloseTo(10 * (3 / 7));
+  expect([...smooth(jump, 0)]).toEqual([...jump]);
+});

@@ -1,0 +1,132 @@
+import { act, screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http } from "msw";
+import { expect, test, vi } from "vitest";
+import { FakeEventSource } from "@/test/event-source";
+import { metric, task } from "@/test/fixtures";
+import { api, ok, platform, refuse } from "@/test/platform";
+import { visit } from "@/test/render";
+
+vi.mock("./chart", () => ({
+  Chart: ({ label }: { label: string }) => <div role="img" aria-label={label} />,
+}));
+
+const actions = () =>
+  ["停止", "重试", "删除"]
+    .filter((name) => screen.queryByRole("button", { name }))
+    .concat(screen.queryByRole("link", { name: "克隆" }) ? ["克隆"] : []);
+
+test("only what the server allows is offered", async () => {
+  visit("/training/task-1");
+  await screen.findByRole("heading", { name: /first-task/ });
+  expect(actions()).toEqual(["停止", "克隆"]);
+});
+
+test("the reason of an end and what to do about it are on the page", async () => {
+  const ended = {
+    ...task,
+    status: "failed",
+    endedAt: "2026-11-21T05:10:00Z",
+    reason: { code: "RANK_FAILED", message: "rank 1 退出码 1", hint: "查看它的日志" },
+    allowedActions: ["retry", "clone", "delete"],
+  };
+  platform.use(http.get(api("/training-tasks/task-1"), () => ok(ended)));
+  visit("/training/task-1");
+  await screen.findByText("rank 1 退出码 1");
+  expect(screen.getByText(/查看它的日志/)).toBeTruthy();
+  expect(actions()).toEqual(["重试", "删除", "克隆"]);
+  expect(FakeEventSource.opened).toHaveLength(0);
+});
+
+test("stopping asks first, then tells the server once", async () => {
+  const stopped = vi.fn(() => ok({}));
+  platform.use(http.post(api("/training-tasks/task-1/stop"), stopped));
+  visit("/training/task-1");
+  await userEvent.click(await screen.findByRole("button", { name: "停止" }));
+  const dialog = await screen.findByRole("alertdialog");
+  expect(stopped).not.toHaveBeenCalled();
+  await userEvent.click(within(dialog).getByRole("button", { name: "停止" }));
+  await screen.findByText("正在停止");
+  expect(stopped).toHaveBeenCalledTimes(1);
+});
+
+test("what the stream brings appears: points, state, log lines", async () => {
+  visit("/training/task-1");
+  await screen.findByText("1 行");
+  const [stream] = FakeEventSource.opened;
+  expect(stream?.url).toBe("/api/v1/training-tasks/task-1/stream?logs=0");
+  act(() => {
+    stream?.send("metric", metric(1, 42, 1.25));
+    stream?.send("log", { rank: 0, attempt: 1, lines: [{ offset: 18, text: "second line" }] });
+    stream?.send("status", { status: "running", step: 42 });
+  });
+  await screen.findByRole("img", { name: "损失 1.25" });
+  await screen.findByText("2 行");
+  expect(screen.getByRole("progressbar").getAttribute("aria-valuenow")).toBe("42");
+});
+
+test("choosing a rank reads its log, and the stream follows", async () => {
+  visit("/training/task-1");
+  await userEvent.click(await screen.findByRole("button", { name: /rank 1/ }));
+  await waitFor(() => expect(FakeEventSource.opened.at(-1)?.url).toContain("logs=1"));
+  expect(screen.getByLabelText<HTMLSelectElement>("进程").value).toBe("1");
+  expect(FakeEventSource.opened[0]?.readyState).toBe(FakeEventSource.CLOSED);
+});
+
+test("a new language opens a new stream", async () => {
+  visit("/training/task-1");
+  await screen.findByText("1 行");
+  await userEvent.click(screen.getByRole("button", { name: "Switch to English" }));
+  await screen.findByText("Lines: 1");
+  expect(FakeEventSource.opened.map(({ readyState }) => readyState === FakeEventSource.CLOSED)).toEqual([
+    true,
+    false,
+  ]);
+});
+
+test("emulated GPUs are marked as such", async () => {
+  visit("/training/task-1");
+  await screen.findByText("模拟");
+});
+
+test("a task that is not there is said so", async () => {
+  platform.use(http.get(api("/training-tasks/task-9"), () => refuse(404, "NOT_FOUND", "没有")));
+  visit("/training/task-9");
+  await screen.findByRole("heading", { name: "没有这个任务" });
+});
+
+test("pointing at a rank shows the last line of its log", async () => {
+  platform.use(
+    http.get(api("/training-tasks/:id/logs"), ({ request }) => {
+      const rank = new URL(request.url).searchParams.get("rank");
+      const lines = [{ offset: 0, text: `\u001b[32mhello\u001b[0m from rank ${rank ?? ""}` }];
+      return ok({ rank, attempt: 1, lines, cursor: "1", end: true });
+    }),
+  );
+  visit("/training/task-1");
+  await userEvent.hover(await screen.findByRole("button", { name: /rank 1/ }));
+  const aside = within(screen.getByRole("complementary"));
+  await aside.findByText("hello from rank 1");
+});
+
+test("other metrics can be added, smoothed and drawn on a logarithmic axis", async () => {
+  const points = [metric(1, 1, 4, { values: { loss: 4, lr: 0.1 } }), metric(2, 2, 2, { values: { loss: 2, lr: 0.2 } })];
+  platform.use(http.get(api("/training-tasks/:id/metrics"), () => ok({ items: points, next: null })));
+  visit("/training/task-1");
+  await screen.findByRole("img", { name: "损失 2" });
+  expect(screen.queryByRole("img", { name: "lr 0.2" })).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "lr" }));
+  await screen.findByRole("img", { name: "lr 0.2" });
+  await userEvent.click(screen.getByRole("checkbox", { name: "对数坐标" }));
+  await userEvent.click(screen.getByRole("button", { name: "损失" }));
+  expect(screen.queryByRole("img", { name: "损失 2" })).toBeNull();
+});
+
+test("the request can be taken away as a command", async () => {
+  platform.use(http.get(api("/training-tasks/task-1"), () => ok({ ...task, request: { taskName: "first-task" } })));
+  visit("/training/task-1");
+  await userEvent.click(await screen.findByRole("tab", { name: "命令与 YAML" }));
+  expect((await screen.findByLabelText("fermi.sh")).textContent).toContain("fermi submit");
+  await userEvent.click(screen.getByRole("button", { name: "task.yaml" }));
+  expect(screen.getByLabelText("task.yaml").textContent).toContain("taskName: first-task");
+});

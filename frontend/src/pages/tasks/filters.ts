@@ -1,0 +1,15 @@
+import type { TaskFilters } from "@/api/tasks";
+import type { Status } from "@/api/types";
+import { pageOf, textsOf } from "@/lib/filters";
+import { STATUSES } from "@/ui/status";
+
+const TEXTS = ["framework", "zone", "owner", "environment", "search"] as const;
+
+export function readFilters(params: URLSearchParams): TaskFilters {
+  const status = params.getAll("status").filter((each): each is Status => STATUSES.includes(each as Status));
+  return { ...(status.length > 0 && { status }), ...textsOf(params, TEXTS), page: pageOf(params) };
+}
+
+export function isFiltered(filters: TaskFilters): boolean {
+  return Object.keys(filters).some((name) => name !== "page");
+}

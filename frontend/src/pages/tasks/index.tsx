@@ -1,0 +1,169 @@
+import { useQuery } from "@tanstack/react-query";
+import { Plus, Square } from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+import { useSearchParams } from "react-router";
+import { frameworksQuery, zonesQuery } from "@/api/inventory";
+import { meQuery } from "@/api/session";
+import { TASKS_PER_PAGE, tasksQuery } from "@/api/tasks";
+import type { TaskBrief } from "@/api/types";
+import { withFilter } from "@/lib/filters";
+import { Button, ButtonLink } from "@/ui/button";
+import { Confirm } from "@/ui/confirm";
+import { Empty } from "@/ui/empty";
+import { Failure, Loading } from "@/ui/failure";
+import { Page } from "@/ui/page";
+import { Pager } from "@/ui/pager";
+import { FilterSelect, SearchBox } from "@/ui/filters";
+import { STATUSES } from "@/ui/status";
+import { type BulkStop, useBulkStop } from "./bulk";
+import { isFiltered, readFilters } from "./filters";
+import { TaskTable } from "./table";
+
+const NONE: TaskBrief[] = [];
+
+export function Component() {
+  const { t } = useTranslation();
+  const [params, setParams] = useSearchParams();
+  const filters = readFilters(params);
+  const tasks = useQuery(tasksQuery(filters));
+  const set = (name: string, value: string) =>
+    setParams((now) => withFilter(now, name, value), { replace: true });
+  const [cleared, setCleared] = useState(0);
+  const clear = () => {
+    setParams({});
+    setCleared(cleared + 1);
+  };
+  const bulk = useBulkStop(tasks.data?.items ?? NONE);
+  return (
+    <Page
+      title={t("tasks.title")}
+      actions={
+        <ButtonLink look="primary" to="/training/create">
+          <Plus />
+          {t("tasks.create")}
+        </ButtonLink>
+      }
+    >
+      <div className="mb-4 flex flex-wrap items-center gap-2">
+        <SearchBox
+          key={cleared}
+          label={t("tasks.search")}
+          value={filters.search ?? ""}
+          onSettled={(text) => set("search", text)}
+        />
+        <Filters params={params} onChange={set} />
+        {isFiltered(filters) && (
+          <Button look="ghost" size="sm" onClick={clear}>
+            {t("tasks.clearFilters")}
+          </Button>
+        )}
+        {bulk.stoppable.length > 0 && <BulkBar bulk={bulk} />}
+      </div>
+      {tasks.isError && <Failure error={tasks.error} retry={() => void tasks.refetch()} />}
+      {tasks.isPending && <Loading />}
+      {tasks.data && (
+        <>
+          {tasks.data.items.length > 0 ? (
+            <TaskTable tasks={tasks.data.items} bulk={bulk} />
+          ) : (
+            <section className="rounded-xl border bg-surface shadow-xs">
+              {isFiltered(filters) ? (
+                <Empty title={t("tasks.nothingMatches")}>
+                  <Button onClick={clear}>{t("tasks.clearFilters")}</Button>
+                </Empty>
+              ) : (
+                <Empty title={t("tasks.empty")} hint={t("tasks.emptyHint")}>
+                  <ButtonLink look="primary" to="/training/create">
+                    {t("tasks.create")}
+                  </ButtonLink>
+                </Empty>
+              )}
+            </section>
+          )}
+        </>
+      )}
+      {tasks.data && tasks.data.total > 0 && (
+        <Pager
+          count={t("tasks.count", { count: tasks.data.total })}
+          pages={Math.ceil(tasks.data.total / TASKS_PER_PAGE)}
+          page={filters.page}
+          onPage={(page) => set("page", String(page))}
+        />
+      )}
+    </Page>
+  );
+}
+
+interface FiltersProps {
+  params: URLSearchParams;
+  onChange: (name: string, value: string) => void;
+}
+
+function Filters({ params, onChange }: FiltersProps) {
+  const { t } = useTranslation();
+  const frameworks = useQuery(frameworksQuery).data ?? [];
+  const zones = useQuery(zonesQuery).data ?? [];
+  const me = useQuery(meQuery).data?.username;
+  const of = (name: string) => ({
+    value: params.get(name) ?? "",
+    onChange: (value: string) => onChange(name, value),
+  });
+  return (
+    <>
+      <FilterSelect
+        label={t("tasks.status")}
+        any={t("tasks.allStatuses")}
+        options={STATUSES.map((status) => [status, t(`status.${status}`)])}
+        {...of("status")}
+      />
+      <FilterSelect
+        label={t("tasks.framework")}
+        any={t("tasks.allFrameworks")}
+        options={frameworks.map(({ value, label }) => [value, label])}
+        {...of("framework")}
+      />
+      <FilterSelect
+        label={t("tasks.zone")}
+        any={t("tasks.allZones")}
+        options={zones.map(({ id, name }) => [id, name])}
+        {...of("zone")}
+      />
+      {me && (
+        <label className="flex items-center gap-1.5 px-1 text-sm">
+          <input
+            type="checkbox"
+            checked={params.get("owner") === me}
+            onChange={({ target }) => onChange("owner", target.checked ? me : "")}
+          />
+          {t("tasks.mine")}
+        </label>
+      )}
+    </>
+  );
+}
+
+function BulkBar({ bulk }: { bulk: BulkStop }) {
+  const { t } = useTranslation();
+  const count = bulk.selected.length;
+  return (
+    <div className="ml-auto flex items-center gap-2">
+      <span role="status" className="text-sm text-muted">
+        {count > 0 && t("tasks.selected", { count })}
+      </span>
+      <Confirm
+        danger
+        title={t("tasks.stopTitle", { count })}
+        description={t("task.stopHint")}
+        action={t("task.stop")}
+        onConfirm={bulk.stop}
+        trigger={
+          <Button disabled={count === 0 || bulk.isPending}>
+            <Square />
+            {t("tasks.stopSelected")}
+          </Button>
+        }
+      />
+    </div>
+  );
+}

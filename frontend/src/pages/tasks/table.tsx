@@ -1,0 +1,119 @@
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import { isOver } from "@/api/tasks";
+import type { TaskBrief } from "@/api/types";
+import { ago, dateTime, duration, figure, integer, secondsBetween } from "@/lib/format";
+import { useNow } from "@/lib/hooks";
+import { StatusBadge } from "@/ui/status";
+import { MEDIUM, ROW, Table, WIDE } from "@/ui/table";
+import type { BulkStop, Outcome } from "./bulk";
+
+const TICK = "w-px pr-0!";
+
+/** On a narrow screen the first cell says it all; columns join it as the room grows. */
+export function TaskTable({ tasks, bulk }: { tasks: TaskBrief[]; bulk: BulkStop }) {
+  const { t } = useTranslation();
+  const now = useNow();
+  return (
+    <Table
+      label={t("tasks.title")}
+      columns={[
+        {
+          label: (
+            <input
+              type="checkbox"
+              aria-label={t("tasks.selectAll")}
+              disabled={bulk.stoppable.length === 0}
+              checked={bulk.selected.length > 0 && bulk.selected.length === bulk.stoppable.length}
+              onChange={bulk.toggleAll}
+            />
+          ),
+          className: TICK,
+        },
+        { label: t("tasks.name") },
+        { label: t("tasks.status") },
+        { label: t("tasks.framework"), className: MEDIUM },
+        { label: t("tasks.scale"), className: MEDIUM },
+        { label: t("tasks.progress"), className: `${MEDIUM} text-right` },
+        { label: t("tasks.loss"), className: `${MEDIUM} text-right` },
+        { label: t("tasks.owner"), className: WIDE },
+        { label: t("tasks.created"), className: WIDE },
+        { label: t("tasks.duration"), className: `${WIDE} text-right` },
+      ]}
+    >
+        {tasks.map((task) => (
+          <Row
+            key={task.taskId}
+            task={task}
+            now={now}
+            ticked={bulk.selected.includes(task.taskId)}
+            onTick={() => bulk.toggle(task.taskId)}
+            outcome={bulk.outcomes.get(task.taskId)}
+          />
+        ))}
+    </Table>
+  );
+}
+
+interface RowProps {
+  task: TaskBrief;
+  now: number;
+  ticked: boolean;
+  onTick: () => void;
+  outcome: Outcome | undefined;
+}
+
+function Row({ task, now, ticked, onTick, outcome }: RowProps) {
+  const { t } = useTranslation();
+  return (
+    <tr className={ROW}>
+      <td className={TICK}>
+        <input
+          type="checkbox"
+          aria-label={t("tasks.select", { name: task.taskName })}
+          disabled={isOver(task)}
+          checked={ticked}
+          onChange={onTick}
+        />
+      </td>
+      <td className="w-full max-w-0 md:w-2/5">
+        <Link
+          to={`/training/${task.taskId}`}
+          className="font-medium break-words hover:text-accent-ink hover:underline"
+        >
+          {task.taskName}
+        </Link>
+        <div className="truncate font-mono text-xs text-muted">{task.taskId}</div>
+        {task.reason && <div className="mt-0.5 line-clamp-2 text-xs text-muted">{task.reason.message}</div>}
+        {outcome && (
+          <div role="status" className={`mt-0.5 text-xs ${outcome.ok ? "text-ok-ink" : "text-bad-ink"}`}>
+            {outcome.message}
+          </div>
+        )}
+      </td>
+      <td>
+        <StatusBadge status={task.status} />
+        {task.attempt > 1 && (
+          <div className="mt-1 text-xs whitespace-nowrap text-muted">
+            {t("tasks.attempt", { number: task.attempt })}
+          </div>
+        )}
+      </td>
+      <td className={MEDIUM}>{task.framework}</td>
+      <td className={`${MEDIUM} whitespace-nowrap`}>
+        {t("tasks.scaleValue", { nodes: task.nodeCount, ranks: task.worldSize })}
+      </td>
+      <td className={`${MEDIUM} text-right tabular-nums`}>{task.step == null ? "–" : integer(task.step)}</td>
+      <td className={`${MEDIUM} text-right tabular-nums`}>{task.loss == null ? "–" : figure(task.loss)}</td>
+      <td className={WIDE}>{task.owner}</td>
+      <td className={`${WIDE} whitespace-nowrap`} title={dateTime(task.createdAt)}>
+        {ago(task.createdAt, now)}
+      </td>
+      <td className={`${WIDE} text-right whitespace-nowrap tabular-nums`}>
+        {task.startedAt
+          ? duration(t, secondsBetween(task.startedAt, isOver(task) ? (task.endedAt ?? now) : now))
+          : "–"}
+      </td>
+    </tr>
+  );
+}

@@ -1,0 +1,107 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http } from "msw";
+import { expect, test } from "vitest";
+import { task } from "@/test/fixtures";
+import { api, list, ok, platform, refuse } from "@/test/platform";
+import { visit } from "@/test/render";
+import { withFilter } from "@/lib/filters";
+import { readFilters } from "./filters";
+
+test("the list shows tasks with their state and links to them", async () => {
+  visit("/training");
+  const link = await screen.findByRole("link", { name: "first-task" });
+  expect(link.getAttribute("href")).toBe("/training/task-1");
+  expect(screen.getByText("训练中", { selector: "td *" })).toBeTruthy();
+});
+
+test("an empty list leads to the create page", async () => {
+  platform.use(http.get(api("/training-tasks"), () => list()));
+  visit("/training");
+  await screen.findByText("还没有训练任务");
+  expect(screen.getAllByRole("link", { name: "创建训练任务" })).toHaveLength(2);
+});
+
+test("filters live in the address and are sent to the server", async () => {
+  const asked: string[] = [];
+  platform.use(
+    http.get(api("/training-tasks"), ({ request }) => {
+      asked.push(new URL(request.url).search);
+      return list(task);
+    }),
+  );
+  const page = visit("/training");
+  await userEvent.selectOptions(await screen.findByLabelText("状态"), "failed");
+  await userEvent.type(screen.getByLabelText("按名称或编号搜索"), "gpt");
+  await waitFor(() => expect(page.address()).toBe("/training?status=failed&search=gpt"));
+  await waitFor(() => expect(asked.at(-1)).toContain("status=failed&search=gpt"));
+});
+
+test("a list that cannot be loaded says why and can be tried again", async () => {
+  platform.use(http.get(api("/training-tasks"), () => refuse(400, "INVALID_REQUEST", "请求有误")));
+  visit("/training");
+  expect((await screen.findByRole("alert")).textContent).toContain("请求有误");
+  platform.resetHandlers();
+  await userEvent.click(screen.getByRole("button", { name: "重试" }));
+  await screen.findByRole("link", { name: "first-task" });
+});
+
+test("a session that ended leads back to signing in", async () => {
+  const page = visit("/training");
+  await screen.findByRole("link", { name: "first-task" });
+  platform.use(http.all(api("/*"), () => refuse(401, "NOT_AUTHENTICATED", "请先登录")));
+  await userEvent.selectOptions(screen.getByLabelText("状态"), "failed");
+  await screen.findByRole("button", { name: "登录" });
+  expect(page.address()).toBe("/sign-in?next=%2Ftraining%3Fstatus%3Dfailed");
+});
+
+test("the language is one click away and asks the server again", async () => {
+  const languages: (string | null)[] = [];
+  platform.use(
+    http.get(api("/training-tasks"), ({ request }) => {
+      languages.push(request.headers.get("accept-language"));
+      return list(task);
+    }),
+  );
+  visit("/training");
+  await userEvent.click(await screen.findByRole("button", { name: "Switch to English" }));
+  await screen.findByRole("heading", { name: "Training tasks" });
+  await waitFor(() => expect(languages.at(-1)).toBe("en"));
+  expect(document.documentElement.lang).toBe("en");
+  expect(document.cookie).toContain("django_language=en");
+});
+
+test("a filter that is not one is passed over, and a new filter starts at the first page", () => {
+  expect(readFilters(new URLSearchParams("status=nonsense&page=-1"))).toEqual({ page: 1 });
+  expect(withFilter(new URLSearchParams("page=3&search=a"), "search", "b").toString()).toBe("search=b");
+  expect(withFilter(new URLSearchParams("page=3"), "page", "4").toString()).toBe("page=4");
+});
+
+test("several tasks are stopped at once, and each says how it went", async () => {
+  const names = ["a", "b", "c"];
+  platform.use(
+    http.get(api("/training-tasks"), () =>
+      list(
+        ...names.map((name) => ({ ...task, taskId: `task-${name}`, taskName: name })),
+        { ...task, taskId: "task-over", taskName: "over", status: "succeeded", endedAt: task.startedAt },
+      ),
+    ),
+    http.post(api("/training-tasks/:id/stop"), ({ params }) =>
+      params.id === "task-b" ? refuse(403, "FORBIDDEN", "没有权限") : ok({}),
+    ),
+  );
+  visit("/training");
+  const over = await screen.findByRole("checkbox", { name: "选择 over" });
+  expect((over as HTMLInputElement).disabled).toBe(true);
+  await userEvent.click(screen.getByRole("checkbox", { name: "选择本页全部" }));
+  await userEvent.click(screen.getByRole("checkbox", { name: "选择 c" }));
+  screen.getByText("已选 2 个");
+  await userEvent.click(screen.getByRole("button", { name: "停止所选" }));
+  const dialog = await screen.findByRole("alertdialog", { name: "停止这 2 个训练任务？" });
+  await userEvent.click(within(dialog).getByRole("button", { name: "停止" }));
+  await screen.findByText("没有权限");
+  const row = (name: string) => screen.getByRole("link", { name }).closest("tr")?.textContent;
+  expect(row("a")).toContain("正在停止");
+  expect(row("b")).toContain("没有权限");
+  expect(row("c")).not.toContain("正在停止");
+});

@@ -1,0 +1,44 @@
+import { http, HttpResponse } from "msw";
+import { setupServer } from "msw/node";
+import { dataset, environment, framework, model, task, zone } from "./fixtures";
+
+export const api = (path: string) => `http://fermi.test/api/v1${path}`;
+
+export function ok(data: unknown, status = 200) {
+  return HttpResponse.json({ code: 200, message: "", data }, { status });
+}
+
+export function list(...items: unknown[]) {
+  return ok({ items, total: items.length, page: 1, pageSize: 100 });
+}
+
+export function refuse(status: number, error: string, message: string, errors?: unknown[]) {
+  return HttpResponse.json({ code: status, message, error, errors, requestId: "req-1" }, { status });
+}
+
+export const me = { username: "ada", email: "", isAdministrator: false, language: "zh", projects: [] };
+
+/** A platform where everything works, and one task is running. Tests put their own answers before these. */
+export const platform = setupServer(
+  http.get("http://fermi.test/_allauth/browser/v1/config", () =>
+    HttpResponse.json({}, { headers: { "Set-Cookie": "csrftoken=from-config; Path=/" } }),
+  ),
+  http.get(api("/auth/me"), () => ok(me)),
+  http.get(api("/dev-environments"), () => list(environment("env-1"), environment("env-2"))),
+  http.get(api("/dev-environments/:id"), ({ params }) => ok(environment(String(params.id)))),
+  http.get(api("/tokens"), () => list()),
+  http.get(api("/projects/:id/members"), () => list({ username: "ada", role: "maintainer" })),
+  http.get(api("/datasets"), () => list(dataset)),
+  http.get(api("/models"), () => list(model)),
+  http.get(api("/availability-zones"), () => list(zone)),
+  http.get(api("/frameworks"), () => list(framework)),
+  http.post(api("/frameworks/recommend"), () => refuse(404, "NOT_FOUND", "")),
+  http.get(api("/training-tasks"), () => list(task)),
+  http.get(api("/training-tasks/:id"), () => ok(task)),
+  http.get(api("/training-tasks/:id/events"), () => list()),
+  http.get(api("/training-tasks/:id/checkpoints"), () => list()),
+  http.get(api("/training-tasks/:id/metrics"), () => ok({ items: [], next: null })),
+  http.get(api("/training-tasks/:id/logs"), () =>
+    ok({ rank: 0, attempt: 1, lines: [{ offset: 0, text: "hello from rank 0" }], cursor: "1", end: true }),
+  ),
+);

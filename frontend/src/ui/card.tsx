@@ -1,0 +1,23 @@
+import type { ReactNode } from "react";
+import { cx } from "@/lib/cx";
+
+interface CardProps {
+  title?: ReactNode;
+  aside?: ReactNode;
+  className?: string;
+  children: ReactNode;
+}
+
+export function Card({ title, aside, className, children }: CardProps) {
+  return (
+    <section className={cx("min-w-0 rounded-xl border bg-surface shadow-xs", className)}>
+      {title && (
+        <header className="flex flex-wrap items-center justify-between gap-x-3 gap-y-2 px-4 pt-3.5">
+          <h2 className="text-base font-semibold">{title}</h2>
+          {aside}
+        </header>
+      )}
+      <div className="p-4">{children}</div>
+    </section>
+  );
+}

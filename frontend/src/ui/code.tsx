@@ -1,0 +1,43 @@
+import { useMemo } from "react";
+import { CopyButton } from "./copy";
+import { highlight, type TokenKind } from "./highlight";
+
+const COLOR: Record<TokenKind, string> = {
+  comment: "text-muted italic",
+  string: "text-ok-ink",
+  key: "text-info-ink",
+  number: "text-warn-ink",
+  keyword: "text-accent-ink",
+};
+
+interface CodeProps {
+  /** Says which language it is in, and what it is to a screen reader. */
+  name: string;
+  content: string;
+}
+
+export function Code({ name, content }: CodeProps) {
+  const tokens = useMemo(() => highlight(name, content), [name, content]);
+  return (
+    <div className="relative">
+      <pre
+        tabIndex={0}
+        aria-label={name}
+        className="max-h-96 min-h-24 overflow-auto rounded-lg border bg-sunken p-3 pr-12 font-mono text-xs leading-relaxed"
+      >
+        {tokens.map(({ kind, text }, index) =>
+          kind ? (
+            <span key={index} className={COLOR[kind]}>
+              {text}
+            </span>
+          ) : (
+            text
+          ),
+        )}
+      </pre>
+      <div className="absolute top-1 right-1 rounded-lg bg-sunken">
+        <CopyButton text={content} />
+      </div>
+    </div>
+  );
+}

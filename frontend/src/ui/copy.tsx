@@ -1,0 +1,21 @@
+import { Check, Copy } from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+import { Button } from "./button";
+
+/** Browsers offer the clipboard to pages on https and localhost only; elsewhere there is no button. */
+export function CopyButton({ text }: { text: string }) {
+  const { t } = useTranslation();
+  const [copied, setCopied] = useState(false);
+  if (!("clipboard" in navigator)) return null;
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 1500);
+  };
+  return (
+    <Button look="ghost" size="icon" aria-label={copied ? t("app.copied") : t("app.copy")} onClick={copy}>
+      {copied ? <Check /> : <Copy />}
+    </Button>
+  );
+}

@@ -1,0 +1,39 @@
+import { useTranslation } from "react-i18next";
+import type { TFunction } from "i18next";
+import { toast } from "sonner";
+import { ApiError } from "@/api/errors";
+import { Note } from "./badge";
+import { Button } from "./button";
+
+export function describe(t: TFunction, error: unknown): string {
+  return error instanceof ApiError ? error.message : t("app.offline");
+}
+
+export function toastError(t: TFunction, error: unknown): void {
+  const requestId = error instanceof ApiError ? error.requestId : undefined;
+  toast.error(describe(t, error), { description: requestId && t("app.requestId", { id: requestId }) });
+}
+
+/** In place of what could not be loaded. */
+export function Failure({ error, retry }: { error: unknown; retry: () => void }) {
+  const { t } = useTranslation();
+  return (
+    <Note tone="bad" role="alert">
+      <div className="flex flex-wrap items-center justify-between gap-2">
+        <span>{describe(t, error)}</span>
+        <Button size="sm" onClick={retry}>
+          {t("app.retryLoad")}
+        </Button>
+      </div>
+    </Note>
+  );
+}
+
+export function Loading() {
+  const { t } = useTranslation();
+  return (
+    <div role="status" className="p-8 text-center text-sm text-muted">
+      {t("app.loading")}
+    </div>
+  );
+}

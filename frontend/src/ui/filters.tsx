@@ -1,0 +1,59 @@
+import { Search } from "lucide-react";
+import { useEffect, useState } from "react";
+import { useSettled } from "@/lib/hooks";
+
+interface SearchBoxProps {
+  label: string;
+  value: string;
+  onSettled: (text: string) => void;
+}
+
+/** Tells what was typed once the typing pauses. */
+export function SearchBox({ label, value, onSettled }: SearchBoxProps) {
+  const [text, setText] = useState(value);
+  const settled = useSettled(text, 300);
+  useEffect(() => {
+    if (settled !== value) onSettled(settled);
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- only what was typed may move the address
+  }, [settled]);
+  return (
+    <div className="relative w-full sm:w-72">
+      <Search aria-hidden className="pointer-events-none absolute top-2.5 left-3 size-4 text-muted" />
+      <input
+        type="search"
+        aria-label={label}
+        placeholder={label}
+        className="control pl-9"
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+      />
+    </div>
+  );
+}
+
+interface FilterSelectProps {
+  label: string;
+  /** What stands for no filter. */
+  any: string;
+  options: [value: string, label: string][];
+  value: string;
+  onChange: (value: string) => void;
+}
+
+export function FilterSelect({ label, any, options, value, onChange }: FilterSelectProps) {
+  return (
+    <select
+      aria-label={label}
+      className="control w-auto max-w-full"
+      value={value}
+      onChange={({ target }) => onChange(target.value)}
+    >
+      <option value="">{any}</option>
+      {options.map(([each, name]) => (
+        <option key={each} value={each}>
+          {name}
+        </option>
+      ))}
+    </select>
+  );
+}

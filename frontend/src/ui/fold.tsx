@@ -1,0 +1,34 @@
+import { ChevronRight } from "lucide-react";
+import { type ReactNode, useState } from "react";
+import { cx } from "@/lib/cx";
+
+interface FoldProps {
+  title: ReactNode;
+  /** Unfolds when this becomes true; folding again is up to the person. */
+  wanted: boolean;
+  className?: string;
+  summaryClassName?: string;
+  children: ReactNode;
+}
+
+/** Something folded away under its title. */
+export function Fold({ title, wanted, className, summaryClassName, children }: FoldProps) {
+  const [open, setOpen] = useState(wanted);
+  const [was, setWas] = useState(wanted);
+  if (was !== wanted) {
+    setWas(wanted);
+    if (wanted) setOpen(true);
+  }
+  return (
+    <details className={className} open={open} onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary className={cx("flex items-center gap-2 rounded-lg", summaryClassName)}>
+        <ChevronRight
+          aria-hidden
+          className={cx("size-4 shrink-0 transition-transform", open && "rotate-90")}
+        />
+        {title}
+      </summary>
+      {children}
+    </details>
+  );
+}

@@ -1,0 +1,3 @@
+export function Logo({ className = "size-7" }: { className?: string }) {
+  return <img src="/favicon.svg" alt="" className={className} />;
+}

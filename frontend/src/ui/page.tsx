@@ -1,0 +1,26 @@
+import { type ReactNode, useEffect, useRef } from "react";
+
+interface PageProps {
+  title: string;
+  heading?: ReactNode;
+  actions?: ReactNode;
+  children: ReactNode;
+}
+
+/** Names the tab, and takes the focus on arrival, so that a screen reader says where one is. */
+export function Page({ title, heading = title, actions, children }: PageProps) {
+  const h1 = useRef<HTMLHeadingElement>(null);
+  useEffect(() => h1.current?.focus({ preventScroll: true }), []);
+  return (
+    <>
+      <title>{`${title} · Fermi`}</title>
+      <div className="mb-4 flex flex-wrap items-center justify-between gap-3">
+        <h1 ref={h1} tabIndex={-1} className="min-w-0 text-xl font-semibold break-words">
+          {heading}
+        </h1>
+        {actions && <div className="flex flex-wrap gap-2">{actions}</div>}
+      </div>
+      {children}
+    </>
+  );
+}

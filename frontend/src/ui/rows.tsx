@@ -1,0 +1,58 @@
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { type ReactNode, type UIEvent, useEffect, useRef } from "react";
+
+interface RowsProps {
+  count: number;
+  /** Pixels; every row has the same. */
+  height: number;
+  label: string;
+  className?: string;
+  /** `rowgroup` inside a table. */
+  role?: "group" | "rowgroup";
+  /** Stay at the last row as rows are added. */
+  follow?: boolean;
+  /** Told when the reader scrolls away from the last row, or back to it. */
+  onFollow?: (follow: boolean) => void;
+  children: (index: number) => ReactNode;
+}
+
+/** A scrolling list that renders only the rows in sight, however many there are. */
+export function Rows({
+  count,
+  height,
+  label,
+  className,
+  role = "group",
+  follow = false,
+  onFollow,
+  children,
+}: RowsProps) {
+  const box = useRef<HTMLDivElement>(null);
+  // eslint-disable-next-line react-hooks/incompatible-library -- only this component reads the virtualizer
+  const rows = useVirtualizer({
+    count,
+    getScrollElement: () => box.current,
+    estimateSize: () => height,
+    overscan: 20,
+  });
+  useEffect(() => {
+    if (follow && count > 0) rows.scrollToIndex(count - 1);
+  }, [rows, follow, count]);
+  const onScroll = ({ currentTarget: element }: UIEvent<HTMLDivElement>) =>
+    onFollow?.(element.scrollHeight - element.scrollTop - element.clientHeight < 2 * height);
+  return (
+    <div ref={box} role={role} aria-label={label} tabIndex={0} className={className} onScroll={onScroll}>
+      <div className="relative min-w-max" style={{ height: rows.getTotalSize() }}>
+        {rows.getVirtualItems().map((row) => (
+          <div
+            key={row.key}
+            className="absolute inset-x-0 top-0"
+            style={{ height, transform: `translateY(${row.start}px)` }}
+          >
+            {children(row.index)}
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}

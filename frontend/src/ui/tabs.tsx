@@ -1,0 +1,32 @@
+import { Tabs as Radix } from "radix-ui";
+import type { ReactNode } from "react";
+
+export interface Tab {
+  id: string;
+  label: ReactNode;
+  content: ReactNode;
+}
+
+/** Only the chosen tab is mounted, so that the others ask for nothing. */
+export function Tabs({ tabs, label }: { tabs: Tab[]; label: string }) {
+  return (
+    <Radix.Root defaultValue={tabs[0]?.id}>
+      <Radix.List aria-label={label} className="flex gap-1 overflow-x-auto border-b px-2">
+        {tabs.map((tab) => (
+          <Radix.Trigger
+            key={tab.id}
+            value={tab.id}
+            className="-mb-px border-b-2 border-transparent px-3 py-2.5 text-sm font-medium whitespace-nowrap text-muted -outline-offset-2 hover:text-ink data-[state=active]:border-accent-line data-[state=active]:text-ink"
+          >
+            {tab.label}
+          </Radix.Trigger>
+        ))}
+      </Radix.List>
+      {tabs.map((tab) => (
+        <Radix.Content key={tab.id} value={tab.id} className="p-4" tabIndex={-1}>
+          {tab.content}
+        </Radix.Content>
+      ))}
+    </Radix.Root>
+  );
+}

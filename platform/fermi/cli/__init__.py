@@ -1,0 +1,1 @@
+"""The `fermi` command, on top of `fermi.client`."""

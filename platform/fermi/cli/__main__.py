@@ -1,0 +1,3 @@
+from fermi.cli.main import main
+
+main()

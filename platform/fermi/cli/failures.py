@@ -1,0 +1,84 @@
+"""Every way a command can end but well: what is said on standard error, and the exit code."""
+
+import click
+
+from fermi.cli.texts import _
+from fermi.client import (
+    FermiError,
+    Forbidden,
+    InvalidRequest,
+    NoPlatform,
+    NotAuthenticated,
+    NotFound,
+    RequestRefused,
+    Unreachable,
+)
+
+TRAINING_FAILED = 1
+REFUSED = 2
+NOT_ALLOWED = 3
+NOT_FOUND = 4
+NO_PLATFORM = 5
+INTERRUPTED = 130
+
+CODES: dict[type[FermiError], int] = {
+    NotAuthenticated: NOT_ALLOWED,
+    Forbidden: NOT_ALLOWED,
+    NotFound: NOT_FOUND,
+    RequestRefused: REFUSED,
+    FermiError: NO_PLATFORM,
+}
+"""The first class that fits."""
+
+
+def report(error: BaseException) -> int:
+    """Says what happened and gives the exit code; raises again what is nobody's doing but a bug's."""
+    match error:
+        case SystemExit(code=int(code)) | click.exceptions.Exit(exit_code=code):
+            return code
+        case click.ClickException():
+            error.show()
+            return REFUSED
+        case FermiError():
+            _say(error)
+            return next(code for kind, code in CODES.items() if isinstance(error, kind))
+        case KeyboardInterrupt() | click.Abort():
+            return INTERRUPTED
+    raise error
+
+
+def _say(error: FermiError) -> None:
+    from fermi.cli.output import fault, problems
+
+    fault(_headline(error))
+    problems(error.errors if len(error.errors) > 1 or any(item.field for item in error.errors) else ())
+    for advice in _advice(error):
+        click.echo(advice, err=True)
+
+
+def _headline(error: FermiError) -> str:
+    match error:
+        case NoPlatform(code="NO_PLATFORM"):
+            return _("No Fermi platform is known here.")
+        case InvalidRequest(code="SECOND_FACTOR_NEEDED"):
+            return _("This account asks for a second factor.")
+        case Unreachable():
+            return _("The platform cannot be reached: {why}", why=error.message)
+    return error.message
+
+
+def _advice(error: FermiError) -> list[str]:
+    match error:
+        case NoPlatform(code="NO_PLATFORM"):
+            return [_("Start one with `make up`, or sign in to one: fermi login ADDRESS")]
+        case InvalidRequest(code="SECOND_FACTOR_NEEDED"):
+            return [_("Make a token in the console and give it with --token.")]
+        case NotAuthenticated(code="SIGN_IN_REFUSED"):
+            return []
+        case NotAuthenticated():
+            return [_("Sign in first: fermi login")]
+        case Unreachable():
+            return [_("Is it running? `fermi login ADDRESS` remembers another address.")]
+    hints = [item.hint for item in error.errors if item.hint] if len(error.errors) == 1 else []
+    request = [_("Request id: {id}", id=error.request_id)] if error.status >= 500 and error.request_id else []
+    return ([] if any(item.field for item in error.errors) else hints) + request

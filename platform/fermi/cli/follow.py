@@ -1,0 +1,146 @@
+"""A task until its end: live for people, line by line where there is no terminal, silent with --wait alone."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fermi.cli import output
+from fermi.cli.failures import TRAINING_FAILED
+from fermi.cli.leaving import leaving
+from fermi.cli.options import Session
+from fermi.cli.tasks import detail
+from fermi.cli.texts import _
+from fermi.client import FermiError
+from fermi.client.types import TaskDetail
+
+LINE_EVERY_S = 2.0  # progress lines, where they cannot be overwritten
+
+
+def until_end(session: Session, task_id: str, *, live: bool) -> int:
+    """Shows the task's end as the command's result; 1 unless it succeeded."""
+    with leaving(task_id):
+        if live:
+            _follow(session, task_id)
+        task = session.fermi.tasks.wait(task_id)
+    output.show(task, session.form, lambda: detail(task))
+    return 0 if task["status"] == "succeeded" else TRAINING_FAILED
+
+
+@dataclass
+class Progress:
+    """What the stream has told so far. `restarts`: attempts after the first."""
+
+    status: str
+    step: int | None
+    total: int | None
+    loss: float | None
+    speed: float | None = None
+    restarts: int = 0
+
+    @classmethod
+    def of(cls, task: TaskDetail) -> "Progress":
+        return cls(task["status"], task["step"], task["totalSteps"], task["loss"], None, max(task["attempt"] - 1, 0))
+
+    def hear(self, kind: str, data: Any) -> None:
+        if kind == "status":
+            self.status = data["status"]
+            self.restarts = max(data["attempt"] - 1, 0)
+        elif kind == "metric":
+            for point in data["items"]:
+                self._point(point["step"], point["values"])
+
+    def _point(self, step: int, values: dict[str, float | None]) -> None:
+        if "loss" in values:  # validation points have none, and say nothing of how far training is
+            self.step, self.loss = step, values["loss"]
+            self.speed = values.get("tokens_per_s") or self.speed
+
+    def __str__(self) -> str:
+        parts = [self.status]
+        if self.step is not None:
+            parts.append(f"{self.step}/{self.total or '?'}")
+        if self.loss is not None:
+            parts.append(f"loss {self.loss:.4f}")
+        if self.speed is not None:
+            parts.append(f"{self.speed:,.0f} tokens/s")
+        if self.restarts:
+            parts.append(_("{n} restarts", n=self.restarts))
+        return "  ".join(parts)
+
+
+class Display(Protocol):
+    def update(self, progress: Progress, kind: str) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+def _follow(session: Session, task_id: str) -> None:
+    task = session.fermi.tasks.get(task_id)
+    progress = Progress.of(task)
+    with _display(task["taskName"]) as display:
+        display.update(progress, "status")
+
+        def on_break(error: FermiError) -> None:
+            display.note(_("The connection broke off; trying again: {why}", why=error.message))
+
+        for event in session.fermi.tasks.stream(task_id, on_break=on_break):
+            progress.hear(event.kind, event.data)
+            if event.kind == "event":
+                display.note(event.data["message"])
+            else:
+                display.update(progress, event.kind)
+
+
+@contextmanager
+def _display(name: str) -> Iterator[Display]:
+    if sys.stderr.isatty():
+        with _bar(name) as display:
+            yield display
+    else:
+        yield Lines()
+
+
+class Lines:
+    """A line for each change of status and each event, and now and then one for the numbers."""
+
+    def __init__(self) -> None:
+        self._last = ""
+        self._status = ""
+        self._next = 0.0
+
+    def update(self, progress: Progress, kind: str) -> None:
+        now, line = time.monotonic(), str(progress)
+        if line == self._last or (progress.status == self._status and kind != "end" and now < self._next):
+            return
+        self._last, self._status, self._next = line, progress.status, now + LINE_EVERY_S
+        output.say(line)
+
+    def note(self, text: str) -> None:
+        output.say(f"- {text}")
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[Display]:
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.fields[name]}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[numbers]}", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=output.console(err=True)) as bars:
+        bar = bars.add_task("", total=None, name=name, numbers="")
+
+        class OnTerminal:
+            def update(self, progress: Progress, kind: str) -> None:
+                bars.update(bar, total=progress.total, completed=progress.step or 0, numbers=str(progress))
+
+            def note(self, text: str) -> None:
+                bars.console.print(text)
+
+        yield OnTerminal()

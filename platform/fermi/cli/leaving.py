@@ -1,0 +1,19 @@
+"""Ctrl-C while a task is watched."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fermi.cli import output
+from fermi.cli.texts import _
+
+
+@contextmanager
+def leaving(task_id: str, *, following: bool = True) -> Iterator[None]:
+    """Says that the task goes on, how to see it again and how to stop it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if following:
+            output.say("")
+            output.say(_("{id} goes on. Watch it: fermi get {id} --follow. Stop it: fermi stop {id}", id=task_id))
+        raise

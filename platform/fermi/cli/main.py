@@ -1,0 +1,64 @@
+"""`fermi`: finds the command that was asked for and imports nothing of the others.
+
+Exit codes: 0 done; 1 the training that was waited for failed or was stopped; 2 bad usage or a refused request;
+3 not signed in, or not allowed; 4 not found; 5 the platform cannot be reached or does not work; 130 Ctrl-C.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from fermi.cli import texts
+from fermi.cli.registry import COMMANDS
+from fermi.cli.texts import _
+
+PIPE_CLOSED = 141  # what a shell reports for a process that SIGPIPE ended
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        entry = COMMANDS.get(name)
+        return getattr(import_module(entry.module), entry.name) if entry else None
+
+    def invoke(self, ctx: click.Context) -> int | None:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the reader went away: `fermi logs … | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(PIPE_CLOSED)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section(_("Commands")):
+            formatter.write_dl([(name, _(entry.summary)) for name, entry in COMMANDS.items()])
+
+
+def group() -> click.Group:
+    """Made anew for each run, in the language chosen for it."""
+    return LazyGroup(
+        "fermi",
+        help=_("Distributed training: choose environments, create a task, watch real training."),
+        epilog=_("`fermi COMMAND --help` explains a command. --lang zh|en chooses the language."),
+        params=[click.Option(["--lang"], type=click.Choice(texts.LANGUAGES), hidden=True, expose_value=False)],
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command; the exit code. A command returns its own, or None for 0."""
+    texts.use(texts.choose(arguments))
+    try:
+        return group().main([*arguments], "fermi", standalone_mode=False) or 0
+    except BaseException as error:
+        from fermi.cli.failures import report
+
+        return report(error)
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))

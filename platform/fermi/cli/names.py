@@ -1,0 +1,94 @@
+"""Names as people know things by, and the ids the API wants; what is chosen on a person's behalf is said."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import click
+
+from fermi.cli.output import say
+from fermi.cli.texts import _
+from fermi.client.client import Fermi
+from fermi.client.types import ClusterItem, DatasetItem, DatasetVersionItem
+
+
+class Names:
+    """Each kind of thing is fetched once, and only when it is asked for. An unknown name is passed on as it is: the
+    platform says what is wrong with it, together with everything else."""
+
+    say = staticmethod(say)
+
+    def __init__(self, fermi: Fermi) -> None:
+        self._fermi = fermi
+
+    @cached_property
+    def _environments(self) -> list[Any]:
+        return list(self._fermi.environments.list())
+
+    @cached_property
+    def _datasets(self) -> list[DatasetItem]:
+        return list(self._fermi.datasets.list())
+
+    def environments(self, given: Sequence[str]) -> list[str]:
+        return [_id_of(name, self._environments, _("environment")) for name in given]
+
+    def cluster(self, given: str | None, known: Sequence[ClusterItem]) -> str:
+        if given:
+            return _id_of(given, known, _("cluster"))
+        chosen: ClusterItem = _only(known, _("cluster"), _("its name"))
+        return chosen["id"]
+
+    def model(self, given: str | None) -> str:
+        models = list(self._fermi.models.list())
+        if given:
+            return _id_of(given, models, _("model"))
+        chosen = _only(models, _("model"), "--model")
+        say(_("Model: {name} ({id}), the only one.", name=chosen["name"], id=chosen["id"]))
+        return chosen["id"]
+
+    def dataset(self, dataset: str | None, version: str | None) -> tuple[str, str]:
+        """A dataset without a version means its newest that is ready, else the one being prepared: the task waits."""
+        if not dataset:
+            chosen = _only([found for found in self._datasets if _usable(found)], _("dataset"), "--dataset")
+        else:
+            dataset_id = _id_of(dataset, self._datasets, _("dataset"))
+            known = next((item for item in self._datasets if item["id"] == dataset_id), None)
+            if known is None:
+                return dataset_id, version or ""
+            chosen = known
+        if version:
+            return chosen["id"], _id_of(version, chosen["versions"], _("dataset version"))
+        usable = _usable(chosen)
+        if not usable:
+            raise click.UsageError(_("{name} has no version that can be used.", name=chosen["name"]))
+        newest = max(usable, key=lambda item: (item["status"] == "ready", item["createdAt"]))
+        place = {"name": chosen["name"], "id": chosen["id"], "version": newest["id"]}
+        if newest["status"] == "ready":
+            say(_("Dataset: {name} ({id}:{version}), newest version.", **place))
+        else:
+            say(_("Dataset: {name} ({id}:{version}), still being prepared: the task waits for it.", **place))
+        return chosen["id"], newest["id"]
+
+
+def _usable(dataset: DatasetItem) -> list[DatasetVersionItem]:
+    return [version for version in dataset["versions"] if version["status"] != "failed"]
+
+
+def _id_of(given: str, things: Iterable[Mapping[str, Any]], kind: str) -> str:
+    """An id stands for itself, a name for the one thing that bears it."""
+    known = list(things)
+    if any(thing["id"] == given for thing in known):
+        return given
+    ids = [thing["id"] for thing in known if thing["name"] == given]
+    if len(ids) > 1:
+        raise click.UsageError(
+            _("{name!r} is the name of more than one {kind}: {ids}", name=given, kind=kind, ids=", ".join(ids))
+        )
+    return ids[0] if ids else given
+
+
+def _only(things: Sequence[Any], kind: str, flag: str) -> Any:
+    if len(things) == 1:
+        return things[0]
+    known = ", ".join(f"{thing['id']} ({thing['name']})" for thing in things) or "-"
+    raise click.UsageError(_("Choose a {kind} with {flag}: {known}", kind=kind, flag=flag, known=known))

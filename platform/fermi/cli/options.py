@@ -1,0 +1,86 @@
+"""What every command takes, and what a command gets: a Session."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import click
+
+from fermi.cli import texts
+from fermi.cli.registry import COMMANDS
+from fermi.cli.texts import _
+from fermi.client.client import Fermi
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass
+class Session:
+    """`form` is table, json or yaml; `lang` only what --lang said. The platform is looked for on first use."""
+
+    form: str = "table"
+    url: str | None = None
+    lang: str | None = None
+
+    @cached_property
+    def fermi(self) -> Fermi:
+        return Fermi(self.url, lang=texts.language())
+
+
+session = click.make_pass_decorator(Session, ensure=True)
+"""Gives a command the session as its first argument."""
+
+
+def command(name: str, more: str = "", *, output: bool = True) -> Callable[[Function], click.Command]:
+    """A command of the registry that knows --url, --lang and, if need be, --output; `more` follows its summary."""
+
+    def decorate(function: Function) -> click.Command:
+        made: Any = click.command(name, help=f"{_(COMMANDS[name].summary)}\n\n{more}".strip())(session(function))
+        if output:
+            made.params.append(
+                click.Option(
+                    ["-o", "--output"],
+                    type=click.Choice(["table", "json", "yaml"]),
+                    default="table",
+                    help=_("Form of the result; json and yaml have the API's data and nothing else."),
+                    expose_value=False,
+                    callback=_keep("form"),
+                )
+            )
+        made.params += [
+            click.Option(
+                ["--url"],
+                metavar="ADDRESS",
+                help=_("The platform's address, if not the one known here."),
+                expose_value=False,
+                callback=_keep("url"),
+            ),
+            click.Option(
+                ["--lang"],
+                type=click.Choice(texts.LANGUAGES),
+                help=_("Language of everything that is said."),
+                expose_value=False,
+                callback=_keep("lang"),
+            ),
+        ]
+        return made
+
+    return decorate
+
+
+def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def keep(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
+        setattr(ctx.ensure_object(Session), name, value)
+
+    return keep
+
+
+def follow_options(function: Function) -> Function:
+    """--wait and --follow."""
+    for option in (
+        click.option("--follow", is_flag=True, help=_("Show the training live until it ends.")),
+        click.option("--wait", is_flag=True, help=_("Wait until the training ends; exit code 1 if it fails.")),
+    ):
+        function = option(function)
+    return function

@@ -1,0 +1,136 @@
+"""Results on standard output: tables for people, JSON or YAML for scripts. Everything else on standard error."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fermi.cli.texts import _
+from fermi.client.errors import Problem
+
+UNLIMITED = 10_000  # columns: a pipe has no width, and nothing may be cut off in it
+
+STATUS_STYLES = {
+    "running": "green",
+    "ready": "green",
+    "succeeded": "green",
+    "starting": "cyan",
+    "queued": "yellow",
+    "initializing": "yellow",
+    "preparing": "yellow",
+    "stopping": "yellow",
+    "failed": "red",
+    "unhealthy": "red",
+    "stopped": "dim",
+}
+
+Cell = str | int | float | Text | None
+
+
+def console(*, err: bool = False) -> Console:
+    stream = sys.stderr if err else sys.stdout
+    width = None if stream.isatty() else UNLIMITED
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def show(data: Any, form: str, render: Callable[[], Iterable[RenderableType]]) -> None:
+    """`data` as json or yaml, or what `render` makes of it."""
+    if form == "json":
+        click.echo(json.dumps(data, ensure_ascii=False, indent=2))
+    elif form == "yaml":
+        click.echo(as_yaml(data), nl=False)
+    else:
+        out = console()
+        for part in render():
+            _print(out, part)
+
+
+def _print(out: Console, part: RenderableType) -> None:
+    if out.is_terminal:
+        out.print(part)
+        return
+    with out.capture() as capture:
+        out.print(part)
+    for line in capture.get().splitlines():  # a table fills its last column with spaces
+        click.echo(line.rstrip())
+
+
+def as_yaml(data: Any) -> str:
+    import yaml
+
+    return yaml.safe_dump(data, allow_unicode=True, sort_keys=False, width=120)
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], *, title: str = "") -> Table:
+    """Columns in which every cell is a number are set to the right; ids are never cut."""
+    body = [list(row) for row in rows]
+    made = Table(title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for number, header in enumerate(headers):
+        numeric = bool(body) and all(row[number] is None or isinstance(row[number], (int, float)) for row in body)
+        made.add_column(header, justify="right" if numeric else "left", overflow="fold", header_style="dim")
+    for row in body:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
+    return made
+
+
+def pairs(rows: Iterable[tuple[str, Cell]]) -> Table:
+    """Names and values, one pair a line; pairs without a value are left out."""
+    made = Table(box=None, show_header=False, pad_edge=False)
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in rows:
+        if value not in (None, ""):
+            made.add_row(name, value if isinstance(value, Text) else Text(plain(value)))
+    return made
+
+
+def plain(value: Cell) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return _("yes") if value else _("no")
+        case float():
+            return f"{value:.4g}" if abs(value) < 1e-3 or abs(value) >= 1e6 else f"{value:.4f}".rstrip("0").rstrip(".")
+    return str(value)
+
+
+def status(value: str) -> Text:
+    return Text(value, style=STATUS_STYLES.get(value, ""))
+
+
+def heading(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def say(text: str) -> None:
+    """A remark for the person at the terminal."""
+    click.echo(text, err=True)
+
+
+def warn(items: Iterable[Any]) -> None:
+    """Warnings of the API: code, message and hint."""
+    for item in items:
+        click.echo(click.style(_("Warning"), fg="yellow") + f" {item['code']}: {item['message']}", err=True)
+        if item.get("hint"):
+            click.echo(f"  → {item['hint']}", err=True)
+
+
+def fault(text: str) -> None:
+    click.echo(click.style(_("Error"), fg="red") + f": {text}", err=True)
+
+
+def problems(items: Sequence[Problem]) -> None:
+    """One line each, fields aligned, the advice below."""
+    width = max((cell_len(item.field) for item in items), default=0)
+    for item in items:
+        field = item.field + " " * (width - cell_len(item.field))
+        click.echo(f"  {field}  {item.code}: {item.message}", err=True)
+        if item.hint:
+            click.echo(f"  {' ' * width}  → {item.hint}", err=True)

@@ -1,0 +1,75 @@
+"""What people type and keep in files: requests in YAML or JSON, KEY=VALUE."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+import yaml
+
+from fermi.cli.texts import _
+
+
+class _Yaml(yaml.SafeLoader):
+    """YAML as JSON means it (version 1.2): `on` and `2026-01-01` are text, `1e-4` is a number."""
+
+
+_resolve: Callable[..., None] = _Yaml.add_implicit_resolver
+_Yaml.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] in {"null", "merge"}]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_resolve("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf"))
+_resolve("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9]\d*)$"), list("-+0123456789"))
+_resolve(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?$"),
+    list("-+.0123456789"),
+)
+
+
+def _read(file: TextIO, name: str) -> dict[str, Any]:
+    try:
+        found = yaml.load(file, _Yaml)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise click.UsageError(_("{file} is not YAML: {why}", file=name, why=error)) from error
+    if not isinstance(found, dict):
+        raise click.UsageError(_("{file} must hold a request, such as `fermi clone` prints.", file=name))
+    return found
+
+
+def request(path: str) -> dict[str, Any]:
+    """A request for a task; - is standard input."""
+    if path == "-":
+        return _read(sys.stdin, path)
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            return _read(file, path)
+    except OSError as error:
+        raise click.UsageError(_("{file} cannot be read: {why}", file=path, why=error.strerror)) from error
+
+
+def settings(pairs: Iterable[str], flag: str) -> dict[str, str]:
+    """KEY=VALUE, repeated."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(_("{value!r} is not KEY=VALUE", value=pair), param_hint=flag)
+        found[key] = value
+    return found
+
+
+def values(pairs: Iterable[str], flag: str) -> dict[str, Any]:
+    """KEY=VALUE, repeated; a value is JSON where it can be read so (8, 1e-4, true, null), else text."""
+    return {key: _value(text) for key, text in settings(pairs, flag).items()}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=str)
+    except ValueError:
+        return text

@@ -1,0 +1,61 @@
+"""Which framework to use."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from fermi.cli import output
+from fermi.cli.names import Names
+from fermi.cli.options import Session, command
+from fermi.cli.texts import _
+from fermi.client.types import FrameworkRecommendation
+
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+
+
+class Size(click.ParamType):
+    """`7B`, `350M`, `7000000000`."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?)([KMBT]?)", str(value).strip().upper())
+        if found is None:
+            self.fail(_("{value!r} is no size such as 7B or 350M", value=value), param, ctx)
+        return round(float(found[1]) * UNITS[found[2]])
+
+
+@command("recommend")
+@click.option("--parameters", type=Size(), metavar="SIZE", help=_("The model's parameters, such as 7B or 350M."))
+@click.option("--model", help=_("Instead of its size: a model, name or id."))
+@click.option("--env", "environments", multiple=True, help=_("Environment, name or id; repeat for more."))
+@click.option("--master", help=_("Environment of rank 0. Default: the first."))
+def recommend(
+    session: Session, parameters: int | None, model: str | None, environments: tuple[str, ...], master: str | None
+) -> None:
+    names = Names(session.fermi)
+    found = session.fermi.recommend(
+        names.environments(environments),
+        parameters=parameters,
+        model=names.model(model) if model or parameters is None else None,
+        master=names.environments([master])[0] if master else None,
+    )
+    output.show(found, session.form, lambda: _shown(found))
+
+
+def _shown(found: FrameworkRecommendation) -> Iterator[RenderableType]:
+    for item in found["items"]:
+        values = {**item["strategy"], **item["options"]}
+        yield output.heading(f"{item['label']} ({item['framework']})")
+        yield Text(" ".join(f"{name}={output.plain(value)}" for name, value in values.items()) or "-")
+        yield from (Text(f"  {reason['message']}") for reason in item["reasons"])
+    if found["rejected"]:
+        yield output.heading(_("Not recommended"))
+        rows: list[list[output.Cell]] = [
+            [item["framework"], " ".join(reason["message"] for reason in item["reasons"])] for item in found["rejected"]
+        ]
+        yield output.table([_("Framework"), _("Reasons")], rows)

@@ -1,0 +1,149 @@
+"""Creating a task, and looking at what would be created."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from fermi.cli import output, reading
+from fermi.cli.failures import REFUSED
+from fermi.cli.names import Names
+from fermi.cli.options import Session, command, follow_options
+from fermi.cli.request import Flags, build
+from fermi.cli.texts import _
+from fermi.client import Problem
+from fermi.client.types import TaskCreated, TaskPreview
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def request_options(function: Function) -> Function:
+    """Everything a request can be made from; `submit` and `preview` take the same."""
+    several: dict[str, Any] = {"multiple": True, "metavar": "KEY=VALUE"}
+    for option in reversed(
+        [
+            click.option(
+                "-f", "--file", metavar="FILE", help=_("Request in YAML or JSON, keys as in the API; -: stdin.")
+            ),
+            click.option("--name", help=_("Name of the task.")),
+            click.option("--env", "environments", multiple=True, help=_("Environment, name or id; repeat for more.")),
+            click.option("--master", help=_("Environment of rank 0. Default: the first.")),
+            click.option("--framework", help=_("Such as ddp; see `fermi frameworks`.")),
+            click.option("--backend", type=click.Choice(["auto", "nccl", "gloo"]), help=_("Between ranks.")),
+            click.option("--master-port", type=int, help=_("Wished port of rank 0.")),
+            click.option("--strategy", **several, help=_("Such as tensorParallel=2.")),
+            click.option("--option", "options", **several, help=_("An option of the framework.")),
+            click.option("--dataset", metavar="DATASET[:VERSION]", help=_("Default: the only one there is.")),
+            click.option("--model", help=_("Default: the only one there is.")),
+            click.option("--hp", "hyperparameters", **several, help=_("A hyperparameter, such as batchSize=8.")),
+            click.option("--set-env", "env", **several, help=_("An environment variable of the training.")),
+            click.option("--max-restarts", type=int, help=_("How often a failed attempt is followed by another.")),
+            click.option("--priority", type=int, help=_("Higher ones get free environments first.")),
+            click.option("--resume-from", help=_("A checkpoint to start from.")),
+            click.option("--script", help=_("Your own script instead of the model's recipe; its arguments after --.")),
+            click.argument("args", nargs=-1, type=click.UNPROCESSED),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+def _request(session: Session, file: str | None, given: dict[str, Any]) -> Any:
+    given["strategy"] = reading.values(given["strategy"], "--strategy")
+    given["options"] = reading.values(given["options"], "--option")
+    given["hyperparameters"] = reading.values(given["hyperparameters"], "--hp")
+    given["env"] = reading.settings(given["env"], "--set-env")
+    return build(reading.request(file) if file else {}, Flags(**given), Names(session.fermi))
+
+
+@command("submit", _("From flags, from a file (-f), or from both: flags win."))
+@request_options
+@follow_options
+def submit(session: Session, file: str | None, wait: bool, follow: bool, **given: Any) -> int:
+    created = session.fermi.tasks.create(_request(session, file, given))
+    output.warn(created["warnings"])
+    if wait or follow:
+        from fermi.cli.follow import until_end
+
+        output.say(_("Created {id}.", id=created["taskId"]))
+        return until_end(session, created["taskId"], live=follow)
+    output.show(created, session.form, lambda: _created(created))
+    return 0
+
+
+def _created(created: TaskCreated) -> Iterator[RenderableType]:
+    info = created["distributedInfo"]
+    yield output.pairs(
+        [
+            (_("Task"), created["taskId"]),
+            (_("Status"), output.status(created["status"])),
+            (_("Framework"), info["framework"]),
+            (_("Nodes"), info["nodeCount"]),
+            (_("Processes"), info["worldSize"]),
+            (_("Master"), info["masterNode"]),
+        ]
+    )
+    output.say(_("Follow it with: fermi get {id} --follow", id=created["taskId"]))
+
+
+@command("preview")
+@request_options
+def preview(session: Session, file: str | None, **given: Any) -> int:
+    found = session.fermi.tasks.preview(_request(session, file, given))
+    output.show(found, session.form, lambda: _preview(found))
+    if session.form == "table":
+        output.warn(found["warnings"])
+    if not found["problems"]:
+        return 0
+    if session.form == "table":
+        output.fault(_("This request would be refused:"))
+        output.problems(
+            [Problem(item["field"], item["error"], item["message"], item["hint"]) for item in found["problems"]]
+        )
+    return REFUSED
+
+
+def _preview(found: TaskPreview) -> Iterator[RenderableType]:
+    if found["ranks"]:
+        rows: list[list[output.Cell]] = [
+            [rank["rank"], rank["nodeRank"], rank["localRank"], rank["environmentName"], rank["environmentId"],
+             "cpu" if rank["device"] is None else f"gpu {rank['device']}"]
+            for rank in found["ranks"]
+        ]  # fmt: skip
+        headers = [_("Rank"), _("Node"), _("Local rank"), _("Environment"), "ID", _("Device")]
+        yield output.table(headers, rows, title=_("{count} processes", count=found["worldSize"]))
+        yield from _environment([*found["ranks"]])
+    if proposal := found.get("proposal"):  # an older platform has none
+        yield from chosen(proposal)
+    if found["command"]:
+        yield output.heading(_("Command of each process"))
+        yield Text(" ".join(found["command"]))
+    for file in found["files"]:
+        yield output.heading(_("File {name}", name=file["name"]))
+        yield Text(file["content"].rstrip("\n"))
+    for artifact in found["artifacts"]:
+        yield output.heading(f"{artifact['kind']} {artifact['name']}")
+        yield Text(artifact["content"].rstrip("\n"))
+
+
+def chosen(proposal: Any) -> Iterator[RenderableType]:
+    """What was left empty, as the framework chose it, and why."""
+    values = {**proposal["strategy"], **proposal["options"]}
+    yield output.heading(_("Chosen for these environments"))
+    yield Text(" ".join(f"{name}={output.plain(value)}" for name, value in values.items()) or "-")
+    yield from (Text(f"  {reason['message']}") for reason in proposal["reasons"])
+
+
+def _environment(ranks: list[Any]) -> Iterator[RenderableType]:
+    """Variables that all ranks share once, those that differ by rank in a table."""
+    names = sorted({name for rank in ranks for name in rank["env"]})
+    own = [name for name in names if len({rank["env"].get(name) for rank in ranks}) > 1]
+    shared = [f"{name}={ranks[0]['env'][name]}" for name in names if name not in own]
+    if shared:
+        yield output.heading(_("Environment of all ranks"))
+        yield Text("\n".join(shared))
+    if own:
+        yield output.heading(_("Environment of each rank"))
+        yield output.table([_("Rank"), *own], [[rank["rank"], *map(rank["env"].get, own)] for rank in ranks])

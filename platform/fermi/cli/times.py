@@ -1,0 +1,35 @@
+"""Times for people, in their own time zone."""
+
+from datetime import UTC, datetime
+
+from fermi.cli.texts import _
+
+
+def parse(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def clock(text: str | None) -> str | None:
+    """2026-11-21 13:05:07, local."""
+    return parse(text).astimezone().strftime("%Y-%m-%d %H:%M:%S") if text else None
+
+
+def ago(text: str, now: datetime | None = None) -> str:
+    return _("{time} ago", time=short(((now or datetime.now(UTC)) - parse(text)).total_seconds()))
+
+
+def lasting(begin: str | None, end: str | None, now: datetime | None = None) -> str | None:
+    """From `begin` to `end`, or until now."""
+    if not begin:
+        return None
+    return short(((parse(end) if end else now or datetime.now(UTC)) - parse(begin)).total_seconds())
+
+
+def short(seconds: float) -> str:
+    """The two largest units: 42s, 3m 5s, 2h 10m, 5d 3h."""
+    whole = max(int(seconds), 0)
+    days, rest = divmod(whole, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, rest = divmod(rest, 60)
+    parts = [f"{amount}{unit}" for amount, unit in ((days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")) if amount]
+    return " ".join(parts[:2]) or "0s"

@@ -1,0 +1,64 @@
+"""Who may do what: API tokens, projects and their members."""
+
+from typing import Any
+from urllib.parse import quote
+
+from fermi.client.listing import Listing
+from fermi.client.transport import Transport
+from fermi.client.types import MemberItem, ProjectItem, TokenCreated, TokenItem
+
+
+class Tokens:
+    """The caller's own API tokens."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> Listing[TokenItem]:
+        return Listing(self._transport, "/tokens", {})
+
+    def create(self, name: str, *, expires_in_days: int | None = None) -> TokenCreated:
+        """The token itself is in this answer and never again."""
+        body: dict[str, Any] = {"name": name}
+        if expires_in_days is not None:
+            body["expiresInDays"] = expires_in_days
+        return self._transport.call("POST", "/tokens", json=body)
+
+    def revoke(self, token_id: str) -> None:
+        self._transport.call("DELETE", f"/tokens/{quote(token_id)}")
+
+
+class Projects:
+    """`role` is viewer, member or maintainer."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> Listing[ProjectItem]:
+        return Listing(self._transport, "/projects", {})
+
+    def get(self, project_id: str) -> ProjectItem:
+        return self._transport.call("GET", f"/projects/{quote(project_id)}")
+
+    def create(self, name: str) -> ProjectItem:
+        return self._transport.call("POST", "/projects", json={"name": name})
+
+    def rename(self, project_id: str, name: str) -> ProjectItem:
+        return self._transport.call("PATCH", f"/projects/{quote(project_id)}", json={"name": name})
+
+    def delete(self, project_id: str) -> None:
+        self._transport.call("DELETE", f"/projects/{quote(project_id)}")
+
+    def members(self, project_id: str) -> Listing[MemberItem]:
+        return Listing(self._transport, f"/projects/{quote(project_id)}/members", {})
+
+    def add_member(self, project_id: str, username: str, role: str = "member") -> MemberItem:
+        body = {"username": username, "role": role}
+        return self._transport.call("POST", f"/projects/{quote(project_id)}/members", json=body)
+
+    def change_role(self, project_id: str, username: str, role: str) -> MemberItem:
+        path = f"/projects/{quote(project_id)}/members/{quote(username)}"
+        return self._transport.call("PATCH", path, json={"role": role})
+
+    def remove_member(self, project_id: str, username: str) -> None:
+        self._transport.call("DELETE", f"/projects/{quote(project_id)}/members/{quote(username)}")

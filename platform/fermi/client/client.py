@@ -1,0 +1,83 @@
+"""The door to a platform."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from fermi.client import config
+from fermi.client.accounts import Projects, Tokens
+from fermi.client.inventory import Clusters, Datasets, Environments, Models
+from fermi.client.listing import Listing
+from fermi.client.tasks import Tasks
+from fermi.client.transport import Transport
+from fermi.client.types import AuditEventItem, FrameworkItem, FrameworkRecommendation, Me, ZoneItem
+
+
+class Fermi:
+    """A platform, as one caller sees it. Safe to share between threads.
+
+        with Fermi() as fermi:
+            task = fermi.tasks.create({"taskName": "first", ...})
+            print(fermi.tasks.wait(task["taskId"])["status"])
+
+    Without arguments it looks where `fermi.client.config.find` says. `lang` ("zh" or "en") is the language of messages;
+    `timeout` seconds without a byte end a call; calls that may be repeated are, `retries` times.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        lang: str | None = None,
+        timeout: float = 30.0,
+        retries: int = 4,
+    ) -> None:
+        place = config.find(url, token)
+        self.url = place.url
+        self._transport = Transport(place, lang, timeout, retries)
+        self.clusters = Clusters(self._transport)
+        self.environments = Environments(self._transport)
+        self.datasets = Datasets(self._transport)
+        self.models = Models(self._transport)
+        self.tasks = Tasks(self._transport)
+        self.tokens = Tokens(self._transport)
+        self.projects = Projects(self._transport)
+
+    def me(self) -> Me:
+        """Who the token speaks for."""
+        return self._transport.call("GET", "/auth/me")
+
+    def zones(self) -> Listing[ZoneItem]:
+        return Listing(self._transport, "/availability-zones", {})
+
+    def frameworks(self) -> Listing[FrameworkItem]:
+        """What can train here, with the JSON Schema of each one's options."""
+        return Listing(self._transport, "/frameworks", {})
+
+    def recommend(
+        self,
+        environment_ids: Sequence[str],
+        *,
+        parameters: int | None = None,
+        model: str | None = None,
+        master: str | None = None,
+    ) -> FrameworkRecommendation:
+        """Which framework for a model of so many parameters (or for the one named) on these environments, best first;
+        those that are rejected come with the reasons against them."""
+        given = {"modelParameters": parameters, "modelId": model, "masterNode": master}
+        body: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        body["environmentIds"] = [*environment_ids]
+        return self._transport.call("POST", "/frameworks/recommend", json=body, repeatable=True)
+
+    def audit_events(self, project: str | None = None) -> Listing[AuditEventItem]:
+        """Who did what, newest first, in one project or in all the caller maintains."""
+        return Listing(self._transport, "/audit-events", {"project": project})
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()

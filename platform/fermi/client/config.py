@@ -1,0 +1,93 @@
+"""Where the platform is and who speaks to it, when the caller does not say."""
+
+import json
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fermi.client.errors import NoPlatform
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What `fermi login` keeps."""
+
+    url: str = ""
+    token: str = ""
+    language: str = ""
+
+
+class Place(NamedTuple):
+    """An address without a trailing slash, and a token that was issued there ("" = none known)."""
+
+    url: str
+    token: str
+
+
+def find(url: str | None = None, token: str | None = None) -> Place:
+    """Arguments, then FERMI_URL and FERMI_TOKEN, then what `fermi login` kept, then the platform of the local data
+    directory. A kept token is only ever given to the address it was kept for. Raises NoPlatform."""
+    url = _clean(url or os.environ.get("FERMI_URL", ""))
+    token = token or os.environ.get("FERMI_TOKEN", "")
+    kept = load()
+    known = [place for place in (Place(_clean(kept.url), kept.token), local()) if place.url]
+    if not url:
+        if not known:
+            raise NoPlatform(
+                "no Fermi platform is known here: give an address, set FERMI_URL, or run `fermi login ADDRESS`",
+                code="NO_PLATFORM",
+            )
+        url = known[0].url
+    return Place(url, token or next((place.token for place in known if place.url == url and place.token), ""))
+
+
+def local() -> Place:
+    """The platform that runs from `$FERMI_DATA` (else `./var`) on this machine; empty without one."""
+    data = Path(os.environ.get("FERMI_DATA") or "var")
+    return Place(_clean(_read(data / "run" / "url")), _read(data / "token"))
+
+
+def path() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "fermi" / "config.toml"
+
+
+def load() -> Config:
+    """Empty without a file; raises NoPlatform for one that cannot be understood."""
+    try:
+        data: dict[str, Any] = tomllib.loads(path().read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return Config()
+    except (OSError, ValueError) as error:
+        raise NoPlatform(f"{path()} cannot be read: {error}", code="CONFIG_UNREADABLE") from error
+    return Config(**{name: str(data[name]) for name in ("url", "token", "language") if name in data})
+
+
+def save(config: Config) -> None:
+    """Replaces the file in one step; only its owner can ever read it."""
+    target = path()
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lines = [
+        f"{name} = {json.dumps(value)}\n"
+        for name, value in (("url", config.url), ("token", config.token), ("language", config.language))
+        if value
+    ]
+    draft = target.with_name(f"{target.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.writelines(lines)
+    draft.replace(target)
+
+
+def _clean(url: str) -> str:
+    """`host:8000/` → `http://host:8000`."""
+    url = url.strip().rstrip("/")
+    return url if not url or "://" in url else f"http://{url}"
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8").strip()
+    except OSError:
+        return ""

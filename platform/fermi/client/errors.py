@@ -1,0 +1,122 @@
+"""What can go wrong between a program and the platform.
+
+FermiError
+├── NoPlatform            nobody said where the platform is
+├── Unreachable           no answer: refused, timed out, broken off
+├── UnexpectedAnswer      an answer, but not one of a Fermi platform
+├── RequestRefused        4xx: the same request again will be refused again
+│   ├── InvalidRequest    400 and what is not below; `errors` has every problem
+│   ├── NotAuthenticated  401
+│   ├── Forbidden         403
+│   ├── NotFound          404
+│   ├── Conflict          409
+│   └── Throttled         429; `retry_after` seconds
+└── ServerError           5xx
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+
+class Problem(NamedTuple):
+    """One thing wrong with a request. `field` is a path such as `distributedConfig.masterNode`; "" = all of it."""
+
+    field: str
+    code: str
+    message: str
+    hint: str
+
+
+class FermiError(Exception):
+    """`status` is HTTP's, 0 without an answer; `code` is stable, `message` follows the client's language."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "",
+        status: int = 0,
+        errors: tuple[Problem, ...] = (),
+        request_id: str = "",
+        retry_after: float = 0.0,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.status = status
+        self.errors = errors
+        self.request_id = request_id
+        self.retry_after = retry_after
+
+    @classmethod
+    def of_envelope(cls, status: int, body: Mapping[str, Any], *, retry_after: float = 0.0) -> Self:
+        problems = (
+            Problem(item.get("field", ""), item.get("error", ""), item.get("message", ""), item.get("hint", ""))
+            for item in body.get("errors") or ()
+        )
+        return cls(
+            body.get("message", ""),
+            code=body.get("error", ""),
+            status=status,
+            errors=tuple(problems),
+            request_id=body.get("requestId", ""),
+            retry_after=retry_after,
+        )
+
+
+class NoPlatform(FermiError):
+    pass
+
+
+class Unreachable(FermiError):
+    pass
+
+
+class UnexpectedAnswer(FermiError):
+    pass
+
+
+class RequestRefused(FermiError):
+    pass
+
+
+class InvalidRequest(RequestRefused):
+    pass
+
+
+class NotAuthenticated(RequestRefused):
+    pass
+
+
+class Forbidden(RequestRefused):
+    pass
+
+
+class NotFound(RequestRefused):
+    pass
+
+
+class Conflict(RequestRefused):
+    pass
+
+
+class Throttled(RequestRefused):
+    pass
+
+
+class ServerError(FermiError):
+    pass
+
+
+_BY_STATUS: dict[int, type[FermiError]] = {
+    401: NotAuthenticated,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    429: Throttled,
+}
+
+
+def error_type(status: int) -> type[FermiError]:
+    """The class for an HTTP status of 400 or more."""
+    return ServerError if status >= 500 else _BY_STATUS.get(status, InvalidRequest)

@@ -1,0 +1,64 @@
+"""A rank's log, page by page and across attempts."""
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fermi.client.transport import Transport
+from fermi.client.types import TaskDetail
+
+POLL_S = 0.5
+
+
+class LogLine(NamedTuple):
+    """`offset` counts bytes from the beginning of the rank's log in that attempt."""
+
+    attempt: int
+    rank: int
+    offset: int
+    text: str
+
+
+def read_log(
+    transport: Transport,
+    path: str,
+    params: Mapping[str, Any],
+    attempt: int | None,
+    cursor: str | None = None,
+    patience: float = 0.0,
+) -> Generator[LogLine, None, str]:
+    """What is there now, from `cursor` on; returns where to go on."""
+    while True:
+        asked = {**params, "attempt": attempt, "cursor": cursor}
+        page = transport.call("GET", path, params=asked, patience=patience)
+        for line in page["lines"]:
+            yield LogLine(page["attempt"], int(line.get("rank", page["rank"])), line["offset"], line["text"])
+        if page["end"] or page["cursor"] == cursor:
+            return page["cursor"]
+        attempt, cursor = page["attempt"], page["cursor"]  # a cursor is one attempt's, whichever is the newest by now
+
+
+def follow_log(
+    transport: Transport,
+    path: str,
+    params: Mapping[str, Any],
+    task: Callable[[], TaskDetail],
+    attempt: int | None,
+    patience: float,
+) -> Iterator[LogLine]:
+    """What is there and what is still to come, until the task has ended, or the attempt if one was asked for."""
+    pinned, cursor = attempt is not None, None
+    while True:
+        now = task()
+        newest = now["attempt"]
+        attempt = attempt or newest or None
+        # Asked before reading: if the attempt was over by then, reading to the end reads all of it.
+        over = now["endedAt"] is not None or (attempt is not None and newest > attempt)
+        if attempt is not None:
+            cursor = yield from read_log(transport, path, params, attempt, cursor, patience)
+        if not over:
+            time.sleep(POLL_S)
+        elif attempt is None or pinned or newest <= attempt:
+            return
+        else:
+            attempt, cursor = attempt + 1, None

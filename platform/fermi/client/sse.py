@@ -1,0 +1,103 @@
+"""Server-Sent Events: bytes to messages, and a stream that goes on where it broke off."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fermi.client.errors import FermiError, RequestRefused, Throttled, UnexpectedAnswer, Unreachable
+from fermi.client.transport import Transport, pause
+
+KIND = "text/event-stream"
+SILENCE_S = 45.0  # the platform says something every 15 s
+
+
+class Event(NamedTuple):
+    """`id` is where a stream can be taken up again, right after this event."""
+
+    kind: str
+    data: Any
+    id: str
+
+
+class Parser:
+    """Feed it bytes as they come, cut anywhere. Lines end in LF or CRLF only: the characters U+0085 and U+2028, which
+    `str.splitlines` also cuts at, are part of the text. What a broken connection left unfinished is never delivered."""
+
+    def __init__(self, last_id: str = "") -> None:
+        self._rest = b""
+        self._kind = ""
+        self._data: list[str] = []
+        self._id = last_id
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for raw in lines:
+            line = raw.removesuffix(b"\r").decode("utf-8")
+            if line:
+                self._field(line)
+            elif self._data:
+                yield self._event()
+
+    def _field(self, line: str) -> None:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match name:
+            case "data":
+                self._data.append(value)
+            case "event":
+                self._kind = value
+            case "id":
+                self._id = value
+
+    def _event(self) -> Event:
+        event = Event(self._kind or "message", json.loads("\n".join(self._data)), self._id)
+        self._kind, self._data = "", []
+        return event
+
+
+def stream(
+    transport: Transport,
+    path: str,
+    *,
+    params: Mapping[str, Any] | None = None,
+    last_id: str = "",
+    patience: float | None = None,
+    on_break: Callable[[FermiError], None] | None = None,
+) -> Iterator[Event]:
+    """Events until one of kind `end` (which comes out too), across broken connections and restarts of the platform:
+    each new connection says after which event it wants to go on, so that none is lost or seen twice.
+
+    Gives up with the last error after `patience` seconds without a byte (None = never), and at once when the platform
+    refuses. `on_break` hears of every break.
+    """
+    attempt, heard = 0, time.monotonic()
+    while True:
+        parser = Parser(last_id)
+        try:
+            for chunk in _chunks(transport, path, params, last_id):
+                attempt, heard = 0, time.monotonic()
+                for event in parser.feed(chunk):
+                    last_id = event.id
+                    yield event
+                    if event.kind == "end":
+                        return
+            failure: FermiError = Unreachable("the platform ended the stream early", code="UNREACHABLE")
+        except FermiError as error:
+            if isinstance(error, (RequestRefused, UnexpectedAnswer)) and not isinstance(error, Throttled):
+                raise
+            failure = error
+        if patience is not None and time.monotonic() - heard > patience:
+            raise failure
+        if on_break:
+            on_break(failure)
+        time.sleep(pause(attempt, failure.retry_after))
+        attempt += 1
+
+
+def _chunks(transport: Transport, path: str, params: Mapping[str, Any] | None, last_id: str) -> Iterator[bytes]:
+    headers = {"Accept": KIND} | ({"Last-Event-ID": last_id} if last_id else {})
+    with transport.open(path, params=params, headers=headers, silence_s=SILENCE_S) as response:
+        if not response.headers.get("Content-Type", "").startswith(KIND):
+            raise UnexpectedAnswer(f"{response.url} is not an event stream", code="UNEXPECTED_ANSWER")
+        yield from response.iter_bytes()

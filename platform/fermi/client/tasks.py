@@ -1,0 +1,187 @@
+"""Training tasks: create, watch, stop."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Literal
+from urllib.parse import quote
+
+from fermi.client.errors import FermiError
+from fermi.client.listing import Listing
+from fermi.client.logs import LogLine, follow_log, read_log
+from fermi.client.sse import Event, stream
+from fermi.client.transport import Transport
+from fermi.client.types import (
+    CheckpointItem,
+    MetricItem,
+    TaskBrief,
+    TaskClone,
+    TaskCreated,
+    TaskCreateRequest,
+    TaskDetail,
+    TaskEvent,
+    TaskPlan,
+    TaskPreview,
+)
+
+PATIENCE_S = 300.0  # how long the platform may be away (a restart, an upgrade) before following gives up
+
+
+class Tasks:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(self, request: TaskCreateRequest, *, idempotency_key: str | None = None) -> TaskCreated:
+        """Sent again when no answer came, under one key (made here unless given), so that there is one task."""
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return self._transport.call("POST", "/training-tasks", json=request, headers=headers, repeatable=True)
+
+    def preview(self, request: TaskCreateRequest) -> TaskPreview:
+        """What `create` would do: ranks, environments, files, the engine's objects, problems and warnings."""
+        return self._transport.call("POST", "/training-tasks/preview", json=request, repeatable=True)
+
+    def list(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        framework: str | None = None,
+        environment: str | None = None,
+        zone: str | None = None,
+        owner: str | None = None,
+        project: str | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
+        search: str | None = None,
+        ordering: str | None = None,
+    ) -> Listing[TaskBrief]:
+        """Newest first unless `ordering` says otherwise. Several statuses mean any of them; times are ISO 8601."""
+        filters = {
+            "status": status,
+            "framework": framework,
+            "environment": environment,
+            "zone": zone,
+            "owner": owner,
+            "project": project,
+            "createdAfter": created_after,
+            "createdBefore": created_before,
+            "search": search,
+            "ordering": ordering,
+        }
+        return Listing(self._transport, "/training-tasks", filters)
+
+    def get(self, task_id: str) -> TaskDetail:
+        return self._transport.call("GET", _path(task_id))
+
+    def stop(self, task_id: str) -> TaskDetail:
+        """Asks it to stop and does not wait; asking again changes nothing."""
+        return self._transport.call("POST", _path(task_id, "/stop"), repeatable=True)
+
+    def retry(self, task_id: str) -> TaskCreated:
+        """A new task with the same request, going on from the newest checkpoint."""
+        return self._transport.call("POST", _path(task_id, "/retry"))
+
+    def clone(self, task_id: str) -> TaskClone:
+        """The request it was made from, to be changed and created anew."""
+        return self._transport.call("POST", _path(task_id, "/clone"), repeatable=True)
+
+    def delete(self, task_id: str) -> None:
+        """With its logs and checkpoints; Conflict unless it has ended."""
+        self._transport.call("DELETE", _path(task_id))
+
+    def events(self, task_id: str) -> Listing[TaskEvent]:
+        return Listing(self._transport, _path(task_id, "/events"), {})
+
+    def metrics(
+        self,
+        task_id: str,
+        *,
+        names: Sequence[str] | None = None,
+        attempt: int | None = None,
+        rank: int | None = None,
+        after: int | str | None = None,
+    ) -> Iterator[MetricItem]:
+        """All points in the order they came in, after point id `after` if given."""
+        filters = {"names": names, "attempt": attempt, "rank": rank}
+        while True:
+            page = self._transport.call("GET", _path(task_id, "/metrics"), params={**filters, "after": after})
+            yield from page["items"]
+            after = page["next"]
+            if after is None or not page["items"]:
+                return
+
+    def checkpoints(self, task_id: str) -> Listing[CheckpointItem]:
+        return Listing(self._transport, _path(task_id, "/checkpoints"), {})
+
+    def plan(self, task_id: str, *, attempt: int | None = None) -> TaskPlan:
+        """What was rendered for an attempt, by default the newest."""
+        return self._transport.call("GET", _path(task_id, "/plan"), params={"attempt": attempt})
+
+    def logs(
+        self,
+        task_id: str,
+        *,
+        rank: int | Literal["all"] = 0,
+        attempt: int | None = None,
+        search: str | None = None,
+        follow: bool = False,
+    ) -> Iterator[LogLine]:
+        """Lines of the newest attempt, or of the one asked for. With `follow`, also those still to come, attempt after
+        attempt (unless one was asked for), until the task has ended."""
+        path = _path(task_id, "/logs")
+        params = {"rank": rank, "search": search}
+        if follow:
+            task = partial(self._get, task_id, PATIENCE_S)
+            return follow_log(self._transport, path, params, task, attempt, PATIENCE_S)
+        return read_log(self._transport, path, params, attempt)
+
+    def download_log(self, task_id: str, *, rank: int = 0, attempt: int | None = None) -> Iterator[bytes]:
+        """The whole log of a rank, piece by piece."""
+        path, params = _path(task_id, "/logs/download"), {"rank": rank, "attempt": attempt}
+        with self._transport.open(path, params=params) as response:
+            yield from response.iter_bytes()
+
+    def stream(
+        self,
+        task_id: str,
+        *,
+        logs: int | Literal["none", "all"] = "none",
+        last_event_id: str = "",
+        patience: float | None = PATIENCE_S,
+        on_break: Callable[[FermiError], None] | None = None,
+    ) -> Iterator[Event]:
+        """What happens to the task, as it happens: `status`, `event`, `metric`, `log`, and `end` when there will be no
+        more. Goes on by itself after a broken connection; `last_event_id` goes on where an earlier stream was left.
+        A `metric` event's data is always `{"items": [...]}`."""
+        for event in stream(
+            self._transport,
+            _path(task_id, "/stream"),
+            params={"logs": logs},
+            last_id=last_event_id,
+            patience=patience,
+            on_break=on_break,
+        ):
+            single = event.kind == "metric" and "items" not in event.data
+            yield event._replace(data={"items": [event.data]}) if single else event
+
+    def wait(self, task_id: str, *, timeout: float | None = None, patience: float = PATIENCE_S) -> TaskDetail:
+        """The task once it has ended, however it ended. TimeoutError after `timeout` seconds; a platform that is away
+        for less than `patience` seconds is waited for."""
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        pause = 0.1
+        while True:
+            task = self._get(task_id, min(patience, deadline - time.monotonic()))
+            if task["endedAt"] is not None:
+                return task
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"{task_id} has not ended within {timeout:g} s")
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, 1.0)
+
+    def _get(self, task_id: str, patience: float) -> TaskDetail:
+        return self._transport.call("GET", _path(task_id), patience=patience)
+
+
+def _path(task_id: str, rest: str = "") -> str:
+    return f"/training-tasks/{quote(task_id, safe='')}{rest}"

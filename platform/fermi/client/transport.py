@@ -1,0 +1,147 @@
+"""A connection pool that speaks the envelope: `data` comes out, FermiError is raised, what may be repeated is."""
+
+import random
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from fermi.client.config import Place
+from fermi.client.errors import FermiError, NotFound, UnexpectedAnswer, Unreachable, error_type
+
+API = "/api/v1"
+REPEATABLE = {"GET", "HEAD", "PUT", "DELETE"}
+SHORTAGE = {502, 503, 504}  # a proxy without a server behind it, a server that starts or is short of something
+PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
+LONGEST_RETRY_AFTER_S = 60.0  # a longer wait is the caller's to decide
+
+# The request certainly did not reach the platform, so that even a creation may be sent again.
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+def pause(attempt: int, at_least: float = 0.0) -> float:
+    """Seconds before the attempt after `attempt` (from 0): doubling, spread so that clients do not return in step."""
+    return max(at_least, min(PAUSE_S * 2**attempt, LONGEST_PAUSE_S) * random.uniform(0.5, 1.0))
+
+
+class Transport:
+    def __init__(self, place: Place, lang: str | None, timeout: float, retries: int) -> None:
+        """`retries`: how often a repeatable call is tried again; `timeout`: seconds without a byte."""
+        headers = {"Accept-Language": lang} if lang else {}
+        if place.token:
+            headers["Authorization"] = f"Bearer {place.token}"
+        self.url = place.url
+        self.retries = retries
+        try:
+            self._http = httpx.Client(base_url=place.url, headers=headers, timeout=timeout)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise Unreachable(f"{place.url} is not an address: {error}", code="UNREACHABLE") from error
+
+    def close(self) -> None:
+        self._http.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        json: Any = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool | None = None,
+        patience: float = 0.0,
+    ) -> Any:
+        """`data` of the answer. `repeatable`: doing it twice is the same as once (default: what HTTP says of the
+        method); it is then tried for at least `patience` seconds. Parameters that are None are left out."""
+        begun = time.monotonic()
+        repeatable = method in REPEATABLE if repeatable is None else repeatable
+        attempt = 0
+        while True:
+            try:
+                return self._once(method, path, params=_given(params), json=json, headers=dict(headers or {}))
+            except FermiError as error:
+                if method == "DELETE" and attempt and isinstance(error, NotFound):
+                    return None  # an earlier attempt did it and its answer was lost
+                enough = attempt >= self.retries and time.monotonic() - begun >= patience
+                if enough or not _worth_repeating(error, repeatable):
+                    raise
+                time.sleep(pause(attempt, error.retry_after))
+                attempt += 1
+
+    def _once(self, method: str, path: str, **request: Any) -> Any:
+        try:
+            response = self._http.request(method, API + path, **request)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        return unwrap(response)
+
+    @contextmanager
+    def open(
+        self,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        silence_s: float = 60.0,
+    ) -> Iterator[httpx.Response]:
+        """The head of an answer whose body is read piece by piece; Unreachable after `silence_s` without a byte, also
+        while the body is read."""
+        timeout = httpx.Timeout(self._http.timeout.connect, read=silence_s)
+        request = self._http.build_request(
+            "GET", API + path, params=_given(params), headers=dict(headers or {}), timeout=timeout
+        )
+        try:
+            response = self._http.send(request, stream=True)
+            try:
+                if response.status_code >= 400:
+                    response.read()
+                    unwrap(response)
+                yield response
+            finally:
+                response.close()
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: httpx.HTTPError) -> Unreachable:
+        return Unreachable(f"{self.url} does not answer: {error or type(error).__name__}", code="UNREACHABLE")
+
+
+def _worth_repeating(error: FermiError, repeatable: bool) -> bool:
+    if error.retry_after > LONGEST_RETRY_AFTER_S:
+        return False
+    if isinstance(error, Unreachable):
+        return repeatable or isinstance(error.__cause__, NOT_SENT)
+    return error.status == 429 or (repeatable and error.status in SHORTAGE)
+
+
+def _given(params: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (params or {}).items() if value is not None}
+
+
+def unwrap(response: httpx.Response) -> Any:
+    """`data` of an envelope; raises what the envelope tells."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if response.status_code >= 400:
+        try:
+            retry_after = float(response.headers.get("Retry-After", 0))
+        except ValueError:  # HTTP also allows a date
+            retry_after = 0.0
+        envelope = body if isinstance(body, dict) and "error" in body else {"message": _describe(response)}
+        raise error_type(response.status_code).of_envelope(response.status_code, envelope, retry_after=retry_after)
+    if not isinstance(body, dict) or "data" not in body:
+        raise UnexpectedAnswer(
+            f"{_describe(response)} is not an answer of a Fermi platform",
+            code="UNEXPECTED_ANSWER",
+            status=response.status_code,
+        )
+    return body["data"]
+
+
+def _describe(response: httpx.Response) -> str:
+    kind = response.headers.get("Content-Type", "no content type")
+    return f"HTTP {response.status_code} ({kind}) from {response.url}"

@@ -1,0 +1,237 @@
+"""Text in, byte tokens out: the `train.bin` / `val.bin` pair that the reference trainers memory-map.
+
+One token is one byte of text, stored as a little-endian uint16, so that any vocabulary up to 65,536 fits.
+Standard library only: the platform and its workers tokenise without torch or numpy.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import sysconfig
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fermi import messages
+
+TOKEN_BYTES = 2
+CHUNK_BYTES = 1 << 20
+STDLIB_SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}
+
+Progress = Callable[[int, int], None]  # (done_bytes, total_bytes)
+
+
+class DataError(Exception):
+    """Data that cannot be used, or a place where it cannot be put. `code` and `params` select the message."""
+
+    def __init__(self, code: str, **params: object) -> None:
+        super().__init__(code, params)
+        self.code = code
+        self.params = params
+
+    def __str__(self) -> str:
+        return " ".join(messages.text(self.code, "en", **self.params))
+
+
+@dataclass(frozen=True)
+class Tokenised:
+    """A usable pair of token files. `size_bytes` and `sha256` are over training, then validation data."""
+
+    train_path: Path
+    valid_path: Path
+    train_tokens: int
+    valid_tokens: int
+    size_bytes: int
+    sha256: str
+
+
+def stdlib_text(max_bytes: int = 16 << 20) -> Iterator[Path]:
+    """The running Python's standard library: its source files sorted by path, `max_bytes` in all at most."""
+    root = Path(sysconfig.get_path("stdlib"))
+    for path in text_files(root, suffixes=(".py",), skipped=STDLIB_SKIPPED):
+        max_bytes -= path.stat().st_size
+        if max_bytes < 0:
+            return
+        yield path
+
+
+def text_files(folder: Path, suffixes: Collection[str] = (), skipped: Collection[str] = ()) -> list[Path]:
+    """The regular files under `folder`, sorted by path.
+
+    Left out: hidden ones, folders named in `skipped`, and, where `suffixes` are given, what ends in none.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    found = []
+    with _reading(folder):
+        for parent, folders, names in os.walk(folder, onerror=refuse):
+            folders[:] = [name for name in folders if name not in skipped and not name.startswith(".")]
+            for name in names:
+                path = Path(parent, name)
+                wanted = not name.startswith(".") and (not suffixes or name.endswith(tuple(suffixes)))
+                if wanted and path.is_file():
+                    found.append(path)
+    return sorted(found)
+
+
+def tokenise(
+    source: Path | Iterable[Path],
+    out_dir: Path,
+    *,
+    valid_fraction: float = 0.1,
+    suffixes: Collection[str] = (),
+    progress: Progress | None = None,
+) -> Tokenised:
+    """Write `out_dir`/train.bin and val.bin from a folder of text, one text file, or the files given.
+
+    Each file goes to one side whole, chosen by a hash of its path, so that it keeps its side when others come
+    and go. Where that leaves a side empty (few files), each file is cut: head to train, tail to validate.
+    Raises DataError; then, and after a crash, `out_dir` has the old pair or no train.bin, never a mixed pair.
+    """
+    files, root = _source_files(source, suffixes)
+    sizes = {path: _size(path) for path in files}
+    train_bytes, total = _split(sizes, root, valid_fraction), sum(sizes.values())
+    if not 0 < sum(train_bytes.values()) < total:
+        raise DataError("DATA_EMPTY", path=str(root))
+    with _writing(out_dir, total * TOKEN_BYTES) as folder:
+        scratch = out_dir / ".tokenising"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        try:
+            train, valid = scratch / "train.bin", scratch / "val.bin"
+            _write_pair(train_bytes, total, train, valid, progress)
+            made = _publish(inspect_pair(train, valid), out_dir)
+            os.fsync(folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return made
+
+
+def inspect_pair(train: Path, valid: Path, progress: Progress | None = None) -> Tokenised:
+    """Check an existing pair and sum it up; raises DataError when a file is missing, empty or cut short."""
+    train_bytes, valid_bytes = _whole_tokens(train), _whole_tokens(valid)
+    digest, done, total = hashlib.sha256(), 0, train_bytes + valid_bytes
+    for path in (train, valid):
+        for chunk in _chunks(path):
+            digest.update(chunk)
+            done += len(chunk)
+            if progress:
+                progress(min(done, total), total)
+    return Tokenised(
+        train_path=train,
+        valid_path=valid,
+        train_tokens=train_bytes // TOKEN_BYTES,
+        valid_tokens=valid_bytes // TOKEN_BYTES,
+        size_bytes=total,
+        sha256=digest.hexdigest(),
+    )
+
+
+def _source_files(source: Path | Iterable[Path], suffixes: Collection[str]) -> tuple[list[Path], Path]:
+    """The files, and the folder that their names are relative to."""
+    if not isinstance(source, Path):
+        files = list(source)
+        return files, Path(os.path.commonpath([path.parent for path in files] or [Path()]))
+    _size(source)  # says what is wrong with a path that is not there or may not be read
+    return (text_files(source, suffixes), source) if source.is_dir() else ([source], source.parent)
+
+
+def _split(sizes: dict[Path, int], root: Path, valid_fraction: float) -> dict[Path, int]:
+    """How many of each file's bytes are for training; the rest is for validation."""
+
+    def for_validation(path: Path) -> bool:
+        name = path.relative_to(root).as_posix().encode()
+        return int.from_bytes(hashlib.sha256(name).digest()[:8]) < valid_fraction * 2**64
+
+    whole = {path: 0 if for_validation(path) else size for path, size in sizes.items()}
+    if 0 < sum(whole.values()) < sum(sizes.values()):
+        return whole
+    return {path: min(max(size - 1, 0), round(size * (1 - valid_fraction))) for path, size in sizes.items()}
+
+
+def _write_pair(train_bytes: dict[Path, int], total: int, train: Path, valid: Path, progress: Progress | None) -> None:
+    done = 0
+    with train.open("wb") as train_file, valid.open("wb") as valid_file:
+        for path, left in train_bytes.items():
+            for chunk in _chunks(path):
+                head = chunk[:left]
+                train_file.write(_tokens(head))
+                valid_file.write(_tokens(chunk[left:]))
+                left -= len(head)
+                done += len(chunk)
+                if progress:
+                    progress(min(done, total), total)
+        for file in (train_file, valid_file):
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _tokens(text: bytes) -> bytearray:
+    tokens = bytearray(TOKEN_BYTES * len(text))
+    tokens[::TOKEN_BYTES] = text  # the low byte of each little-endian token
+    return tokens
+
+
+def _publish(made: Tokenised, out_dir: Path) -> Tokenised:
+    """Move the pair into place. Without train.bin it is no pair: the old one goes first, the new one last."""
+    final = replace(made, train_path=out_dir / "train.bin", valid_path=out_dir / "val.bin")
+    final.train_path.unlink(missing_ok=True)
+    made.valid_path.rename(final.valid_path)
+    made.train_path.rename(final.train_path)
+    return final
+
+
+def _whole_tokens(path: Path) -> int:
+    size = _size(path)
+    if not size:
+        raise DataError("DATA_EMPTY", path=str(path))
+    if size % TOKEN_BYTES:
+        raise DataError("DATA_ODD_SIZE", path=str(path), size_bytes=size)
+    return size
+
+
+def _size(path: Path) -> int:
+    with _reading(path):
+        return path.stat().st_size
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with _reading(path), path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError("DATA_PATH_MISSING", path=str(path)) from None
+    except OSError as error:
+        raise DataError("DATA_UNREADABLE", path=str(path), reason=error.strerror) from error
+
+
+@contextmanager
+def _writing(folder: Path, needed: int) -> Iterator[int]:
+    """Make `folder`, see that `needed` bytes fit, and lock it: a second tokeniser there waits its turn."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if shutil.disk_usage(folder).free < needed:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            yield handle
+        finally:
+            os.close(handle)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            free = shutil.disk_usage(folder).free if folder.exists() else 0
+            space = {"free_bytes": free, "needed_bytes": needed}
+            raise DataError("DATA_NO_SPACE", path=str(folder), **space) from error
+        raise DataError("DATA_NOT_WRITABLE", path=str(folder), reason=error.strerror) from error

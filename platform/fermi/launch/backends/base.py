@@ -1,0 +1,73 @@
+"""What an engine must be able to do. A backend is a package with `connect(connection) -> Backend`, a module `check`,
+and a module `discover` if its engine knows dev environments."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from threading import Event
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from fermi.launch.spec import Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
+
+if TYPE_CHECKING:
+    from fermi.launch.checks import Finding
+    from fermi.launch.discovery import Found
+
+
+class Backend(Protocol):
+    """All methods raise `fermi.launch.errors.BackendError` when the engine cannot be asked."""
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        """What is wrong with the job on this engine (a script that is not there, …); may look at the engine."""
+
+    def render(self, job: JobSpec, plan: Plan) -> Rendered:
+        """Pure: no clock, no randomness, no engine. Shown to users before anything is sent."""
+
+    def submit(self, rendered: Rendered) -> None:
+        """Idempotent: a name that is already there stays as it is and nothing is started twice."""
+
+    def observe(self, handles: Iterable[Handle]) -> Mapping[str, Observation]:
+        """One call for many attempts, by name. An attempt that cannot be judged is `Phase.UNKNOWN`."""
+
+    def cancel(self, handle: Handle, grace_seconds: float) -> None:
+        """Asks for the end and does not wait; idempotent; an attempt that never began can no longer begin."""
+
+    def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        """Up to `limit` bytes from byte offset `cursor` (negative: so many before the present end); an absent log is
+        empty."""
+
+    def port_is_free(self, port: int) -> bool:
+        """Whether a new rendezvous could listen on `port` at the head node, as far as can be known from here."""
+
+    def stand_by(self, preload: Sequence[str]) -> None:
+        """Get ready to start a job that imports `preload` soon, where being ready beforehand helps; may do nothing."""
+
+    def forget(self, handle: Handle) -> None:
+        """Removes what the engine keeps of an attempt that has ended (not its logs)."""
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """What a backend also has whose engine lives elsewhere, tells of changes by itself, and may know what we forgot."""
+
+    def watch(self, stop: Event, on_change: Callable[[str], None]) -> None:
+        """Until `stop`: has logs brought here, and calls `on_change` with the name of each attempt that changed."""
+
+    def orphans(self, live: Collection[str]) -> Sequence[Handle]:
+        """Attempts that the engine has and that are not among `live` (names): to be passed to `forget`."""
+
+
+class Check(Protocol):
+    """A backend's module `check`."""
+
+    CONNECTION: Mapping[str, Any]
+    """JSON Schema of a connection, as an operator may store it: references to secrets, never secrets."""
+
+    def findings(self, connection: Mapping[str, Any]) -> list["Finding"]:
+        """Asks the engine everything that training on it needs. Finds instead of raising."""
+
+
+class Discovery(Protocol):
+    """A backend's module `discover`."""
+
+    def follow(self, connection: Mapping[str, Any], stop: Event) -> Iterator[Sequence["Found"]]:
+        """All dev environments of the cluster: now, and again whenever one changed, until `stop` is set. Raises
+        BackendError when the engine cannot be asked."""

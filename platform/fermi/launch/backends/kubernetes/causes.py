@@ -1,0 +1,299 @@
+"""Why an attempt waits or failed, from what Kubernetes says about its objects. Pure.
+
+Each cause names the environment (`node`), the `pod` (or job) and the `evidence`: Kubernetes' own words, or the last
+lines of the rank that failed. Texts, advice and whether another attempt helps belong to the code.
+"""
+
+import json
+import re
+import signal
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fermi.launch.backends.kubernetes import names
+from fermi.launch.backends.kubernetes.gang import Gang, Object, condition, container, has_finished, phase, terminated
+from fermi.launch.spec import Cause
+
+EVIDENCE = 1000  # characters
+GAVE_UP = 71  # the runner's exit code when the nodes did not find each other
+CANNOT_RUN = 128  # the container runtime's, with reason StartError
+BLAME_SECONDS = 5.0
+_FATAL_PULL = re.compile(
+    r"not found|manifest unknown|does not exist|unauthorized|authentication required|denied|no match for platform"
+    r"|invalid reference|couldn't parse image|InvalidImageName|ErrImageNeverPull",
+    re.IGNORECASE,
+)
+_PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+_CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError")
+_INFRASTRUCTURE = ("OUT_OF_MEMORY", "EVICTED", "NODE_LOST", "POD_DELETED", "CONTAINER_INVALID", "RUN_TIMEOUT")
+_SHORT = re.compile(r"Insufficient ([\w./-]+)")
+
+
+def failure(gang: Gang, successful: bool) -> Cause | None:
+    """What failed first, or cannot come right by waiting. `successful`: nothing of it has to run any more."""
+    if successful:
+        return None
+    if late := _past_its_limit(gang):
+        return late
+    if failed := list(_failed_pods(gang)):
+        return min(failed, key=_guilt(min(ended for ended, _ in failed)))[1]
+    if gang.cancelled:
+        return None
+    for cause, permanent in _obstacles(gang):
+        if permanent:
+            return cause
+    for job in [*gang.jobs.values(), *gang.of("JobSet")]:
+        if found := condition(job, "Failed"):
+            return _about_job("POD_DELETED", job, found)
+    return None
+
+
+def waiting(gang: Gang) -> Cause | None:
+    """Why it has not begun: Kueue's word first, then what holds up a pod."""
+    for workload in gang.workloads.values():
+        if not condition(workload, "Admitted"):
+            return _queued(workload)
+    return next((cause for cause, _ in _obstacles(gang)), None)
+
+
+def _guilt(first_end: float) -> Any:
+    """Orders failures by how much they explain: what the machine did to a pod; a rank that a signal killed, because its
+    peers' errors follow it within moments; else the earliest."""
+
+    def key(failed: tuple[float, Cause]) -> tuple[int, float]:
+        ended, cause = failed
+        with_first = ended - first_end < BLAME_SECONDS
+        if cause.code in _INFRASTRUCTURE and with_first:
+            return 0, ended
+        killed = cause.code == "RANK_KILLED" and cause.params.get("signal") != "SIGTERM"
+        return (1 if killed and with_first else 2), ended
+
+    return key
+
+
+def _past_its_limit(gang: Gang) -> Cause | None:
+    """Before what its end did to the pods."""
+    for job in gang.jobs.values():
+        for kind in ("FailureTarget", "Failed"):
+            found = condition(job, kind)
+            if found and found.get("reason") == "DeadlineExceeded":
+                return _about_job("RUN_TIMEOUT", job, found)
+    return None
+
+
+# --- pods that ended ---
+
+
+def _failed_pods(gang: Gang) -> Iterator[tuple[float, Cause]]:
+    for node_rank in range(gang.nodes):
+        pod = gang.pod(node_rank)
+        if pod is None:
+            continue
+        ended = _ended_at(pod)
+        if phase(pod) == "Failed":
+            cause = _end_of(pod)
+            asked_to = cause.code == "RANK_KILLED" and cause.params["signal"] == "SIGTERM"
+            yield ended, (asked_to and _taken_away(gang, pod)) or cause
+        elif lost := _taken_away(gang, pod):
+            yield ended, lost
+
+
+def _end_of(pod: Object) -> Cause:
+    status = pod["status"]
+    reason = str(status.get("reason") or "")
+    if reason == "DeadlineExceeded":
+        return _about_pod("RUN_TIMEOUT", pod, status.get("message") or reason)
+    if reason in ("NodeLost", "NodeShutdown", "Shutdown", "Terminated"):
+        return _about_pod("NODE_LOST", pod, status.get("message") or reason)
+    ended = terminated(pod)
+    if ended and ended.get("reason") == "OOMKilled":
+        return _about_pod("OUT_OF_MEMORY", pod, _tail(ended) or "OOMKilled")
+    if reason == "Evicted" or reason == "Preempting":
+        return _about_pod("EVICTED", pod, status.get("message") or reason)
+    if disruption := condition(pod, "DisruptionTarget"):
+        return _disrupted(pod, disruption)
+    if reason.startswith("OutOf") or reason == "UnexpectedAdmissionError":
+        return _about_pod("RESOURCES_INSUFFICIENT", pod, status.get("message") or reason)
+    if ended is None:
+        return _about_pod("POD_DELETED", pod, status.get("message") or reason or "no container status")
+    return _exit(pod, ended)
+
+
+def _exit(pod: Object, ended: Mapping[str, Any]) -> Cause:
+    code, said = int(ended.get("exitCode", 0)), report(ended)
+    text = str(ended.get("message") or "")
+    if ended.get("reason") in ("StartError", "ContainerCannotRun") or (code == CANNOT_RUN and not said):
+        return _about_pod("CONTAINER_INVALID", pod, text or str(ended.get("reason")))
+    if code == GAVE_UP and said.get("cause") in ("MASTER_UNREACHABLE", "NODES_MISSING"):
+        return _about_pod(said["cause"], pod, str(said.get("detail")))
+    rank = said.get("rank", int(names.annotations(pod).get(names.FIRST_RANK, 0)))
+    exit_code = next((exit_code for number, exit_code, _ in said.get("ranks", ()) if number == rank), None)
+    if exit_code is None:
+        exit_code = as_process(code)
+    about = {"rank": rank, **_where(pod), "evidence": _tail(ended)}
+    if exit_code < 0:
+        return Cause("RANK_KILLED", {**about, "signal": signal_name(-exit_code)})
+    return Cause("RANK_FAILED", {**about, "exitCode": exit_code})
+
+
+def _taken_away(gang: Gang, pod: Object) -> Cause | None:
+    """Of a pod that somebody else deletes, or has, while it lived. A JobSet deletes the others once one failed."""
+    if gang.cancelled or phase(pod) == "Succeeded" or not pod["metadata"].get("deletionTimestamp"):
+        return None
+    if disruption := condition(pod, "DisruptionTarget"):
+        return _disrupted(pod, disruption)
+    return None if gang.jobset else _about_pod("POD_DELETED", pod, "the pod was deleted")
+
+
+def _disrupted(pod: Object, disruption: Mapping[str, Any]) -> Cause:
+    lost = disruption.get("reason") in ("DeletionByTaintManager", "DeletionByPodGC")
+    evidence = f"{disruption.get('reason')}: {disruption.get('message')}"
+    return _about_pod("NODE_LOST", pod, evidence) if lost else _about_pod("EVICTED", pod, evidence)
+
+
+def vanished(gang: Gang) -> Cause | None:
+    """A node of a submitted attempt of which there is neither a pod nor a job that may still begin: as far as we have
+    heard, so the API server has to be asked."""
+    if gang.cancelled or not gang.submitted or gang.unfinished():
+        return None
+    for node_rank in range(gang.nodes):
+        if gang.pod(node_rank) is None:
+            job = names.node_name(gang.name, node_rank)
+            params = {"node": job, "nodeRank": node_rank, "pod": job, "evidence": "neither job nor pod is there"}
+            return Cause("POD_DELETED", params)
+    return None
+
+
+# --- what has not begun ---
+
+
+def _obstacles(gang: Gang) -> Iterator[tuple[Cause, bool]]:
+    """(cause, whether waiting cannot help), by node rank; the permanent ones of all nodes are looked for by callers."""
+    pods = gang.by_node()
+    for _, job in sorted(gang.jobs.items()):
+        event = gang.events.get(job["metadata"]["uid"], {}).get("FailedCreate")
+        if event and names.node_rank(job) not in pods and not has_finished(job):
+            yield _not_created(job, event)
+    for _, pod in sorted(pods.items()):
+        if phase(pod) == "Pending" and (found := _pending(gang, pod)):
+            yield found
+
+
+def _not_created(job: Object, event: Object) -> tuple[Cause, bool]:
+    said = str(event.get("message") or "")
+    if "exceeded quota" in said:
+        return _about_job("QUOTA_EXCEEDED", job, event), False
+    if "failed calling webhook" in said or ("forbidden" not in said and "denied" not in said):
+        return _about_job("POD_NOT_CREATED", job, event), False
+    return _about_job("ADMISSION_DENIED", job, event), True
+
+
+def _pending(gang: Gang, pod: Object) -> tuple[Cause, bool] | None:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    unscheduled = next((c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), None)
+    if unscheduled:
+        return _unschedulable(pod, str(unscheduled.get("message") or unscheduled.get("reason") or ""))
+    events = gang.events.get(pod["metadata"]["uid"], {})
+    waits = container(pod).get("waiting") or {}
+    reason, message = str(waits.get("reason") or ""), str(waits.get("message") or "")
+    if reason in _PULLING:
+        message = " ".join(filter(None, (message, str((events.get("Failed") or {}).get("message") or ""))))
+        return _about_pod("IMAGE_UNAVAILABLE", pod, f"{reason}: {message}"), bool(
+            _FATAL_PULL.search(f"{reason} {message}")
+        )
+    if reason in _CONFIG:
+        return _about_pod("CONTAINER_INVALID", pod, f"{reason}: {message}"), True
+    for kind in ("FailedMount", "FailedAttachVolume"):
+        if event := events.get(kind):
+            return _about_pod("VOLUME_UNAVAILABLE", pod, str(event.get("message"))), False
+    return None
+
+
+def _unschedulable(pod: Object, said: str) -> tuple[Cause, bool]:
+    """The scheduler counts the nodes by what speaks against each. The pod is pinned to one, so the other nodes all say
+    `affinity`, and what else is said is about ours."""
+    main = said.partition(" preemption:")[0]
+    short = _SHORT.findall(main)
+    if any("/" in name for name in short):  # an extended resource, as GPUs are
+        return _about_pod("GPU_INSUFFICIENT", pod, main), False
+    if short or "resourceclaim" in main or "Too many pods" in main:
+        return _about_pod("RESOURCES_INSUFFICIENT", pod, main), False
+    if "persistentvolumeclaim" in main and "not found" in main:
+        return _about_pod("VOLUME_UNAVAILABLE", pod, main), True
+    if "PersistentVolumeClaim" in main or "volume" in main:
+        return _about_pod("VOLUME_UNAVAILABLE", pod, main), False
+    if "taint" in main or "unschedulable" in main:
+        return _about_pod("NODE_TAINTED", pod, main), False
+    if "affinity" in main.lower():  # or "didn't satisfy plugin(s) [NodeAffinity]"
+        return _about_pod("NODE_MISSING", pod, main), True
+    return _about_pod("UNSCHEDULABLE", pod, main), False
+
+
+def _queued(workload: Object) -> Cause:
+    found = (workload.get("status") or {}).get("conditions") or ()
+    said: Object = next((c for c in found if c["type"] in ("QuotaReserved", "Admitted") and c["status"] == "False"), {})
+    params = {"queue": workload["spec"].get("queueName", ""), "evidence": str(said.get("message") or "")[:EVIDENCE]}
+    return Cause("QUEUE_WAITING", params)
+
+
+# --- words ---
+
+
+def report(ended: Mapping[str, Any]) -> dict[str, Any]:
+    """What the runner wrote at its end; empty when it could not."""
+    try:
+        found = json.loads(ended.get("message") or "")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def as_process(code: int) -> int:
+    """A container's exit code as a process's: killed by a signal is negative."""
+    return 128 - code if 128 < code <= 128 + 64 else code
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _ended_at(pod: Object) -> float:
+    """Unix seconds; the runner's own to the fraction, else Kubernetes' whole ones; 0 when nobody knows."""
+    from datetime import datetime
+
+    ended = terminated(pod)
+    if ended is None:
+        return 0.0
+    times = [at for _, code, at in report(ended).get("ranks", ()) if code and at]
+    if times:
+        return float(min(times))
+    stamp = ended.get("finishedAt")
+    return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
+
+
+def _tail(ended: Mapping[str, Any]) -> str:
+    said = report(ended)
+    return str(said.get("tail", "") if said else ended.get("message") or "").strip()[-EVIDENCE:]
+
+
+def _where(pod: Object) -> dict[str, Any]:
+    marks = names.annotations(pod)
+    name = pod["metadata"]["name"]
+    where = {"node": marks.get(names.ENVIRONMENT, name), "nodeRank": names.node_rank(pod), "pod": name}
+    if machine := (pod.get("spec") or {}).get("nodeName"):
+        where["machine"] = machine
+    return where
+
+
+def _about_pod(code: str, pod: Object, evidence: str) -> Cause:
+    return Cause(code, {**_where(pod), "evidence": evidence.strip()[:EVIDENCE]})
+
+
+def _about_job(code: str, job: Object, said: Mapping[str, Any]) -> Cause:
+    marks = names.annotations(job["spec"].get("template") or {"metadata": {}})
+    name = job["metadata"]["name"]
+    params = {"node": marks.get(names.ENVIRONMENT, name), "nodeRank": names.node_rank(job), "pod": name}
+    return Cause(code, {**params, "evidence": str(said.get("message") or said.get("reason") or "")[:EVIDENCE]})

@@ -1,0 +1,180 @@
+"""Is a Kubernetes cluster fit to train on: reachable, new enough, Fermi allowed to do what it does, GPUs on its nodes,
+and what the connection asks for installed."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fermi.launch.backends.kubernetes.client import Client, Refused
+from fermi.launch.backends.kubernetes.permissions import Rule, manifest, wanted
+from fermi.launch.checks import Finding, Level
+from fermi.launch.errors import BackendError
+
+LEAST = (1, 30)
+GPU_RESOURCE = re.compile(r"/(gpu|mig-|vgpu)|\.com/(pgpu|npu|dcu)")
+FEATURES = {"JobSet": "jobset.x-k8s.io", "Kueue": "kueue.x-k8s.io", "DRA": "resource.k8s.io"}
+INSTALL = {
+    "JobSet": "https://jobset.sigs.k8s.io/docs/installation/",
+    "Kueue": "https://kueue.sigs.k8s.io/docs/installation/",
+}
+
+_TEXT = {"type": "string", "minLength": 1}
+_NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}
+_QUANTITIES = {"type": "object", "additionalProperties": {"type": "string"}}
+CONNECTION = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "kubeconfig": {**_TEXT, "description": "path of a file on the platform's hosts"},
+        "context": _TEXT,
+        "in_cluster": {"type": "boolean", "description": "the service account of the platform's own pods"},
+        "namespace": _NAME,
+        "project": {**_TEXT, "description": "project of environments that name none"},
+        "selector": {**_TEXT, "description": "labels of the pods that are dev environments"},
+        "jobset": {"type": "boolean", "description": "one JobSet per attempt instead of a Job per environment"},
+        "queue": {**_NAME, "description": "Kueue's LocalQueue that tasks wait in"},
+        "python": {**_TEXT, "description": "interpreter in the environments' images"},
+        "pod": {"type": "object", "description": "merged into the spec of every training pod"},
+        "requests": _QUANTITIES,
+        "limits": _QUANTITIES,
+        "shm_gb": {"type": "integer", "minimum": 1},
+        "max_run_seconds": {"type": "integer", "minimum": 1},
+        "ttl_seconds": {"type": "integer", "minimum": 0},
+        "out_of_service_taint": {"type": "boolean", "description": "fence dead nodes with Kubernetes' taint"},
+        "data": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["volume"],
+            "properties": {
+                "mountPath": {"type": "string", "pattern": "^/.*[^/]$"},
+                "volume": {"type": "object", "minProperties": 1, "description": "a volume source that all nodes reach"},
+            },
+        },
+    },
+}
+
+
+def findings(connection: Mapping[str, Any]) -> list[Finding]:
+    client = Client(connection)
+    try:
+        version = client.get("/version")
+        groups = {group["name"]: group["preferredVersion"]["version"] for group in client.get("/apis")["groups"]}
+        return [
+            Finding(Level.PASS, "KUBERNETES_REACHABLE", {"namespace": client.namespace}),
+            _version(version),
+            *_namespace(client),
+            *_permissions(client, connection),
+            *_gpus(client),
+            *_features(groups, connection),
+            *_queue(client, groups.get(FEATURES["Kueue"]), connection.get("queue")),
+        ]
+    except Refused as refused:
+        code = {0: "KUBERNETES_UNREACHABLE", 401: "KUBERNETES_UNAUTHORIZED"}.get(refused.status, "KUBERNETES_REFUSES")
+        return [Finding(Level.FAIL, code, {"status": refused.status, "why": refused.message})]
+    except BackendError as error:
+        return [Finding(Level.FAIL, "KUBERNETES_UNREACHABLE", error.params)]
+    finally:
+        client.close()
+
+
+def _version(answer: Mapping[str, Any]) -> Finding:
+    found = tuple(int(re.sub(r"\D.*", "", answer[part]) or 0) for part in ("major", "minor"))
+    params = {"version": answer["gitVersion"], "least": ".".join(map(str, LEAST))}
+    return Finding(Level.PASS, "KUBERNETES_VERSION", params) if found >= LEAST else Finding(
+        Level.FAIL, "KUBERNETES_TOO_OLD", params
+    )  # fmt: skip
+
+
+def _namespace(client: Client) -> Iterator[Finding]:
+    """One that may not be looked at may well be there: its permissions tell."""
+    name = client.namespace
+    try:
+        client.get(f"/api/v1/namespaces/{name}")
+    except Refused as refused:
+        if refused.status == 404:
+            yield Finding(Level.FAIL, "NAMESPACE_MISSING", {"namespace": name}, f"kubectl create namespace {name}")
+        elif refused.status != 403:
+            raise
+
+
+def _permissions(client: Client, connection: Mapping[str, Any]) -> Iterator[Finding]:
+    """One finding for each rule that lacks a verb, with what to add to the role."""
+    asked = [(rule, needed, verb) for rule, needed in wanted(connection) for verb in rule.verbs]
+    namespace = client.namespace
+    allowed = client.together(lambda one: _may(client, namespace if one[0].namespaced else "", one[0], one[2]), asked)
+    missing: dict[tuple[Rule, bool], list[str]] = {}
+    for (rule, needed, verb), may in zip(asked, allowed, strict=True):
+        if not may:
+            missing.setdefault((rule, needed), []).append(verb)
+    if not any(needed for _, needed in missing):
+        yield Finding(Level.PASS, "PERMISSIONS_GRANTED", {"namespace": namespace})
+    for (rule, needed), verbs in missing.items():
+        params = {
+            "namespace": namespace if rule.namespaced else "*",
+            "resource": f"{rule.resource}.{rule.group}".rstrip("."),
+            "verbs": ", ".join(verbs),
+            "role": "Role" if rule.namespaced else "ClusterRole",
+            "purpose": rule.purpose,
+        }
+        level, code = (Level.FAIL, "PERMISSION_MISSING") if needed else (Level.WARN, "PERMISSION_ADVISED")
+        yield Finding(level, code, params, manifest([rule]))
+
+
+def _may(client: Client, namespace: str, rule: Rule, verb: str) -> bool:
+    resource, _, subresource = rule.resource.partition("/")
+    attributes = {
+        "namespace": namespace, "verb": verb, "group": rule.group, "resource": resource, "subresource": subresource,
+    }  # fmt: skip
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {name: value for name, value in attributes.items() if value}},
+    }
+    answer = client.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=review)
+    return bool(answer["status"].get("allowed"))
+
+
+def _gpus(client: Client) -> Iterator[Finding]:
+    """What nodes offer; without permission to look, the missing permission has been told already."""
+    try:
+        nodes = client.get("/api/v1/nodes")["items"]
+    except Refused as refused:
+        if refused.status != 403:
+            raise
+        return
+    counts: Counter[str] = Counter()
+    for node in nodes:
+        for name, quantity in node.get("status", {}).get("allocatable", {}).items():
+            if GPU_RESOURCE.search(name) and quantity.isdigit():
+                counts[name] += int(quantity)
+    if counts := +counts:
+        text = ", ".join(f"{name} × {count}" for name, count in sorted(counts.items()))
+        yield Finding(Level.PASS, "GPUS_FOUND", {"gpus": text, "nodes": len(nodes)})
+    else:
+        yield Finding(Level.WARN, "GPUS_NOT_FOUND", {"nodes": len(nodes)})
+
+
+def _features(groups: Mapping[str, str], connection: Mapping[str, Any]) -> Iterator[Finding]:
+    needed = {"JobSet": "jobset", "Kueue": "queue"}
+    for feature, group in FEATURES.items():
+        if group in groups:
+            yield Finding(Level.PASS, "FEATURE_INSTALLED", {"feature": feature, "version": groups[group]})
+        elif connection.get(needed.get(feature, "")):
+            params = {"feature": feature, "option": needed[feature]}
+            yield Finding(Level.FAIL, "FEATURE_MISSING", params, INSTALL[feature])
+        else:
+            yield Finding(Level.PASS, "FEATURE_ABSENT", {"feature": feature})
+
+
+def _queue(client: Client, version: str | None, queue: str | None) -> Iterator[Finding]:
+    if not queue or not version:
+        return
+    try:
+        client.get(f"/apis/{FEATURES['Kueue']}/{version}/namespaces/{client.namespace}/localqueues/{queue}")
+    except Refused as refused:
+        if refused.status == 404:
+            yield Finding(Level.FAIL, "QUEUE_MISSING", {"queue": queue, "namespace": client.namespace})
+        elif refused.status != 403:
+            raise

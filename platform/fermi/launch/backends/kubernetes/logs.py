@@ -1,0 +1,263 @@
+"""Pods' logs into files, one per rank: <data>/logs/<task>/<attempt>/<rank>.log, and beside them
+
+    node-<k>.json   what its runner reported of its ranks; `since`: from where to ask again; `drained`: read to the end
+    node-<k>.lock   held by the process that follows that pod: one at a time
+    node-<k>.log    what is no rank's: an interpreter that could not start the runner
+
+Every line says which rank printed it and at which byte of its output (see `fermi.runner.pod`), so the length of a file
+is where that rank goes on: a stream may break, we may be killed, lines may come twice, and the file is the same.
+Timestamps only say from where to ask.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fermi.launch.backends.kubernetes import names
+from fermi.launch.backends.kubernetes.client import Client, Refused
+from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, container, phase
+from fermi.launch.errors import BackendError
+from fermi.launch.spec import LogChunk
+
+log = logging.getLogger(__name__)
+
+SILENCE_SECONDS = 4 * 3600.0  # as long as a kubelet keeps a quiet stream open
+PAUSE_SECONDS = (0.2, 5.0)
+GIVE_UP_SECONDS = 60.0
+"""How long after a pod's end its log is asked for while the node does not answer."""
+SAVE_SECONDS = 5.0
+_LINE = re.compile(rb"(\d+)([:+])(\d+):(.*)", re.DOTALL)
+
+
+class Files:
+    """The files of one attempt."""
+
+    def __init__(self, data_dir: Path, task_id: str, attempt: int | str) -> None:
+        self.folder = data_dir / "logs" / task_id / str(attempt)
+
+    def rank(self, rank: int) -> Path:
+        return self.folder / f"{rank}.log"
+
+    def node(self, node_rank: int, end: str) -> Path:
+        return self.folder / f"node-{node_rank}.{end}"
+
+    def chunk(self, rank: int, cursor: int, limit: int) -> LogChunk:
+        try:
+            with open(self.rank(rank), "rb") as file:
+                if cursor < 0:
+                    cursor = max(0, os.fstat(file.fileno()).st_size + cursor)
+                file.seek(cursor)
+                data = file.read(limit)
+                return LogChunk(data, cursor + len(data), end=len(data) < limit)
+        except FileNotFoundError:
+            return LogChunk(b"", max(cursor, 0), end=True)
+
+    def report(self, node_rank: int) -> dict[str, Any]:
+        try:
+            found = json.loads(self.node(node_rank, "json").read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+class Reports:
+    """The report files, read again only when they changed."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._known: dict[str, tuple[int, dict[str, Any]]] = {}
+
+    def of(self, task_id: str, attempt: int, nodes: int) -> dict[int, dict[str, Any]]:
+        files = Files(self._data_dir, task_id, attempt)
+        return {node_rank: self._one(files, node_rank) for node_rank in range(nodes)}
+
+    def stamps(self, task_id: str, attempt: int, nodes: int) -> tuple[int, ...]:
+        """When each report was written; equal ones mean that none has changed."""
+        files = Files(self._data_dir, task_id, attempt)
+        return tuple(_written(str(files.node(node_rank, "json"))) for node_rank in range(nodes))
+
+    def _one(self, files: Files, node_rank: int) -> dict[str, Any]:
+        path = str(files.node(node_rank, "json"))
+        changed = _written(path)
+        if not changed:
+            return {}
+        known = self._known.get(path)
+        if known is None or known[0] != changed:
+            known = self._known[path] = (changed, files.report(node_rank))
+            if len(self._known) > 20_000:
+                self._known = {path: known}
+        return known[1]
+
+
+def _written(path: str) -> int:
+    """Nanoseconds; 0 when it is not there."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+class Sink:
+    """Takes one pod's lines and writes them to the ranks' files."""
+
+    def __init__(self, files: Files, node_rank: int) -> None:
+        self._files, self._node_rank = files, node_rank
+        self._ends: dict[int, int] = {}
+        self.report: dict[str, Any] = files.report(node_rank)
+        self._saved = time.monotonic()
+
+    def take(self, lines: Iterable[bytes]) -> None:
+        """Lines as the API sends them: `2026-11-21T08:00:00.123456789Z text`."""
+        pending: dict[int, list[bytes]] = {}
+        reported = False
+        for line in lines:
+            stamp, _, text = line.partition(b" ")
+            if not stamp:
+                continue
+            if found := _LINE.fullmatch(text):
+                rank, begin = int(found[1]), int(found[3])
+                self._add(pending, rank, begin, found[4] + (b"\n" if found[2] == b":" else b""))
+            elif text.startswith(b"@{"):
+                with suppress(ValueError):
+                    self.report["ranks"] = json.loads(text[1:])["ranks"]
+                    reported = True
+            elif stamp.decode(errors="replace") > self.report.get("plain", ""):
+                with open(self._files.node(self._node_rank, "log"), "ab") as file:
+                    file.write(text + b"\n")
+                self.report["plain"] = stamp.decode(errors="replace")
+            self.report["since"] = stamp.decode(errors="replace")
+        for rank, pieces in pending.items():
+            with open(self._files.rank(rank), "ab") as file:
+                file.write(b"".join(pieces))
+        if reported or time.monotonic() - self._saved > SAVE_SECONDS:
+            self.save()
+
+    def save(self, **more: Any) -> None:
+        self.report |= more
+        path = self._files.node(self._node_rank, "json")
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+        temporary.write_text(json.dumps(self.report))
+        os.replace(temporary, path)
+        self._saved = time.monotonic()
+
+    def _add(self, pending: dict[int, list[bytes]], rank: int, begin: int, data: bytes) -> None:
+        """Drops what the file has. A gap (the node rotated a log that nobody read in time) is filled with as many bytes
+        that say so, so that positions stay true."""
+        end = self._ends.get(rank)
+        if end is None:
+            path = self._files.rank(rank)
+            end = path.stat().st_size if path.exists() else 0
+        if begin > end:
+            notice = f"[fermi: {begin - end} bytes are missing here: the node rotated its log]".encode()
+            pending.setdefault(rank, []).append(notice[: begin - end - 1].ljust(begin - end - 1) + b"\n")
+            end = begin
+        if begin + len(data) > end:
+            pending.setdefault(rank, []).append(data[end - begin :])
+            end = begin + len(data)
+        self._ends[rank] = end
+
+
+def whole_seconds(stamp: str) -> str:
+    """A node writes nanoseconds, and its own time zone."""
+    at = datetime.fromisoformat(re.sub(r"\.\d+", "", stamp))
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Followers:
+    """Those of this process. `look` gives a pod as it is now, None when it is gone."""
+
+    def __init__(self, client: Client, data_dir: Path, look: Callable[[str, str], Object | None]) -> None:
+        self._client, self._data_dir, self._look = client, data_dir, look
+        self._lock = threading.Lock()
+        self._active: set[str] = set()
+        self._streams: dict[str, Any] = {}
+        self._stopped = threading.Event()
+
+    def ensure(self, gang: Gang) -> None:
+        """Every pod of it that has begun is followed, here or by another process, or has been read to its end."""
+        for pod in gang.pods.values():
+            if phase(pod) in ("Running", *FINISHED) or container(pod).get("terminated"):
+                self._follow(gang.name, pod)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        for stream in list(self._streams.values()):
+            stream.close()
+
+    def _follow(self, attempt: str, pod: Object) -> None:
+        uid = pod["metadata"]["uid"]
+        task, _, number = attempt.rpartition("-")
+        files, node_rank = Files(self._data_dir, task, number), names.node_rank(pod)
+        with self._lock:
+            if uid in self._active or self._stopped.is_set():
+                return
+            if files.report(node_rank).get("drained"):
+                return
+            files.folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(files.node(node_rank, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(lock)
+                return
+            self._active.add(uid)
+        name = pod["metadata"]["name"]
+        threading.Thread(
+            target=self._run, args=(attempt, name, uid, Sink(files, node_rank), lock), name=f"log-{name}", daemon=True
+        ).start()
+
+    def _run(self, attempt: str, name: str, uid: str, sink: Sink, lock: int) -> None:
+        pause, over_since = PAUSE_SECONDS[0], None
+        try:
+            while not self._stopped.is_set():
+                pod = self._look(attempt, name)
+                over = pod is None or phase(pod) in FINISHED
+                over_since = (over_since or time.monotonic()) if over else None
+                before = sink.report.get("since")
+                try:
+                    self._read(name, uid, sink, follow=not over)
+                    answered = True
+                except Refused as error:
+                    answered = error.status in (400, 404)  # gone, or its container never began
+                if over and (answered or time.monotonic() - (over_since or 0) > GIVE_UP_SECONDS):
+                    sink.save(drained=True)
+                    return
+                pause = PAUSE_SECONDS[0] if sink.report.get("since") != before else min(pause * 1.5, PAUSE_SECONDS[1])
+                self._stopped.wait(PAUSE_SECONDS[0] if over else pause)
+        except Exception:  # the next look at the pod begins again
+            log.exception("the log of %s could not be stored", name)
+        finally:
+            with self._lock:
+                self._active.discard(uid)
+                self._streams.pop(uid, None)
+                os.close(lock)
+
+    def _read(self, name: str, uid: str, sink: Sink, *, follow: bool) -> None:
+        query: dict[str, Any] = {"container": names.CONTAINER, "timestamps": "true"}
+        if follow:
+            query["follow"] = "true"
+        if since := sink.report.get("since"):
+            query["sinceTime"] = whole_seconds(since)  # what comes twice is dropped by its offset
+        stream = self._client.stream(
+            self._client.path("Pod", name, below="log"), query=query, timeout=SILENCE_SECONDS, accept="*/*"
+        )
+        self._streams[uid] = stream
+        if self._stopped.is_set():
+            stream.close()
+        try:
+            for lines in stream.batches():
+                sink.take(lines)
+        except BackendError:
+            if not self._stopped.is_set():
+                raise
+        finally:
+            sink.save()

@@ -1,0 +1,50 @@
+"""How our objects are called and marked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+TASK, ATTEMPT, NODE_RANK, PROJECT = "fermi.io/task", "fermi.io/attempt", "fermi.io/node-rank", "fermi.io/project"
+SELECTOR = f"{MANAGED_BY}=fermi"
+
+# annotations of the root
+NODES, SUCCESS, CANCELLED, SUBMITTED = (
+    "fermi.io/nodes",
+    "fermi.io/success",
+    "fermi.io/cancelled",
+    "fermi.io/submitted",
+)
+# annotations of a pod
+ENVIRONMENT, FIRST_RANK, PROCESSES = "fermi.io/environment", "fermi.io/first-rank", "fermi.io/processes"
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+CONTAINER = "node"
+
+
+def attempt_of(obj: Mapping[str, Any]) -> str | None:
+    """The attempt's name that an object of ours belongs to."""
+    labels = obj["metadata"].get("labels") or {}
+    return f"{labels[TASK]}-{labels[ATTEMPT]}" if TASK in labels and ATTEMPT in labels else None
+
+
+def node_rank(obj: Mapping[str, Any]) -> int:
+    return int((obj["metadata"].get("labels") or {}).get(NODE_RANK, 0))
+
+
+def node_name(attempt: str, node_rank: int) -> str:
+    return f"{attempt}-node-{node_rank}"
+
+
+def annotations(obj: Mapping[str, Any]) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def selector(attempt: str) -> str:
+    task, _, number = attempt.rpartition("-")
+    return f"{SELECTOR},{TASK}={task},{ATTEMPT}={number}"
+
+
+def attempt_of_name(name: str) -> str:
+    """Of a Job's or JobSet's name: `task-x-1-node-3` is of `task-x-1`."""
+    head, sep, tail = name.rpartition("-node-")
+    return head if sep and tail.isdecimal() else name

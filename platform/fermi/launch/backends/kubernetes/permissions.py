@@ -1,0 +1,67 @@
+"""What Fermi must be allowed to do in a cluster, and what for: the one list behind `fermi clusters check`, the RBAC
+manifest and the chart."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import yaml
+
+Purpose = Literal["training", "jobset", "kueue", "dra", "discovery", "nodes", "fencing", "taint"]
+"""`training` is needed always, `jobset`, `kueue` and `taint` where the connection asks for them; without the others
+training works, but less is known of the cluster, and what ran on a dead node is not given up."""
+
+READ = ("get", "list", "watch")
+WRITE = ("create", "delete", "patch")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`resource` may name a subresource: `pods/log`. `namespaced` False needs a ClusterRole."""
+
+    purpose: Purpose
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    namespaced: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """As a rule of a Role or ClusterRole."""
+        return {"apiGroups": [self.group], "resources": [self.resource], "verbs": list(self.verbs)}
+
+
+RULES = (
+    Rule("training", "", "configmaps", READ + WRITE),
+    Rule("training", "", "services", READ + WRITE),
+    Rule("training", "", "pods", (*READ, "delete")),
+    Rule("training", "", "pods/log", ("get",)),
+    Rule("training", "", "events", ("list", "watch")),
+    Rule("training", "batch", "jobs", READ + WRITE),
+    Rule("jobset", "jobset.x-k8s.io", "jobsets", READ + WRITE),
+    Rule("kueue", "kueue.x-k8s.io", "localqueues", ("get",)),
+    Rule("kueue", "kueue.x-k8s.io", "workloads", READ),
+    Rule("dra", "resource.k8s.io", "resourceclaims", ("get", "list")),
+    Rule("discovery", "apps", "statefulsets", READ),
+    Rule("nodes", "", "nodes", READ, namespaced=False),
+    Rule("fencing", "coordination.k8s.io", "leases", ("get",), namespaced=False),
+    Rule("taint", "", "nodes", ("patch",), namespaced=False),
+)
+
+
+def wanted(connection: Mapping[str, Any]) -> Iterator[tuple[Rule, bool]]:
+    """Each rule that this connection has a use for, and whether training fails without it."""
+    needed: dict[Purpose, bool] = {
+        "training": True,
+        "jobset": bool(connection.get("jobset")),
+        "kueue": bool(connection.get("queue")),
+        "taint": bool(connection.get("out_of_service_taint")),
+    }
+    for rule in RULES:
+        if needed.get(rule.purpose, True):
+            yield rule, rule.purpose in needed
+
+
+def manifest(rules: Iterable[Rule]) -> str:
+    """The rules as they stand in a Role."""
+    text: str = yaml.safe_dump([rule.to_json() for rule in rules], sort_keys=False, default_flow_style=None)
+    return text

@@ -1,0 +1,309 @@
+"""A plan as Kubernetes objects. Pure: the objects are what the user previews, what tests compare, and what is sent
+(`submit` adds to each the one thing that only the API server knows, the root's uid)."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.launch.backends.kubernetes import names, shipped
+from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, Value, resolve
+
+JOB_DIR, RUN_DIR = "/fermi/job", "/fermi/run"
+"""The ConfigMap, read-only; and an empty folder of the pod's own, into which the runner copies the plan's files."""
+TERMINATION_LOG = "/dev/termination-log"  # Kubernetes' default
+KILL_MARGIN_SECONDS = 5
+"""Beyond the ranks' grace: the runner kills what is left of them, reads the rest of their output, and reports."""
+DAY = 86_400
+LOST_NODE_SECONDS = 30  # Kubernetes' own default is 300
+USER = 1000
+GPU = "nvidia.com/gpu"
+
+_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
+    return _Gang(job, plan, connection).rendered()
+
+
+class _Gang:
+    def __init__(self, job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> None:
+        self.job, self.plan, self.connection = job, plan, connection
+        self.namespace = connection.get("namespace") or "default"
+        self.jobset = bool(connection.get("jobset"))
+        self.labels = {names.MANAGED_BY: "fermi", names.TASK: job.task_id, names.ATTEMPT: str(job.attempt)}
+        if job.project:
+            self.labels[names.PROJECT] = job.project
+        # in a JobSet the Job's controller gives the host name, and the set the subdomain
+        head = f"{names.node_name(job.name, 0)}-0-0" if self.jobset else "node-0"
+        self.head = f"{head}.{job.name}.{self.namespace}.svc"
+        self.bindings = {Late.HEAD_HOST: self.head, Late.FILES_DIR: f"{RUN_DIR}/files"}
+        self.modules = shipped.modules(word for node in plan.nodes for word in node.command)
+        paths = ["job.json", *(f"files/{name}" for name in plan.files), *self.modules]
+        items = [{"key": _key(path), "path": path} for path in paths]
+        self._config_volume = {"name": "fermi-job", "configMap": {"name": job.name, "items": items}}
+        self._env: dict[tuple[str, Value], dict[str, Any]] = {}
+
+    def rendered(self) -> Rendered:
+        jobs = [self._job(node) for node in self.plan.nodes]
+        if self.jobset:
+            objects = [self._config(), self._jobset(jobs)]
+        else:
+            objects = [self._config(), self._service(), *jobs]
+        artifacts = tuple(Artifact(obj["kind"], obj["metadata"]["name"], obj) for obj in objects)
+        return Rendered(self.job.name, "kubernetes", artifacts)
+
+    def _meta(self, name: str, **more: Any) -> dict[str, Any]:
+        return {"name": name, "namespace": self.namespace, "labels": dict(self.labels), **more}
+
+    def _config(self) -> dict[str, Any]:
+        """Keys know no folders, so the volume's items map them to paths."""
+        marks = {names.NODES: str(len(self.plan.nodes)), names.SUCCESS: self.plan.success}
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": self._meta(self.job.name, annotations=marks),
+            "data": {_key(path): text for path, text in self._files().items()},
+        }
+
+    def _files(self) -> dict[str, str]:
+        files = {f"files/{name}": resolve(text, self.bindings) for name, text in self.plan.files.items()}
+        return {"job.json": json.dumps(self._order(), sort_keys=True) + "\n", **files, **self.modules}
+
+    def _order(self) -> dict[str, Any]:
+        """What the runner reads; what differs between nodes is in their environment. A value with late pieces is a list
+        of them: only the runner knows the address that answered for the head, and its own interpreter."""
+        first = self.plan.nodes[0]
+        return {
+            "name": self.job.name,
+            "command": [self._pieces(word) for word in first.command],
+            "env": {name: self._pieces(value) for name, value in first.env.items() if _is_late(value)},
+            "nodes": len(self.plan.nodes),
+            "head": self.head,
+            "port": self.plan.master_port,
+            "stop_signal": self.plan.stop_signal,
+            "grace_seconds": self.plan.grace_seconds,
+        }
+
+    def _pieces(self, value: Value) -> str | list[str | dict[str, str]]:
+        if not _is_late(value):
+            return resolve(value, self.bindings)
+        pieces = value if isinstance(value, tuple) else (value,)
+        return [{"late": piece.value} if piece in _AT_RUN_TIME else resolve(piece, self.bindings) for piece in pieces]
+
+    def _python(self, node: Node) -> str:
+        return str(node.engine.get("python") or self.connection.get("python") or "python3")
+
+    def _service(self) -> dict[str, Any]:
+        selector = {names.TASK: self.job.task_id, names.ATTEMPT: str(self.job.attempt)}
+        return {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": self._meta(self.job.name),
+            "spec": {
+                "clusterIP": "None",
+                "publishNotReadyAddresses": True,
+                "selector": selector,
+                "ports": [{"name": "rendezvous", "port": self.plan.master_port, "protocol": "TCP"}],
+            },
+        }
+
+    def _job(self, node: NodePlan) -> dict[str, Any]:
+        labels = {**self.labels, names.NODE_RANK: str(node.node_rank)}
+        marks = {
+            names.ENVIRONMENT: node.node.name,
+            names.FIRST_RANK: str(node.processes[0].rank),
+            names.PROCESSES: str(len(node.processes)),
+        }
+        meta = {"name": names.node_name(self.job.name, node.node_rank), "namespace": self.namespace, "labels": labels}
+        spec: dict[str, Any] = {
+            "parallelism": 1,
+            "completions": 1,
+            "completionMode": "Indexed" if self.jobset else "NonIndexed",
+            "backoffLimit": 0,
+            "podReplacementPolicy": "Failed",
+            "template": {"metadata": {"labels": labels, "annotations": marks}, "spec": self._pod(node)},
+        }
+        if limit := self.connection.get("max_run_seconds"):
+            spec["activeDeadlineSeconds"] = int(limit)
+        if not self.jobset:
+            spec["ttlSecondsAfterFinished"] = int(self.connection.get("ttl_seconds", DAY))
+            if queue := self.connection.get("queue"):
+                meta["labels"] = {**labels, names.QUEUE: queue}
+                spec["suspend"] = True
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+    def _jobset(self, jobs: list[dict[str, Any]]) -> dict[str, Any]:
+        """It makes the headless Service itself. Any failed job fails the set: the gang restarts as a whole, by us."""
+        replicated = [
+            {
+                "name": f"node-{rank}",
+                "replicas": 1,
+                "template": {"metadata": {"labels": job["metadata"]["labels"]}, "spec": job["spec"]},
+            }
+            for rank, job in enumerate(jobs)
+        ]
+        meta, spec = self._meta(self.job.name), {
+            "replicatedJobs": replicated,
+            "network": {"enableDNSHostnames": True, "subdomain": self.job.name, "publishNotReadyAddresses": True},
+            "failurePolicy": {"maxRestarts": 0},
+            "ttlSecondsAfterFinished": int(self.connection.get("ttl_seconds", DAY)),
+        }  # fmt: skip
+        if self.plan.success == "head":
+            spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["node-0"]}
+        if queue := self.connection.get("queue"):
+            meta["labels"][names.QUEUE] = queue
+            spec["suspend"] = True
+        return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": spec}
+
+    def _pod(self, plan: NodePlan) -> dict[str, Any]:
+        node, engine = plan.node, plan.node.engine
+        volumes, mounts = self._volumes(node)
+        container = {
+            "name": names.CONTAINER,
+            "image": node.image,
+            "command": [self._python(node), "-u", "-m", "fermi.runner.pod", JOB_DIR, RUN_DIR],
+            "env": self._environment(plan),
+            "resources": self._resources(plan),
+            "volumeMounts": mounts,
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "securityContext": _SECURITY,
+        }
+        spec: dict[str, Any] = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": math.ceil(self.plan.grace_seconds) + KILL_MARGIN_SECONDS,
+            "securityContext": {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER,
+                                "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+            "volumes": volumes,
+            "tolerations": [*_LOST, *engine.get("tolerations", ()), *(_GPU_TAINT if self._gpus(node) else ())],
+        }  # fmt: skip
+        if not self.jobset:
+            spec |= {"hostname": f"node-{plan.node_rank}", "subdomain": self.job.name}
+        if account := engine.get("serviceAccount"):
+            spec["serviceAccountName"] = account
+        if secrets := engine.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = secrets
+        if name := engine.get("node"):
+            pinned = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+            required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [pinned]}}
+            spec["affinity"] = {"nodeAffinity": required}
+        if claims := engine.get("resourceClaims"):
+            spec["resourceClaims"] = [{"name": f"gpus-{i}", "resourceClaimName": c} for i, c in enumerate(claims)]
+        patch = self.connection.get("pod")
+        return merge(spec, patch) if patch else spec
+
+    def _volumes(self, node: Node) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        volumes: list[dict[str, Any]] = [
+            self._config_volume,
+            {"name": "fermi-run", "emptyDir": {}},
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{self._shm(node)}Gi"}},
+        ]
+        mounts: list[dict[str, Any]] = [
+            {"name": "fermi-job", "mountPath": JOB_DIR, "readOnly": True},
+            {"name": "fermi-run", "mountPath": RUN_DIR},
+            {"name": "shm", "mountPath": "/dev/shm"},
+        ]
+        if data := self.connection.get("data"):
+            volumes.append({"name": "fermi-data", **data["volume"]})
+            path = data.get("mountPath") or self.connection["data_dir"]
+            mounts.append({"name": "fermi-data", "mountPath": path})
+        return volumes + list(node.engine.get("volumes", ())), mounts + list(node.engine.get("volumeMounts", ()))
+
+    def _shm(self, node: Node) -> int:
+        wanted = self.connection.get("shm_gb") or min(2 * node.processes, node.memory_gb // 2)
+        return max(1, int(wanted))
+
+    def _gpus(self, node: Node) -> int:
+        """How many GPUs the pod asks the scheduler for: none that are emulated, none that a claim holds already."""
+        return node.gpu_count if node.has_cuda and not node.engine.get("resourceClaims") else 0
+
+    def _resources(self, plan: NodePlan) -> dict[str, Any]:
+        """Requests are small, because the environment itself still holds its own; limits are the environment's size."""
+        node, count = plan.node, len(plan.processes)
+        requests = {"cpu": f"{count * (100 if node.emulated else 1000)}m", "memory": f"{count * 256}Mi"}
+        limits = {"cpu": str(max(node.cpu_cores, count)), "memory": f"{max(node.memory_gb, count)}Gi"}
+        requests |= self.connection.get("requests") or {}
+        limits |= self.connection.get("limits") or {}
+        if gpus := self._gpus(node):
+            resource = node.engine.get("resource") or GPU
+            requests[resource] = limits[resource] = str(gpus)
+        found: dict[str, Any] = {"requests": requests, "limits": limits}
+        if claims := node.engine.get("resourceClaims"):
+            found["claims"] = [{"name": f"gpus-{i}"} for i in range(len(claims))]
+        return found
+
+    def _environment(self, plan: NodePlan) -> list[dict[str, Any]]:
+        """Of the whole node; the ranks' own in FERMI_RANKS. Entries that nodes share are one object: most of the time
+        that rendering takes is making them."""
+        ours = {
+            "HOME": RUN_DIR, "USER": "fermi", "PYTHONUNBUFFERED": "1", **plan.env,
+            "PYTHONPATH": ":".join(filter(None, [JOB_DIR, str(plan.env.get("PYTHONPATH", ""))])),
+            "FERMI_RANKS": json.dumps([_rank(process) for process in plan.processes]),
+            "FERMI_TERMINATION_LOG": TERMINATION_LOG,
+        }  # fmt: skip
+        return [*(self._variable(item) for item in ours.items()), *_FIELDS]
+
+    def _variable(self, item: tuple[str, Value]) -> dict[str, Any]:
+        if (found := self._env.get(item)) is None:
+            text = resolve(item[1], self.bindings | {Late.PYTHON: "python3"}).replace(
+                "$(", "$$("
+            )  # Kubernetes would expand it
+            found = self._env[item] = {"name": item[0], "value": text}
+        return found
+
+
+_AT_RUN_TIME = (Late.HEAD_HOST, Late.PYTHON)
+_FIELDS = [{"name": "FERMI_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+_LOST = [
+    {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute",
+     "tolerationSeconds": LOST_NODE_SECONDS}
+    for what in ("not-ready", "unreachable")
+]  # fmt: skip
+_GPU_TAINT = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
+
+
+def _rank(process: Any) -> dict[str, Any]:
+    return {"rank": process.rank, "local_rank": process.local_rank, "env": dict(process.env)}
+
+
+def _key(path: str) -> str:
+    return path.replace("/", "__")
+
+
+def _is_late(value: Value) -> bool:
+    return any(piece in _AT_RUN_TIME for piece in (value if isinstance(value, tuple) else (value,)))
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """JSON merge patch (RFC 7396), except that lists of named things are merged by name, as one means it for volumes,
+    containers and mounts."""
+    if isinstance(patch, Mapping):
+        base = dict(target) if isinstance(target, Mapping) else {}
+        for name, value in patch.items():
+            if value is None:
+                base.pop(name, None)
+            else:
+                base[name] = merge(base.get(name), value)
+        return base
+    if isinstance(patch, list) and isinstance(target, list) and all(_named(item) for item in [*patch, *target]):
+        merged = {_identity(item): item for item in target}
+        for item in patch:
+            merged[_identity(item)] = merge(merged.get(_identity(item)), item)
+        return list(merged.values())
+    return patch
+
+
+def _named(item: Any) -> bool:
+    return isinstance(item, Mapping) and "name" in item
+
+
+def _identity(item: Mapping[str, Any]) -> tuple[Any, Any]:
+    return item["name"], item.get("mountPath")

@@ -1,0 +1,41 @@
+"""Our own modules that a pod needs: the node runner, and the trainer where the job uses one. The image has neither."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import fermi
+
+_ROOT = Path(fermi.__file__).parent
+RUNNER = ("fermi.runner.node", "fermi.runner.meet", "fermi.runner.pod")
+_IMPORT = re.compile(r"^ *from fermi\.train(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
+
+
+def modules(words: Iterable[object]) -> Mapping[str, str]:
+    """Path -> text, for a command of these words. Packages are empty folders with an `__init__.py`."""
+    trainers = tuple(word for word in words if isinstance(word, str) and word.startswith("fermi.train."))
+    return _modules(trainers)
+
+
+@lru_cache
+def _modules(trainers: tuple[str, ...]) -> Mapping[str, str]:
+    wanted, found = [*RUNNER, *trainers], dict.fromkeys(("fermi/__init__.py", "fermi/runner/__init__.py"), "")
+    if trainers:
+        found["fermi/train/__init__.py"] = ""
+    while wanted:
+        name = wanted.pop()
+        path = name.replace(".", "/") + ".py"
+        if path not in found:
+            found[path] = (_ROOT.parent / path).read_text()
+            wanted += _imported(found[path])
+    return found
+
+
+def _imported(text: str) -> list[str]:
+    """The trainers that a module imports: `from fermi.train import a, b` and `from fermi.train.a import …`."""
+    return [
+        f"fermi.train.{name}"
+        for module, names in _IMPORT.findall(text)
+        for name in ([module] if module else [part.split()[0] for part in names.split(",") if part.strip()])
+    ]

@@ -1,0 +1,55 @@
+"""Is this machine fit to train on: somewhere to write, and an interpreter with the training stack."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fermi.launch.backends.local.launcher import default_python
+from fermi.launch.checks import Finding, Level
+
+_PATH = {"type": "string", "minLength": 1}
+CONNECTION = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "python": _PATH,
+        "workspace": _PATH,
+        "script_roots": {"type": "array", "items": _PATH},
+        "warm": {"type": "boolean"},
+    },
+}
+TELL = (
+    "import sys, importlib.metadata as m\n"
+    "try: torch = m.version('torch')\n"
+    "except m.PackageNotFoundError: torch = ''\n"
+    "print(sys.version.split()[0], torch)"
+)
+
+
+def findings(connection: Mapping[str, Any]) -> list[Finding]:
+    data = Path(connection["data_dir"])
+    workspace = Path(connection.get("workspace") or data / "workspace")
+    return [_folder(data), _folder(workspace), _python(connection.get("python") or default_python())]
+
+
+def _folder(path: Path) -> Finding:
+    """Writable, or to be made: the first attempt makes what is missing."""
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    if os.access(there, os.W_OK | os.X_OK):
+        return Finding(Level.PASS, "FOLDER_USABLE", {"path": str(path)})
+    return Finding(Level.FAIL, "FOLDER_UNUSABLE", {"path": str(path)}, f"chmod u+rwx {there}")
+
+
+def _python(python: str) -> Finding:
+    try:
+        done = subprocess.run([python, "-c", TELL], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding(Level.FAIL, "PYTHON_UNUSABLE", {"python": python, "why": str(error)})
+    version, _, torch = done.stdout.strip().partition(" ")
+    params = {"python": python, "version": version, "torch": torch}
+    if not torch:
+        return Finding(Level.WARN, "PYTHON_WITHOUT_TORCH", params, f"{python} -m pip install torch")
+    return Finding(Level.PASS, "PYTHON_USABLE", params)

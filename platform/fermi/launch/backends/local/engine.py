@@ -1,0 +1,260 @@
+"""The backend's verbs on this machine. Files are the only memory; any process of the platform can ask."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fermi.launch.backends.local.launcher import Launcher, default_python
+from fermi.launch.backends.local.render import render
+from fermi.launch.errors import BackendError
+from fermi.launch.spec import (
+    Cause,
+    Handle,
+    JobSpec,
+    LogChunk,
+    Observation,
+    Phase,
+    Plan,
+    Problem,
+    RankSeen,
+    Rendered,
+)
+from fermi.runner import node, processes, status
+
+RUNNER_OVERDUE_SECONDS = 10.0
+"""A runner that is this late in ending its ranks after their grace is killed itself."""
+
+
+class LocalBackend:
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.data_dir = Path(connection["data_dir"]).resolve()
+        self.workspace = Path(connection.get("workspace") or self.data_dir / "workspace").resolve()
+        self.script_roots = [Path(root).resolve() for root in connection.get("script_roots", ["/"])]
+        self.python = connection.get("python") or default_python()
+        self.launcher = Launcher(self.python, warm=bool(connection.get("warm", True)))
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        """What is wrong with the job on this machine."""
+        found = []
+        if job.resume_from not in ("", "auto") and not Path(job.resume_from).exists():
+            found.append(Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from}))
+        if job.entrypoint is not None:
+            found += self._script_problems(job.entrypoint.script)
+        return found
+
+    def _script_problems(self, name: str) -> list[Problem]:
+        script = (self.workspace / name).resolve()
+        params = {"script": name, "workspace": str(self.workspace)}
+        if not any(script.is_relative_to(root) for root in (self.workspace, *self.script_roots)):
+            return [Problem("entrypoint.script", "ENTRYPOINT_OUTSIDE", params)]
+        if not script.is_file():
+            return [Problem("entrypoint.script", "ENTRYPOINT_NOT_FOUND", params)]
+        return []
+
+    def render(self, job: JobSpec, plan: Plan) -> Rendered:
+        return render(
+            job, plan, run_dir=self._run_dir(job.name), cwd=self.workspace, python=self.python,
+            log_dir=self._log_dir(job.task_id, job.attempt),
+        )  # fmt: skip
+
+    def submit(self, rendered: Rendered) -> None:
+        run_dir = self._run_dir(rendered.name)
+        if (run_dir / "stop.json").exists():
+            return
+        launch, *rest = rendered.artifacts
+        nodes = [artifact for artifact in rest if artifact.kind == "node"]
+        specs = [run_dir / f"{artifact.name}.json" for artifact in nodes]
+        try:
+            (run_dir / "files").mkdir(parents=True, exist_ok=True)
+            self.workspace.mkdir(parents=True, exist_ok=True)
+            for artifact in rest:
+                if artifact.kind == "file":
+                    _put(run_dir / "files" / artifact.name, artifact.content)
+            for artifact, spec in zip(nodes, specs, strict=True):
+                Path(artifact.content["ranks"][0]["log"]).parent.mkdir(parents=True, exist_ok=True)
+                if not spec.exists():
+                    node.write_atomically(str(spec), artifact.content)
+            node.write_atomically(str(run_dir / "launch.json"), launch.content)
+        except OSError as error:
+            raise BackendError("DISK_UNUSABLE", path=error.filename or str(run_dir), why=error.strerror) from error
+        if absent := [spec for spec in specs if status.look(spec).state == "absent"]:
+            self.launcher.launch(rendered.name, absent, launch.content["preload"], run_dir / "launch.log")
+
+    def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
+        return {handle.name: self._observe(handle) for handle in handles}
+
+    def cancel(self, handle: Handle, grace_seconds: float) -> None:
+        run_dir = self._run_dir(handle.name)
+        run_dir.mkdir(parents=True, exist_ok=True)
+        stop = node.read_json(str(run_dir / "stop.json"))
+        now = time.time()
+        if stop is None or now + grace_seconds < stop["kill_at"]:
+            stop = {"grace_seconds": grace_seconds, "kill_at": now + grace_seconds}
+            node.write_atomically(str(run_dir / "stop.json"), stop)
+        overdue = now > stop["kill_at"] + RUNNER_OVERDUE_SECONDS
+        for spec in self._specs(run_dir):
+            self._cancel_node(spec, overdue)
+
+    def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        try:
+            with open(self._log_dir(handle.task_id, handle.attempt) / f"{rank}.log", "rb") as file:
+                if cursor < 0:
+                    cursor = max(0, os.fstat(file.fileno()).st_size + cursor)
+                file.seek(cursor)
+                data = file.read(limit)
+                return LogChunk(data, cursor + len(data), end=len(data) < limit)
+        except FileNotFoundError:
+            return LogChunk(b"", max(cursor, 0), end=True)
+
+    def port_is_free(self, port: int) -> bool:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port))
+            except OSError as error:
+                if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                    return False
+                raise
+        return True
+
+    def stand_by(self, preload: Sequence[str]) -> None:
+        self.launcher.stand_by(preload)
+
+    def forget(self, handle: Handle) -> None:
+        shutil.rmtree(self._run_dir(handle.name), ignore_errors=True)
+
+    def _run_dir(self, name: str) -> Path:
+        return self.data_dir / "runs" / name
+
+    def _log_dir(self, task_id: str, attempt: int) -> Path:
+        return self.data_dir / "logs" / task_id / str(attempt)
+
+    @staticmethod
+    def _specs(run_dir: Path) -> list[Path]:
+        specs = [path for path in run_dir.glob("node-*.json") if not path.name.endswith(".status.json")]
+        return sorted(specs, key=lambda path: int(path.stem.removeprefix("node-")))
+
+    def _observe(self, handle: Handle) -> Observation:
+        run_dir = self._run_dir(handle.name)
+        specs = self._specs(run_dir)
+        nodes = [status.look(spec) for spec in specs]
+        if not nodes:  # submitted by somebody a moment from now, unless `cancel` has forbidden it
+            return Observation(Phase.ABSENT, False if (run_dir / "stop.json").exists() else None)
+        if all(seen.state == "absent" for seen in nodes):
+            return Observation(Phase.STARTING if any(seen.left for seen in nodes) else Phase.ABSENT, left=True)
+        left = any(seen.left or seen.state == "absent" for seen in nodes)  # an absent one may still begin
+        ranks = tuple(
+            RankSeen(r["rank"], node_rank, r["state"], r["pid"], r["exit_code"], r["ended_at"])
+            for node_rank, seen in enumerate(nodes)
+            for r in seen.ranks
+        )
+        if cause := _cause(nodes, ranks, specs):
+            return Observation(Phase.FAILED, left, ranks, cause)
+        return Observation(_phase(nodes, ranks, handle.world_size), left, ranks)
+
+    def _cancel_node(self, spec: Path, overdue: bool) -> None:
+        paths = node.Paths(str(spec))
+        written = node.read_json(paths.status)
+        if written is None:
+            _make_unstartable(paths, spec)
+        elif written["state"] != "exited" and written["boot_id"] == node.boot_id():
+            if processes.is_alive(written["runner"]):
+                processes.send_signal(written["runner"], signal.SIGKILL if overdue else signal.SIGUSR1)
+            else:
+                for stray in processes.session_members(written["ranks"]):
+                    processes.send_signal(stray, signal.SIGKILL)
+
+
+def _put(path: Path, text: str) -> None:
+    """All at once: when an attempt is submitted again, its ranks may be reading the file."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+        file.write(text)
+    os.replace(file.name, path)
+
+
+def stop_everything(data_dir: str | Path, grace_seconds: float = 10.0) -> list[str]:
+    """Ends all training of a data directory and returns its attempts' names once nothing of them is left."""
+    backend = LocalBackend({"data_dir": str(data_dir), "warm": False})
+    running = running_attempts(data_dir)
+    handles = [Handle(name, *_parts(name), world_size=0) for name in running]
+    while handles:
+        for handle in handles:
+            backend.cancel(handle, grace_seconds)
+        handles = [handle for handle in handles if backend.observe([handle])[handle.name].left]
+        time.sleep(0.05)
+    return running
+
+
+def running_attempts(data_dir: str | Path) -> list[str]:
+    """Names of the attempts of which something lives on this machine."""
+    runs = Path(data_dir) / "runs"
+    folders = sorted(runs.iterdir()) if runs.is_dir() else []
+    return [run.name for run in folders if any(status.look(spec).left for spec in LocalBackend._specs(run))]
+
+
+def _parts(name: str) -> tuple[str, int]:
+    task_id, _, attempt = name.rpartition("-")
+    return task_id, int(attempt)
+
+
+def _make_unstartable(paths: node.Paths, spec: Path) -> None:
+    """Writes the end of a node that never began, under its lock: a runner that comes late finds it and goes away. Where
+    a runner has just taken the lock, it will find `stop.json`."""
+    lock = node.try_lock(paths.lock)
+    if lock is None:
+        return
+    try:
+        if node.read_json(paths.status) is None:
+            content = json.loads(spec.read_text())
+            node.write_atomically(paths.status, node.first_status(content["name"], content["node_rank"], "exited"))
+    finally:
+        os.close(lock)
+
+
+def _phase(nodes: Sequence[status.NodeState], ranks: Sequence[RankSeen], world_size: int) -> Phase:
+    if len(ranks) < world_size or any(rank.state == "waiting" for rank in ranks):
+        ended = all(seen.state == "exited" for seen in nodes)
+        return Phase.FAILED if ended else Phase.STARTING
+    if all(seen.state == "exited" for seen in nodes):
+        return Phase.SUCCEEDED
+    return Phase.RUNNING
+
+
+def _cause(nodes: Sequence[status.NodeState], ranks: Sequence[RankSeen], specs: Sequence[Path]) -> Cause | None:
+    """What failed first. A rank that a signal killed explains its peers' errors, which follow it within moments."""
+    failed = [rank for rank in ranks if rank.state == "exited" and rank.exit_code != 0]
+    if not failed:
+        lost = [node_rank for node_rank, seen in enumerate(nodes) if seen.state == "lost"]
+        if not lost:
+            return None
+        return Cause("RUNNER_LOST", {"nodeRank": lost[0], "node": _node_name(specs[lost[0]])})
+    first_end = min(rank.ended_at or 0 for rank in failed)
+
+    def guilt(rank: RankSeen) -> tuple[bool, float]:
+        with_first = (rank.ended_at or 0) - first_end < 5
+        killed = (rank.exit_code or 0) < 0 and rank.exit_code != -signal.SIGTERM
+        return not (with_first and killed), rank.ended_at or 0
+
+    culprit = min(failed, key=guilt)
+    params = {
+        "rank": culprit.rank,
+        "nodeRank": culprit.node_rank,
+        "node": _node_name(specs[culprit.node_rank]),
+    }
+    assert culprit.exit_code is not None
+    if culprit.exit_code < 0:
+        return Cause("RANK_KILLED", {**params, "signal": signal.Signals(-culprit.exit_code).name})
+    return Cause("RANK_FAILED", {**params, "exitCode": culprit.exit_code})
+
+
+def _node_name(spec: Path) -> str:
+    content = node.read_json(str(spec))
+    return content["node"] if content else spec.stem

@@ -1,0 +1,67 @@
+"""A plan as the process table of this machine: one node runner's spec per node."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fermi.launch.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, resolve
+
+READ_BEFORE_THE_SCRIPT = (
+    "PYTHON",
+    "LD_",
+    "OMP_",
+    "MKL_",
+    "KMP_",
+    "OPENBLAS_",
+    "TORCH",
+    "PYTORCH_",
+    "MALLOC_",
+    "GLIBC_",
+)
+"""Variables that the interpreter or a library reads while it starts or is imported. Where the user sets one, ranks are
+executed afresh instead of being forked from a process that has already read it."""
+
+
+def render(job: JobSpec, plan: Plan, *, run_dir: Path, log_dir: Path, cwd: Path, python: str) -> Rendered:
+    bindings = {Late.HEAD_HOST: "127.0.0.1", Late.FILES_DIR: str(run_dir / "files"), Late.PYTHON: python}
+    fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in job.env)
+    files = [Artifact("file", name, resolve(text, bindings)) for name, text in plan.files.items()]
+    nodes = [
+        Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, bindings, log_dir, cwd, fork))
+        for node in plan.nodes
+    ]
+    launch = Artifact("launch", "launch", {"preload": list(plan.preload) if fork else [], "success": plan.success})
+    return Rendered(job.name, "local", (launch, *nodes, *files))
+
+
+def _node(
+    job: JobSpec,
+    plan: Plan,
+    node: NodePlan,
+    bindings: Mapping[Late, str],
+    log_dir: Path,
+    cwd: Path,
+    fork: bool,
+) -> dict[str, Any]:
+    env = {name: resolve(value, bindings) for name, value in node.env.items()}
+    env.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all nodes are this machine, whatever its host name resolves to
+    return {
+        "name": job.name,
+        "node_rank": node.node_rank,
+        "node": node.node.name,
+        "command": [resolve(word, bindings) for word in node.command],
+        "cwd": str(cwd),
+        "env": env,
+        "ranks": [
+            {
+                "rank": process.rank,
+                "local_rank": process.local_rank,
+                "env": {name: resolve(value, bindings) for name, value in process.env.items()},
+                "log": str(log_dir / f"{process.rank}.log"),
+            }
+            for process in node.processes
+        ],
+        "stop_signal": plan.stop_signal,
+        "grace_seconds": plan.grace_seconds,
+        "fork": fork,
+    }

@@ -1,0 +1,45 @@
+"""Is a cluster described right, and is it fit to train on? Each backend's `check` module answers for its own engine."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from jsonschema import Draft202012Validator, ValidationError
+
+from fermi.launch import registry
+from fermi.launch.spec import Problem
+
+
+class Level(StrEnum):
+    """WARN = training works, but less well or not for everybody; FAIL = it does not."""
+
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`code` has texts in `fermi.messages`, filled from `params`. `remedy`: what to apply or run, as it stands."""
+
+    level: Level
+    code: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    remedy: str = ""
+
+
+def problems(backend: str, connection: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the form of a connection. Raises UnknownName for an unknown backend."""
+    schema = registry.check(backend).CONNECTION
+    return [problem for error in Draft202012Validator(schema).iter_errors(connection) for problem in _problems(error)]
+
+
+def _problems(error: ValidationError) -> Iterator[Problem]:
+    path = ".".join(["connection", *map(str, error.absolute_path)])
+    if error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
+        known = error.schema["properties"]
+        for name in sorted(error.instance.keys() - known.keys()):  # type: ignore[union-attr]  # an object's rule
+            yield Problem(f"{path}.{name}", "CONNECTION_KEY_UNKNOWN", {"name": name, "allowed": ", ".join(known)})
+    else:
+        yield Problem(path, "CONNECTION_INVALID", {"found": error.instance, "why": error.message})

@@ -1,0 +1,90 @@
+"""The variables every rank gets whatever its framework, and those a user may not set because of it."""
+
+import json
+import re
+from collections.abc import Mapping
+
+from fermi.launch import network
+from fermi.launch.ranks import Placement
+from fermi.launch.spec import JobSpec, Late, Problem, Value
+
+RESERVED = re.compile(
+    r"RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK|GROUP_WORLD_SIZE|ROLE_RANK|ROLE_WORLD_SIZE"
+    r"|MASTER_ADDR|MASTER_PORT|PET_.*|TORCHELASTIC_.*|JAX_COORDINATOR_ADDRESS|JAX_LOCAL_DEVICE_IDS|FERMI_.*"
+    r"|HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|HOSTNAME|CONTROLLER|CPU_OPERATIONS|GLOO_RENDEZVOUS_.*)"
+)
+"""Set by the platform for each rank. Refused instead of silently overridden (after kubeflow/trainer's practice)."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def problems(env: Mapping[str, str]) -> list[Problem]:
+    found = []
+    for name in env:
+        if not _NAME.fullmatch(name):
+            near = re.sub(r"^(?=\d|$)|[^A-Za-z0-9_]", "_", name)
+            found.append(Problem(f"env.{name}", "ENV_NAME_INVALID", {"name": name, "nearest": near}))
+        elif RESERVED.fullmatch(name):
+            found.append(Problem(f"env.{name}", "ENV_RESERVED", {"name": name, "nearest": f"MY_{name}"}))
+    return found
+
+
+def communication_backend(spec: JobSpec) -> str:
+    """NCCL needs CUDA on every node; a mixture or emulated GPUs talk through gloo."""
+    on_cuda = all(node.has_cuda for node in spec.nodes)
+    if spec.backend == "auto" or not on_cuda:
+        return "nccl" if on_cuda else "gloo"
+    return spec.backend
+
+
+def strategy_not_rendered(spec: JobSpec, framework: str) -> list[Problem]:
+    """The warning of a framework (by its label) that renders data parallelism only, over all ranks: any other split is
+    not what will run."""
+    degrees = {k: v for k, v in spec.strategy.items() if isinstance(v, int) and v > 1}
+    if not degrees or degrees == {"dataParallel": spec.world_size}:
+        return []
+    asked = " × ".join(f"{name}={value}" for name, value in degrees.items())
+    params = {"asked": asked, "framework": framework, "worldSize": spec.world_size}
+    return [Problem("distributedConfig.strategy", "STRATEGY_NOT_RENDERED", params)]
+
+
+def job_env(spec: JobSpec) -> dict[str, Value]:
+    """Shared by all ranks. The user's variables win over those of the network, and lose to those that make a rank."""
+    backend = communication_backend(spec)
+    return {
+        **network.job_env(spec.nodes, backend),
+        **spec.env,
+        "MASTER_ADDR": Late.HEAD_HOST,
+        "MASTER_PORT": str(spec.master_port),
+        "WORLD_SIZE": str(spec.world_size),
+        "FERMI_TASK_ID": spec.task_id,
+        "FERMI_ATTEMPT": str(spec.attempt),
+        "FERMI_BACKEND": backend,
+        "FERMI_TRAIN_DATA": spec.train_data,
+        "FERMI_VALID_DATA": spec.valid_data,
+        "FERMI_CHECKPOINT_DIR": spec.checkpoint_dir,
+        "FERMI_RESUME_FROM": spec.resume_from,
+        "FERMI_HYPERPARAMETERS": json.dumps(dict(spec.hyperparameters), sort_keys=True),
+    }
+
+
+def node_env(shared: Mapping[str, Value], place: Placement) -> dict[str, Value]:
+    """For the ranks of a node: `job_env`, made once for all nodes, and what differs between them."""
+    node = place.node
+    threads = max(1, node.cpu_cores // node.processes) if node.has_cuda else 1
+    env: dict[str, Value] = {
+        "OMP_NUM_THREADS": str(threads),
+        **network.node_env(node, str(shared["FERMI_BACKEND"]), infiniband=shared.get("NCCL_IB_DISABLE") == "0"),
+        **shared,
+        "LOCAL_WORLD_SIZE": str(node.processes),
+        "NODE_RANK": str(place.node_rank),
+        "GROUP_RANK": str(place.node_rank),
+        "FERMI_NODE": node.name,
+    }
+    if node.emulated:
+        env["CUDA_VISIBLE_DEVICES"] = ""
+    return env
+
+
+def rank_env(place: Placement, local_rank: int) -> dict[str, Value]:
+    return {"RANK": str(place.first_rank + local_rank), "LOCAL_RANK": str(local_rank)}

@@ -1,0 +1,129 @@
+"""DeepSpeed: data parallel, with optimizer state, gradients and weights split among the ranks by ZeRO stage.
+
+    stage 0   every rank holds everything (as DDP does)
+    stage 1   optimizer state is split       stage 2   and gradients       stage 3   and weights
+
+batch.py      train batch = micro batch × accumulation × processes, solved from what was given
+config.py     the options, and `ds_config.json`
+keys.py       which of DeepSpeed's own keys a user may add
+proposal.py   what is chosen where nothing is said
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.launch import environment, gpus, network, options, recipes
+from fermi.launch.frameworks._plans import gang
+from fermi.launch.frameworks.deepspeed import config, keys
+from fermi.launch.frameworks.deepspeed.batch import Batch, solve
+from fermi.launch.frameworks.deepspeed.config import OPTIONS
+from fermi.launch.frameworks.deepspeed.proposal import propose
+from fermi.launch.ranks import place
+from fermi.launch.spec import JobSpec, Late, Plan, Problem, Value
+
+INFO: dict[str, Any] = {
+    "value": "deepspeed",
+    "aliases": [],
+    "label": {"zh": "DeepSpeed", "en": "DeepSpeed"},
+    "description": {
+        "zh": "微软分布式训练：ZeRO 内存优化、混合精度、梯度累积，适合大模型（10B - 100B 参数）",
+        "en": "Microsoft's ZeRO: optimizer state, gradients, weights are split over GPUs; for 10B to 100B parameters",
+    },
+    "parallelism": ["data", "sharded"],
+    "modelSize": {"min": 10_000_000_000, "max": 100_000_000_000},
+}
+
+_IMPORTS = ("torch", "numpy", "torch.distributed", "torch._dynamo")
+PRELOAD = (
+    *_IMPORTS,
+    "torch._inductor.compile_fx",
+    "fermi.train.deepspeed_on_cpu",
+    "deepspeed.module_inject.auto_ep_layer",
+)
+"""For ranks on CPUs. On GPUs DeepSpeed itself is left out: importing it looks for devices, and a process that is to be
+forked must not have touched CUDA."""
+
+CONFIG_FILE: Value = (Late.FILES_DIR, "/ds_config.json")
+
+
+def problems(spec: JobSpec) -> list[Problem]:
+    found = options.problems(spec, OPTIONS, leave_out=("config",)) + keys.problems(spec)
+    if found:
+        return found
+    spec = propose(spec).to(spec)
+    batch = solve(spec)
+    if isinstance(batch, Problem):
+        found.append(batch)
+    found += _offload_problems(spec)
+    params: dict[str, Any]
+    if config.precision(spec) == "float16" and not config.on_cuda(spec):
+        params = {"found": "float16", "allowed": "float32, bfloat16", "nearest": "bfloat16"}
+        found.append(Problem("hyperparameters.dtype", "FLOAT16_NEEDS_GPU", params))
+    kind = options.value(spec, OPTIONS, "scheduler")
+    if spec.entrypoint and kind not in ("none", "WarmupLR") and "totalSteps" not in spec.hyperparameters:
+        params = {"scheduler": kind, "nearest": 1}
+        found.append(Problem("hyperparameters.totalSteps", "SCHEDULER_NEEDS_TOTAL_STEPS", params))
+    return found
+
+
+def warnings(spec: JobSpec) -> list[Problem]:
+    """A strategy other than data parallel is not rendered; a batch size that gave way to the train batch is named."""
+    found = environment.strategy_not_rendered(spec, INFO["label"]["en"])
+    batch, wished = solve(spec), spec.hyperparameters.get("batchSize")
+    if isinstance(batch, Batch) and "microBatchSize" not in spec.options and wished not in (None, batch.micro):
+        params = {"found": wished, "micro": batch.micro, "steps": batch.accumulation, "train": batch.train}
+        found.append(Problem("hyperparameters.batchSize", "BATCH_SIZE_GAVE_WAY", params))
+    return found
+
+
+def plan(spec: JobSpec) -> Plan:
+    spec = propose(spec).to(spec)
+    batch, backend = solve(spec), environment.communication_backend(spec)
+    assert isinstance(batch, Batch)
+    env = {**network.torch_env(spec, backend), **_env(spec)}
+    command = recipes.command(spec, "fermi.train.train_deepspeed", {"backend": backend})
+    if spec.entrypoint is None:
+        command += ("--deepspeed_config", CONFIG_FILE)
+    return gang(
+        spec,
+        INFO["value"],
+        command,
+        files={
+            "ds_config.json": json.dumps(config.render(spec, batch), indent=2) + "\n",
+            "hostfile": _hostfile(spec),
+        },
+        preload=_IMPORTS if config.on_cuda(spec) else PRELOAD,
+        node_env=lambda _: env,
+    )
+
+
+def _offload_problems(spec: JobSpec) -> list[Problem]:
+    """Offloading what is not split is not possible: the optimizer's state from stage 1 on, weights in stage 3."""
+    found = []
+    for name, needed in (("offloadOptimizer", 1), ("offloadParameters", 3)):
+        if spec.options.get(name) == "cpu" and config.stage(spec) < needed:
+            params = {"name": name, "stage": config.stage(spec), "needed": needed, "nearest": "none"}
+            found.append(Problem(f"distributedConfig.options.{name}", "OFFLOAD_NEEDS_STAGE", params))
+    return found
+
+
+def _env(spec: JobSpec) -> Mapping[str, Value]:
+    """`TORCH_EXTENSIONS_DIR`: kernels are compiled under a lock that a killed process leaves locked for ever; an
+    attempt with a folder of its own never meets it. See docs/decisions/0006."""
+    env: dict[str, Value] = {"FERMI_DEEPSPEED_CONFIG": CONFIG_FILE}
+    env["TORCH_EXTENSIONS_DIR"] = (Late.FILES_DIR, "/torch_extensions")
+    if (seconds := spec.options.get("timeoutSeconds")) is not None:
+        env["DEEPSPEED_TIMEOUT"] = str(math.ceil(seconds / 60))  # minutes
+    if not config.on_cuda(spec):
+        env |= {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    elif config.precision(spec) == "float16" and gpus.weakest(spec.nodes).capability < 7:
+        env["DS_ALLOW_DEPRECATED_FP16"] = "1"  # Pascal has float16, but DeepSpeed wants to be told
+    return env
+
+
+def _hostfile(spec: JobSpec) -> str:
+    """For DeepSpeed's own launcher, which numbers ranks in the order of the lines: the same ranks as ours."""
+    nodes = [at.node for at in place(spec.nodes, spec.master)]
+    return "".join(f"{node.ip or node.host or node.name} slots={node.processes}\n" for node in nodes)

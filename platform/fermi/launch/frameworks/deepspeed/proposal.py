@@ -1,0 +1,78 @@
+"""What is left empty: the lowest usual ZeRO stage of which the smallest GPU can hold its part, and the batch triple.
+
+Stage 2 is the least that is proposed: it moves no more bytes than data parallelism without ZeRO does (ZeRO paper, §7),
+and is the requirement document's (004).
+"""
+
+from typing import Any
+
+from fermi.launch import memory, options, recipes
+from fermi.launch.frameworks._plans import data_parallel
+from fermi.launch.frameworks.deepspeed import config, keys
+from fermi.launch.frameworks.deepspeed.batch import Batch, solve
+from fermi.launch.spec import JobSpec, Problem, Proposal
+
+_STAGE = "distributedConfig.options.zeroStage"
+_BATCH = "distributedConfig.options.trainBatchSize"
+
+
+def propose(spec: JobSpec) -> Proposal:
+    first = data_parallel(spec)
+    if options.problems(spec, config.OPTIONS, leave_out=("config",)) or keys.problems(spec):
+        return first
+    chosen: dict[str, Any] = {}
+    reasons = [*first.reasons, *_stage(spec, chosen), *_batch(spec, chosen)]
+    return Proposal(first.strategy, chosen, tuple(reasons))
+
+
+def needed(spec: JobSpec, stage: int, parameters: int, *, offload_parameters: bool = False) -> float:
+    """GiB of state on each GPU, with the optimizer's where the job has it."""
+    world = spec.world_size
+    offloaded = stage > 0 and options.value(spec, config.OPTIONS, "offloadOptimizer") == "cpu"
+    return memory.needed(
+        parameters,
+        weights=0 if offload_parameters else world if stage == 3 else 1,
+        gradients=world if stage >= 2 else 1,
+        optimizer=0 if offloaded else world if stage else 1,
+    )
+
+
+def _stage(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
+    if "zeroStage" in spec.options:
+        return []
+    parameters, usable = recipes.parameters(spec), memory.usable(spec.nodes)
+    offload = spec.options.get("offloadParameters")
+    chosen["zeroStage"] = 2
+    if offload == "cpu":
+        chosen["zeroStage"] = 3
+        return [Problem(_STAGE, "PROPOSED_STAGE_FOR_OFFLOAD", {"stage": 3})]
+    if parameters is None:
+        return [Problem(_STAGE, "PROPOSED_STAGE_USUAL", {"stage": 2})]
+    params: dict[str, Any] = {"size": memory.size(parameters), "usable": memory.shown(usable)}
+    if needed(spec, 2, parameters) > usable:
+        chosen["zeroStage"] = 3
+        params["instead"] = memory.shown(needed(spec, 2, parameters))
+    stage = chosen["zeroStage"]
+    params |= {"stage": stage, "needed": memory.shown(needed(spec, stage, parameters))}
+    reasons = [Problem(_STAGE, "PROPOSED_STAGE_SPLITS_WEIGHTS" if stage == 3 else "PROPOSED_STAGE", params)]
+    if needed(spec, stage, parameters) > usable and offload is None:
+        chosen["offloadParameters"] = "cpu"
+        reasons.append(Problem("distributedConfig.options.offloadParameters", "PROPOSED_WEIGHTS_ON_CPU", params))
+    return reasons
+
+
+def _batch(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
+    batch = solve(spec)
+    if not isinstance(batch, Batch):
+        return []
+    names = ("trainBatchSize", "microBatchSize", "gradientAccumulationSteps")
+    left = {
+        name: value
+        for name, value in zip(names, (batch.train, batch.micro, batch.accumulation), strict=True)
+        if name not in spec.options and options.is_valid(value, config.OPTIONS["properties"][name])
+    }
+    if not left:
+        return []
+    chosen |= left
+    params = {"train": batch.train, "micro": batch.micro, "steps": batch.accumulation, "worldSize": spec.world_size}
+    return [Problem(_BATCH, "PROPOSED_BATCH", params)]

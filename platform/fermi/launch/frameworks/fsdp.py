@@ -1,0 +1,209 @@
+"""PyTorch FSDP2 (`fully_shard`): parameters, gradients and optimizer state are split over the ranks of a shard group.
+
+full shard      one group of all ranks: least memory, most traffic
+hybrid shard    groups of `shardSize` neighbouring ranks, replicated across groups; between groups there is only the
+                traffic of data parallelism, so a group belongs inside a node or a zone
+
+    ranks   0 1 │ 2 3        shardSize 2: each row of the mesh (replicate 2 × shard 2) holds the model once
+"""
+
+import math
+from itertools import groupby
+from typing import Any
+
+import yaml
+
+from fermi.launch import environment, gpus, memory, network, options, recipes, shares
+from fermi.launch.frameworks._plans import data_parallel, gang
+from fermi.launch.ranks import place
+from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
+
+INFO: dict[str, Any] = {
+    "value": "pytorch-fsdp",
+    "aliases": ["fsdp"],
+    "label": {"zh": "PyTorch FSDP", "en": "PyTorch FSDP"},
+    "description": {
+        "zh": "全切片数据并行：模型参数切片，降低显存占用，适合大模型（1B - 10B 参数）",
+        "en": "Fully sharded data parallel: parameters are split over GPUs to save memory; for 1B to 10B parameters",
+    },
+    "parallelism": ["data", "sharded"],
+    "modelSize": {"min": 1_000_000_000, "max": 10_000_000_000},
+}
+
+OPTIONS = options.schema(
+    sharding={"enum": ["auto", "full", "hybrid"], "default": "auto"},
+    shardSize={"type": "integer", "minimum": 1},
+    mixedPrecision={"enum": ["auto", "bfloat16", "float16", "float32"], "default": "auto"},
+    cpuOffload={"type": "boolean", "default": False},
+    activationCheckpointing={"type": "boolean", "default": False},
+    reshardAfterForward={"type": "boolean", "default": True},
+    timeoutSeconds=network.TIMEOUT,
+    batchShare=shares.OPTION,
+)
+
+PRELOAD = (
+    "torch",
+    "numpy",
+    "torch.distributed",
+    "torch.distributed.fsdp",
+    "torch.distributed.checkpoint.state_dict",
+    "torch._dynamo",
+)
+
+_SHARDING, _SHARD_SIZE = "distributedConfig.options.sharding", "distributedConfig.options.shardSize"
+
+
+def problems(spec: JobSpec) -> list[Problem]:
+    found = options.problems(spec, OPTIONS)
+    if found:
+        return found
+    size, world = spec.options.get("shardSize"), spec.world_size
+    if size is not None and spec.options.get("sharding") == "full" and size != world:
+        found.append(
+            Problem(_SHARD_SIZE, "FSDP_FULL_IS_ALL_RANKS", {"found": size, "worldSize": world, "nearest": world})
+        )
+    elif size is not None and world % size:
+        divisors = [n for n in range(1, world + 1) if world % n == 0]
+        nearest = min(divisors, key=lambda n: (abs(n - size), n))
+        params = {"found": size, "worldSize": world, "nearest": nearest, "allowed": ", ".join(map(str, divisors))}
+        found.append(Problem(_SHARD_SIZE, "FSDP_MESH_MISMATCH", params))
+    option, stated = options.value(spec, OPTIONS, "mixedPrecision"), _stated_dtype(spec)
+    if "auto" not in (option, stated) and option != stated:
+        params = {"option": option, "hyperparameter": stated, "nearest": stated}
+        found.append(Problem("distributedConfig.options.mixedPrecision", "PRECISIONS_DIFFER", params))
+    return found + shares.problems(spec)
+
+
+def warnings(spec: JobSpec) -> list[Problem]:
+    found = environment.strategy_not_rendered(spec, INFO["label"]["en"])
+    if problems(spec):
+        return found
+    found += shares.warnings(spec)
+    size, better = shard_size(spec), _natural(spec)
+    params = {"size": size, "replicas": spec.world_size // size, "better": better}
+    if size < spec.world_size and spec.options.get("sharding", "auto") == "auto" and "shardSize" not in spec.options:
+        found.append(Problem(_SHARDING, "FSDP_HYBRID_CHOSEN", params))
+    if size == 1 < spec.world_size:
+        found.append(Problem(_SHARDING, "FSDP_NOTHING_SHARDED", params))
+    if better > 1 and _crosses_zones(spec, size):
+        found.append(Problem(_SHARDING, "FSDP_SHARDS_CROSS_ZONES", params))
+    return found
+
+
+def propose(spec: JobSpec) -> Proposal:
+    """The mesh, the precision, and CPU memory where all GPUs together are too small for the model's state."""
+    if options.problems(spec, OPTIONS):
+        return data_parallel(spec)
+    first = data_parallel(spec)
+    chosen: dict[str, Any] = {}
+    reasons = [*first.reasons, *_mesh(spec, chosen), *_precision(spec, chosen), *_offload(spec, chosen)]
+    return Proposal(first.strategy, chosen, tuple(reasons))
+
+
+def _mesh(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
+    kind = options.value(spec, OPTIONS, "sharding")
+    if "shardSize" in spec.options or kind == "full":
+        return []
+    size, world, natural = shard_size(spec), spec.world_size, _natural(spec)
+    params = {"size": size, "replicas": world // size, "worldSize": world, "natural": natural}
+    if kind == "hybrid":
+        chosen["shardSize"] = size
+        return [Problem(_SHARD_SIZE, "PROPOSED_SHARD_SIZE", params)]
+    if size < world:
+        chosen |= {"sharding": "hybrid", "shardSize": size}
+        return [Problem(_SHARDING, "PROPOSED_HYBRID_SHARD", params)]
+    chosen["sharding"] = "full"
+    in_the_way = _several_zones(spec) and natural > 1 and not _fits(spec, natural)
+    return [Problem(_SHARDING, "PROPOSED_FULL_FOR_MEMORY" if in_the_way else "PROPOSED_FULL_SHARD", params)]
+
+
+def _precision(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
+    if options.value(spec, OPTIONS, "mixedPrecision") != "auto" or _stated_dtype(spec) != "auto":
+        return []
+    chosen["mixedPrecision"] = gpus.precision(spec.nodes)
+    on = " / ".join(dict.fromkeys(node.gpu_type if node.has_cuda else "CPU" for node in spec.nodes))
+    params = {"precision": chosen["mixedPrecision"], "devices": on}
+    return [Problem("distributedConfig.options.mixedPrecision", "PROPOSED_PRECISION", params)]
+
+
+def _offload(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
+    size = chosen.get("shardSize", shard_size(spec))
+    if "cpuOffload" in spec.options or _fits(spec, size):
+        return []
+    chosen["cpuOffload"] = True
+    needed = memory.needed(recipes.parameters(spec) or 0, weights=size, gradients=size, optimizer=size)
+    params = {"needed": memory.shown(needed), "usable": memory.shown(memory.usable(spec.nodes)), "ranks": size}
+    return [Problem("distributedConfig.options.cpuOffload", "PROPOSED_OFFLOAD", params)]
+
+
+def _fits(spec: JobSpec, size: int) -> bool:
+    """Whether the model's state fits into the memory of a group of `size` ranks, as far as its size is known."""
+    parameters = recipes.parameters(spec) or 0
+    return memory.needed(parameters, weights=size, gradients=size, optimizer=size) <= memory.usable(spec.nodes)
+
+
+def shard_size(spec: JobSpec) -> int:
+    """Ranks that hold the model together. `auto`: those inside a zone or node when zones differ and the model fits into
+    so few, else all."""
+    if (chosen := spec.options.get("shardSize")) is not None:
+        return int(chosen)
+    kind = options.value(spec, OPTIONS, "sharding")
+    natural = _natural(spec)
+    if kind == "hybrid" or (kind == "auto" and _several_zones(spec) and natural > 1 and _fits(spec, natural)):
+        return natural
+    return spec.world_size
+
+
+def _several_zones(spec: JobSpec) -> bool:
+    return len({node.zone for node in spec.nodes}) > 1
+
+
+def _natural(spec: JobSpec) -> int:
+    """The largest group of which no copy crosses a border: between zones where there are several and each one's ranks
+    are neighbours, else between nodes."""
+    nodes = [at.node for at in place(spec.nodes, spec.master)]
+    zones = [(zone, sum(node.processes for node in inside)) for zone, inside in groupby(nodes, lambda node: node.zone)]
+    if 1 < len(zones) == len({zone for zone, _ in zones}):
+        return math.gcd(*(ranks for _, ranks in zones))
+    return math.gcd(*(node.processes for node in nodes))
+
+
+def _crosses_zones(spec: JobSpec, size: int) -> bool:
+    """Whether a shard group has ranks of two zones."""
+    zones = [at.node.zone for at in place(spec.nodes, spec.master) for _ in at.ranks]
+    return any(len(set(zones[first : first + size])) > 1 for first in range(0, len(zones), size))
+
+
+def _stated_dtype(spec: JobSpec) -> Any:
+    """The recipe's own hyperparameter for what `mixedPrecision` says; in a user's script it may mean anything."""
+    return "auto" if spec.entrypoint else spec.hyperparameters.get("dtype", "auto")
+
+
+def plan(spec: JobSpec) -> Plan:
+    """`fsdp_config.yaml` is for a user's own script: FERMI_FSDP_CONFIG says where it lies."""
+    spec = propose(spec).to(spec)
+    stated, backend = _stated_dtype(spec), environment.communication_backend(spec)
+    option = options.value(spec, OPTIONS, "mixedPrecision")
+    size = shard_size(spec)
+    settings = {
+        "dtype": gpus.precision(spec.nodes, option if stated == "auto" else stated),
+        "cpu_offload": options.value(spec, OPTIONS, "cpuOffload"),
+        "activation_checkpointing": options.value(spec, OPTIONS, "activationCheckpointing"),
+        "reshard_after_forward": options.value(spec, OPTIONS, "reshardAfterForward"),
+    }
+    extra = {"backend": backend, "shard_size": size, **settings}
+    extra["no_reshard_after_forward"] = not extra.pop("reshard_after_forward")  # on, unless its opposite is said
+    env: dict[str, Value] = {"FERMI_FSDP_CONFIG": (Late.FILES_DIR, "/fsdp_config.yaml")}
+    env |= network.torch_env(spec, backend)
+    by_rank = shares.rank_env(spec)
+    mesh = {"replicate": spec.world_size // size, "shard": size}
+    config = {"world_size": spec.world_size, "mesh": mesh, **settings}
+    return gang(
+        spec,
+        INFO["value"],
+        recipes.command(spec, "fermi.train.train_fsdp", extra),
+        files={"fsdp_config.yaml": yaml.safe_dump(config, sort_keys=False)},
+        preload=PRELOAD,
+        node_env=lambda _: env,
+        rank_env=lambda at, local: by_rank.get(at.first_rank + local, {}),
+    )

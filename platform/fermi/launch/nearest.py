@@ -1,0 +1,47 @@
+"""The nearest valid value to one that is refused; None where nothing is near."""
+
+import difflib
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+
+def name(found: Any, known: Iterable[str]) -> str | None:
+    """Of names the one spelled most alike, whatever its capitals."""
+    spelled = {word.lower(): word for word in known}
+    matches = difflib.get_close_matches(str(found).lower(), spelled, n=1)
+    return spelled[matches[0]] if matches else None
+
+
+def number(found: Any, low: float | None, high: float | None, *, whole: bool) -> float | None:
+    """Inclusive bounds. Text that reads as a number counts as one."""
+    try:
+        value = json.loads(found) if isinstance(found, str) else found
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(_float(value)):
+        return None
+    if low is not None and value < low:
+        value = math.ceil(low) if whole else low
+    if high is not None and value > high:
+        value = math.floor(high) if whole else high
+    return round(value) if whole else value
+
+
+def switch(found: Any) -> bool | None:
+    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    return words.get(str(found).lower())
+
+
+def multiples(found: int, unit: int) -> tuple[int, ...]:
+    """The multiples of `unit` on both sides of `found`, but for 0."""
+    below = found // unit * unit
+    return tuple(size for size in (below, below + unit) if size > 0)
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond what a float holds is still a number
+        return math.copysign(1e308, value)

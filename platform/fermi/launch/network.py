@@ -1,0 +1,64 @@
+"""How ranks on several nodes reach each other: NCCL's and gloo's variables, from what is known of the nodes.
+
+A wrong interface kills a job, while a missing one leaves the choice to the library: so only what a node's `network`
+states is set, and a variable of the user's own wins over all of it.
+
+    interface    the network interface by which the other nodes reach it, such as `eth0`
+    infiniband   its InfiniBand or RoCE devices, such as `mlx5_0`; [] = it has none, absent = not known
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fermi.launch.spec import JobSpec, Node, Problem
+
+TIMEOUT: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 86_400}
+"""Schema of the option `timeoutSeconds` of the torch frameworks."""
+
+
+def has_infiniband(nodes: Iterable[Node]) -> bool | None:
+    """Whether every node is known to have it: one that lacks it could not talk to the others. None = nothing is known
+    of any node, and NCCL looks for itself."""
+    known = [node.network.get("infiniband") for node in nodes]
+    return None if all(devices is None for devices in known) else all(known)
+
+
+def job_env(nodes: Iterable[Node], backend: str) -> dict[str, str]:
+    """What all nodes share."""
+    if backend != "nccl":
+        return {}
+    env = {"NCCL_DEBUG": "WARN"}
+    if (infiniband := has_infiniband(nodes)) is not None:
+        env["NCCL_IB_DISABLE"] = "0" if infiniband else "1"
+    return env
+
+
+def node_env(node: Node, backend: str, *, infiniband: bool) -> dict[str, str]:
+    """What is named differently on each node. `=`: that name, and not all that begin with it."""
+    env = {}
+    if interface := node.network.get("interface"):
+        env["GLOO_SOCKET_IFNAME"] = interface  # beside NCCL, gloo carries what lies in CPU memory
+        if backend == "nccl":
+            env["NCCL_SOCKET_IFNAME"] = f"={interface}"
+    if infiniband and (devices := node.network.get("infiniband")):
+        env["NCCL_IB_HCA"] = "=" + ",".join(devices)
+    return env
+
+
+def torch_env(spec: JobSpec, backend: str) -> dict[str, str]:
+    """For frameworks on torch.distributed. With 3, torch's default from 2.2 on, a rank whose NCCL call fails or times
+    out ends at once, instead of first tearing down communicators, which may hang."""
+    env = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "3"} if backend == "nccl" else {}
+    if (seconds := spec.options.get("timeoutSeconds")) is not None:
+        env["FERMI_TIMEOUT_SECONDS"] = str(seconds)
+    return env
+
+
+def warnings(nodes: Iterable[Node]) -> list[Problem]:
+    """InfiniBand that lies idle because some nodes are not known to have it."""
+    nodes = list(nodes)
+    fast = [node.name for node in nodes if node.network.get("infiniband")]
+    slow = [node.name for node in nodes if not node.network.get("infiniband")]
+    if not fast or not slow:
+        return []
+    return [Problem("", "INFINIBAND_NOT_EVERYWHERE", {"with": ", ".join(fast), "without": ", ".join(slow)})]

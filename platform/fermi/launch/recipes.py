@@ -1,0 +1,188 @@
+"""Reference recipes: which hyperparameters the API offers for them, and the trainer arguments these become."""
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fermi.launch import nearest
+from fermi.launch.spec import JobSpec, Late, Problem, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`low`/`high` are inclusive bounds; `choices` for words."""
+
+    flag: str
+    kind: type = int
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def allowed(self) -> str:
+        if self.choices:
+            return " | ".join(self.choices)
+        if self.kind is bool:
+            return "true | false"
+        kind = "integer" if self.kind is int else "number"
+        return " ".join([kind, *([f">= {self.low:g}"] if self.low is not None else []),
+                         *([f"<= {self.high:g}"] if self.high is not None else [])])  # fmt: skip
+
+    def nearest(self, value: Any) -> Any:
+        if self.choices:
+            return nearest.name(value, self.choices) or self.choices[0]
+        if self.kind is bool:
+            return nearest.switch(value)
+        if self.kind is str:
+            return None
+        found = nearest.number(value, self.low, self.high, whole=self.kind is int)
+        return self.low if found is None else found
+
+    def accepts(self, value: Any) -> bool:
+        if self.choices:
+            return value in self.choices
+        if self.kind is bool or isinstance(value, bool):
+            return self.kind is bool and isinstance(value, bool)
+        if not isinstance(value, int if self.kind is int else (int, float)):
+            return False
+        if self.kind is float and not abs(value) <= sys.float_info.max:  # Infinity, NaN, and integers beyond
+            return False
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+
+GPT: dict[str, Parameter] = {
+    "batchSize": Parameter("batch_size", low=1, high=65536),
+    "gradientAccumulationSteps": Parameter("gradient_accumulation_steps", low=1, high=65536),
+    "dtype": Parameter("dtype", str, choices=("auto", "float32", "float16", "bfloat16")),
+    "totalSteps": Parameter("total_steps", low=1),
+    "learningRate": Parameter("learning_rate", float, low=0, high=1e6),
+    "minLearningRate": Parameter("min_lr", float, low=0),
+    "learningRateScaling": Parameter("lr_scaling", str, choices=("none", "linear", "sqrt")),
+    "warmupSteps": Parameter("warmup_steps", low=0),
+    "weightDecay": Parameter("weight_decay", float, low=0),
+    "gradientClipping": Parameter("grad_clip", float, low=0),
+    "seed": Parameter("seed", low=0),
+    "evalEvery": Parameter("eval_every", low=0),
+    "evalBatches": Parameter("eval_batches", low=1),
+    "logEvery": Parameter("log_every", low=1),
+    "checkpointEvery": Parameter("checkpoint_every", low=0),
+    "keepCheckpoints": Parameter("keep_checkpoints", low=1),
+    "stepDelay": Parameter("step_delay", float, low=0, high=60),
+    "layers": Parameter("n_layer", low=1, high=1000),
+    "heads": Parameter("n_head", low=1, high=1000),
+    "hiddenSize": Parameter("n_embd", low=1),
+    "sequenceLength": Parameter("block_size", low=1),
+    "vocabSize": Parameter("vocab_size", low=1, high=65536),
+    "useWandb": Parameter("use_wandb", bool),
+    "wandbProject": Parameter("wandb_project", str),
+    "wandbRunName": Parameter("wandb_run_name", str),
+}
+
+DEFAULT_BATCH_SIZE = 8  # the trainers', as is what follows
+_SHAPE = {"layers": 2, "hiddenSize": 64, "sequenceLength": 64, "vocabSize": 256}
+
+_TYPICAL = [  # parameters, layers, hidden size, heads: GPT-3's table 2.1, with OPT's 30B and 66B between
+    (125e6, 12, 768, 12),
+    (350e6, 24, 1024, 16),
+    (760e6, 24, 1536, 16),
+    (1.3e9, 24, 2048, 16),
+    (2.7e9, 32, 2560, 32),
+    (6.7e9, 32, 4096, 32),
+    (13e9, 40, 5120, 40),
+    (30e9, 48, 7168, 56),
+    (66e9, 64, 9216, 72),
+    (175e9, 96, 12288, 96),
+]
+
+MOST_PARAMETERS = 10**18
+"""More are counted as so many: no GPU holds the least part of it."""
+
+RECIPES: dict[str, dict[str, Parameter]] = {"gpt": GPT}
+
+
+def problems(spec: JobSpec) -> list[Problem]:
+    """With the user's own script any name goes: the script reads them from FERMI_HYPERPARAMETERS."""
+    if spec.entrypoint is not None:
+        return []
+    known = RECIPES.get(spec.recipe)
+    params: dict[str, Any]
+    if known is None:
+        return [unknown("modelId", spec.recipe)]
+    found: list[Problem] = []
+    for name, value in spec.hyperparameters.items():
+        field = f"hyperparameters.{name}"
+        if name not in known:
+            params = {"name": name, "allowed": ", ".join(sorted(known)), "nearest": nearest.name(name, known)}
+            found.append(Problem(field, "HYPERPARAMETER_UNKNOWN", params))
+        elif known[name].kind is str and not known[name].choices:
+            if not isinstance(value, str) or not 0 < len(value) <= 200:
+                params = {"name": name, "found": value, "allowed": "text, 1 … 200", "nearest": None}
+                found.append(Problem(field, "HYPERPARAMETER_INVALID", params))
+        elif not known[name].accepts(value):
+            rule = known[name]
+            params = {"name": name, "found": value, "allowed": rule.allowed(), "nearest": rule.nearest(value)}
+            found.append(Problem(field, "HYPERPARAMETER_INVALID", params))
+    hidden, heads = spec.hyperparameters.get("hiddenSize"), spec.hyperparameters.get("heads")
+    if not found and isinstance(hidden, int) and isinstance(heads, int) and hidden % heads:
+        params = {"hidden": hidden, "heads": heads, "nearest": nearest.multiples(hidden, heads)}
+        found.append(Problem("hyperparameters.hiddenSize", "HIDDEN_NOT_DIVISIBLE_BY_HEADS", params))
+    return found
+
+
+def own_script_only(spec: JobSpec, framework: str) -> list[Problem]:
+    """The rule of a framework (by its label) for which there is no trainer of ours."""
+    return [] if spec.entrypoint else [Problem("entrypoint.script", "RECIPE_NOT_OFFERED", {"framework": framework})]
+
+
+def unknown(field: str, recipe: str) -> Problem:
+    near = nearest.name(recipe, RECIPES) or next(iter(RECIPES))
+    return Problem(field, "RECIPE_UNKNOWN", {"found": recipe, "allowed": ", ".join(RECIPES), "nearest": near})
+
+
+def parameters(spec: JobSpec) -> int | None:
+    """How many weights the job's model has; None for a script of the user's own of which nobody said."""
+    if spec.model_parameters is not None:
+        return spec.model_parameters
+    return None if spec.entrypoint or spec.recipe != "gpt" else count(spec.hyperparameters)
+
+
+def count(hyperparameters: Mapping[str, Any]) -> int:
+    """Weights of the reference GPT: per layer 12 h² in matrices and 13 h in biases and norms; embeddings, final norm
+    and head come once. What is no valid value counts as left out."""
+
+    def dimension(name: str) -> int:
+        rule, value = GPT.get(name), hyperparameters.get(name)
+        return int(value) if value is not None and rule and rule.accepts(value) else _SHAPE[name]
+
+    layers, hidden, length, words = map(dimension, _SHAPE)
+    return min(layers * (12 * hidden**2 + 13 * hidden) + (2 * words + length + 2) * hidden, MOST_PARAMETERS)
+
+
+def typical(parameters: int) -> dict[str, int]:
+    """Hyperparameters of the published GPT whose size is nearest, for a model of which only the size is known."""
+    distance = [(abs(math.log(size / max(parameters, 1))), row) for size, *row in _TYPICAL]
+    layers, hidden, heads = min(distance)[1]
+    return {"layers": layers, "hiddenSize": hidden, "heads": heads, "sequenceLength": 2048}
+
+
+def command(spec: JobSpec, trainer: str, extra: Mapping[str, Any]) -> tuple[Value, ...]:
+    """The user's script, or the reference `trainer` module with the hyperparameters as its arguments. `extra`: more
+    arguments of the trainer (flag -> value; True = the flag alone)."""
+    if spec.entrypoint is not None:
+        return (Late.PYTHON, "-u", spec.entrypoint.script, *spec.entrypoint.args)
+    arguments: dict[str, Any] = {
+        "train_data_path": spec.train_data,
+        "valid_data_path": spec.valid_data,
+        "checkpoint_dir": spec.checkpoint_dir,
+        **({"resume_from": spec.resume_from} if spec.resume_from else {}),
+        **{GPT[name].flag: spec.hyperparameters[name] for name in GPT if name in spec.hyperparameters},
+        **extra,
+    }
+    words: list[Value] = [Late.PYTHON, "-u", "-m", trainer]
+    for flag, value in arguments.items():
+        if value is True:
+            words.append(f"--{flag}")
+        elif value is not False:
+            words += [f"--{flag}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return tuple(words)

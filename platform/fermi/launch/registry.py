@@ -1,0 +1,65 @@
+"""The frameworks and backends there are: one line each. Modules are imported on use; an import error is raised."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, cast
+
+from fermi.launch import nearest
+from fermi.launch.backends.base import Backend, Check, Discovery
+from fermi.launch.errors import UnknownName
+from fermi.launch.frameworks.base import Framework
+
+FRAMEWORKS = {
+    "pytorch-ddp": "fermi.launch.frameworks.ddp",
+    "pytorch-fsdp": "fermi.launch.frameworks.fsdp",
+    "deepspeed": "fermi.launch.frameworks.deepspeed",
+    "horovod": "fermi.launch.frameworks.horovod",
+    "megatron-lm": "fermi.launch.frameworks.megatron",
+    "jax": "fermi.launch.frameworks.jax",
+}
+"""Name in the API -> module."""
+
+ALIASES = {"ddp": "pytorch-ddp", "fsdp": "pytorch-fsdp", "megatron": "megatron-lm"}
+
+BACKENDS = {
+    "local": "fermi.launch.backends.local",
+    "kubernetes": "fermi.launch.backends.kubernetes",
+}
+
+
+def framework(name: str) -> Framework:
+    """Raises UnknownName (FRAMEWORK_UNKNOWN) with what there is."""
+    return cast(Framework, _load("FRAMEWORK_UNKNOWN", FRAMEWORKS, ALIASES.get(name, name)))
+
+
+def framework_name(name: str) -> str:
+    """The one name of a framework that may be called by an alias; unknown names stay as they are."""
+    return ALIASES.get(name, name)
+
+
+def backend(name: str, connection: dict[str, Any]) -> Backend:
+    """Raises UnknownName (BACKEND_UNKNOWN). The same connection gives the same object within a process."""
+    return cast(Backend, _load("BACKEND_UNKNOWN", BACKENDS, name).connect(connection))
+
+
+def check(name: str) -> Check:
+    """Raises UnknownName (BACKEND_UNKNOWN)."""
+    return cast(Check, _part(name, "check"))
+
+
+def discovery(name: str) -> Discovery | None:
+    """None where environments are registered by hand alone. Raises UnknownName (BACKEND_UNKNOWN)."""
+    return cast(Discovery | None, _part(name, "discover"))
+
+
+def _part(backend: str, part: str) -> ModuleType | None:
+    package = _load("BACKEND_UNKNOWN", BACKENDS, backend).__name__
+    return import_module(f"{package}.{part}") if find_spec(f"{package}.{part}") else None
+
+
+def _load(code: str, table: dict[str, str], name: str) -> ModuleType:
+    if name not in table:
+        near = nearest.name(name, [*table, *ALIASES] if table is FRAMEWORKS else table)
+        raise UnknownName(code, found=name, allowed=", ".join(sorted(table)), nearest=near)
+    return import_module(table[name])

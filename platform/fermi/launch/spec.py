@@ -1,0 +1,275 @@
+"""What a distributed job is, what it becomes, and what is seen of it: frozen values that frameworks and backends share.
+
+    JobSpec ──framework.plan──▶ Plan ──backend.render──▶ Rendered ──submit──▶ Handle ──observe──▶ Observation
+
+A framework knows no engine and a backend knows no framework; they meet only in `Plan`.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import Enum, StrEnum
+from typing import Any, Literal, Self, TypeAlias
+
+
+class Late(Enum):
+    """A value that only the engine knows, at the time and place where the job runs."""
+
+    HEAD_HOST = "head host"  # where rank 0 runs, as the other nodes reach it
+    FILES_DIR = "files directory"  # where the plan's files lie on the node
+    PYTHON = "python"  # the interpreter that has the training stack
+
+
+Value: TypeAlias = str | Late | tuple[str | Late, ...]
+"""Text, a late value, or pieces of both to be joined."""
+
+
+def resolve(value: Value, bindings: Mapping[Late, str]) -> str:
+    """Raises KeyError when an engine forgot to bind a late value."""
+    if isinstance(value, tuple):
+        return "".join(resolve(piece, bindings) for piece in value)
+    return bindings[value] if isinstance(value, Late) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A dev environment as it was when the task was submitted. `emulated`: CPU processes stand in for its GPUs.
+    `engine`: what only its backend understands."""
+
+    id: str
+    name: str
+    host: str = ""
+    ip: str = ""
+    zone: str = ""
+    gpu_type: str = ""
+    gpu_count: int = 0
+    emulated: bool = False
+    cpu_cores: int = 1
+    memory_gb: int = 1
+    image: str = ""
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    network: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # see `fermi.launch.network`
+    engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def processes(self) -> int:
+        """Ranks on this node: one per GPU, and one on a node that has none."""
+        return max(self.gpu_count, 1)
+
+    @property
+    def has_cuda(self) -> bool:
+        return self.gpu_count > 0 and not self.emulated
+
+
+@dataclass(frozen=True, slots=True)
+class Entrypoint:
+    """The user's own script and its arguments, in place of the model's recipe."""
+
+    script: str
+    args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """Everything a plan is made from. `master` is a node's id. `attempt` 0 = not launched (a preview).
+    `model_parameters`: how many weights, where somebody said so; else see `recipes.parameters`."""
+
+    task_id: str
+    framework: str
+    nodes: tuple[Node, ...]
+    master: str
+    recipe: str = "gpt"
+    model_parameters: int | None = None
+    entrypoint: Entrypoint | None = None
+    hyperparameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    strategy: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    backend: Literal["auto", "nccl", "gloo"] = "auto"
+    master_port: int = 29500
+    train_data: str = ""
+    valid_data: str = ""
+    checkpoint_dir: str = ""
+    resume_from: str = ""
+    attempt: int = 0
+    grace_seconds: float = 30.0
+    project: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the engine knows this attempt by: never random, so that doing it again is the same thing."""
+        return f"{self.task_id}-{self.attempt}"
+
+    @property
+    def world_size(self) -> int:
+        return sum(node.processes for node in self.nodes)
+
+    def for_attempt(self, number: int, *, master_port: int, resume_from: str) -> Self:
+        return replace(self, attempt=number, master_port=master_port, resume_from=resume_from)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        entry = data.get("entrypoint")
+        return cls(
+            **{
+                **data,
+                "nodes": tuple(Node(**node) for node in data["nodes"]),
+                "entrypoint": Entrypoint(entry["script"], tuple(entry["args"])) if entry else None,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a request (or, as a warning, worth knowing). `field` is a path in the API's spelling; the
+    texts for `code` are in `fermi.messages` and are filled from `params` (what was found, what is allowed)."""
+
+    field: str
+    code: str
+    params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a framework chooses where the user chose nothing, in the request's own spelling (`strategy`, `options`), and
+    why: each reason is a code with its texts in `fermi.messages`."""
+
+    strategy: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    reasons: tuple[Problem, ...] = ()
+
+    def to(self, spec: JobSpec) -> JobSpec:
+        """The job as if the user had given it."""
+        strategy, options = {**spec.strategy, **self.strategy}, {**spec.options, **self.options}
+        return replace(spec, strategy=strategy, options=options)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One rank: its place, the GPU index it uses on its node (None = CPU), and the environment only it gets."""
+
+    rank: int
+    local_rank: int
+    device: int | None
+    env: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """`command` is what each process of the node runs; `env` is shared by them."""
+
+    node: Node
+    node_rank: int
+    command: tuple[Value, ...]
+    env: Mapping[str, Value]
+    processes: tuple[Process, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A job, decided down to the last argument. `preload`: modules worth importing once before ranks are forked.
+    `success`: `all` = every process must exit 0; `head` = node 0 decides."""
+
+    framework: str
+    world_size: int
+    nodes: tuple[NodePlan, ...]
+    files: Mapping[str, Value]
+    master_port: int
+    preload: tuple[str, ...] = ()
+    success: Literal["all", "head"] = "all"
+    stop_signal: str = "SIGTERM"
+    grace_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """One thing a backend sends: `content` is text, or an object that would be sent as JSON/YAML."""
+
+    kind: str
+    name: str
+    content: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What `submit` sends, and what the user sees in a preview: the same object."""
+
+    name: str
+    backend: str
+    artifacts: tuple[Artifact, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Shares the contents: `asdict` would copy every rank's environment, a third of a large preview's time."""
+        artifacts = [{"kind": a.kind, "name": a.name, "content": a.content} for a in self.artifacts]
+        return {"name": self.name, "backend": self.backend, "artifacts": artifacts}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(data["name"], data["backend"], tuple(Artifact(**a) for a in data["artifacts"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """An attempt as its engine knows it: `name`, and where its ranks' logs go (`task_id`, `attempt`)."""
+
+    name: str
+    task_id: str
+    attempt: int
+    world_size: int
+
+
+class Phase(StrEnum):
+    """What an engine says of an attempt. UNKNOWN = it could not tell, and nothing may happen because of it."""
+
+    UNKNOWN = "unknown"
+    ABSENT = "absent"
+    STARTING = "starting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RankSeen:
+    rank: int
+    node_rank: int
+    state: Literal["waiting", "running", "exited"]
+    pid: int | None = None
+    exit_code: int | None = None  # negative = killed by that signal, as in subprocess
+    ended_at: float | None = None  # unix seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why an attempt failed, in the engine's knowledge: a reason code and what fills its text."""
+
+    code: str
+    params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """`left`: whether anything of the attempt exists or may still begin (None = not known). Only False frees its
+    environments; of an attempt that has not begun it is False only once `cancel` has made it impossible. `waiting`: why
+    it has not begun yet, where the engine knows."""
+
+    phase: Phase
+    left: bool | None = None
+    ranks: tuple[RankSeen, ...] = ()
+    cause: Cause | None = None
+    waiting: Cause | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """Bytes of one rank's log from a cursor on. `cursor` is where to go on reading; `end` = nothing more right now."""
+
+    data: bytes
+    cursor: int
+    end: bool

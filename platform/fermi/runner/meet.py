@@ -1,0 +1,175 @@
+"""The nodes of a job meet before any of them starts a rank. Standard library only, Python 3.9 or later.
+
+The head node listens on the rendezvous port, before its rank 0 does; the others wait until the head's name resolves (a
+headless name does not exist before its pod does) and that port accepts, say who they are, and stay connected. When all
+are there the head says `go` and closes. So no framework's own patience runs out while one node still pulls its image,
+and no rank starts on a network that does not reach the head.
+
+    node k ── "task-x-1 k\\n" ──▶ head          head ── "go\\n" ──▶ every node
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+PATIENCE_SECONDS = 1800.0
+SAY_AGAIN_SECONDS = 30.0
+RETRY_SECONDS = 0.2
+SIOCGIFADDR = 0x8915
+
+
+class GaveUp(Exception):
+    """`cause` is a reason code of the platform; `detail` what was waited for."""
+
+    def __init__(self, cause: str, detail: str) -> None:
+        super().__init__(detail)
+        self.cause, self.detail = cause, detail
+
+
+Say = Callable[[str], None]
+Stopped = Callable[[], bool]
+
+
+def as_head(name: str, nodes: int, port: int, say: Say, stopped: Stopped, patience: float = PATIENCE_SECONDS) -> None:
+    """Returns once all `nodes` are there (this one is), or `stopped` says that there is no need any more. Raises GaveUp
+    with the nodes that are missing, and OSError when the port cannot be listened on."""
+    here: dict[int, socket.socket] = {}
+    with _listen(port, nodes) as door:
+        end, told = time.monotonic() + patience, 0.0
+        while len(here) < nodes - 1:
+            if stopped():
+                return
+            missing = _ranges(rank for rank in range(1, nodes) if rank not in here)
+            if time.monotonic() > end:
+                raise GaveUp("NODES_MISSING", missing)
+            if time.monotonic() - told > SAY_AGAIN_SECONDS:
+                say(f"waiting on port {port} for node {missing}")
+                told = time.monotonic()
+            _let_in(door, here, name, nodes)
+        for peer in here.values():
+            peer.sendall(b"go\n")
+    for peer in here.values():  # they close first, so that no connection of the head's port lingers
+        peer.settimeout(5)
+        with contextlib.suppress(OSError):
+            peer.recv(1)
+        peer.close()
+
+
+def as_member(
+    name: str, node_rank: int, head: str, port: int, say: Say, stopped: Stopped, patience: float = PATIENCE_SECONDS
+) -> str:
+    """The address that answered for the head, once all nodes are there. Raises GaveUp."""
+    end, told, last = time.monotonic() + patience, 0.0, ""
+    while not stopped():
+        try:
+            for family, kind, _, _, address in socket.getaddrinfo(head, port, type=socket.SOCK_STREAM):
+                with socket.socket(family, kind) as door:
+                    door.settimeout(5)
+                    door.connect(address)
+                    door.sendall(f"{name} {node_rank}\n".encode())
+                    if _told_to_go(door, end, stopped):
+                        return str(address[0])
+            why = "the head does not answer; it is not the head of this attempt, or it ended"
+        except OSError as error:
+            why = f"{type(error).__name__}: {error}"
+        if time.monotonic() > end:
+            raise GaveUp("MASTER_UNREACHABLE", f"{head}:{port}: {why}")
+        if time.monotonic() - told > SAY_AGAIN_SECONDS or (why != last and time.monotonic() - told > 1):
+            say(f"waiting for the head node at {head}:{port}: {why}")
+            told, last = time.monotonic(), why
+        time.sleep(RETRY_SECONDS)
+    return head
+
+
+def interface_to(address: str) -> str:
+    """The name of the network interface that reaches `address`: what gloo and NCCL are to bind. Empty when unknown."""
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(address, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)  # of a datagram socket: nothing is sent, a route is chosen
+            own = probe.getsockname()[0]
+    except OSError:
+        return ""
+    return next((name for name in _interfaces() if own in _addresses(name)), "")
+
+
+def _interfaces() -> list[str]:
+    return [name for _, name in socket.if_nameindex()]
+
+
+def _addresses(name: str) -> set[str]:
+    found = set()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        request = array.array("B", struct.pack("256s", name[:15].encode()))
+        try:
+            fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
+            found.add(socket.inet_ntoa(bytes(request)[20:24]))
+        except OSError:
+            pass
+    try:
+        with open("/proc/net/if_inet6") as file:
+            for line in file:
+                fields = line.split()
+                if fields[5] == name:
+                    found.add(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(fields[0])))
+    except OSError:
+        pass
+    return found
+
+
+def _listen(port: int, backlog: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+        except OSError as error:
+            if "address family" not in str(error).lower() and error.errno not in (97, 99):
+                raise
+    return socket.create_server(("", port), backlog=backlog)
+
+
+def _let_in(door: socket.socket, here: dict[int, socket.socket], name: str, nodes: int) -> None:
+    """Waits a moment for somebody to come or go."""
+    ready, _, _ = select.select([door, *here.values()], [], [], 0.25)
+    for rank, peer in list(here.items()):
+        if peer in ready:  # it has nothing more to say, so it went away; it will come again
+            here.pop(rank).close()
+    if door not in ready:
+        return
+    peer, _ = door.accept()
+    peer.settimeout(5)
+    try:
+        said = peer.recv(300).decode(errors="replace").split()
+    except OSError:
+        said = []
+    if len(said) == 2 and said[0] == name and said[1].isdecimal() and 0 < int(said[1]) < nodes:
+        if earlier := here.pop(int(said[1]), None):
+            earlier.close()
+        here[int(said[1])] = peer
+    else:
+        peer.close()
+
+
+def _told_to_go(door: socket.socket, end: float, stopped: Stopped) -> bool:
+    """False when the head went away without a word."""
+    while time.monotonic() < end and not stopped():
+        if select.select([door], [], [], 0.25)[0]:
+            return door.recv(16) == b"go\n"
+    return False
+
+
+def _ranges(numbers) -> str:  # type: ignore[no-untyped-def]
+    """1, 2, 3, 7 as `1-3, 7`."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in found)

@@ -1,0 +1,251 @@
+"""What a reference trainer needs that knows no framework: options, the order of the data, learning rate, output lines,
+checkpoint files. Needs numpy alone.
+
+`train_ddp` has all this in its one file, so that it can be copied; a test holds the two together.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import numpy as np
+
+
+class Refused(Exception):
+    """What was asked for cannot work: one line on stderr, exit code 2."""
+
+
+class Unusable(Exception):
+    """A checkpoint that is missing, torn, damaged, or another program's."""
+
+
+# --- Options ------------------------------------------------------------------------------------------------
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Refused(message)
+
+
+def options(name: str, about: str | None, dtypes: Sequence[str]) -> Parser:
+    """A parser of what all trainers have; a trainer adds its own. What is not given comes from FERMI_ variables."""
+    env, on_off = os.environ.get, argparse.BooleanOptionalAction
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = Parser(name, description=about, formatter_class=layout, allow_abbrev=False)
+    add, positive, natural = parser.add_argument, at_least(1), at_least(0)
+    add("--train_data_path", default=env("FERMI_TRAIN_DATA"))
+    add("--valid_data_path", default=env("FERMI_VALID_DATA"), help="none: no validation")
+    add("--batch_size", type=positive, default=8, help="sequences per process and micro step")
+    add("--gradient_accumulation_steps", type=positive, default=1)
+    add("--total_steps", type=positive, default=300)
+    add("--seed", type=int, default=1337)
+
+    add("--learning_rate", type=float, default=3e-3)
+    scaling = ("none", "linear", "sqrt")
+    add("--lr_scaling", "--learning_rate_scaling", choices=scaling, default="none", help="by the world size")
+    add("--lr_schedule", choices=("cosine", "constant"), default="cosine", help="after the warm-up")
+    add("--min_lr", "--min_learning_rate", type=float, help="where cosine ends; default a tenth of the peak")
+    add("--warmup_steps", type=natural, default=20)
+    add("--weight_decay", type=float, default=0.1)
+    add("--grad_clip", "--gradient_clipping", type=float, default=1.0, help="0: off")
+    add("--dtype", choices=("auto", *dtypes), default="auto", help="auto: the best that every device has")
+
+    add("--checkpoint_dir", default=env("FERMI_CHECKPOINT_DIR") or "checkpoints")
+    add("--checkpoint_every", type=natural, default=100, help="steps; 0: only at the end")
+    add("--keep_checkpoints", type=positive, default=3)
+    add("--resume_from", default=env("FERMI_RESUME_FROM"), help="a checkpoint, or auto: the newest valid one")
+
+    add("--log_every", type=positive, default=10)
+    add("--eval_every", type=natural, default=100, help="0: only at the end")
+    add("--eval_batches", type=positive, default=8, help="global batches of validation windows")
+    add("--use_wandb", action=on_off, default=False)
+    add("--wandb_project", default="fermi")
+    add("--wandb_run_name")
+    add("--step_delay", type=float, default=0.0, help="seconds to sleep per step, to try out long runs")
+
+    add("--n_layer", "--layers", type=positive, default=2)
+    add("--n_head", "--heads", type=positive, default=4)
+    add("--n_embd", "--hidden_size", type=positive, default=64)
+    add("--block_size", "--sequence_length", type=positive, default=64)
+    add("--vocab_size", type=positive, default=256)
+    return parser
+
+
+def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
+    """Names may have dashes or underscores."""
+    words = from_hyperparameters(os.environ.get("FERMI_HYPERPARAMETERS") or "{}") + argv
+    args = parser.parse_args([re.sub("^--(no[-_])?([^=]+)", spelled, word) for word in words])
+    if args.n_embd % args.n_head:
+        raise Refused(f"--n_embd {args.n_embd} is not divisible by --n_head {args.n_head}")
+    if not args.train_data_path:
+        raise Refused("--train_data_path is missing")
+    return args
+
+
+def at_least(low: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if (value := int(text)) < low:
+            raise argparse.ArgumentTypeError(f"{value} is less than {low}")
+        return value
+
+    return number
+
+
+def spelled(option: re.Match[str]) -> str:
+    return f"--{'no-' if option[1] else ''}{option[2].replace('-', '_')}"
+
+
+def from_hyperparameters(text: str) -> list[str]:
+    """`{"batchSize": 8, "useWandb": true}` as the options `--batch_size=8 --use_wandb`."""
+    words = []
+    for name, value in json.loads(text).items():
+        option = re.sub("([A-Z])", r"_\1", name).lower()
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no_'}{option}")
+        elif value is not None:
+            words.append(f"--{option}={value}")
+    return words
+
+
+def learning_rate(args: argparse.Namespace, step: int, world_size: int) -> float:
+    """Of the optimizer step `step`, counted from 1."""
+    peak = args.learning_rate * {"none": 1, "linear": world_size, "sqrt": math.sqrt(world_size)}[args.lr_scaling]
+    if step <= args.warmup_steps:
+        return peak * step / args.warmup_steps
+    if args.lr_schedule == "constant":
+        return peak
+    low = peak / 10 if args.min_lr is None else args.min_lr
+    done = (step - args.warmup_steps) / (args.total_steps - args.warmup_steps)
+    return low + (peak - low) * (1 + math.cos(math.pi * done)) / 2
+
+
+# --- Data ---------------------------------------------------------------------------------------------------
+
+
+def digest(*parts: object) -> int:
+    """A 63-bit number that depends on `parts` alone: the same on every rank, machine and attempt."""
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") >> 1
+
+
+def map_tokens(path: str, args: argparse.Namespace) -> np.ndarray:
+    try:
+        size = os.stat(path).st_size
+        if size % 2:
+            raise Refused(f"{path} has {size} bytes: not a whole number of uint16 tokens")
+        if size // 2 <= args.block_size:
+            raise Refused(f"{path} has {size // 2} tokens: too few for --block_size {args.block_size}")
+        tokens = np.memmap(path, np.uint16, "r")
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}") from None
+    if (largest := int(tokens[: 1 << 20].max())) >= args.vocab_size:
+        raise Refused(f"{path} has the token {largest}: beyond --vocab_size {args.vocab_size}")
+    return tokens
+
+
+class Samples:
+    """A token file as one rank's batches: int32 arrays (batch_size, block_size + 1), inputs and targets in one.
+
+    A sample's place in the global batch counts micro steps, then ranks, then the rows of a batch; what is drawn
+    depends on (seed, step, place) alone. So each rank gets its own samples, all ranks together get the same ones
+    however the global batch is divided, and a resumed run goes on with exactly what it would have seen.
+    """
+
+    def __init__(self, path: str, args: argparse.Namespace, rank: int, world_size: int) -> None:
+        self.tokens, self.args, self.rank, self.world_size = map_tokens(path, args), args, rank, world_size
+        self.starts = len(self.tokens) - args.block_size
+
+    def draw(self, step: int, micro_step: int) -> np.ndarray:
+        return self.batch(digest(self.args.seed, step, place) % self.starts for place in self.places(micro_step))
+
+    def windows(self) -> Iterator[np.ndarray]:
+        """This rank's share of fixed windows, spread evenly over the file: `eval_batches` global batches of them."""
+        batches = self.args.eval_batches * self.args.gradient_accumulation_steps
+        total = batches * self.world_size * self.args.batch_size
+        for index in range(batches):
+            yield self.batch(place * self.starts // total for place in self.places(index))
+
+    def places(self, index: int) -> range:
+        first = (index * self.world_size + self.rank) * self.args.batch_size
+        return range(first, first + self.args.batch_size)
+
+    def batch(self, starts: Iterable[int]) -> np.ndarray:
+        rows = [self.tokens[start : start + self.args.block_size + 1] for start in starts]
+        return np.stack(rows).astype(np.int32)
+
+
+# --- Output -------------------------------------------------------------------------------------------------
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")  # one write, so that the lines of ranks that share a pipe do not mix
+    sys.stdout.flush()
+
+
+class Report:
+    """Rank 0's lines on standard output, and its Weights & Biases run where that is asked for."""
+
+    def __init__(self, args: argparse.Namespace, rank: int) -> None:
+        self.speaks, self.wandb = rank == 0, None
+        if self.speaks and args.use_wandb:
+            try:
+                import wandb
+
+                self.wandb = wandb.init(project=args.wandb_project, name=args.wandb_run_name, config=vars(args))
+            except Exception as error:
+                say(f"Weights & Biases cannot be used ({error}): metrics go to standard output only")
+
+    def event(self, name: str, **values: Any) -> None:
+        if self.speaks:
+            say(json.dumps({"event": name, **values}))
+
+    def metrics(self, step: int, **values: float) -> None:
+        if self.speaks:
+            numbers = {name: value if math.isfinite(value) else None for name, value in values.items()}
+            say(json.dumps({"step": step, **numbers, "time": round(time.time(), 3)}))
+        if self.wandb:
+            self.wandb.log(values, step=step)
+
+    def close(self) -> None:
+        if self.wandb:
+            self.wandb.finish()
+
+
+# --- Checkpoints --------------------------------------------------------------------------------------------
+
+
+def list_checkpoints(folder: Path, ending: str) -> list[tuple[int, Path]]:
+    """(step, path), newest first."""
+    pattern = rf"checkpoint_step_(\d+){re.escape(ending)}"
+    names = ((re.fullmatch(pattern, path.name), path) for path in folder.glob(f"*{ending}"))
+    return sorted(((int(name[1]), path) for name, path in names if name), reverse=True)
+
+
+def save_checkpoint(folder: Path, step: int, ending: str, keep: int, write: Callable[[IO[bytes]], Any]) -> Path:
+    """All or nothing: written beside, on the disk for sure, then renamed. Of those up to `step`, the last `keep`
+    stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"checkpoint_step_{step}{ending}"
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
+    finally:
+        for left in folder.glob("checkpoint_step_*.partial"):
+            left.unlink()
+    directory = os.open(folder, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+    for _, old in [(number, old) for number, old in list_checkpoints(folder, ending) if number <= step][keep:]:
+        old.unlink()
+    return path

@@ -1,0 +1,144 @@
+"""The small GPT of `train_ddp` and its optimizer, as functions over a dictionary of arrays.
+
+Names, shapes and initial values of the weights are those of `train_ddp.GPT`: from one seed both frameworks start at
+the same point, so that their curves can be compared. Nothing here knows of processes or devices.
+"""
+
+import argparse
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Weights = dict[str, Any]  # torch's parameter name -> array
+
+BETAS, EPSILON = (0.9, 0.95), 1e-8
+
+
+class Generator:
+    """torch's generator on CPU: from the same seed, in the same order, the same numbers in float32.
+
+    Uniform ones are equal to the last bit. Normal ones are Box-Muller pairs of uniform ones and equal but for rounding
+    (within 2e-6); tensors of fewer than 16 elements, which torch draws in another way, get other numbers.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.bits = np.random.MT19937()
+        self.bits._legacy_seeding(seed & 0xFFFFFFFF)  # Knuth's, as torch seeds its own
+
+    def uniform(self, *shape: int) -> np.ndarray:
+        """In [0, 1): the lower 24 bits of each number."""
+        drawn = self.bits.random_raw(math.prod(shape)) & 0xFFFFFF
+        return (drawn.astype(np.float32) * np.float32(2**-24)).reshape(shape)
+
+    def normal(self, *shape: int) -> np.ndarray:
+        """In blocks of 16; where they do not come out even, the last 16 numbers are drawn anew."""
+        size = math.prod(shape)
+        first = self.uniform(size)
+        whole = size - size % 16
+        numbers = np.empty(size, np.float32)
+        numbers[:whole] = box_muller(first[:whole])
+        if size % 16:
+            numbers[-16:] = box_muller(self.uniform(16))[-size:]
+        return numbers.reshape(shape)
+
+
+def box_muller(uniform: np.ndarray) -> np.ndarray:
+    """The first 8 of each 16 become radii, the others angles."""
+    radii, turns = np.split(uniform.astype(np.float64).reshape(-1, 16), 2, axis=1)
+    radii, angles = np.sqrt(-2 * np.log1p(-radii)), 2 * np.pi * turns
+    return np.concatenate((radii * np.cos(angles), radii * np.sin(angles)), axis=1).ravel()
+
+
+def initial_weights(args: argparse.Namespace) -> Weights:
+    """What `torch.manual_seed(args.seed); train_ddp.GPT(args)` gives: layers draw their defaults as they are made, and
+    then all matrices are drawn anew."""
+    generator, width = Generator(args.seed), args.n_embd
+    weights: Weights = {}
+
+    def embedding(name: str, rows: int) -> None:
+        weights[f"{name}.weight"] = generator.normal(rows, width)
+
+    def norm(name: str) -> None:
+        weights[f"{name}.weight"], weights[f"{name}.bias"] = np.ones(width, np.float32), np.zeros(width, np.float32)
+
+    def linear(name: str, inputs: int, outputs: int, *, bias: bool = True) -> None:
+        low, span = np.float32(-1 / math.sqrt(inputs)), np.float32(2 / math.sqrt(inputs))
+        weights[f"{name}.weight"] = generator.uniform(outputs, inputs) * span + low
+        if bias:
+            weights[f"{name}.bias"] = generator.uniform(outputs) * span + low
+
+    embedding("token", args.vocab_size)
+    embedding("position", args.block_size)
+    for block in (f"blocks.{index}" for index in range(args.n_layer)):
+        norm(f"{block}.norm_1")
+        norm(f"{block}.norm_2")
+        linear(f"{block}.qkv", width, 3 * width)
+        linear(f"{block}.mix", width, width)
+        linear(f"{block}.expand", width, 4 * width)
+        linear(f"{block}.contract", 4 * width, width)
+    norm("norm")
+    linear("head", width, args.vocab_size, bias=False)
+    for name, weight in weights.items():
+        if weight.ndim == 2:
+            into_residual = name.endswith(("mix.weight", "contract.weight"))
+            deviation = 0.02 / math.sqrt(2 * args.n_layer) if into_residual else 0.02
+            weights[name] = generator.normal(*weight.shape) * np.float32(deviation)
+    return weights
+
+
+def loss(weights: Weights, rows: jax.Array, args: argparse.Namespace, dtype: Any) -> jax.Array:
+    """The mean cross-entropy, in nats per token. `rows`: (batch_size, block_size + 1) tokens. Products are in `dtype`,
+    sums and what is normalised in float32."""
+
+    def norm(name: str, x: jax.Array) -> jax.Array:
+        x = x - x.mean(-1, keepdims=True)
+        x = x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5)
+        return x * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    def linear(name: str, x: jax.Array) -> jax.Array:
+        x = x.astype(dtype) @ weights[f"{name}.weight"].astype(dtype).T
+        return x + weights[f"{name}.bias"].astype(dtype) if f"{name}.bias" in weights else x
+
+    tokens, targets = rows[:, :-1], rows[:, 1:]
+    batch, length = tokens.shape
+    x = weights["token.weight"][tokens] + weights["position.weight"][:length]
+    for block in (f"blocks.{index}" for index in range(args.n_layer)):
+        qkv = linear(f"{block}.qkv", norm(f"{block}.norm_1", x)).reshape(batch, length, 3, args.n_head, -1)
+        heads = jax.nn.dot_product_attention(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], is_causal=True)
+        x = x + linear(f"{block}.mix", heads.reshape(batch, length, -1))
+        inner = jax.nn.gelu(linear(f"{block}.expand", norm(f"{block}.norm_2", x)), approximate=False)
+        x = x + linear(f"{block}.contract", inner)
+    logits = linear("head", norm("norm", x)).astype(jnp.float32)
+    chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    return (jax.nn.logsumexp(logits, axis=-1) - chosen).mean()
+
+
+def clip(gradients: Weights, limit: float) -> Weights:
+    """Scaled so that the norm over all of them is at most `limit`; 0: as they are."""
+    if not limit:
+        return gradients
+    norm = jnp.sqrt(sum(jnp.square(gradient).sum() for gradient in gradients.values()))
+    factor = jnp.minimum(limit / (norm + 1e-6), 1)
+    return {name: gradient * factor for name, gradient in gradients.items()}
+
+
+def bias_corrections(step: int) -> tuple[float, float]:
+    return 1 - BETAS[0] ** step, 1 - BETAS[1] ** step
+
+
+def adamw(
+    weights: Weights, means: Weights, squares: Weights, gradients: Weights, rate: Any, corrections: Any, decay: float
+) -> tuple[Weights, Weights, Weights]:
+    """torch's AdamW; `decay` is for matrices only. `rate` and `corrections` change with each step."""
+    new: tuple[Weights, Weights, Weights] = ({}, {}, {})
+    for name, gradient in gradients.items():
+        mean = means[name] + (1 - BETAS[0]) * (gradient - means[name])
+        square = BETAS[1] * squares[name] + (1 - BETAS[1]) * jnp.square(gradient)
+        weight = weights[name] * (1 - rate * decay) if gradient.ndim >= 2 else weights[name]
+        change = mean / (jnp.sqrt(square / corrections[1]) + EPSILON)
+        for one, value in zip(new, (weight - rate / corrections[0] * change, mean, square), strict=True):
+            one[name] = value
+    return new

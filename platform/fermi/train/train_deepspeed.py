@@ -1,0 +1,247 @@
+"""The small GPT of train_ddp.py, trained with DeepSpeed: what differs from there, and no more.
+
+    RANK=0 LOCAL_RANK=0 WORLD_SIZE=4 MASTER_ADDR=gn6 MASTER_PORT=29500 python train_deepspeed.py ...    once per rank
+    torchrun --nproc_per_node=4 train_deepspeed.py --deepspeed_config ds_config.json --train_data_path train.bin ...
+    deepspeed --hostfile hostfile train_deepspeed.py --deepspeed_config ds_config.json ...
+
+`ds_config.json` decides batch sizes, precision, optimizer, clipping and offloading, whatever other options say. With a
+`scheduler` in it DeepSpeed sets the learning rate, without one it is warmed up and decays as in train_ddp.py.
+
+A checkpoint is a folder that all ranks write, each its share: it needs a folder that every node sees.
+"""
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import socket
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from fermi.train import train_ddp
+from fermi.train.train_ddp import GPT, MODEL_OPTIONS, Refused, Report, Samples, Unusable, World, digest, map_tokens
+
+if os.environ.get("DS_ACCELERATOR", "cuda" if torch.cuda.device_count() else "cpu") == "cpu":
+    from fermi.train import deepspeed_on_cpu  # noqa: F401
+import deepspeed
+from deepspeed.runtime.config import DeepSpeedConfig
+
+MANIFEST = "checkpoint.json"
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """As in train_ddp.py, and the path of `ds_config.json`."""
+    ours = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    ours.add_argument("--deepspeed_config", default=os.environ.get("FERMI_DEEPSPEED_CONFIG"))
+    config, rest = ours.parse_known_args(argv)
+    args = train_ddp.parse(rest)
+    args.deepspeed_config = config.deepspeed_config
+    args.distributed = True  # DeepSpeed wants a process group for a single process, too
+    if not args.deepspeed_config:
+        raise Refused("--deepspeed_config is missing")
+    return args
+
+
+class DeepSpeedTrainer(train_ddp.Trainer):
+    """`model` is DeepSpeed's engine around the GPT."""
+
+    model: Any
+
+    def __init__(self, args: argparse.Namespace, world: World, report: Report) -> None:
+        self.args, self.world, self.report = args, world, report
+        deepspeed.init_distributed(dist.get_backend())
+        self.config = read_config(args)
+        self.train_data = Samples(args.train_data_path, args, world)
+        self.valid_data = Samples(args.valid_data_path, args, world) if args.valid_data_path else None
+        torch.manual_seed(args.seed)
+        model = GPT(args)
+        count = sum(weight.numel() for weight in model.parameters())
+        groups = train_ddp.parameter_groups(model, args.weight_decay)
+        self.model, self.optimizer, _, self.scheduler = deepspeed.initialize(
+            model=model, model_parameters=groups, config=args.deepspeed_config
+        )
+        self.autocast = torch.autocast(world.device.type, enabled=False)  # the engine sees to precision
+        self.step = 0
+        stage = self.model.zero_optimization_stage()
+        dtype = str(self.model.get_data_types()[0]).removeprefix("torch.")
+        about = {"device": str(world.device), "dtype": dtype, "parameters": count, "zero_stage": stage}
+        report.event("started", world_size=world.size, **about)
+
+    def parallel(self) -> nn.Module:
+        return self.model
+
+    def advance(self, parallel: nn.Module) -> torch.Tensor:
+        self.step += 1
+        torch.manual_seed(digest("rank", self.args.seed, self.step, self.world.rank))
+        micro_steps, loss = self.args.gradient_accumulation_steps, torch.zeros((), device=self.world.device)
+        if self.scheduler is None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.learning_rate()
+        for micro_step in range(micro_steps):
+            part = parallel(*self.train_data.draw(self.step, micro_step))
+            self.model.backward(part)  # divides by the number of micro steps
+            self.model.step()  # does something in the last of them
+            loss += part.detach() / micro_steps
+        return loss
+
+    def save(self, last: bool, measured: dict[str, float]) -> None:
+        """All ranks write into a folder with another name; rank 0 renames it once it is whole and on the disk. A rank
+        that cannot write ends the run: the others already wait for it inside DeepSpeed."""
+        folder = Path(self.args.checkpoint_dir)
+        path, partial = folder / f"checkpoint_step_{self.step}", folder / f"checkpoint_step_{self.step}.partial"
+        if self.world.rank == 0:
+            for left in folder.glob("checkpoint_step_*.partial"):
+                shutil.rmtree(left)
+        dist.barrier()
+        self.model.save_checkpoint(str(folder), tag=partial.name, save_latest=False)
+        if self.world.rank == 0:
+            size = self.seal(partial)
+            if path.exists():  # of an attempt that ran as far, and was not resumed from
+                shutil.rmtree(path)
+            partial.rename(path)
+            flush(folder)
+            for _, old in [(step, old) for step, old in list_checkpoints(folder) if step <= self.step][
+                self.args.keep_checkpoints :
+            ]:
+                shutil.rmtree(old.rename(old.with_name(f"{old.name}.partial")))
+            self.report.event("checkpoint", step=self.step, path=str(path), size_bytes=size, **measured)
+
+    def seal(self, folder: Path) -> int:
+        """Write down what a whole checkpoint consists of; returns its size in bytes."""
+        sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
+        options = {name: getattr(self.args, name) for name in MODEL_OPTIONS}
+        manifest = {"step": self.step, "options": options, "saved_by": self.saved_by(), "files": sizes}
+        (folder / MANIFEST).write_text(json.dumps(manifest))
+        for path in (*folder.iterdir(), folder):
+            flush(path)
+        return sum(sizes.values())
+
+    def saved_by(self) -> dict[str, Any]:
+        """Only the like of it can load its checkpoints."""
+        dtype = str(self.model.get_data_types()[0]).removeprefix("torch.")
+        return {"processes": self.world.size, "zero_stage": self.model.zero_optimization_stage(), "dtype": dtype}
+
+    def resume(self) -> None:
+        """Every rank looks at its own files, and all agree: another rank may see other files."""
+        wanted = self.args.resume_from
+        if not wanted:
+            return
+        folder = Path(self.args.checkpoint_dir)
+        found = [[str(path) for _, path in list_checkpoints(folder)] if wanted == "auto" else [wanted]]
+        dist.broadcast_object_list(found, device=self.world.device)
+        for path in map(Path, found[0]):
+            why = self.agreed(self.unusable(path))
+            if why is None:
+                self.load(path)
+                return
+            if wanted != "auto":
+                raise Refused(f"cannot resume from {path}: {why}")
+            self.report.event("checkpoint_skipped", path=str(path), why=why)
+
+    def agreed(self, why: str | None) -> str | None:
+        """The first rank's objection, if any has one."""
+        reasons: list[str | None] = [None] * self.world.size
+        dist.all_gather_object(reasons, why)
+        return next((reason for reason in reasons if reason), None)
+
+    def unusable(self, path: Path) -> str | None:
+        """What is wrong with a checkpoint, as far as this rank reads it."""
+        try:
+            manifest = read_manifest(path)
+            for name, size in manifest["files"].items():
+                if (path / name).stat().st_size != size:
+                    return f"{name} is not whole"
+            mine = f"zero_pp_rank_{self.world.rank}_"
+            for name in manifest["files"]:
+                if name.endswith(".pt") and (mine in name or "zero_pp_rank" not in name):
+                    with zipfile.ZipFile(path / name) as archive:
+                        if damaged := archive.testzip():
+                            return f"{name}: {damaged} is damaged"
+        except (OSError, zipfile.BadZipFile, Unusable) as error:
+            return str(error).split("\n")[0]
+        return None
+
+    def load(self, path: Path) -> None:
+        manifest = read_manifest(path)
+        was = manifest["options"]
+        if other := [f"--{name} {was[name]}" for name in MODEL_OPTIONS if was[name] != getattr(self.args, name)]:
+            raise Refused(f"cannot resume from {path}: its model has {' '.join(other)}")
+        if manifest["saved_by"] != self.saved_by():
+            raise Refused(f"cannot resume from {path}: it was saved by {manifest['saved_by']}, not {self.saved_by()}")
+        self.model.load_checkpoint(str(path.parent), tag=path.name)
+        self.step = manifest["step"]
+        self.report.event("resumed", step=self.step, path=str(path))
+
+
+def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
+    """(step, path), newest first."""
+    steps = ((path.name.removeprefix("checkpoint_step_"), path) for path in folder.glob("checkpoint_step_*"))
+    return sorted(((int(step), path) for step, path in steps if step.isdigit() and path.is_dir()), reverse=True)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads((path / MANIFEST).read_bytes())
+        if not {"step", "options", "saved_by", "files"} <= manifest.keys():
+            raise Unusable("not a checkpoint of this trainer")
+    except (ValueError, AttributeError) as error:
+        raise Unusable(f"{MANIFEST}: {error}") from error
+    return manifest
+
+
+def flush(path: Path) -> None:
+    """A file or a folder, on the disk for sure."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_config(args: argparse.Namespace) -> DeepSpeedConfig:
+    """DeepSpeed's own reading of the file, for this many processes; `args` are brought into line with it."""
+    try:
+        config = DeepSpeedConfig(args.deepspeed_config)
+    except (AssertionError, ValueError, OSError) as error:
+        why = str(error).split("\n")[0]
+        raise Refused(f"{args.deepspeed_config} is not for {dist.get_world_size()} processes: {why}") from error
+    params = config.optimizer_params or {}
+    args.batch_size = config.train_micro_batch_size_per_gpu
+    args.gradient_accumulation_steps = config.gradient_accumulation_steps
+    args.learning_rate, args.lr_scaling = params.get("lr", args.learning_rate), "none"  # the file's is scaled already
+    args.weight_decay = params.get("weight_decay", args.weight_decay)
+    return config
+
+
+def stand_alone() -> None:
+    """Without a launcher: one process, which is a process group of one."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+
+
+def main(argv: list[str]) -> int:
+    deepspeed.utils.logger.setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
+    try:
+        args = parse(argv)
+        for path in filter(None, (args.train_data_path, args.valid_data_path)):
+            map_tokens(path, args)
+        if "RANK" not in os.environ:
+            stand_alone()
+        return train_ddp.train(args, World.from_env(args), DeepSpeedTrainer)
+    except Refused as why:
+        print(f"train_deepspeed: {why}", file=sys.stderr, flush=True)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

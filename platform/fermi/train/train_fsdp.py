@@ -1,0 +1,248 @@
+"""The small GPT of `train_ddp`, fully sharded with FSDP2: every rank keeps its part of each parameter, its gradient and
+its optimizer state, and gathers a block's parameters only while it computes with them.
+
+    RANK=0 LOCAL_RANK=0 WORLD_SIZE=4 MASTER_ADDR=gn6 MASTER_PORT=29500 python -m fermi.train.train_fsdp ...
+    torchrun --nproc_per_node=4 -m fermi.train.train_fsdp ...
+    python -m fermi.train.train_fsdp --world_size 4 ...                                        mp.spawn
+
+Options, data order, output and exit codes are those of `train_ddp`; the sharding options are below. A checkpoint is a
+folder that every rank writes its part of, so `--checkpoint_dir` must be one that all nodes share:
+
+    checkpoint_step_100/
+        __0_0.distcp __1_0.distcp … .metadata    torch.distributed.checkpoint's: loads at any world size
+        manifest.json                            step, options, and size and SHA-256 of each file
+"""
+
+import argparse
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.utils.checkpoint import checkpoint
+
+from fermi.train import train_ddp
+from fermi.train.train_ddp import Refused, Report, Unusable, World, list_checkpoints, sync_folder
+
+T = TypeVar("T")
+
+
+# --- Checkpoints --------------------------------------------------------------------------------------------
+
+
+class NotSaved(Exception):
+    """Some rank could not do its part; raised on every rank."""
+
+
+def checksums(folder: Path, pattern: str) -> dict[str, dict[str, Any]]:
+    """Size and SHA-256 of the files that match, by their names."""
+    found = {}
+    for path in sorted(folder.glob(pattern)):
+        with path.open("rb") as file:
+            found[path.name] = {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    return found
+
+
+def commit(partial: Path, path: Path, manifest: dict[str, Any], keep: int) -> int:
+    """Makes the folder in which all ranks have written the checkpoint `path`, and drops those beyond the newest `keep`.
+    Returns its size in bytes."""
+    manifest["files"] |= checksums(partial, ".metadata")
+    with (partial / "manifest.json").open("w") as file:
+        json.dump(manifest, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(partial)
+    if path.exists():  # damaged, or this run went on from an older one
+        discard(path)
+    partial.rename(path)
+    sync_folder(path.parent)
+    for old in [old for step, old in list_checkpoints(path.parent, "") if step <= manifest["step"]][keep:]:
+        discard(old)
+    return sum(written["size"] for written in manifest["files"].values())
+
+
+def discard(path: Path) -> None:
+    """Its name goes first, so that it is never half there under a checkpoint's name."""
+    shutil.rmtree(path.rename(path.with_name(path.name + ".old.partial")))
+
+
+def clear(folder: Path) -> None:
+    """What earlier attempts left half written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob("checkpoint_step_*.partial"):
+        shutil.rmtree(left)
+
+
+def inspect(path: Path) -> dict[str, Any]:
+    """The manifest, once every file has been read through and is as it says."""
+    try:
+        manifest = json.loads((path / "manifest.json").read_text())
+        if not {"step", "options", "scaler", "files"} <= manifest.keys():
+            raise Unusable("not a checkpoint of this trainer")
+        for name, written in manifest["files"].items():
+            if checksums(path, name) != {name: written}:
+                raise Unusable(f"{name} is missing or damaged")
+    except (OSError, ValueError, AttributeError) as error:
+        raise Unusable(f"not a whole checkpoint: {error}") from error
+    return manifest
+
+
+# --- Training -----------------------------------------------------------------------------------------------
+
+
+class Trainer(train_ddp.Trainer):
+    name = "train_fsdp"
+
+    @staticmethod
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        add, on_off = parser.add_argument, argparse.BooleanOptionalAction
+        add("--shard_size", type=train_ddp.at_least(1), help="neighbouring ranks that hold the model; default all")
+        add("--cpu_offload", action=on_off, default=False, help="parameters, gradients and optimizer in CPU memory")
+        add("--activation_checkpointing", action=on_off, default=False, help="compute each block's inside once more")
+        add("--reshard_after_forward", action=on_off, default=True, help="gather parameters again for backward")
+        parser.set_defaults(distributed=True)
+
+    @staticmethod
+    def settle(args: argparse.Namespace) -> None:
+        if not args.distributed:
+            raise Refused("--no-distributed leaves nothing to shard over: use train_ddp")
+        if args.cpu_offload and args.backend != "gloo" and torch.cuda.is_available():
+            args.backend = "cpu:gloo,cuda:nccl"  # the gradients that are clipped lie in CPU memory
+
+    def __init__(self, args: argparse.Namespace, world: World, report: Report) -> None:
+        super().__init__(args, world, report)
+        self.autocast = contextlib.nullcontext()  # parameters themselves are gathered in the lower precision
+
+    def place(self, model: train_ddp.GPT) -> nn.Module:
+        """Block by block, so that no GPU ever holds the whole model."""
+        args, world = self.args, self.world
+        size = args.shard_size or world.size
+        if world.size % size:
+            raise Refused(f"--shard_size {size} does not divide the {world.size} processes")
+        dims = {"shard": size} if size == world.size else {"replicate": world.size // size, "shard": size}
+        low, pinned = self.dtype != torch.float32, world.device.type == "cuda"
+        shard = functools.partial(
+            fully_shard,
+            mesh=init_device_mesh(world.device.type, tuple(dims.values()), mesh_dim_names=tuple(dims)),
+            mp_policy=MixedPrecisionPolicy(self.dtype, torch.float32) if low else MixedPrecisionPolicy(),
+            offload_policy=CPUOffloadPolicy(pin_memory=pinned) if args.cpu_offload else OffloadPolicy(),
+        )
+        for block in model.blocks:
+            if args.activation_checkpointing:
+                block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+            shard(block, reshard_after_forward=args.reshard_after_forward)
+        shard(model, reshard_after_forward=False)  # what is outside the blocks is needed in backward at once
+        return model
+
+    def parallel(self) -> nn.Module:
+        return self.model
+
+    def save(self, last: bool, measured: dict[str, float]) -> None:
+        """Every rank writes its part beside; rank 0 renames once all are done, so a checkpoint is whole or not there.
+        A full disk loses a checkpoint and not the run, unless it is the last one."""
+        path = Path(self.args.checkpoint_dir, f"checkpoint_step_{self.step}")
+        partial = path.with_name(path.name + ".partial")
+        manifest = {"step": self.step, "options": vars(self.args), "scaler": self.scaler.state_dict()}
+        try:
+            self.on_first(lambda: clear(path.parent))
+            parts = self.together(lambda: checksums(partial, self.write(partial)))
+            manifest["files"] = {name: written for part in parts for name, written in part.items()}
+            size = self.on_first(lambda: commit(partial, path, manifest, self.args.keep_checkpoints))
+        except (NotSaved, CheckpointException) as error:
+            self.report.event("checkpoint_failed", step=self.step, path=str(path), why=reason(error))
+            if last:
+                raise
+        else:
+            self.report.event("checkpoint", step=self.step, path=str(path), size_bytes=size, **measured)
+
+    def resume(self) -> None:
+        """Rank 0 alone reads the files through to see whether they are whole; then every rank loads its shards."""
+        found: list[Any] = [self.chosen() if self.world.rank == 0 else None]
+        dist.broadcast_object_list(found, device=self.world.device)
+        path, manifest = found[0]
+        if path is None:
+            return
+        if isinstance(manifest, Unusable):
+            raise Refused(f"cannot resume from {path}: {manifest}")
+        self.refuse_another_model(path, manifest["options"])
+        self.read(path)
+        if manifest["scaler"]:  # none, unless it was float16
+            self.scaler.load_state_dict(manifest["scaler"])
+        self.step = manifest["step"]
+        self.report.event("resumed", step=self.step, path=path)
+
+    def chosen(self) -> tuple[str | None, dict[str, Any] | Unusable | None]:
+        """What to resume from, and its manifest or why it cannot be used."""
+        path = self.args.resume_from
+        if path != "auto":
+            try:
+                return (path, inspect(Path(path))) if path else (None, None)
+            except Unusable as why:
+                return path, why
+        for _, candidate in list_checkpoints(Path(self.args.checkpoint_dir), ""):
+            try:
+                return str(candidate), inspect(candidate)
+            except Unusable as why:
+                self.report.event("checkpoint_skipped", path=str(candidate), why=str(why))
+        return None, None
+
+    def write(self, folder: Path) -> str:
+        """This rank's part. Returns the pattern that its files match."""
+        dcp.save(self.state(), checkpoint_id=folder)
+        return f"__{self.world.rank}_*.distcp"
+
+    def read(self, folder: str) -> None:
+        state = self.state()
+        dcp.load(state, checkpoint_id=folder)
+        set_state_dict(self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+
+    def state(self) -> dict[str, Any]:
+        """By parameter names and in shards: what a run with other shards can load."""
+        model, optimizer = get_state_dict(self.model, self.optimizer)
+        return {"model": model, "optimizer": optimizer}
+
+    def together(self, work: Callable[[], T]) -> list[T]:
+        """Every rank does `work`; all results, by rank. Raises NotSaved on all of them where one could not, so that
+        none waits for another."""
+        try:
+            mine: tuple[T | None, str] = (work(), "")
+        except OSError as error:
+            mine = (None, str(error) or type(error).__name__)
+        everyone: list[Any] = [None] * self.world.size
+        dist.all_gather_object(everyone, mine)
+        if failed := [f"rank {rank}: {why}" for rank, (_, why) in enumerate(everyone) if why]:
+            raise NotSaved("; ".join(failed))
+        return [result for result, _ in everyone]
+
+    def on_first(self, work: Callable[[], T]) -> T | None:
+        """As `together`, for what rank 0 does while the others wait."""
+        return self.together(lambda: work() if self.world.rank == 0 else None)[0]
+
+
+def reason(error: BaseException) -> str:
+    """In one line, without the tracebacks of other ranks."""
+    if isinstance(error, CheckpointException):
+        return "; ".join(f"rank {rank}: {failed[0]}" for rank, failed in error.failures.items()).replace("\n", " ")
+    return str(error)
+
+
+def main(argv: list[str]) -> int:
+    return train_ddp.main(argv, Trainer)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

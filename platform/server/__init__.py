@@ -1,0 +1,1 @@
+"""The Django project (settings, URLs, Celery, ASGI) and `server.up`, the embedded platform."""

@@ -1,0 +1,80 @@
+"""What an empty platform needs before anyone can use it. Each part is done once and not again, even where an
+administrator has since removed what it made; doing it all again changes nothing."""
+
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from django.db import transaction
+from knox.crypto import hash_token
+
+from apps.accounts import audit, services
+from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.common.clock import now
+from server import demo, machine
+
+ADMINISTRATOR = "admin"
+PROJECT = "default"
+CLUSTER = "local"
+THIS_MACHINE = "env-local"
+HARDWARE = ("cpu_cores", "memory_gb", "gpu_type", "gpu_count", "versions", "network")
+TOKEN_NAME = "first start"
+
+
+def run(data: Path, *, with_demo: bool) -> dict[str, str]:
+    """`{"signInLink": path on the site, "token_path": file with the administrator's token}`."""
+    with transaction.atomic():
+        user, project, cluster = _essentials()
+        facts = machine.facts()
+        _once("machine.register", lambda: _machine(user, project, cluster, facts))
+        DevEnvironment.objects.filter(pk=THIS_MACHINE).update(**{name: facts[name] for name in HARDWARE})
+        if with_demo:
+            _once("demo.add", lambda: demo.environments(project, cluster, facts["versions"], facts["network"]))
+            _once("demo.add-catalog", demo.catalog)
+    path = data / "token"
+    _keep_token(user, path)
+    return {"signInLink": services.make_sign_in_link(user), "token_path": str(path)}
+
+
+def _essentials() -> tuple[User, Project, Cluster]:
+    user, made = User.objects.get_or_create(username=ADMINISTRATOR, defaults={"is_superuser": True, "is_staff": True})
+    if made:
+        user.set_unusable_password()
+        user.save(update_fields=["password"])
+    project, _ = Project.objects.get_or_create(pk=PROJECT, defaults={"name": PROJECT})
+    Membership.objects.get_or_create(project=project, user=user, defaults={"role": Role.MAINTAINER})
+    cluster, _ = Cluster.objects.get_or_create(pk=CLUSTER, defaults={"name": CLUSTER, "backend": "local"})
+    return user, project, cluster
+
+
+def _machine(user: User, project: Project, cluster: Cluster, facts: dict) -> None:
+    zone, _ = AvailabilityZone.objects.get_or_create(pk="zone-local", defaults={"name": "local"})
+    DevEnvironment.objects.get_or_create(
+        pk=THIS_MACHINE,
+        defaults={"project": project, "owner": user, "cluster": cluster, "zone": zone, "started_at": now(), **facts},
+    )
+
+
+def _once(action: str, part: Callable[[], None]) -> None:
+    if not AuditEvent.objects.filter(action=action).exists():
+        part()
+        audit.record(None, action, "platform")
+
+
+def _keep_token(user: User, path: Path) -> None:
+    """The file keeps a token that works. A new one lies complete under another name before it gets this one, so that a
+    reader never sees half of it, and only then are older ones revoked."""
+    with suppress(FileNotFoundError, UnicodeDecodeError):
+        if ApiToken.objects.filter(user=user, digest=hash_token(path.read_text().strip())).exists():
+            return
+    made, token = ApiToken.objects.create(user=user, expiry=None, name=TOKEN_NAME)
+    mine = path.with_name(f".token.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(f"{token}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    mine.replace(path)
+    ApiToken.objects.filter(user=user, name=TOKEN_NAME).exclude(pk=made.pk).delete()

@@ -1,0 +1,21 @@
+"""`manage.py firststart`: prepares an empty platform and prints one JSON line for whoever started it."""
+
+import argparse
+import json
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from server import first_start
+
+
+class Command(BaseCommand):
+    help = "Makes the administrator, a project, this machine's environment and, with --demo, the demo inventory."
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--demo", action=argparse.BooleanOptionalAction, default=settings.DEMO)
+
+    def handle(self, *args: Any, demo: bool, **options: Any) -> None:
+        settings.DATA_DIR.mkdir(parents=True, exist_ok=True)
+        self.stdout.write(json.dumps(first_start.run(settings.DATA_DIR, with_demo=demo)))

@@ -1,0 +1,72 @@
+"""Settings of the web, worker, beat and watcher processes.
+
+One set for both sizes of the platform; the environment decides:
+
+FERMI_DATA           data directory (default: var/)
+DATABASE_URL         postgresql://user:password@host:port/name; without it SQLite in the data directory
+REDIS_URL            redis://…; without it the embedded broker that `make up` starts
+FERMI_DATA_ROOTS     colon-separated folders that datasets may be made from; by default any with SQLite, and the
+                     data directory alone with DATABASE_URL
+FERMI_SECRET_KEY     signing key; without it one is made in the data directory
+FERMI_ALLOWED_HOSTS  comma-separated host names, beside the loopback ones and FERMI_PUBLIC_URL's
+FERMI_PUBLIC_URL     the address people use, e.g. https://fermi.example.org, when a proxy stands in front
+FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
+FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
+FERMI_STAND_BY       "0" keeps no process standing by with the training stack imported (saves its ~300 MB)
+FERMI_LOG            "json" for one JSON object per line
+FERMI_LOG_LEVEL      INFO by default
+FERMI_DEBUG          "1" for Django's debug pages
+"""
+
+from urllib.parse import urlsplit
+
+from server.places import ROOT
+from server.settings.env import flag, port_range, words
+from server.settings.jobs import *  # noqa: F403
+from server.settings.logs import LOGGING as LOGGING
+from server.settings.operators import UNFOLD as UNFOLD
+from server.settings.storage import *  # noqa: F403
+from server.settings.web import *  # noqa: F403
+
+DEBUG = flag("FERMI_DEBUG")
+
+INSTALLED_APPS = [
+    "server",
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_prometheus",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "knox",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.headless",
+    "apps.common",
+    "apps.accounts",
+    "apps.clusters",
+    "apps.catalog",
+    "apps.training",
+]
+
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+LANGUAGE_CODE = "zh-hans"
+LANGUAGES = [("zh-hans", "简体中文"), ("en", "English")]
+LOCALE_PATHS = [ROOT / "platform" / "server" / "locale"]
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+DEMO = flag("FERMI_DEMO", default=True)
+MASTER_PORTS = port_range("FERMI_MASTER_PORTS", "29500-32767")
+STAND_BY = flag("FERMI_STAND_BY", default=True)
+EXTRA_HOSTS = words("FERMI_ALLOWED_HOSTS")
+_PUBLIC_HOST = urlsplit(PUBLIC_URL).hostname  # noqa: F405
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *EXTRA_HOSTS, *([_PUBLIC_HOST] if _PUBLIC_HOST else [])]

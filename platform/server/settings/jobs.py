@@ -1,0 +1,29 @@
+"""Celery. Messages only make things sooner: the sweep finds whatever a lost message would have told."""
+
+from server.settings.env import celery_url
+from server.settings.storage import REDIS_URL
+
+CELERY_BROKER_URL = celery_url(REDIS_URL)
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 60,  # seconds; the default, an hour, is how long a lost message would be missed
+    "socket_connect_timeout": 2,
+    "socket_timeout": 30,
+    "max_retries": 0,  # of a sender's connection, which PUBLISH_RETRY does not cover; 6 s otherwise
+}
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_PUBLISH_RETRY = False  # a request never waits for the broker
+CELERY_WORKER_POOL = "threads"
+CELERY_WORKER_CONCURRENCY = 8
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = CELERY_WORKER_REDIRECT_STDOUTS = False
+CELERY_WORKER_SEND_TASK_EVENTS = False
+CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: the schedule is this file
+CELERY_BEAT_MAX_LOOP_INTERVAL = 10  # seconds
+CELERY_BEAT_SCHEDULE = {
+    # A message that no worker took in time is dropped; the next one does the same work.
+    "training": {"task": "training.sweep", "schedule": 2.0, "options": {"expires": 4.0}},
+    "orphans": {"task": "training.orphans", "schedule": 300.0, "options": {"expires": 300.0}},
+    "catalog": {"task": "catalog.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
+}

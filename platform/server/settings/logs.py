@@ -1,0 +1,38 @@
+"""Logging: a readable line per record, or a JSON object with FERMI_LOG=json, each with its request id."""
+
+import os
+from typing import Any
+
+_JSON = os.environ.get("FERMI_LOG") == "json"
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"request_id": {"()": "apps.common.middleware.RequestIdFilter"}},
+    "formatters": {
+        "lines": {
+            "format": "%(asctime)s %(levelname)-7s %(name)s %(message)s %(request_id)s",
+            "datefmt": "%H:%M:%S",
+        },
+        "json": {
+            "()": "pythonjsonlogger.json.JsonFormatter",
+            "format": "%(asctime)s %(levelname)s %(name)s %(message)s %(request_id)s",
+            "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
+        },
+    },
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "json" if _JSON else "lines",
+            "filters": ["request_id"],
+        },
+    },
+    "root": {"handlers": ["console"], "level": os.environ.get("FERMI_LOG_LEVEL", "INFO")},
+    "loggers": {
+        "uvicorn": {"level": "WARNING"},
+        "celery.beat": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},  # one INFO line per message otherwise
+        "celery.worker.strategy": {"level": "WARNING"},
+        "httpx": {"level": "WARNING"},
+    },
+}

@@ -1,0 +1,144 @@
+"""The web process: middleware, sign-in, REST framework, schema, static files, security headers."""
+
+import os
+
+from server.places import ROOT, data_dir
+from server.settings.env import flag, secret_key
+
+SECRET_KEY = secret_key(data_dir())
+ROOT_URLCONF = "server.urls"
+ASGI_APPLICATION = "server.asgi.application"
+WSGI_APPLICATION = "server.wsgi.application"
+
+MIDDLEWARE = [
+    "django_prometheus.middleware.PrometheusBeforeMiddleware",
+    "apps.common.middleware.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "server.middleware.content_security_policy",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "django_prometheus.middleware.PrometheusAfterMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# Sign-in ------------------------------------------------------------------------------------------
+AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+HEADLESS_ONLY = True
+HEADLESS_CLIENTS = ("browser",)
+HEADLESS_FRONTEND_URLS = {
+    "account_confirm_email": "/account/verify-email/{key}",
+    "account_reset_password": "/account/password/reset",
+    "account_reset_password_from_key": "/account/password/reset/{key}",
+    "account_signup": "/sign-in",
+}
+SIGNUP = flag("FERMI_SIGNUP")
+ACCOUNT_ADAPTER = "apps.accounts.adapter.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username", "email"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+
+KNOX_TOKEN_MODEL = "accounts.ApiToken"
+MIGRATION_MODULES = {"knox": None}  # its own token table, which ours replaces, would be made all the same
+REST_KNOX = {"AUTH_HEADER_PREFIX": "Bearer", "TOKEN_TTL": None, "TOKEN_PREFIX": "fermi_"}
+
+# REST framework -----------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "apps.accounts.api.authentication.BearerAuthentication",
+        "apps.accounts.api.authentication.CookieAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PARSER_CLASSES": ["apps.common.renderers.JSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["apps.common.renderers.JSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "apps.common.renderers.AlwaysJSON",
+    "DEFAULT_METADATA_CLASS": None,
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "apps.common.handler.exception_handler",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+    "TEST_REQUEST_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Fermi",
+    "VERSION": "1",
+    "DESCRIPTION": "Distributed training: environments, tasks, logs, metrics.",
+    "OAS_VERSION": "3.1.1",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PUBLIC": True,
+    "SERVE_AUTHENTICATION": [],
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "ENUM_NAME_OVERRIDES": {
+        "TaskState": "apps.training.api.serializers.STATES",
+        "EnvironmentStatus": "apps.clusters.models.EnvironmentStatus",
+        "EnvironmentKind": "apps.clusters.models.EnvironmentKind",
+        "VersionStatus": "apps.catalog.models.VersionStatus",
+        "Role": "apps.accounts.models.Role",
+        "FindingLevel": "apps.clusters.api.serializers.LEVELS",
+    },
+    "COMPONENT_SPLIT_REQUEST": False,  # what comes in and what goes out are different serializers anyway
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "SORT_OPERATIONS": True,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+}
+
+# Static files -------------------------------------------------------------------------------------
+STATIC_URL = "/static/"
+FRONTEND_DIST = ROOT / "frontend" / "dist"
+WHITENOISE_ROOT = FRONTEND_DIST if FRONTEND_DIST.is_dir() else None
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_ALLOW_ALL_ORIGINS = False
+WHITENOISE_IMMUTABLE_FILE_TEST = r"^/assets/.+-[A-Za-z0-9_-]{8}\.\w+(\.map)?$"
+
+# Security -----------------------------------------------------------------------------------------
+PUBLIC_URL = os.environ.get("FERMI_PUBLIC_URL", "").rstrip("/")
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL] if PUBLIC_URL else []
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+if PUBLIC_URL.startswith("https://"):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self'",
+        "style-src 'self' 'unsafe-inline'",  # the console's toasts and charts set styles from script
+        "img-src 'self' data:",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+# The operators' theme computes what it shows from expressions in its pages' attributes, which Alpine compiles. Inline
+# scripts stay forbidden there too.
+ADMIN_CONTENT_SECURITY_POLICY = CONTENT_SECURITY_POLICY.replace("script-src 'self'", "script-src 'self' 'unsafe-eval'")
+DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 1024 * 1024
+APPEND_SLASH = False

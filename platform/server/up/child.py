@@ -1,0 +1,127 @@
+"""A process of the platform, started again when it dies."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from server import places
+from server.up import console
+from server.up.record import Process
+
+BACKOFF_S = (0.5, 1, 2, 4, 8, 15, 30)
+LIVED_S = 30  # a process that lived this long begins again with the shortest pause
+
+
+class Child:
+    """Runs `command` in a session of its own, so that Ctrl-C reaches the supervisor alone and the order is its."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        env: dict[str, str],
+        wanted: Callable[[str], bool] = console.everything,
+    ) -> None:
+        """`wanted` chooses the lines of its output that are shown."""
+        self.name = name
+        self.wanted = wanted
+        self.command = [str(part) for part in command]
+        self.env = env
+        self.process: Process | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        self._popen: subprocess.Popen[str] | None = None
+        self._stopping = threading.Event()
+        self._starting = threading.Lock()  # so that none is started behind the back of `stop`
+        self._reader: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Starts it once, unless it was stopped; it is started again only after `keep`."""
+        with self._starting:
+            if not self._stopping.is_set():
+                self._start()
+
+    def _start(self) -> None:
+        self._popen = subprocess.Popen(
+            self.command,
+            env=self.env,
+            cwd=places.ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        self.process = Process.of(self.name, self._popen.pid)
+        assert self._popen.stdout
+        self._reader = threading.Thread(
+            target=console.copy, args=(self._popen.stdout, self.name, self.wanted), daemon=True
+        )
+        self._reader.start()
+        self.on_change()
+
+    def poll(self) -> int | None:
+        return self._popen.poll() if self._popen else None
+
+    def drain(self) -> None:
+        """Waits a moment for what an ended process wrote; a process it left behind may hold its output open."""
+        if self._reader:
+            self._reader.join(1)
+
+    def keep(self) -> None:
+        """From now on starts it again whenever it ends, after a pause that grows while it keeps ending."""
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        failures, since = 0, time.monotonic()
+        while self._popen:
+            code = self._popen.wait()
+            if self._stopping.is_set():
+                return
+            failures = 0 if time.monotonic() - since > LIVED_S else failures
+            pause = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
+            console.say(f"{self.name} {how(code)}; starting it again in {pause:g} s", fault=True)
+            failures += 1
+            if self._stopping.wait(pause):
+                return
+            since = time.monotonic()
+            self.start()
+
+    def stop(self) -> None:
+        """Asks it to end; does not wait."""
+        with self._starting:
+            self._stopping.set()
+        if self._popen and self.alive():
+            self._popen.terminate()
+
+    def alive(self) -> bool:
+        return self._popen is not None and self._popen.poll() is None
+
+    def kill(self) -> None:
+        """Ends it for certain and waits for that; nothing to do when it is gone."""
+        if self._popen and self.alive():
+            self._popen.kill()
+            self._popen.wait()
+
+
+def how(code: int) -> str:
+    """How a process ended, for people."""
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with code {code}"
+
+
+def environment(**more: str) -> dict[str, str]:
+    """What every process of the platform gets."""
+    path = os.pathsep.join([str(places.ROOT), str(places.ROOT / "platform")])
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "PYTHONUNBUFFERED": "1",
+        "DJANGO_SETTINGS_MODULE": "server.settings",
+        **more,
+    }

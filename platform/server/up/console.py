@@ -1,0 +1,41 @@
+"""What the terminal shows: every line under the name of the process that wrote it."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import IO
+
+WIDTH = 6  # of the longest name
+COLOURS = {"web": 36, "worker": 33, "beat": 35, "watch": 34, "broker": 32, "fermi": 1}
+FAULT = 31
+
+_lock = threading.Lock()
+_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def paint(code: int, text: str) -> str:
+    return f"\033[{code}m{text}\033[0m" if _coloured else text
+
+
+def say(text: str, *, name: str = "fermi", fault: bool = False) -> None:
+    """Prints each line of `text` whole. A reader that went away (`make up | head`) is no reason to stop."""
+    prefix = paint(COLOURS.get(name, 37), f"{name:<{WIDTH}}") + " | "
+    lines = "".join(f"{prefix}{paint(FAULT, line) if fault else line}\n" for line in text.splitlines() or [""])
+    with _lock:
+        try:
+            sys.stdout.write(lines)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def everything(line: str) -> bool:
+    return True
+
+
+def copy(source: IO[str], name: str, wanted: Callable[[str], bool]) -> None:
+    """Shows what a process prints, as far as it is wanted, without blank lines."""
+    for line in source:
+        if wanted(line) and not line.isspace():
+            say(line.rstrip("\n"), name=name)

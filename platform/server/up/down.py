@@ -1,0 +1,48 @@
+"""`make down`: ends the platform of a data directory and all its training, whatever state they are in."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from server import places
+from server.up import console, supervisor, training
+from server.up.child import environment
+from server.up.record import Record, wait_gone
+
+
+def down(data: Path) -> int:
+    """Idempotent: with nothing running it says so and succeeds.
+
+    Training first, so that a living platform sees it end and writes that down; what the platform should have started
+    meanwhile is ended after it.
+    """
+    if not data.is_dir():
+        console.say(f"nothing to stop: {data} does not exist.")
+        return 0
+    stopped = {*_ask_tasks_to_stop(data), *training.stop(data)}
+    record = Record(data)
+    if platform := record.supervisor():
+        platform.signal(signal.SIGTERM)
+        wait_gone([platform], 2 * supervisor.GRACE_S + 5)
+        console.say("platform stopped")
+    if left := record.stop_leftovers():
+        console.say(f"ended what a killed platform had left running: {', '.join(left)}")
+    stopped |= {*training.stop(data)}
+    console.say(f"training stopped: {', '.join(sorted(stopped))}" if stopped else "no training was running")
+    return 0
+
+
+def _ask_tasks_to_stop(data: Path) -> list[str]:
+    """Their ids. Without this the next start would take their end for a failure, and start them again."""
+    if not (os.environ.get("DATABASE_URL") or (data / "fermi.sqlite3").exists()):
+        return []
+    done = subprocess.run(
+        [sys.executable, "manage.py", "stop_all"], cwd=places.ROOT, check=False, capture_output=True, text=True,
+        env=environment(FERMI_DATA=str(data), FERMI_LOG_LEVEL="ERROR"),
+    )  # fmt: skip
+    if done.returncode:
+        console.say(f"the tasks could not be asked to stop; they will start again:\n{done.stderr}", fault=True)
+        return []
+    return done.stdout.split()

@@ -1,0 +1,55 @@
+"""The address the platform serves on, and the names people may reach it by."""
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+
+ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+@dataclass(frozen=True)
+class Address:
+    host: str
+    port: int
+
+    @property
+    def probe(self) -> str:
+        """Where this machine itself reaches it."""
+        return ANY.get(self.host, self.host)
+
+    @property
+    def url(self) -> str:
+        name = f"[{self.probe}]" if ":" in self.probe else self.probe
+        return f"http://{name}:{self.port}"
+
+    @property
+    def loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def allowed_hosts(self) -> list[str]:
+        """Host headers to accept beside the loopback names: this machine's own, so that nobody else's name for our
+        address (DNS rebinding) gets an answer."""
+        if self.loopback:
+            return []
+        if self.host not in ANY:
+            return [f"[{self.host}]" if ":" in self.host else self.host]
+        names = {socket.gethostname(), socket.getfqdn(), *_own_addresses()}
+        return sorted(names)
+
+
+def _own_addresses() -> set[str]:
+    """What the host name resolves to, and the address packets to elsewhere would leave from (none is sent)."""
+    try:
+        found = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)}
+    except OSError:
+        found = set()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outward:
+        try:
+            outward.connect(("192.0.2.1", 9))  # a documentation address: UDP's connect only looks up the route
+            found.add(outward.getsockname()[0])
+        except OSError:
+            pass
+    return {f"[{address}]" if ":" in address else address for address in found}

@@ -1,0 +1,41 @@
+"""Whether the database needs its migrations. Asking Django takes a second of every start; a comparison takes none."""
+
+import hashlib
+import os
+import sqlite3
+from pathlib import Path
+
+from server import places
+
+REMEMBERED = "schema"
+
+
+def stale(data: Path) -> bool:
+    """True unless this very database was brought to this very code's migrations. Another one is always asked."""
+    if os.environ.get("DATABASE_URL"):
+        return True
+    try:
+        return (data / REMEMBERED).read_text() != _state(data)
+    except FileNotFoundError:
+        return True
+
+
+def remember(data: Path) -> None:
+    """Called when all migrations are applied."""
+    if not os.environ.get("DATABASE_URL"):
+        (data / REMEMBERED).write_text(_state(data))
+
+
+def _state(data: Path) -> str:
+    """The code's migrations (ours by content, the packages' by the pins) and those the database says it has."""
+    digest = hashlib.sha256((places.ROOT / "requirements.txt").read_bytes())
+    for path in sorted((places.ROOT / "apps").glob("*/migrations/*.py")):
+        digest.update(path.relative_to(places.ROOT).as_posix().encode() + path.read_bytes())
+    try:
+        with sqlite3.connect(f"file:{data / 'fermi.sqlite3'}?mode=ro", uri=True) as database:
+            digest.update(
+                repr(database.execute("SELECT app, name FROM django_migrations ORDER BY id").fetchall()).encode()
+            )
+    except sqlite3.Error:
+        digest.update(b"none")
+    return digest.hexdigest()

@@ -1,0 +1,195 @@
+"""Starts the embedded platform in order, keeps it running, and ends it in order.
+
+    checks → lock → leftovers of a killed platform → broker → migrations → first-start data and web together
+    → the web process answers → worker, beat, watcher
+
+Ending: everything but the broker at once, then the broker. Training is no child of the platform: its runners are
+detached and go on, and the next start finds them.
+"""
+
+import http.client
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from server.up import broker, checks, console, schema, training
+from server.up.child import Child, environment, how
+from server.up.hosts import Address
+from server.up.record import Process, Record
+
+READY_S = 60  # for a child to answer
+GRACE_S = 15  # from the request to end until a child is killed
+AGAIN_S = 1
+POLL_S = 0.02
+
+
+class Failed(Exception):
+    """A part could not be started; the message is for the person at the terminal."""
+
+
+class Ended(Exception):
+    """SIGINT or SIGTERM came while starting."""
+
+
+class Platform:
+    def __init__(self, data: Path, address: Address) -> None:
+        self.data = data
+        self.address = address
+        self.record = Record(data)
+        self.children: list[Child] = []
+        self.ending = threading.Event()
+        self._me = Process.of("fermi", os.getpid())
+        self._env = environment(
+            FERMI_DATA=str(data),
+            FERMI_URL=address.url,
+            FERMI_ALLOWED_HOSTS=",".join(
+                [*filter(None, [os.environ.get("FERMI_ALLOWED_HOSTS")]), *address.allowed_hosts()]
+            ),
+        )
+        self._asked_at = 0.0
+        self._impatient = False
+        self._broker = not os.environ.get("REDIS_URL")
+
+    def run(self) -> int:
+        """Serves until SIGINT, SIGTERM or SIGHUP; gives the exit code. Raises CannotStart before starting anything."""
+        began = time.monotonic()
+        checks.data_dir(self.data)
+        self.record.acquire()
+        if left := self.record.stop_leftovers():
+            console.say(f"ended what a killed platform had left running: {', '.join(left)}")
+        checks.address(self.address.host, self.address.port)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        try:
+            self._start(began)
+            self.ending.wait()
+            console.say("stopping")
+        except Failed as failure:
+            console.say(str(failure), fault=True)
+            return 1
+        except Ended:
+            pass
+        finally:
+            self._stop()
+        console.say(training.still_running(self.data))
+        return 0
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """The second time, kills: who presses Ctrl-C again does not want to wait. One press may arrive twice, from the
+        terminal and from make, so what follows at once does not count."""
+        if not self.ending.is_set():
+            self._asked_at = time.monotonic()
+        elif time.monotonic() - self._asked_at > AGAIN_S:
+            self._impatient = True
+        self.ending.set()
+
+    # Starting ---------------------------------------------------------------------------------------------------------
+
+    def _start(self, began: float) -> None:
+        if self._broker:
+            child = self._child("broker", broker.command(self.record.dir))
+            self._until(child, lambda: broker.answers(self.record.dir))
+        if schema.stale(self.data):
+            console.say("preparing the database")
+            self._run("migrate", "--no-input", "--verbosity", "0")
+            schema.remember(self.data)
+        web = self._child("web", [sys.executable, "-m", "server.web", self.address.host, str(self.address.port)])
+        first = self._run("firststart")
+        self._until(web, self._answers)
+        self._announce(first, time.monotonic() - began)
+        celery = [sys.executable, "-m", "celery", "--quiet", "-A", "server.celery"]
+        quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+        self._child("worker", [*celery, "worker", "--pool", "threads", *quiet])
+        self._child("beat", [*celery, "beat"])
+        self._child("watch", [sys.executable, "manage.py", "watch"])
+        for child in self.children:
+            child.keep()
+
+    def _announce(self, first: dict[str, str], seconds: float) -> None:
+        self.record.publish(self.address.url)
+        console.say(f"serving {self.address.url} (ready in {seconds:.1f} s; Ctrl-C stops the platform)")
+        console.say(f"sign in, once: {self.address.url}{first['signInLink']}")
+        console.say(f"the administrator's API token: {first['token_path']}")
+        if not self.address.loopback:
+            console.say(
+                "Other machines can reach this address, and nothing encrypts what they send: "
+                "put a TLS proxy in front of it, or leave HOST out.",
+                fault=True,
+            )
+
+    def _child(self, name: str, command: list[str | Path], wanted: Callable[[str], bool] = console.everything) -> Child:
+        if self.ending.is_set():
+            raise Ended
+        child = Child(name, command, self._env, wanted)
+        child.on_change = self._write_record
+        self.children.append(child)
+        child.start()
+        return child
+
+    def _write_record(self) -> None:
+        try:
+            self.record.write([self._me, *(child.process for child in self.children if child.process)])
+        except OSError as error:  # a full disk is no reason to end what runs
+            console.say(f"{self.record.dir} cannot be written to: {error.strerror}", fault=True)
+
+    def _until(self, child: Child, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + READY_S
+        while not ready():
+            if self.ending.wait(POLL_S):
+                raise Ended
+            if (code := child.poll()) is not None:
+                raise Failed(f"{child.name} {how(code)} while starting; what it said is above or in {self.record.dir}.")
+            if time.monotonic() > deadline:
+                raise Failed(f"{child.name} did not answer within {READY_S} s.")
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection(self.address.probe, self.address.port, timeout=5)
+        try:
+            connection.request("GET", "/readyz", headers={"Host": f"localhost:{self.address.port}"})
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _run(self, *arguments: str) -> dict[str, str]:
+        """A management command, to its end; gives the JSON object it prints, if any, and shows the rest. It is a child
+        like the others, so that Ctrl-C ends it too."""
+        answers: list[str] = []
+
+        def keep_answer(line: str) -> bool:
+            if line.startswith("{"):
+                answers.append(line)
+            return not line.startswith("{")
+
+        child = self._child("fermi", [sys.executable, "manage.py", *arguments], keep_answer)
+        while (code := child.poll()) is None:
+            if self.ending.wait(POLL_S):
+                raise Ended
+        self.children.remove(child)
+        child.drain()
+        if code:
+            raise Failed(f"`manage.py {arguments[0]}` {how(code)}; what it said is above.")
+        return json.loads(answers[-1]) if answers else {}
+
+    # Ending -----------------------------------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        self.ending.set()
+        self.record.withdraw()
+        brokers = [child for child in self.children if child.name == "broker"]
+        for stage in ([child for child in self.children if child not in brokers], brokers):
+            for child in stage:
+                child.stop()
+            deadline = time.monotonic() + GRACE_S
+            while any(child.alive() for child in stage) and time.monotonic() < deadline and not self._impatient:
+                time.sleep(POLL_S)
+            for child in stage:
+                child.kill()
+                child.drain()

@@ -1,0 +1,22 @@
+"""What the platform says of training and does to it when it ends. Runners are detached: they are not its children."""
+
+from pathlib import Path
+
+from fermi.launch.backends.local import engine
+
+
+def still_running(data: Path) -> str:
+    """One sentence for the person who has just pressed Ctrl-C."""
+    running = engine.running_attempts(data)
+    if not running:
+        return "stopped; no training was running."
+    if len(running) == 1:
+        return "stopped; 1 training task keeps running: `make up` picks it up again, `make down` stops it."
+    return (
+        f"stopped; {len(running)} training tasks keep running: `make up` picks them up again, `make down` stops them."
+    )
+
+
+def stop(data: Path) -> list[str]:
+    """Ids of the tasks of which something was ended."""
+    return [attempt.rpartition("-")[0] for attempt in engine.stop_everything(data)]

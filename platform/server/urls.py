@@ -1,0 +1,33 @@
+"""One address space: the API, sign-in, the admin, health, and the console for everything else."""
+
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, include, path, re_path
+from django.views.generic import RedirectView
+from django_prometheus.exports import ExportToDjangoView
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
+
+from apps.accounts.views import sign_in_link
+from apps.common.api import NoSuchAddress
+from server import views
+
+api: list[URLPattern | URLResolver] = [
+    path("", include("apps.accounts.api.urls")),
+    path("", include("apps.clusters.api.urls")),
+    path("", include("apps.catalog.api.urls")),
+    path("", include("apps.training.api.urls")),
+    path("schema", SpectacularJSONAPIView.as_view(), name="schema"),
+    path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
+]
+
+urlpatterns = [
+    path("api/v1/", include(api)),
+    re_path("^api(/|$)", NoSuchAddress.as_view()),
+    path("_allauth/", include("allauth.headless.urls")),
+    path("auth/link/<str:secret>", sign_in_link),
+    path("admin/login/", RedirectView.as_view(url="/sign-in?next=/admin/")),  # where failed attempts are counted
+    path("admin/", admin.site.urls),
+    path("healthz", views.healthz),
+    path("readyz", views.readyz),
+    path("metrics", ExportToDjangoView),
+    re_path(r"^(?!api/|_allauth/|admin/|static/|assets/)", views.console),
+]

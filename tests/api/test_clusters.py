@@ -1,0 +1,112 @@
+import pytest
+
+from apps.accounts.models import AuditEvent
+from apps.clusters.models import Cluster, DevEnvironment
+from tests.api.conftest import Api
+
+NEW = {"name": "lab", "backend": "kubernetes", "connection": {"kubeconfig": "/etc/fermi/lab", "namespace": "train"}}
+
+pytestmark = pytest.mark.usefixtures("environments")
+
+
+def test_everybody_learns_which_clusters_there_are_and_the_administrator_how_they_are_reached(
+    viewer: Api, stranger: Api, admin: Api, anonymous: Api
+) -> None:
+    Cluster.objects.update(connection={"workspace": "/srv"})
+    expected = {"id": "local", "name": "local", "backend": "local", "connection": None}
+    for person in (viewer, stranger):
+        assert person.get("/clusters").data["items"] == [expected]
+        assert person.get("/clusters/local").data == expected
+    assert admin.get("/clusters/local").data["connection"] == {"workspace": "/srv"}
+    assert admin.get("/clusters/none").status == 404
+    assert anonymous.get("/clusters").status == 401
+
+
+def test_only_the_administrator_creates_changes_checks_and_deletes_one(owner: Api, anonymous: Api) -> None:
+    def answers(person: Api) -> set[int]:
+        return {
+            person.post("/clusters", NEW).status,
+            person.patch("/clusters/local", {"name": "mine"}).status,
+            person.post("/clusters/local/check").status,
+            person.delete("/clusters/local").status,
+        }
+
+    assert answers(owner) == {403}
+    assert answers(anonymous) == {401}
+    assert Cluster.objects.get().name == "local"
+
+
+def test_a_cluster_is_created_changed_and_deleted(admin: Api) -> None:
+    made = admin.post("/clusters", NEW)
+    assert made.status == 201
+    assert made.data == {"id": made.data["id"], **NEW}
+    path = f"/clusters/{made.data['id']}"
+    assert admin.patch(path, {"connection": {"in_cluster": True}}).data["connection"] == {"in_cluster": True}
+    assert admin.patch(path, {"name": "renamed"}).data["name"] == "renamed"
+    assert admin.delete(path).status == 200
+    assert admin.get(path).status == 404
+    actions = AuditEvent.objects.order_by("id").values_list("action", flat=True)
+    assert list(actions) == ["cluster.create", "cluster.change", "cluster.change", "cluster.delete"]
+
+
+def test_two_clusters_do_not_share_a_name(admin: Api) -> None:
+    admin.post("/clusters", NEW)
+    assert admin.post("/clusters", NEW).problems == {"name": "CLUSTER_NAME_TAKEN"}
+    assert admin.patch("/clusters/local", {"name": "lab"}).status == 409
+
+
+@pytest.mark.parametrize(
+    ("backend", "connection", "problems"),
+    [
+        ("nomad", {}, {"backend": "BACKEND_UNKNOWN"}),
+        ("local", {"kubeconfig": "/x"}, {"connection.kubeconfig": "CONNECTION_KEY_UNKNOWN"}),
+        ("kubernetes", {"token": "s3cret"}, {"connection.token": "CONNECTION_KEY_UNKNOWN"}),
+        ("kubernetes", {"namespace": "No Such"}, {"connection.namespace": "CONNECTION_INVALID"}),
+        (
+            "kubernetes",
+            {"jobset": "yes", "data": {"mountPath": "relative", "volume": {"emptyDir": {}}}},
+            {"connection.jobset": "CONNECTION_INVALID", "connection.data.mountPath": "CONNECTION_INVALID"},
+        ),
+    ],
+)
+def test_a_connection_must_be_one_of_its_backend(admin: Api, backend: str, connection: dict, problems: dict) -> None:
+    body = {**NEW, "backend": backend, "connection": connection}
+    answer = admin.post("/clusters", body)
+    assert (answer.status, answer.problems) == (400, problems)
+    if backend == "local":
+        assert admin.patch("/clusters/local", {"connection": connection}).problems == problems
+
+
+def test_a_cluster_in_use_stays(admin: Api) -> None:
+    answer = admin.delete("/clusters/local")
+    assert (answer.status, answer.error) == (409, "CLUSTER_IN_USE")
+    DevEnvironment.objects.update(discovered_as="team/pod")
+    assert admin.delete("/clusters/local").status == 200, "what it showed by itself goes with it"
+    assert not DevEnvironment.objects.exists()
+
+
+def test_a_check_of_this_machine_tells_folders_and_interpreter(admin: Api) -> None:
+    report = admin.post("/clusters/local/check").data
+    assert report["fit"] is True
+    assert [one["code"] for one in report["findings"]][:2] == ["FOLDER_USABLE", "FOLDER_USABLE"]
+    assert report["findings"][2]["code"] in ("PYTHON_USABLE", "PYTHON_WITHOUT_TORCH")
+
+
+def test_a_check_says_what_is_wrong_and_what_to_do(admin: Api) -> None:
+    admin.patch("/clusters/local", {"connection": {"python": "/no/such/python"}})
+    report = admin.post("/clusters/local/check").data
+    assert report["fit"] is False
+    [broken] = [one for one in report["findings"] if one["level"] == "fail"]
+    assert broken["code"] == "PYTHON_UNUSABLE"
+    assert "/no/such/python" in broken["message"]
+    assert broken["hint"]
+
+
+def test_what_the_engine_knows_of_an_environment_is_the_administrators_to_set_and_a_maintainers_to_see(
+    admin: Api, owner: Api, viewer: Api
+) -> None:
+    engine = {"namespace": "team-a", "serviceAccount": "trainer"}
+    assert owner.patch("/dev-environments/env-001", {"engine": engine}).status == 403
+    assert admin.patch("/dev-environments/env-001", {"engine": engine}).data["engine"] == engine
+    assert owner.get("/dev-environments/env-001").data["engine"] == engine
+    assert viewer.get("/dev-environments/env-001").data["engine"] is None

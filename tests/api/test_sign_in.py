@@ -1,0 +1,123 @@
+"""The console's way in: a password through allauth's headless API, or the link that the embedded start prints."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+
+from apps.accounts import services
+from apps.accounts.models import AuditEvent, SignInLink, User
+from apps.common.clock import now
+from tests.api.conftest import make_user
+
+AUTH = "/_allauth/browser/v1/auth"
+PASSWORD = "a long enough password"
+
+
+@pytest.fixture
+def browser() -> Client:
+    """Checks CSRF, as a browser's server does."""
+    cache.clear()  # the counts of failed attempts
+    return Client(enforce_csrf_checks=True)
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    return make_user("lee")
+
+
+def post(browser: Client, path: str, body: object, *, csrf: bool = True) -> object:
+    cookie = browser.cookies.get("csrftoken")
+    headers = {"X-CSRFToken": cookie.value} if cookie and csrf else {}
+    return browser.post(path, body, content_type="application/json", headers=headers)
+
+
+def sign_in(browser: Client, username: str = "lee", password: str = PASSWORD) -> object:
+    browser.get(f"{AUTH}/session")
+    return post(browser, f"{AUTH}/login", {"username": username, "password": password})
+
+
+def test_a_password_signs_in_and_the_session_works(browser: Client, user: User) -> None:
+    assert browser.get(f"{AUTH}/session").status_code == 401
+    assert sign_in(browser).status_code == 200
+    assert browser.get("/api/v1/auth/me").json()["data"]["username"] == "lee"
+    assert browser.get(f"{AUTH}/session").json()["data"]["user"]["username"] == "lee"
+
+
+def test_a_wrong_password_does_not_sign_in(browser: Client, user: User) -> None:
+    assert sign_in(browser, password="wrong").status_code == 400
+    assert browser.get("/api/v1/auth/me").status_code == 401
+
+
+def test_a_session_needs_the_csrf_token_to_change_anything(browser: Client, user: User) -> None:
+    sign_in(browser)
+    refused = post(browser, "/api/v1/tokens", {"name": "x"}, csrf=False)
+    assert (refused.status_code, refused.json()["error"]) == (403, "CSRF_FAILED")
+    assert post(browser, "/api/v1/tokens", {"name": "x"}).status_code == 201
+
+
+def test_signing_out_ends_the_session(browser: Client, user: User) -> None:
+    sign_in(browser)
+    browser.delete(f"{AUTH}/session", headers={"X-CSRFToken": browser.cookies["csrftoken"].value})
+    assert browser.get("/api/v1/auth/me").status_code == 401
+
+
+def test_after_several_wrong_passwords_even_the_right_one_has_to_wait(browser: Client, user: User) -> None:
+    for _ in range(5):
+        assert sign_in(browser, password="wrong").status_code == 400
+    locked = sign_in(browser)
+    assert locked.status_code == 400
+    assert locked.json()["errors"][0]["code"] == "too_many_login_attempts"
+    assert locked.json()["errors"][0]["message"]
+
+
+def test_nobody_makes_an_account_unless_the_door_is_open(browser: Client, db: None, settings: object) -> None:
+    form = {"username": "new", "password": PASSWORD, "email": "new@example.org"}
+    browser.get(f"{AUTH}/session")
+    assert post(browser, f"{AUTH}/signup", form).status_code == 403
+    settings.SIGNUP = True
+    assert post(browser, f"{AUTH}/signup", form).status_code == 200
+
+
+def test_the_admins_log_in_page_leads_to_the_console(browser: Client, db: None) -> None:
+    assert browser.get("/admin/login/?next=/admin/").headers["Location"] == "/sign-in?next=/admin/"
+
+
+def test_a_link_signs_in_and_goes_home(browser: Client, user: User) -> None:
+    answer = browser.get(services.make_sign_in_link(user))
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/training")
+    assert browser.get("/api/v1/auth/me").json()["data"]["username"] == "lee"
+    assert browser.get(f"{AUTH}/session").status_code == 200
+    assert AuditEvent.objects.get().action == "user.sign-in-link"
+
+
+def test_a_link_works_once(browser: Client, user: User) -> None:
+    link = services.make_sign_in_link(user)
+    browser.get(link)
+    assert browser.get(link).headers["Location"] == "/training", "the same browser is in already"
+    second = Client().get(link, headers={"Accept-Language": "en"})
+    assert second.status_code == 410
+    assert "has been used" in second.content.decode()
+
+
+def test_asking_for_the_headers_of_a_link_does_not_use_it_up(browser: Client, user: User) -> None:
+    link = services.make_sign_in_link(user)
+    assert browser.head(link).status_code == 405
+    assert browser.get(link).status_code == 302
+
+
+def test_a_link_expires(browser: Client, user: User) -> None:
+    link = services.make_sign_in_link(user)
+    SignInLink.objects.update(expires_at=now() - timedelta(seconds=1))
+    assert browser.get(link).status_code == 410
+
+
+def test_a_made_up_link_signs_nobody_in(browser: Client, user: User) -> None:
+    services.make_sign_in_link(user)
+    assert browser.get("/auth/link/made-up").status_code == 410
+
+
+def test_the_secret_of_a_link_is_not_stored(user: User) -> None:
+    secret = services.make_sign_in_link(user).rsplit("/", 1)[1]
+    assert secret not in str(vars(SignInLink.objects.get()))

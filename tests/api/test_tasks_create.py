@@ -1,0 +1,206 @@
+"""Creating training tasks: what is accepted, what is answered, what is refused."""
+
+import copy
+
+import pytest
+
+from apps.training.models import Event, Node, Task
+
+DOCUMENT = {
+    "taskName": "gpt3-pretraining",
+    "datasetId": "dataset-001",
+    "datasetVersionId": "version-001",
+    "modelId": "model-001",
+    "launchMode": "existing",
+    "distributedConfig": {
+        "enabled": True,
+        "nodeIds": ["env-001", "env-003", "env-005"],
+        "masterNode": "env-001",
+        "framework": "ddp",
+        "strategy": {"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8},
+    },
+}
+
+
+def changed(**changes):
+    """The document's request with `path__to__field=value` changed; None removes."""
+    request = copy.deepcopy(DOCUMENT)
+    for path, value in changes.items():
+        *parents, name = path.split("__")
+        target = request
+        for parent in parents:
+            target = target[parent]
+        if value is None:
+            target.pop(name, None)
+        else:
+            target[name] = value
+    return request
+
+
+pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+
+
+def test_the_documents_request_gets_the_documented_answer(colleague):
+    answer = colleague.post("/training-tasks", DOCUMENT)
+    assert answer.status == 201
+    assert (answer.body["code"], answer.body["message"]) == (200, "训练任务创建成功")
+    data = answer.data
+    assert data["taskId"].startswith("task-")
+    assert data["status"] == "initializing"
+    assert data["distributedInfo"] == {
+        "nodeCount": 3, "totalGpus": 14, "masterNode": "env-001", "framework": "pytorch-ddp", "worldSize": 14,
+    }  # fmt: skip
+    assert data["summary"] == {
+        "totalCpus": 112, "totalMemoryGb": 896, "gpuTypes": ["A100"],
+        "zones": ["北京可用区A", "深圳可用区C", "上海可用区A"], "crossZone": True,
+    }  # fmt: skip
+    codes = {warning["code"] for warning in data["warnings"]}
+    assert codes == {"CROSS_ZONE", "STRATEGY_NOT_RENDERED", "EMULATED_GPUS", "MASTER_NOT_BEST"}
+
+
+def test_the_documents_deepspeed_request_is_accepted_to_the_letter(colleague):
+    request = changed(distributedConfig__framework="deepspeed")
+    data = colleague.post("/training-tasks", request).data
+    assert data["distributedInfo"] == {
+        "nodeCount": 3, "totalGpus": 14, "masterNode": "env-001", "framework": "deepspeed", "worldSize": 14,
+    }  # fmt: skip
+    assert "STRATEGY_NOT_RENDERED" in {warning["code"] for warning in data["warnings"]}
+    preview = colleague.post("/training-tasks/preview", request).data
+    assert "ds_config.json" in {file["name"] for file in preview["files"]}
+
+
+def test_a_single_environment_needs_no_distributed_config(colleague):
+    request = changed(distributedConfig=None, environmentIds=["env-001"])
+    data = colleague.post("/training-tasks", request).data
+    assert data["distributedInfo"]["worldSize"] == 2
+    assert not Task.objects.get().distributed
+
+
+def test_a_created_task_keeps_what_it_was_made_from(colleague, environments):
+    task_id = colleague.post("/training-tasks", DOCUMENT).data["taskId"]
+    environments["env-003"].gpu_count = 1
+    environments["env-003"].save()
+    assert [(n.node_rank, n.environment_id, n.processes) for n in Node.objects.filter(task=task_id)] == [
+        (0, "env-001", 2), (1, "env-003", 4), (2, "env-005", 8),
+    ]  # fmt: skip
+    assert len(colleague.get(f"/training-tasks/{task_id}").data["ranks"]) == 14
+
+
+@pytest.mark.parametrize(
+    ("changes", "problems"),
+    [
+        ({"taskName": ""}, {"taskName": "NAME_REQUIRED"}),
+        ({"taskName": "   "}, {"taskName": "NAME_REQUIRED"}),
+        ({"taskName": None}, {"taskName": "NAME_REQUIRED"}),
+        ({"taskName": "x" * 101}, {"taskName": "NAME_TOO_LONG"}),
+        ({"datasetId": "dataset-9"}, {"datasetId": "DATASET_UNKNOWN"}),
+        ({"datasetId": None}, {"datasetId": "DATASET_UNKNOWN"}),
+        ({"datasetVersionId": "version-9"}, {"datasetVersionId": "DATASET_VERSION_UNKNOWN"}),
+        ({"datasetId": "dataset-other"}, {"datasetVersionId": "DATASET_VERSION_MISMATCH"}),
+        ({"modelId": "model-9"}, {"modelId": "MODEL_UNKNOWN"}),
+        ({"launchMode": "new"}, {"launchMode": "LAUNCH_MODE_UNKNOWN"}),
+        ({"distributedConfig": None}, {"environmentIds": "ENVIRONMENT_REQUIRED"}),
+        ({"distributedConfig__nodeIds": []}, {"distributedConfig.nodeIds": "ENVIRONMENT_REQUIRED",
+                                              "distributedConfig.masterNode": "MASTER_NOT_SELECTED"}),
+        ({"distributedConfig__nodeIds": ["env-001", "env-001"]},
+         {"distributedConfig.nodeIds.1": "ENVIRONMENT_DUPLICATE"}),
+        ({"distributedConfig__nodeIds": ["env-001", "env-9"]}, {"distributedConfig.nodeIds.1": "ENVIRONMENT_UNKNOWN"}),
+        ({"distributedConfig__nodeIds": ["env-001", "env-004"]},
+         {"distributedConfig.nodeIds.1": "ENVIRONMENT_NOT_RUNNING"}),
+        ({"distributedConfig__masterNode": None}, {"distributedConfig.masterNode": "MASTER_REQUIRED"}),
+        ({"distributedConfig__masterNode": "env-002"}, {"distributedConfig.masterNode": "MASTER_NOT_SELECTED"}),
+        ({"distributedConfig__framework": "caffe"}, {"distributedConfig.framework": "FRAMEWORK_UNKNOWN"}),
+        ({"distributedConfig__backend": "mpi"}, {"distributedConfig.backend": "BACKEND_UNKNOWN"}),
+        ({"distributedConfig__masterPort": 80}, {"distributedConfig.masterPort": "PORT_OUT_OF_RANGE"}),
+        ({"distributedConfig__options": {"zero": 3}}, {"distributedConfig.options.zero": "OPTION_UNKNOWN"}),
+        ({"distributedConfig": None, "environmentIds": ["env-001", "env-003"]},
+         {"distributedConfig.masterNode": "MASTER_REQUIRED"}),
+        ({"environmentIds": ["env-002"]}, {"environmentIds": "ENVIRONMENTS_CONTRADICT"}),
+        ({"env": {"RANK": "0", "MY": "1"}}, {"env.RANK": "ENV_RESERVED"}),
+        ({"hyperparameters": {"batchSize": 0}}, {"hyperparameters.batchSize": "HYPERPARAMETER_INVALID"}),
+        ({"hyperparameters": {"batch": 8}}, {"hyperparameters.batch": "HYPERPARAMETER_UNKNOWN"}),
+        ({"entrypoint": {"script": "nowhere.py"}}, {"entrypoint.script": "ENTRYPOINT_NOT_FOUND"}),
+        ({"maxRestarts": -1}, {"maxRestarts": "MAX_RESTARTS_OUT_OF_RANGE"}),
+        ({"resumeFrom": "/nowhere.pt"}, {"resumeFrom": "RESUME_NOT_FOUND"}),
+        ({"taskname": "x"}, {"taskname": "UNKNOWN_FIELD"}),
+        ({"priority": "high"}, {"priority": "WRONG_TYPE"}),
+        ({"distributedConfig__nodeIds": "env-001"}, {"distributedConfig.nodeIds": "FIELD_INVALID"}),
+        ({"hyperparameters": [1]}, {"hyperparameters": "FIELD_INVALID"}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("language", ["zh-CN", "en"])
+def test_what_is_wrong_is_refused_with_its_code_and_creates_nothing(colleague, changes, problems, language):
+    from apps.catalog.models import Dataset
+
+    Dataset.objects.create(pk="dataset-other", name="other")
+    colleague.lang = language
+    answer = colleague.post("/training-tasks", changed(**changes))
+    assert answer.status == 400
+    assert answer.problems == problems
+    for problem in answer.body["errors"]:
+        assert problem["message"]
+        assert ("zh" in language) == any("\u4e00" <= letter <= "\u9fff" for letter in problem["message"])
+    assert Task.objects.count() == 0
+
+
+def test_all_problems_come_at_once(colleague):
+    request = changed(
+        taskName="", datasetId="?", modelId="?", launchMode="?", maxRestarts=1000, env={"RANK": "1"},
+        distributedConfig__nodeIds=["env-001", "env-004", "env-9"], distributedConfig__masterPort=1,
+    )  # fmt: skip
+    assert len(colleague.post("/training-tasks", request).problems) == 9
+
+
+def test_environments_of_two_projects_do_not_mix(admin, environments, other_project):
+    environments["env-003"].project = other_project
+    environments["env-003"].save()
+    assert admin.post("/training-tasks", DOCUMENT).problems == {"distributedConfig.nodeIds.1": "ENVIRONMENT_FOREIGN"}
+
+
+def test_a_cordoned_environment_is_refused(colleague, environments):
+    environments["env-003"].cordoned = True
+    environments["env-003"].save()
+    answer = colleague.post("/training-tasks", DOCUMENT)
+    assert answer.problems == {"distributedConfig.nodeIds.1": "ENVIRONMENT_CORDONED"}
+
+
+def test_who_may_create(colleague, owner, viewer, stranger, anonymous):
+    assert owner.post("/training-tasks", DOCUMENT).status == 201
+    assert viewer.post("/training-tasks", DOCUMENT).error == "FORBIDDEN"
+    assert set(stranger.post("/training-tasks", DOCUMENT).problems.values()) >= {"ENVIRONMENT_UNKNOWN"}
+    assert anonymous.post("/training-tasks", DOCUMENT).error == "NOT_AUTHENTICATED"
+    assert Task.objects.count() == 1
+
+
+def test_the_same_idempotency_key_and_request_give_the_same_task(colleague, owner):
+    first = colleague.post("/training-tasks", DOCUMENT, Idempotency_Key="k1")
+    again = colleague.post("/training-tasks", DOCUMENT, Idempotency_Key="k1")
+    other = colleague.post("/training-tasks", changed(taskName="other"), Idempotency_Key="k1")
+    elsewhere = owner.post("/training-tasks", DOCUMENT, Idempotency_Key="k1")
+    assert (first.status, again.status) == (201, 201)
+    assert again.data["taskId"] == first.data["taskId"]
+    assert (other.status, other.error) == (409, "IDEMPOTENCY_CONFLICT")
+    assert elsewhere.data["taskId"] != first.data["taskId"]
+    assert Event.objects.filter(code="TASK_CREATED").count() == 2
+
+
+def test_preview_shows_what_would_run_and_creates_nothing(viewer):
+    data = viewer.post("/training-tasks/preview", DOCUMENT).data
+    assert [rank["rank"] for rank in data["ranks"]] == list(range(14))
+    assert [rank["environmentId"] for rank in data["ranks"]] == ["env-001"] * 2 + ["env-003"] * 4 + ["env-005"] * 8
+    assert data["ranks"][2]["env"]["LOCAL_RANK"] == "0"
+    assert data["ranks"][2]["env"]["WORLD_SIZE"] == "14"
+    assert data["ranks"][2]["env"]["MASTER_ADDR"] == "<head host>"
+    assert [file["name"] for file in data["files"]] == ["pytorch_ddp_config.yaml"]
+    assert "--total_steps" in data["command"]
+    assert data["problems"] == []
+    assert Task.objects.count() == 0
+
+
+def test_preview_shows_problems_beside_what_it_can_show(viewer):
+    data = viewer.post("/training-tasks/preview", changed(taskName="", env={"RANK": "1"})).data
+    assert {problem["error"] for problem in data["problems"]} == {"NAME_REQUIRED", "ENV_RESERVED"}
+    assert len(data["ranks"]) == 14
+    empty = viewer.post("/training-tasks/preview", {}).data
+    assert empty["ranks"] == []
+    assert len(empty["problems"]) == 4

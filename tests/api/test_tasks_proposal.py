@@ -1,0 +1,103 @@
+"""What a request leaves empty is chosen, shown with its reasons, and used."""
+
+import json
+from typing import Any
+
+import pytest
+
+from apps.clusters.models import DevEnvironment
+from apps.training.models import Task
+from tests.api.conftest import Api
+from tests.api.test_tasks_create import changed
+
+pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+
+FRAMEWORKS = ["pytorch-ddp", "pytorch-fsdp", "deepspeed", "jax"]
+
+
+def empty(framework: str, **more: Any) -> dict[str, Any]:
+    return changed(distributedConfig__framework=framework, distributedConfig__strategy=None, **more)
+
+
+def preview(api: Api, request: dict[str, Any]) -> dict[str, Any]:
+    data: dict[str, Any] = api.post("/training-tasks/preview", request).data
+    return data
+
+
+def what_would_run(shown: dict[str, Any]) -> str:
+    """A script reads the strategy and options nowhere but in files, environment and arguments."""
+    return json.dumps([shown[name] for name in ("ranks", "files", "artifacts", "command")], sort_keys=True)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_an_empty_strategy_gets_one_with_reasons_in_both_languages(colleague: Api, framework: str) -> None:
+    proposals = {}
+    for colleague.lang in ("zh-CN", "en"):
+        proposals[colleague.lang] = proposal = preview(colleague, empty(framework))["proposal"]
+        assert proposal["strategy"] == {"dataParallel": 14}
+        assert proposal["reasons"]
+        assert all("14" in reason["message"] for reason in proposal["reasons"][:1])
+    zh, en = proposals["zh-CN"]["reasons"], proposals["en"]["reasons"]
+    assert [reason["code"] for reason in zh] == [reason["code"] for reason in en]
+    assert [reason["message"] for reason in zh] != [reason["message"] for reason in en]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_giving_the_proposal_changes_nothing_of_what_runs(colleague: Api, framework: str) -> None:
+    left_empty = preview(colleague, empty(framework))
+    proposal = left_empty["proposal"]
+    given = empty(framework)
+    given["distributedConfig"] |= {"strategy": proposal["strategy"], "options": proposal["options"]}
+    as_given = preview(colleague, given)
+    assert as_given["problems"] == []
+    assert as_given["proposal"] is None, "nothing is left empty"
+    assert what_would_run(as_given) == what_would_run(left_empty)
+
+
+def test_what_the_user_chose_is_kept_and_not_repeated(colleague: Api) -> None:
+    request = empty("fsdp", distributedConfig__options={"sharding": "full", "mixedPrecision": "bfloat16"})
+    assert preview(colleague, request)["proposal"]["options"] == {}
+
+
+def test_without_environments_or_with_an_unknown_framework_nothing_is_proposed(colleague: Api) -> None:
+    nowhere = empty("ddp", distributedConfig__nodeIds=[])
+    assert preview(colleague, nowhere)["proposal"] is None
+    assert preview(colleague, empty("caffe"))["proposal"] is None
+
+
+def test_a_task_shows_what_was_chosen_for_it_whatever_becomes_of_its_environments(colleague: Api) -> None:
+    task_id = colleague.post("/training-tasks", empty("fsdp")).data["taskId"]
+    DevEnvironment.objects.update(gpu_count=1)
+    shown = colleague.get(f"/training-tasks/{task_id}").data
+    assert shown["proposal"]["options"]["shardSize"] == 2
+    assert shown["request"]["distributedConfig"].get("strategy") is None, "the request stays as it was sent"
+
+
+def test_a_script_of_the_users_own_is_as_large_as_its_model_says(colleague: Api, tmp_path: Any) -> None:
+    from apps.catalog.models import Model
+
+    (script := tmp_path / "train.py").touch()
+    own = empty("deepspeed", entrypoint={"script": str(script)})
+    assert preview(colleague, own)["proposal"]["reasons"][1]["code"] == "PROPOSED_STAGE_USUAL"
+    Model.objects.update(parameters=60 * 10**9)
+    assert preview(colleague, own)["proposal"]["options"]["zeroStage"] == 3
+    task_id = colleague.post("/training-tasks", own).data["taskId"]
+    assert Task.objects.get(pk=task_id).spec["model_parameters"] == 60 * 10**9
+
+
+def test_a_refused_value_comes_with_the_nearest_one(colleague: Api) -> None:
+    request = empty("fsdp", distributedConfig__options={"shardSize": 8})
+    for colleague.lang in ("zh-CN", "en"):
+        [problem] = colleague.post("/training-tasks", request).body["errors"]
+        assert "14" in problem["message"]
+        assert "7" in problem["hint"]
+
+
+def test_each_node_is_reached_by_its_own_interface_and_the_user_s_word_counts(colleague: Api, owner: Api) -> None:
+    owner.patch("/dev-environments/env-001", {"network": {"interface": "eth0"}})
+    owner.patch("/dev-environments/env-003", {"network": {"interface": "bond1", "infiniband": []}})
+    ranks = preview(colleague, empty("ddp"))["ranks"]
+    by_node = {rank["environmentId"]: rank["env"].get("GLOO_SOCKET_IFNAME") for rank in ranks}
+    assert by_node == {"env-001": "eth0", "env-003": "bond1", "env-005": None}
+    chosen = preview(colleague, empty("ddp", env={"GLOO_SOCKET_IFNAME": "ib0"}))["ranks"]
+    assert {rank["env"]["GLOO_SOCKET_IFNAME"] for rank in chosen} == {"ib0"}

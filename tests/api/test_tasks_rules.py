@@ -1,0 +1,131 @@
+"""Rules about what a task is made from: whose data, which environments, and what is only a warning."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Membership, Project, Role
+from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
+from apps.clusters import leases
+from apps.clusters.models import Cluster, DevEnvironment
+from apps.common.clock import now
+from apps.training.models import Checkpoint, Task
+from apps.training.states import State
+from tests.api.conftest import Api
+from tests.api.test_tasks_create import DOCUMENT, changed
+
+pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+
+SINGLE = changed(distributedConfig=None, environmentIds=["env-001"])
+
+
+def codes(api: Api, request: dict[str, Any]) -> list[str]:
+    return sorted(warning["code"] for warning in api.post("/training-tasks", request).data["warnings"])
+
+
+def test_the_contracts_example_names_one_of_the_nodes_twice_and_is_accepted(colleague: Api) -> None:
+    both = changed(environmentIds=["env-001"])
+    assert colleague.post("/training-tasks", both).data["distributedInfo"]["nodeCount"] == 3
+
+
+def test_a_config_without_nodes_is_about_the_environments_named_beside_it(colleague: Api) -> None:
+    beside = changed(distributedConfig__nodeIds=None, environmentIds=["env-003", "env-001"])
+    created = colleague.post("/training-tasks", beside).data
+    assert (created["distributedInfo"]["nodeCount"], created["distributedInfo"]["masterNode"]) == (2, "env-001")
+
+
+def test_a_config_that_is_not_enabled_counts_for_nothing(colleague: Api) -> None:
+    single = changed(distributedConfig__enabled=False, distributedConfig__framework="none", environmentIds=["env-002"])
+    assert colleague.post("/training-tasks", single).data["distributedInfo"]["masterNode"] == "env-002"
+
+
+def test_a_node_without_a_gpu_runs_one_process(colleague: Api) -> None:
+    DevEnvironment.objects.filter(pk="env-001").update(gpu_count=0, gpu_type="")
+    created = colleague.post("/training-tasks", SINGLE).data
+    assert (created["distributedInfo"]["totalGpus"], created["distributedInfo"]["worldSize"]) == (0, 1)
+
+
+def test_the_models_defaults_hold_where_the_request_says_nothing(colleague: Api) -> None:
+    task_id = colleague.post("/training-tasks", {**SINGLE, "hyperparameters": {"totalSteps": 7}}).data["taskId"]
+    hyperparameters = Task.objects.get(pk=task_id).spec["hyperparameters"]
+    assert (hyperparameters["totalSteps"], hyperparameters["batchSize"]) == (7, 8)
+    assert colleague.get(f"/training-tasks/{task_id}").data["totalSteps"] == 7
+
+
+def test_environments_of_two_clusters_do_not_train_together(colleague: Api) -> None:
+    other = Cluster.objects.create(name="other", backend="local")
+    DevEnvironment.objects.filter(pk="env-005").update(cluster=other)
+    assert colleague.post("/training-tasks", DOCUMENT).problems == {"distributedConfig.nodeIds.2": "CLUSTERS_DIFFER"}
+
+
+def test_data_and_models_of_another_project_are_not_trained_on_here(colleague: Api, other_project: Project) -> None:
+    """Not even by somebody who is in both projects: the others who will read the task are not."""
+    Membership.objects.create(project=other_project, user=colleague.user, role=Role.MEMBER)
+    Dataset.objects.update(project=other_project)
+    Model.objects.update(project=other_project)
+    assert colleague.post("/training-tasks", DOCUMENT).problems == {
+        "datasetId": "DATASET_UNKNOWN",
+        "modelId": "MODEL_UNKNOWN",
+    }
+
+
+def test_a_dataset_still_being_prepared_is_waited_for_and_a_failed_one_refused(colleague: Api) -> None:
+    DatasetVersion.objects.update(status=VersionStatus.PREPARING, train_path="", valid_path="")
+    assert colleague.post("/training-tasks", SINGLE).status == 201
+    DatasetVersion.objects.update(status=VersionStatus.FAILED, error={"code": "DATA_EMPTY", "path": "/x"})
+    assert colleague.post("/training-tasks", SINGLE).problems == {"datasetVersionId": "DATASET_VERSION_FAILED"}
+
+
+def test_held_environments_are_a_warning(colleague: Api) -> None:
+    leases.take(["env-001"], "task-elsewhere")
+    warnings = {warning["code"]: warning for warning in colleague.post("/training-tasks", SINGLE).data["warnings"]}
+    assert "task-elsewhere" in warnings["ENVIRONMENTS_BUSY"]["message"]
+
+
+def test_differing_gpus_and_versions_are_warnings(colleague: Api) -> None:
+    DevEnvironment.objects.filter(pk="env-001").update(versions={"torch": "2.1"})
+    two = changed(distributedConfig__nodeIds=["env-001", "env-002"], distributedConfig__strategy=None)
+    assert codes(colleague, two) == ["EMULATED_GPUS", "GPU_TYPES_DIFFER", "VERSIONS_DIFFER"]
+
+
+def test_a_strategy_that_is_what_will_run_is_no_warning(colleague: Api) -> None:
+    assert "STRATEGY_NOT_RENDERED" not in codes(colleague, changed(distributedConfig__strategy={"dataParallel": 14}))
+
+
+def test_a_framework_is_found_under_each_of_its_names(colleague: Api) -> None:
+    for name in ("ddp", "pytorch-ddp"):
+        created = colleague.post("/training-tasks", changed(distributedConfig__framework=name)).data
+        assert created["distributedInfo"]["framework"] == "pytorch-ddp"
+    assert [colleague.get("/training-tasks", framework=name).data["total"] for name in ("ddp", "pytorch-ddp")] == [2, 2]
+
+
+def test_more_environments_take_no_more_queries(
+    colleague: Api, project: Project, cluster: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    zone = DevEnvironment.objects.get(pk="env-001").zone
+    ids = [f"env-big-{n}" for n in range(64)]
+    DevEnvironment.objects.bulk_create(
+        DevEnvironment(pk=key, name=key, project=project, cluster=cluster, zone=zone, gpu_count=8) for key in ids
+    )
+    big = changed(
+        distributedConfig__nodeIds=ids, distributedConfig__masterNode=ids[0], distributedConfig__strategy=None
+    )
+    with django_assert_max_num_queries(25):
+        assert colleague.post("/training-tasks", big).data["distributedInfo"]["worldSize"] == 512
+    with django_assert_max_num_queries(10):
+        assert len(colleague.post("/training-tasks/preview", big).data["ranks"]) == 512
+
+
+def test_a_retry_resumes_from_the_newest_checkpoint_that_is_still_there(colleague: Api, tmp_path: Path) -> None:
+    task = Task.objects.get(pk=colleague.post("/training-tasks", SINGLE).data["taskId"])
+    Task.objects.update(state=State.FAILED, due_at=None, ended_at=now())
+    kept = tmp_path / "checkpoint_step_20.pt"
+    kept.write_bytes(b"x")
+    for step, path in ((10, "/gone.pt"), (20, str(kept)), (30, "/gone-too.pt")):
+        Checkpoint.objects.create(task=task, attempt=1, step=step, path=path, at=now())
+    again = Task.objects.get(pk=colleague.post(f"/training-tasks/{task.pk}/retry").data["taskId"])
+    assert again.spec["resume_from"] == str(kept)
+    kept.unlink()
+    anew = Task.objects.get(pk=colleague.post(f"/training-tasks/{task.pk}/retry").data["taskId"])
+    assert anew.spec["resume_from"] == ""

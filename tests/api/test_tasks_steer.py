@@ -1,0 +1,194 @@
+"""Reading, listing, stopping, retrying, cloning and deleting training tasks."""
+
+import pytest
+from django.utils import timezone
+
+from apps.training.logs import Reader
+from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
+from apps.training.states import State
+from tests.api.test_tasks_create import DOCUMENT, changed
+
+pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+
+SINGLE = changed(distributedConfig=None, environmentIds=["env-001"])
+
+
+@pytest.fixture
+def task(colleague) -> Task:
+    return Task.objects.get(pk=colleague.post("/training-tasks", DOCUMENT).data["taskId"])
+
+
+def end(task: Task, state: State = State.FAILED, reason: str = "QUEUE_TIMEOUT") -> None:
+    Task.objects.filter(pk=task.pk).update(state=state, due_at=None, reason=reason, ended_at=timezone.now())
+
+
+READS = ["", "/events", "/metrics", "/checkpoints", "/logs", "/plan", "/logs/download", "/stream"]
+
+
+@pytest.mark.parametrize("path", READS)
+def test_a_stranger_finds_nothing_and_nobody_else_comes_in(task, stranger, anonymous, path):
+    assert stranger.get(f"/training-tasks/{task.pk}{path}").error == "NOT_FOUND"
+    assert anonymous.get(f"/training-tasks/{task.pk}{path}").error == "NOT_AUTHENTICATED"
+
+
+@pytest.mark.parametrize(("verb", "path"), [("post", "/stop"), ("post", "/retry"), ("delete", "")])
+def test_a_viewer_may_look_and_not_touch(task, viewer, stranger, verb, path):
+    assert viewer.get(f"/training-tasks/{task.pk}").status == 200
+    assert getattr(viewer, verb)(f"/training-tasks/{task.pk}{path}").error == "FORBIDDEN"
+    assert getattr(stranger, verb)(f"/training-tasks/{task.pk}{path}").error == "NOT_FOUND"
+
+
+def test_a_list_shows_the_projects_tasks_and_filters_them(colleague, stranger, task):
+    colleague.post("/training-tasks", {**SINGLE, "taskName": "small"})
+    listed = colleague.get("/training-tasks").data
+    assert [item["taskName"] for item in listed["items"]] == ["small", "gpt3-pretraining"]
+    assert stranger.get("/training-tasks").data["items"] == []
+    for query, names in [
+        ({"search": "gpt"}, ["gpt3-pretraining"]),
+        ({"environment": "env-001"}, ["small", "gpt3-pretraining"]),
+        ({"environment": "env-005"}, ["gpt3-pretraining"]),
+        ({"zone": "上海可用区A"}, ["gpt3-pretraining"]),
+        ({"status": "running"}, []),
+        ({"framework": "pytorch-ddp", "ordering": "name"}, ["gpt3-pretraining", "small"]),
+        ({"owner": "nobody"}, []),
+        ({"createdBefore": "2020-01-01T00:00:00Z"}, []),
+    ]:
+        assert [item["taskName"] for item in colleague.get("/training-tasks", **query).data["items"]] == names, query
+    assert colleague.get("/training-tasks", status="done").problems == {"status.0": "FIELD_CHOICE"}
+
+
+def test_a_list_costs_the_same_however_long_it_is(colleague, django_assert_max_num_queries):
+    for _ in range(3):
+        colleague.post("/training-tasks", SINGLE)
+    with django_assert_max_num_queries(6):
+        assert len(colleague.get("/training-tasks", pageSize=50).data["items"]) == 3
+
+
+def test_the_list_shows_the_newest_step_and_loss(colleague, task):
+    Task.objects.filter(pk=task.pk).update(progress={"step": 7, "loss": 2.5})
+    item = colleague.get("/training-tasks").data["items"][0]
+    assert (item["step"], item["loss"]) == (7, 2.5)
+
+
+def test_stop_is_idempotent_and_noted_once(colleague, task):
+    for _ in range(2):
+        assert colleague.post(f"/training-tasks/{task.pk}/stop").status == 200
+    assert Event.objects.filter(code="STOP_REQUESTED").count() == 1
+    end(task)
+    assert colleague.post(f"/training-tasks/{task.pk}/stop").data["status"] == "failed"
+
+
+def test_retry_makes_a_new_task_that_resumes_from_the_newest_checkpoint(colleague, task, tmp_path):
+    assert colleague.post(f"/training-tasks/{task.pk}/retry").error == "TASK_NOT_FINAL"
+    end(task)
+    newest = tmp_path / "checkpoint_step_20.pt"
+    newest.write_bytes(b"x")
+    for step, path in ((10, "/gone.pt"), (20, str(newest))):
+        Checkpoint.objects.create(task=task, attempt=1, step=step, path=path, at=timezone.now())
+    new = Task.objects.get(pk=colleague.post(f"/training-tasks/{task.pk}/retry").data["taskId"])
+    assert new.pk != task.pk
+    assert new.spec["resume_from"] == str(newest)
+    end(task, State.SUCCEEDED, "COMPLETED")
+    assert colleague.post(f"/training-tasks/{task.pk}/retry").error == "ACTION_NOT_ALLOWED"
+
+
+def test_a_clone_is_the_request_ready_to_be_sent_again(colleague, task):
+    request = colleague.post(f"/training-tasks/{task.pk}/clone").data["request"]
+    assert request == DOCUMENT
+    assert colleague.post("/training-tasks", request).status == 201
+
+
+def test_delete_takes_everything_along_and_only_after_the_end(colleague, task, settings):
+    assert colleague.delete(f"/training-tasks/{task.pk}").error == "TASK_NOT_FINAL"
+    end(task)
+    folders = [settings.DATA_DIR / name / task.pk for name in ("logs", "checkpoints")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    assert colleague.delete(f"/training-tasks/{task.pk}").status == 200
+    assert colleague.get(f"/training-tasks/{task.pk}").error == "NOT_FOUND"
+    assert not any(folder.exists() for folder in folders)
+
+
+def test_checkpoints_that_another_task_resumes_from_are_not_deleted(colleague, task):
+    end(task)
+    other = Task.objects.get(pk=colleague.post("/training-tasks", SINGLE).data["taskId"])
+    other.spec["resume_from"] = task.spec["checkpoint_dir"] + "/checkpoint_step_5.pt"
+    other.save()
+    assert colleague.delete(f"/training-tasks/{task.pk}").error == "CHECKPOINTS_IN_USE"
+
+
+def test_allowed_actions_follow_the_state(colleague, task):
+    assert colleague.get(f"/training-tasks/{task.pk}").data["allowedActions"] == ["stop", "clone"]
+    end(task)
+    assert colleague.get(f"/training-tasks/{task.pk}").data["allowedActions"] == ["retry", "clone", "delete"]
+
+
+def test_events_are_told_in_the_readers_language(colleague, task):
+    assert colleague.get(f"/training-tasks/{task.pk}/events").data["items"][0]["message"] == "colleague 创建了任务。"
+    colleague.lang = "en"
+    (event,) = colleague.get(f"/training-tasks/{task.pk}/events").data["items"]
+    assert event["message"] == "colleague created the task."
+    assert colleague.get(f"/training-tasks/{task.pk}/events", after=event["id"]).data["items"] == []
+
+
+def test_metrics_go_on_after_the_last_point(colleague, task):
+    MetricPoint.objects.bulk_create(
+        MetricPoint(task=task, attempt=1, rank=0, step=n, at=timezone.now(), values={"loss": 1 / n, "lr": 0.1})
+        for n in range(1, 6)
+    )
+    path = f"/training-tasks/{task.pk}/metrics"
+    first = colleague.get(path, limit=3, names="loss").data
+    assert [point["values"] for point in first["items"]] == [{"loss": 1.0}, {"loss": 0.5}, {"loss": 1 / 3}]
+    rest = colleague.get(path, limit=3, after=first["next"]).data
+    assert ([point["step"] for point in rest["items"]], rest["next"]) == ([4, 5], None)
+    assert colleague.get(path, rank=1).data["items"] == []
+
+
+def test_logs_are_paged_by_cursor_searched_and_merged(colleague, task, settings):
+    Task.objects.filter(pk=task.pk).update(attempt=1)
+    Attempt.objects.create(task=task, number=1, master_port=29500, created_at=timezone.now())
+    folder = settings.DATA_DIR / "logs" / task.pk / "1"
+    folder.mkdir(parents=True)
+    (folder / "0.log").write_text("".join(f"line {n}\n" for n in range(10)) + "half")
+    (folder / "3.log").write_text("损失 2.5\n")
+    path = f"/training-tasks/{task.pk}/logs"
+    first = colleague.get(path, limit=4).data
+    assert [line["text"] for line in first["lines"]] == [f"line {n}" for n in range(4)]
+    assert not first["end"]
+    rest = colleague.get(path, cursor=first["cursor"]).data
+    assert [line["text"] for line in rest["lines"]] == [f"line {n}" for n in range(4, 10)]
+    assert rest["end"]
+    assert colleague.get(path, cursor=rest["cursor"]).data["lines"] == []
+    assert [line["offset"] for line in colleague.get(path, search="LINE 7").data["lines"]] == [49]
+    assert [line["text"] for line in colleague.get(path, tail="true", limit=2).data["lines"]] == ["line 8", "line 9"]
+    merged = colleague.get(path, rank="all").data
+    assert {line["rank"] for line in merged["lines"]} == {0, 3}
+    assert merged["lines"][-1] == {"rank": 3, "offset": 0, "text": "损失 2.5"}
+    assert colleague.get(path, rank="all", cursor=merged["cursor"]).data["lines"] == []
+    Attempt.objects.update(ended_at=timezone.now())
+    assert [line["text"] for line in colleague.get(path, cursor=rest["cursor"]).data["lines"]] == ["half"]
+
+
+def test_all_ranks_are_downloaded_one_after_the_other(colleague, task, settings):
+    Task.objects.filter(pk=task.pk).update(attempt=1)
+    Attempt.objects.create(task=task, number=1, master_port=29500, created_at=timezone.now())
+    folder = settings.DATA_DIR / "logs" / task.pk / "1"
+    folder.mkdir(parents=True)
+    (folder / "0.log").write_text("zero\n")
+    (folder / "13.log").write_text("thirteen")
+    task.refresh_from_db()
+    sections = b"".join(Reader(task, 1).everything()).decode().split("==> rank ")
+    assert sections[1] == "0 <==\nzero\n\n"
+    assert (len(sections), sections[-1]) == (15, "13 <==\nthirteen\n")
+    headers = colleague.get(f"/training-tasks/{task.pk}/logs/download", rank="all").headers
+    assert headers["Content-Disposition"] == f'attachment; filename="{task.pk}-1.log"'
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [({"rank": "14"}, "RANK_UNKNOWN"), ({"rank": "x"}, "RANK_UNKNOWN"), ({"cursor": "-1"}, "CURSOR_INVALID"),
+     ({"rank": "all", "cursor": "a:b"}, "CURSOR_INVALID")],
+)  # fmt: skip
+def test_a_bad_place_in_a_log_is_a_clear_400(colleague, task, query, code):
+    answer = colleague.get(f"/training-tasks/{task.pk}/logs", **query)
+    assert (answer.status, answer.error) == (400, code)

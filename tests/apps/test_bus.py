@@ -1,0 +1,136 @@
+"""Messages between processes, with a real broker that comes and goes."""
+
+import asyncio
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.common import bus
+from server.up import broker
+from tests.waiting import until
+
+
+class Broker:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(broker.command(self.home))
+        until(lambda: broker.answers(self.home), what="the broker answers")
+
+    def stop(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def redis(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+    """Not started yet. In a short path: a socket's is bounded."""
+    home = Path(tempfile.mkdtemp(prefix="bus-"))
+    settings.REDIS_URL = f"unix://{home / 'broker.sock'}"
+    bus._publisher.cache_clear()
+    monkeypatch.setattr(bus, "_quiet_until", 0.0)
+    monkeypatch.setattr(bus, "PAUSE", 0.05)
+    server = Broker(home)
+    yield server
+    server.stop()
+    bus._publisher.cache_clear()
+    shutil.rmtree(home)
+
+
+async def told(inbox: bus.Inbox, say: Callable[[], None]) -> dict[str, Any] | None:
+    """Says it again and again until it arrives: a message may be lost, and nothing may depend on it."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        say()
+        if message := await inbox.get(timeout=0.05):
+            return message
+    return None
+
+
+def test_what_one_publishes_all_subscribers_of_the_channel_get_and_nobody_else(redis: Broker) -> None:
+    redis.start()
+
+    async def main() -> None:
+        async with bus.subscribe("task:1") as one, bus.subscribe("task:1", "tasks") as both, bus.subscribe("x") as none:
+            assert await told(one, lambda: bus.publish("task:1", {"kind": "log"})) == {"kind": "log"}
+            assert await both.get(timeout=60) == {"kind": "log"}
+            assert await told(both, lambda: bus.publish("tasks", {"id": "1"}))
+            assert await none.get(timeout=0) is None
+
+    asyncio.run(main())
+
+
+def test_publishing_without_a_broker_is_quick_and_raises_nothing(redis: Broker) -> None:
+    for _ in range(1000):
+        bus.publish("task:1", {"kind": "log"})
+
+
+def test_a_subscriber_without_a_broker_just_hears_nothing(redis: Broker) -> None:
+    async def main() -> None:
+        async with bus.subscribe("task:1") as inbox:
+            assert await inbox.get(timeout=0.2) is None
+
+    asyncio.run(main())
+
+
+def test_a_subscriber_hears_again_when_the_broker_comes_back(redis: Broker) -> None:
+    async def main() -> None:
+        async with bus.subscribe("task:1") as inbox:
+            for _ in range(2):
+                await asyncio.to_thread(redis.start)
+                assert await told(inbox, lambda: bus.publish("task:1", {"kind": "log"}))
+                await asyncio.to_thread(redis.stop)
+
+    asyncio.run(main())
+
+
+def test_a_subscriber_knows_whether_it_can_hear_anything_and_is_woken_when_it_cannot(redis: Broker) -> None:
+    async def main() -> None:
+        async with bus.subscribe("task:1") as inbox:
+            assert not inbox.connected
+            await asyncio.to_thread(redis.start)
+            await asyncio.to_thread(until, lambda: inbox.connected)
+            await asyncio.to_thread(redis.stop)
+            assert await inbox.get(timeout=60) == {}
+            assert not inbox.connected
+
+    asyncio.run(main())
+
+
+def test_one_connection_serves_all_and_goes_with_the_last(redis: Broker) -> None:
+    redis.start()
+
+    def listening() -> int:
+        return len(bus._publisher().client_list(_type="pubsub"))
+
+    async def main() -> None:
+        async with bus.subscribe("a") as first:
+            assert await told(first, lambda: bus.publish("a", {"n": 1}))
+            inboxes = [bus.subscribe(f"task:{n}") for n in range(50)]
+            for inbox in inboxes:
+                await inbox.__aenter__()
+            assert listening() == 1
+            for inbox in inboxes:
+                await inbox.__aexit__()
+        await asyncio.to_thread(until, lambda: not listening(), what="the connection is closed")
+
+    asyncio.run(main())
+
+
+def test_a_slow_reader_keeps_the_newest(redis: Broker) -> None:
+    async def main() -> None:
+        inbox = bus.subscribe("a")
+        for n in range(bus.INBOX + 10):
+            inbox.put({"n": n})
+        assert await inbox.get(timeout=0) == {"n": 10}
+
+    asyncio.run(main())

@@ -1,0 +1,193 @@
+"""What the platform does for engines that live elsewhere: orphans, paths, one thread per cluster."""
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.clusters import paths, threads
+from apps.clusters.models import Cluster
+from apps.training import engines, hints, ingest, launching
+from apps.training.models import Attempt, Checkpoint, Task
+from fermi.launch.backends.base import Remote
+from fermi.launch.backends.local import LocalBackend
+from fermi.launch.errors import BackendError
+from fermi.launch.spec import Handle, JobSpec
+from tests.apps.attempts import begin_attempt, write
+from tests.waiting import until
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+
+
+class Elsewhere:
+    """A remote engine that has `here`, and forgets what it is told to."""
+
+    def __init__(self, *here: str) -> None:
+        self.here = list(here)
+        self.before_answering: Callable[[], None] = lambda: None
+        self.away = False
+
+    def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
+        for name in self.here:
+            on_change(name)
+        stop.wait()
+
+    def orphans(self, live: Collection[str]) -> list[Handle]:
+        if self.away:
+            raise BackendError("ENGINE_UNREACHABLE", why="away")
+        found = [Handle(name, *_parts(name), world_size=0) for name in self.here if name not in live]
+        self.before_answering()
+        return found
+
+    def forget(self, handle: Handle) -> None:
+        self.here.remove(handle.name)
+
+
+def _parts(name: str) -> tuple[str, int]:
+    task_id, _, number = name.rpartition("-")
+    return task_id, int(number)
+
+
+@pytest.fixture
+def elsewhere(task: Task, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
+    engine = Elsewhere()
+    monkeypatch.setattr(engines, "backend_for", lambda cluster: engine)
+    return engine
+
+
+@pytest.fixture
+def poked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    sent: list[str] = []
+    monkeypatch.setattr(hints, "_send", lambda name, *args: sent.append(*args))
+    return sent
+
+
+def test_only_remote_engines_are_followed_and_swept(tmp_path: Path) -> None:
+    assert isinstance(Elsewhere(), Remote)
+    assert not isinstance(LocalBackend({"data_dir": str(tmp_path), "warm": False}), Remote)
+
+
+def test_attempts_that_ended_or_are_not_known_are_removed_and_live_ones_stay(task: Task, elsewhere: Elsewhere) -> None:
+    begin_attempt(task, 2)
+    elsewhere.here = ["task-x-1", "task-x-2", "task-gone-7"]
+    assert engines.sweep() == 2
+    assert elsewhere.here == ["task-x-2"]
+    assert engines.sweep() == 0
+
+
+def test_an_attempt_that_begins_while_the_engine_is_asked_is_no_orphan(task: Task, elsewhere: Elsewhere) -> None:
+    elsewhere.here = ["task-x-2"]
+    elsewhere.before_answering = lambda: begin_attempt(task, 2)
+    assert engines.sweep() == 0
+
+
+def test_an_engine_that_is_away_does_not_keep_others_from_being_swept(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Cluster.objects.create(name="other", backend="local")
+    away, there = Elsewhere(), Elsewhere("task-gone-1")
+    away.away = True
+    monkeypatch.setattr(engines, "backend_for", lambda cluster: there if cluster.name == "other" else away)
+    assert engines.sweep() == 1
+
+
+def test_what_an_engine_tells_is_handed_to_the_reconciler(task: Task, elsewhere: Elsewhere, poked: list[str]) -> None:
+    elsewhere.here = ["task-x-1"]
+    following = engines.following()
+    following.look()
+    try:
+        until(lambda: poked == ["task-x"], what="the hint")
+    finally:
+        following.close()
+
+
+# Threads --------------------------------------------------------------------------------------------------------------
+
+
+def test_each_cluster_is_followed_once_and_anew_when_it_is_reached_in_another_way(task: Task) -> None:
+    began: list[tuple[str, Any]] = []
+    ended: list[str] = []
+
+    def follow(cluster: Cluster, ending: threading.Event) -> None:
+        began.append((cluster.name, cluster.connection))
+        ending.wait()
+        ended.append(cluster.name)
+
+    following = threads.PerCluster("test", lambda cluster: cluster.backend == "local", follow)
+    Cluster.objects.create(name="not wanted", backend="kubernetes")
+    try:
+        following.look()
+        following.look()
+        until(lambda: began == [("local", {})], what="it is followed")
+        Cluster.objects.filter(name="local").update(connection={"python": "other"})
+        following.look()
+        until(lambda: began[1:] == [("local", {"python": "other"})] and ended == ["local"], what="and anew")
+        Cluster.objects.filter(name="local").update(backend="kubernetes")
+        following.look()
+        until(lambda: ended == ["local", "local"], what="and no more")
+    finally:
+        following.close()
+
+
+def test_following_goes_on_after_a_failure(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "REST", 0.01)
+    tries: list[int] = []
+
+    def follow(cluster: Cluster, ending: threading.Event) -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            raise BackendError("ENGINE_UNREACHABLE") if len(tries) == 1 else ValueError("a surprise")
+        ending.wait()
+
+    following = threads.PerCluster("test", lambda cluster: True, follow)
+    following.look()
+    try:
+        until(lambda: len(tries) == 3, what="the third try")
+    finally:
+        following.close()
+
+
+# Paths ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mounted(task: Task) -> Cluster:
+    Cluster.objects.update(connection={"data": {"mountPath": "/mnt/fermi", "volume": {"emptyDir": {}}}})
+    task.cluster.refresh_from_db()
+    return task.cluster
+
+
+def test_paths_of_the_data_directory_are_translated_both_ways_and_others_are_not(
+    mounted: Cluster, settings: Any
+) -> None:
+    ours = f"{settings.DATA_DIR}/checkpoints/task-x/step_5.pt"
+    assert paths.there(mounted, ours) == "/mnt/fermi/checkpoints/task-x/step_5.pt"
+    assert paths.here(mounted, paths.there(mounted, ours)) == ours
+    for other in ("", "auto", "/elsewhere/x", f"{settings.DATA_DIR}-other/x"):
+        assert paths.there(mounted, other) == paths.here(mounted, other) == other
+
+
+def test_a_cluster_without_a_mount_of_its_own_has_our_paths(task: Task, settings: Any) -> None:
+    assert paths.there(task.cluster, f"{settings.DATA_DIR}/x") == f"{settings.DATA_DIR}/x"
+
+
+def test_a_job_is_planned_with_the_clusters_paths(task: Task, mounted: Cluster, settings: Any) -> None:
+    data = settings.DATA_DIR
+    job = JobSpec("task-x", "ddp", (), "", train_data=f"{data}/a", valid_data=f"{data}/b", checkpoint_dir=f"{data}/c")
+    task.spec = job.to_json()
+    attempt = Attempt(task=task, number=2, master_port=29500, resume_from=f"{data}/c/1.pt")
+    planned = launching.job_for(task, attempt)
+    assert (planned.train_data, planned.valid_data) == ("/mnt/fermi/a", "/mnt/fermi/b")
+    assert (planned.checkpoint_dir, planned.resume_from) == ("/mnt/fermi/c", "/mnt/fermi/c/1.pt")
+
+
+def test_a_checkpoint_that_a_script_reports_is_stored_where_the_platform_finds_it(
+    task: Task, mounted: Cluster, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = LocalBackend({"data_dir": str(settings.DATA_DIR), "warm": False})
+    monkeypatch.setattr(ingest, "backend_for", lambda cluster: local)
+    write(task, '{"event": "checkpoint", "step": 5, "path": "/mnt/fermi/checkpoints/task-x/5.pt"}\n')
+    ingest.drain(task.pk, 1)
+    assert Checkpoint.objects.get().path == f"{settings.DATA_DIR}/checkpoints/task-x/5.pt"

@@ -1,0 +1,358 @@
+"""A task's live stream and the pages of its logs, on real log files."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connections, transaction
+
+from apps.accounts.models import Membership, User
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.training import logs, selectors, streaming, transitions
+from apps.training.models import Event, MetricPoint, Task
+from apps.training.states import State
+from tests.apps.attempts import begin_attempt, write
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def finish(task: Task, state: State = State.SUCCEEDED) -> None:
+    task.attempts.update(ended_at=now())
+    Task.objects.filter(pk=task.pk).update(state=state, due_at=None, ended_at=now())
+
+
+def add_event(task: Task, code: str = "STOP_REQUESTED") -> int:
+    return Event.objects.create(task=task, at=now(), kind="state", code=code, params={"by": "x"}).pk
+
+
+def add_point(task: Task, step: int) -> int:
+    at = datetime(2026, 11, 21, tzinfo=UTC)
+    return MetricPoint.objects.create(task=task, attempt=1, rank=0, step=step, at=at, values={"loss": 1.0}).pk
+
+
+class Sent:
+    """One message as it came over the wire."""
+
+    def __init__(self, raw: bytes) -> None:
+        fields = dict(line.split(": ", 1) for line in raw.decode().strip().split("\n"))
+        self.id, self.kind = fields["id"], fields["event"]
+        self.data = orjson.loads(fields["data"])
+
+    @property
+    def lines(self) -> list[str]:
+        return [line["text"] for line in self.data["lines"]]
+
+
+def listen(
+    task: Task, user: User, *, resume: str = "", ranks: str = "none", until: Callable[[list[Sent]], bool] | None = None
+) -> list[Sent]:
+    """Messages until the stream ends, or `until` is content; then the reader goes away."""
+
+    async def main() -> list[Sent]:
+        heard: list[Sent] = []
+        body = streaming.stream(task.pk, user, resume, ranks, "en")
+        try:
+            async with asyncio.timeout(60):
+                async for part in body:
+                    if not part.startswith((b"retry", b":")):
+                        heard.append(Sent(part))
+                        if until and until(heard):
+                            return heard
+        finally:
+            await body.aclose()  # type: ignore[attr-defined]
+            await sync_to_async(connections.close_all)()
+        return heard
+
+    return asyncio.run(main())
+
+
+def logged(sent: list[Sent]) -> list[str]:
+    return [text for message in sent if message.kind == "log" for text in message.lines]
+
+
+def test_a_final_tasks_stream_tells_everything_in_order_and_ends(task: Task, user: User) -> None:
+    events, points = [add_event(task) for _ in range(3)], [add_point(task, step) for step in (1, 2)]
+    write(task, "one\ntwo\nlast without line feed")
+    finish(task)
+    sent = listen(task, user, ranks="0")
+    assert [message.kind for message in sent] == ["status", "event", "event", "event", "metric", "log", "end"]
+    assert (sent[0].data["status"], sent[0].data["taskId"]) == ("succeeded", task.pk)
+    assert "delete" in sent[0].data["allowedActions"]
+    assert [message.data["id"] for message in sent[1:4]] == events
+    assert sent[1].data["message"]
+    assert [point["id"] for point in sent[4].data["items"]] == points
+    assert sent[5].data == {
+        "rank": 0,
+        "attempt": 1,
+        "lines": [
+            {"offset": 0, "text": "one"},
+            {"offset": 4, "text": "two"},
+            {"offset": 8, "text": "last without line feed"},
+        ],
+    }
+
+
+@pytest.mark.parametrize("heard", range(7))
+def test_a_stream_that_breaks_anywhere_goes_on_without_loss_or_doubles(task: Task, user: User, heard: int) -> None:
+    for _ in range(2):
+        add_event(task)
+    add_point(task, 1)
+    for rank in range(3):
+        write(task, f"first of {rank}\n", rank=rank)
+    finish(task)
+    whole = listen(task, user, ranks="all")
+    assert len(whole) == 8
+    rest = listen(task, user, ranks="all", resume=whole[heard].id)
+    assert [(m.kind, m.data) for m in rest] == [(m.kind, m.data) for m in whole[heard + 1 :]]
+
+
+def test_what_happens_while_nobody_listens_is_told_to_who_comes_back(task: Task, user: User) -> None:
+    write(task, "before\n")
+    first = listen(task, user, ranks="0", until=lambda sent: bool(logged(sent)))
+    event, point = add_event(task), add_point(task, 5)
+    write(task, "after\n")
+    finish(task)
+    rest = listen(task, user, ranks="0", resume=first[-1].id)
+    assert [message.kind for message in rest] == ["status", "event", "metric", "log", "end"]
+    assert (rest[1].data["id"], rest[2].data["items"][0]["id"], rest[3].lines) == (event, point, ["after"])
+
+
+def test_last_words_of_an_attempt_come_before_the_next_attempts_first(task: Task, user: User) -> None:
+    write(task, "a\n")
+    first = listen(task, user, ranks="0", until=lambda sent: bool(logged(sent)))
+    write(task, "b\nTraceback: it broke")
+    begin_attempt(task, 2)
+    write(task, "c\n", attempt=2)
+    begin_attempt(task, 3)
+    write(task, "d\n", attempt=3)
+    finish(task)
+    rest = [message for message in listen(task, user, ranks="0", resume=first[-1].id) if message.kind == "log"]
+    assert [(message.data["attempt"], message.lines) for message in rest] == [
+        (1, ["b", "Traceback: it broke"]),
+        (2, ["c"]),
+        (3, ["d"]),
+    ]
+
+
+def test_a_new_reader_gets_the_newest_attempts_last_lines(
+    task: Task, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "LINES", 3)
+    write(task, "old\n")
+    begin_attempt(task, 2)
+    write(task, "".join(f"{n}\n" for n in range(10)), attempt=2)
+    finish(task)
+    assert logged(listen(task, user, ranks="0")) == ["7", "8", "9"]
+
+
+def test_a_reader_who_comes_before_the_first_attempt_misses_none_of_its_lines(
+    task: Task, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "LINES", 3)
+    task.attempts.all().delete()
+    Task.objects.update(attempt=0)
+    first = listen(task, user, ranks="0", until=lambda sent: True)
+    begin_attempt(task, 1)
+    write(task, "".join(f"{n}\n" for n in range(10)))
+    finish(task)
+    assert logged(listen(task, user, ranks="0", resume=first[-1].id)) == [str(n) for n in range(10)]
+
+
+def test_much_that_is_waiting_is_sent_in_pieces(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "BATCH", 4)
+    points, events = [add_point(task, step) for step in range(10)], [add_event(task) for _ in range(9)]
+    finish(task)
+    sent = listen(task, user)
+    pieces = [[point["id"] for point in message.data["items"]] for message in sent if message.kind == "metric"]
+    assert [len(piece) for piece in pieces] == [4, 4, 2]
+    assert [key for piece in pieces for key in piece] == points
+    assert [message.data["id"] for message in sent if message.kind == "event"] == events
+
+
+def test_a_status_is_told_again_only_when_it_has_changed(task: Task, user: User) -> None:
+    first = listen(task, user, until=lambda sent: True)
+    add_event(task)
+    again = listen(task, user, resume=first[-1].id, until=lambda sent: True)
+    assert [message.kind for message in first + again] == ["status", "event"]
+    finish(task)
+    rest = listen(task, user, resume=again[-1].id)
+    assert [(message.kind, message.data.get("status")) for message in rest] == [("status", "succeeded"), ("end", None)]
+
+
+def test_without_a_broker_changes_are_found_by_looking(task: Task, user: User) -> None:
+    def act(sent: list[Sent]) -> bool:
+        if len(sent) == 1:
+            asyncio.get_running_loop().run_in_executor(None, finish, task)
+        return False
+
+    assert [message.kind for message in listen(task, user, until=act)] == ["status", "status", "end"]
+
+
+@pytest.mark.storage
+def test_events_appear_in_the_order_of_their_ids_whoever_writes_them(task: Task) -> None:
+    """A reader who remembers the last id would never see one that appears behind it."""
+    start = threading.Barrier(4)
+
+    def write_many() -> None:
+        start.wait()
+        try:
+            for _ in range(40):
+                with transaction.atomic():
+                    transitions.record(task.pk, 1, "state", "STOP_REQUESTED", {"by": "x"})
+                    list(Task.objects.values_list("pk"))
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(3) as pool:
+        writers = [pool.submit(write_many) for _ in range(3)]
+        start.wait()
+        seen: list[int] = []
+        while True:
+            over = all(writer.done() for writer in writers)
+            seen += [row["id"] for row in selectors.events(task.pk, seen[-1] if seen else 0)]
+            if over:
+                break
+        for writer in writers:
+            writer.result()
+    assert len(seen) == 120
+
+
+def test_who_may_not_see_the_task_any_more_hears_no_more(task: Task, user: User) -> None:
+    add_event(task)
+    Membership.objects.all().delete()
+    assert [message.kind for message in listen(task, user)] == ["end"]
+
+
+def test_a_deleted_tasks_stream_ends(task: Task, user: User) -> None:
+    Task.objects.all().delete()
+    assert [message.kind for message in listen(task, user)] == ["end"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "1.2.3", "1.2.3.4.x", "-1.0.0.0.", "1.1.1.1.0:99999999999999999999", "1.2.3.4.5"]
+)
+def test_an_id_that_is_none_starts_anew(task: Task, user: User, text: str) -> None:
+    finish(task)
+    assert listen(task, user, resume=text)[0].kind == "status"
+
+
+# Pages of logs --------------------------------------------------------------------------------------------------------
+
+
+def ask(task: Task, **query: Any) -> dict[str, Any]:
+    return logs.page(task, {"rank": "0", "limit": 500, "tail": False, "search": "", **query})
+
+
+def texts(page: dict[str, Any]) -> list[str]:
+    return [line["text"] for line in page["lines"]]
+
+
+def test_pages_of_a_log_join_without_gap_or_overlap(task: Task) -> None:
+    written = [f"line {n} ä" for n in range(25)]
+    write(task, "".join(f"{line}\n" for line in written))
+    page, found = ask(task, limit=10), []
+    while True:
+        found += texts(page)
+        if page["end"]:
+            break
+        page = ask(task, limit=10, cursor=page["cursor"])
+    assert found == written
+    write(task, "one more\n")
+    assert texts(ask(task, cursor=page["cursor"])) == ["one more"]
+
+
+def test_half_a_line_waits_until_it_is_whole_or_nothing_more_can_come(task: Task) -> None:
+    write(task, "whole\nha")
+    page = ask(task)
+    assert (texts(page), page["end"]) == (["whole"], True)
+    write(task, "lf\nend")
+    page = ask(task, cursor=page["cursor"])
+    assert texts(page) == ["half"]
+    finish(task)
+    assert texts(ask(task, cursor=page["cursor"])) == ["end"]
+
+
+def test_a_line_without_end_is_cut_and_its_bytes_are_not_looked_at_twice(task: Task) -> None:
+    write(task, "x" * (logs.LONGEST * 2) + "\nafter\n")
+    page = ask(task)
+    assert texts(page)[-1] == "after"
+    assert max(map(len, texts(page))) == logs.LONGEST
+
+
+def test_a_cursor_stays_in_its_attempt(task: Task) -> None:
+    write(task, "a\nb\n")
+    page = ask(task, limit=1)
+    begin_attempt(task, 2)
+    write(task, "c\nd\n", attempt=2)
+    assert texts(ask(task, cursor=page["cursor"])) == ["b"]
+    assert texts(ask(task, cursor=page["cursor"], attempt=2)) == ["c", "d"]
+    assert texts(ask(task)) == ["c", "d"]
+
+
+def test_all_ranks_come_a_share_each_until_all_are_at_their_end(task: Task) -> None:
+    for rank in range(3):
+        write(task, "".join(f"{rank}-{n}\n" for n in range(2 + rank)), rank=rank)
+    page = ask(task, rank="all", limit=6)
+    assert texts(page) == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1"]
+    assert not page["end"]
+    page = ask(task, rank="all", limit=9, cursor=page["cursor"])
+    assert [(line["rank"], line["text"]) for line in page["lines"]] == [(1, "1-2"), (2, "2-2"), (2, "2-3")]
+    assert page["end"]
+
+
+def test_a_search_ignores_case_and_goes_on_where_a_page_stopped_looking(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "PIECE", logs.LONGEST * 2)
+    monkeypatch.setattr(logs, "SCAN", 1)
+    write(task, "quiet\n" * 50_000 + "An ERROR here\n" + "quiet\n" * 50_000)
+    found, page, pages = [], ask(task, search="error"), 1
+    while not page["end"]:
+        found += texts(page)
+        page, pages = ask(task, search="error", cursor=page["cursor"]), pages + 1
+    assert found == ["An ERROR here"]
+    assert pages > 2
+
+
+def test_the_tail_is_the_last_lines_and_goes_on_from_there(task: Task) -> None:
+    write(task, "".join(f"{n}\n" for n in range(5000)))
+    page = ask(task, tail=True, limit=3)
+    assert texts(page) == ["4997", "4998", "4999"]
+    write(task, "next\n")
+    assert texts(ask(task, tail=True, cursor=page["cursor"])) == ["next"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "1@x", "1@0:-5", "@", "1@0", "9" * 30 + "@0:1"])
+def test_text_that_is_no_cursor_is_refused(task: Task, cursor: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        ask(task, cursor=cursor)
+    assert refused.value.code == "CURSOR_INVALID"
+
+
+@pytest.mark.parametrize("rank", ["3", "-1", "x", ""])
+def test_a_rank_that_there_is_not_is_refused(task: Task, rank: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        ask(task, rank=rank)
+    assert refused.value.code == "RANK_UNKNOWN"
+
+
+def test_bytes_that_are_no_text_are_shown_all_the_same(task: Task, settings: Any) -> None:
+    path = Path(settings.DATA_DIR, "logs", task.pk, "1", "0.log")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\xff\x00ok\r\n")
+    assert texts(ask(task)) == ["\ufffd\x00ok"]
+
+
+def test_a_whole_log_is_read_in_pieces(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "PIECE", 7)
+    write(task, "0123456789" * 5)
+    assert b"".join(logs.Reader(task, 1).whole(0)).decode() == "0123456789" * 5
+    assert list(logs.Reader(task, 1).whole(1)) == []

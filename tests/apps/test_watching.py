@@ -1,0 +1,251 @@
+"""The watcher, on real log files and the real backend of this machine; time is what the test says."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from apps.clusters.models import Cluster
+from apps.common import bus
+from apps.common.clock import now
+from apps.training import hints, ingest, launching
+from apps.training.models import MetricPoint, Task
+from apps.training.states import State
+from apps.training.watching import FIND, REST, SLOWEST, SLOWEST_FIRST, TICK, Watcher
+from fermi.launch.backends.local.engine import LocalBackend
+from fermi.launch.errors import BackendError
+from tests.apps.attempts import begin_attempt, write
+from tests.waiting import until
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    heard: list[str] = []
+    monkeypatch.setattr(bus, "publish", lambda channel, data: heard.append(data.get("kind")))
+    return heard
+
+
+@pytest.fixture(autouse=True)
+def poked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Tasks that were handed to the reconciler."""
+    sent: list[str] = []
+    monkeypatch.setattr(hints, "_send", lambda name, *args: sent.append(*args))
+    return sent
+
+
+@pytest.fixture
+def watcher(task: Task) -> Watcher:
+    watcher = Watcher()
+    watcher.find()
+    return watcher
+
+
+def another(task: Task, key: str, **changes: Any) -> Task:
+    other = Task.objects.get(pk=task.pk)
+    other.pk = key
+    for name, value in changes.items():
+        setattr(other, name, value)
+    other.save(force_insert=True)
+    begin_attempt(other, 1)
+    return other
+
+
+def points(key: str = "task-x") -> int:
+    return MetricPoint.objects.filter(task=key).count()
+
+
+def test_what_alive_attempts_print_is_read(task: Task, watcher: Watcher) -> None:
+    write(task, '{"step": 1, "loss": 1}\n')
+    write(task, '{"step": 1, "loss": 1}\n', rank=2)
+    assert watcher.look(0.0) is False
+    assert points() == 2
+
+
+def test_attempts_are_followed_while_they_live(task: Task, watcher: Watcher) -> None:
+    waiting = another(task, "task-w", state=State.QUEUED)
+    watcher.find()
+    write(waiting, '{"step": 1, "loss": 1}\n')
+    watcher.look(0.0)
+    assert points("task-w") == 0
+    Task.objects.filter(pk="task-w").update(state=State.STARTING)
+    watcher.find()
+    watcher.look(0.0)
+    assert points("task-w") == 1
+    Task.objects.filter(pk="task-w").update(state=State.FAILED, due_at=None)
+    watcher.find()
+    write(waiting, '{"step": 2, "loss": 1}\n')
+    watcher.look(FIND)
+    assert points("task-w") == 1
+
+
+def test_the_next_attempt_is_another_log(task: Task, watcher: Watcher) -> None:
+    write(task, '{"step": 1, "loss": 1}\n')
+    watcher.look(0.0)
+    begin_attempt(task, 2)
+    write(task, '{"step": 1, "loss": 1}\n', attempt=2)
+    watcher.find()
+    watcher.look(0.0)
+    assert list(MetricPoint.objects.order_by("id").values_list("attempt", flat=True)) == [1, 2]
+
+
+def test_finding_again_keeps_the_place(task: Task, watcher: Watcher, django_assert_num_queries: Any) -> None:
+    watcher.look(0.0)
+    with django_assert_num_queries(1):
+        watcher.find()
+        watcher.look(0.0)
+
+
+def test_quiet_ranks_are_looked_at_less_often_and_at_once_again_when_they_speak(
+    task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    logs = LocalBackend.logs
+
+    def counted(self: LocalBackend, handle: Any, rank: int, *args: Any) -> Any:
+        looks.append(rank)
+        return logs(self, handle, rank, *args)
+
+    monkeypatch.setattr(LocalBackend, "logs", counted)
+    for tick in range(200):
+        write(task, "talk\n", rank=1)
+        watcher.look(tick * TICK)
+    seconds = 200 * TICK
+    assert seconds / SLOWEST_FIRST - 1 <= looks.count(0) <= seconds / SLOWEST_FIRST + 5
+    assert looks.count(1) == 200
+    assert seconds / SLOWEST - 1 <= looks.count(2) <= seconds / SLOWEST + 8
+
+
+def test_growing_logs_are_told_of_five_times_a_second_and_to_the_last(
+    task: Task, watcher: Watcher, told: list[str]
+) -> None:
+    for tick in range(10):
+        write(task, "x\n")
+        watcher.look(100 + tick * TICK)
+    assert 5 <= told.count("log") <= 6
+    told.clear()
+    write(task, "the last\n")
+    watcher.look(101.0)
+    watcher.look(101.3)
+    assert told == ["log"]
+    watcher.look(102.0)
+    assert told == ["log"]
+
+
+def test_more_than_a_pass_is_read_on_at_once(task: Task, watcher: Watcher) -> None:
+    write(task, ("x" * 999 + "\n") * 1000 + '{"step": 1, "loss": 1}\n')
+    passes = 0
+    while watcher.look(0.0):
+        passes += 1
+    assert passes == 1_000_000 // ingest.CHUNK
+    assert points() == 1
+
+
+def test_a_change_is_handed_to_the_reconciler_once(task: Task, watcher: Watcher, poked: list[str]) -> None:
+    later = now().replace(year=2100)
+    for moment in (0.0, 1.0):
+        watcher.look(moment)
+    assert poked == ["task-x"], "the first look is news"
+    Task.objects.update(due_at=later)
+    launching.backend_for(task.cluster).cancel(launching.handle_for(task, 1), 0.0)
+    for moment in (2.0, 3.0):
+        watcher.look(moment)
+    assert poked == ["task-x", "task-x"]
+    assert Task.objects.get().due_at < later
+
+
+def test_one_call_per_cluster_observes_all(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    another(task, "task-y")
+    another(task, "task-z", cluster=Cluster.objects.create(name="second", backend="local"))
+    asked: list[list[str]] = []
+    observe = LocalBackend.observe
+
+    def counted(self: LocalBackend, handles: Any) -> Any:
+        asked.append(sorted(handle.task_id for handle in handles))
+        return observe(self, handles)
+
+    monkeypatch.setattr(LocalBackend, "observe", counted)
+    watcher = Watcher()
+    watcher.find()
+    watcher.look(0.0)
+    assert sorted(asked) == [["task-x", "task-y"], ["task-z"]]
+
+
+def test_a_task_that_cannot_be_read_stops_no_other_and_is_tried_again(task: Task, settings: Any) -> None:
+    other = another(task, "task-a")
+    bad = Path(settings.DATA_DIR, "logs", "task-x", "1", "0.log")
+    bad.mkdir(parents=True)
+    watcher = Watcher()
+    watcher.find()
+    for moment in (0.0, 1.0, 2.0):
+        write(other, '{"step": 1, "loss": 1}\n')
+        watcher.look(moment)
+    assert points("task-a") == 3
+    bad.rmdir()
+    write(task, '{"step": 1, "loss": 1}\n')
+    watcher.look(REST - 1)
+    assert points() == 0
+    watcher.look(2 * REST)
+    assert points() == 1
+
+
+def test_a_cluster_that_cannot_be_asked_stops_no_reading_and_rests(
+    task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, poked: list[str]
+) -> None:
+    def away(self: LocalBackend, handles: Any) -> Any:
+        raise BackendError("CLUSTER_AWAY")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(LocalBackend, "observe", away)
+        for tick in range(20):
+            write(task, '{"step": 1, "loss": 1}\n')
+            watcher.look(tick * TICK)
+    assert points() == 20
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    watcher.look(2 * REST)
+    assert poked == ["task-x"]
+
+
+class Enough(BaseException):
+    pass
+
+
+def test_an_error_of_the_database_passes(watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
+
+    def find() -> None:
+        found.append(True)
+        if len(found) == 1:
+            raise OperationalError("away")
+        raise Enough
+
+    monkeypatch.setattr(watcher, "find", find)
+    with pytest.raises(Enough):
+        watcher.run()
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_process_ends_at_once_and_cleanly_even_without_database_and_broker(
+    number: signal.Signals, tmp_path: Path, root: Path
+) -> None:
+    env = {**os.environ, "FERMI_DATA": str(tmp_path), "DJANGO_SETTINGS_MODULE": "server.settings"}
+    env.pop("DATABASE_URL", None)
+    env.pop("REDIS_URL", None)
+    output = tmp_path / "output"
+    with output.open("wb") as file:
+        process = subprocess.Popen([sys.executable, "manage.py", "watch"], cwd=root, env=env, stdout=file, stderr=file)
+    try:
+        until(lambda: "a look failed" in output.read_text(), what="it looks, in vain")
+        process.send_signal(number)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+    assert "Ended" not in output.read_text()

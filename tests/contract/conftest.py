@@ -1,0 +1,134 @@
+"""A backend joins the contract suite with one fixture here: something that makes jobs its engine can run."""
+
+import itertools
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fermi.launch import registry
+from fermi.launch.backends.base import Backend
+from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan
+from tests.fakes.kubernetes import FakeCluster
+from tests.waiting import until
+
+SCRIPT = Path(__file__).with_name("script.py")
+_numbers = itertools.count(1)
+
+
+class Engine:
+    """A backend and what a test needs to drive it. `job(mode, gpus)`: ranks run `script.py <mode>` on nodes of so
+    many. `shares_ports`: its jobs listen on this machine's ports."""
+
+    shares_ports = True
+
+    def __init__(self, backend: Backend, scratch: Path) -> None:
+        self.backend = backend
+        self.scratch = scratch
+        self._handles: list[Handle] = []
+
+    def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
+        nodes = tuple(
+            Node(id=f"env-{i}", name=f"node-{i}", gpu_type="A100", gpu_count=n, emulated=True)
+            for i, n in enumerate(gpus)
+        )
+        entrypoint = Entrypoint(str(SCRIPT), (mode, str(self.scratch)))
+        values = {"attempt": 1, "env": {}, "grace_seconds": 20.0, **changes}
+        return JobSpec(f"task-{next(_numbers)}", "ddp", nodes, "env-0", entrypoint=entrypoint, **values)
+
+    def plan(self, job: JobSpec) -> Plan:
+        return registry.framework(job.framework).plan(job)
+
+    def handle(self, job: JobSpec) -> Handle:
+        handle = Handle(job.name, job.task_id, job.attempt, job.world_size)
+        self._handles.append(handle)
+        return handle
+
+    def submit(self, job: JobSpec) -> Handle:
+        handle = self.handle(job)
+        self.backend.submit(self.backend.render(job, self.plan(job)))
+        return handle
+
+    def look(self, handle: Handle) -> Observation:
+        return self.backend.observe([handle])[handle.name]
+
+    def until(self, handle: Handle, *phases: Phase) -> Observation:
+        return until(lambda: (seen := self.look(handle)).phase in phases and seen, what=f"{handle.name} in {phases}")
+
+    def until_gone(self, handle: Handle) -> Observation:
+        return until(lambda: (seen := self.look(handle)).left is False and seen, what=f"{handle.name} gone")
+
+    def log(self, handle: Handle, rank: int) -> str:
+        """Without what a node runner says of itself."""
+        text = self.backend.logs(handle, rank, 0).data.decode()
+        return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("fermi: "))
+
+    def close(self) -> None:
+        for handle in self._handles:
+            self.backend.cancel(handle, 0.0)
+            self.until_gone(handle)
+
+
+@pytest.fixture(params=["forked", "executed", "kubernetes"])
+def engine(request, tmp_path) -> Iterator[Engine]:
+    """`executed`: an interpreter setting in the job's environment keeps ranks from being forked."""
+    with (on_kubernetes if request.param == "kubernetes" else on_this_machine)(tmp_path) as engine:
+        if request.param == "executed":
+            make = engine.job
+            engine.job = lambda mode, gpus=(2,), **changes: make(
+                mode, gpus, **{"env": {"PYTHONHASHSEED": "0"}, **changes}
+            )
+        yield engine
+        engine.close()
+
+
+@contextmanager
+def on_this_machine(scratch: Path) -> Iterator[Engine]:
+    connection = {"data_dir": str(scratch / "data"), "warm": False, "python": sys.executable}
+    engine = Engine(registry.backend("local", connection), scratch)
+    engine.plan = lambda job: _light(Engine.plan(engine, job))
+    yield engine
+
+
+class OnKubernetes(Engine):
+    shares_ports = False
+
+    def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
+        job = super().job(mode, gpus, **changes)
+        nodes = (replace(node, image="training:1", engine={"node": f"machine-{node.name}"}) for node in job.nodes)
+        return replace(job, nodes=tuple(nodes))
+
+
+@contextmanager
+def on_kubernetes(scratch: Path) -> Iterator[OnKubernetes]:
+    """With the thread beside it that the platform's watcher process has."""
+    cluster = FakeCluster(scratch / "kubernetes").start()
+    for number in range(3):
+        cluster.add_node(f"machine-node-{number}")
+    backend = registry.backend(
+        "kubernetes",
+        {
+            "data_dir": str(scratch / "data"), "python": sys.executable, "kubeconfig": str(cluster.kubeconfig),
+            "namespace": cluster.namespace,
+        },
+    )  # fmt: skip
+    stop = threading.Event()
+    watcher = threading.Thread(target=backend.watch, args=(stop, lambda name: None))
+    watcher.start()
+    try:
+        yield OnKubernetes(backend, scratch)
+    finally:
+        stop.set()
+        watcher.join()
+        backend.close()
+        cluster.close()
+    assert not cluster.errors, "\n".join(cluster.errors)
+
+
+def _light(plan: Plan) -> Plan:
+    """The contract is about processes; importing the training stack would only make it slow."""
+    return replace(plan, preload=())

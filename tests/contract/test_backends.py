@@ -1,0 +1,192 @@
+"""What every backend must do, with real processes. See `conftest.py` for how a backend joins."""
+
+import json
+import os
+import signal
+import socket
+from collections import Counter
+from pathlib import Path
+
+from fermi.launch.spec import Handle, Phase
+from tests.waiting import until
+
+
+def starts(engine) -> Counter[str]:
+    """How often each rank was started."""
+    path: Path = engine.scratch / "starts"
+    return Counter(line.split()[0] for line in path.read_text().splitlines()) if path.exists() else Counter()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def ready(engine, handle: Handle) -> None:
+    until(lambda: all("ready" in engine.log(handle, rank) for rank in range(handle.world_size)), what="ranks ready")
+
+
+def test_rendering_is_pure(engine):
+    job = engine.job("ok", (1, 2))
+    first, second = (engine.backend.render(job, engine.plan(job)) for _ in range(2))
+    assert first == second
+    assert json.loads(json.dumps(first.to_json()))["name"] == f"{job.task_id}-1"
+
+
+def test_a_job_that_was_never_submitted_counts_as_gone_only_once_it_is_cancelled(engine):
+    handle = engine.handle(engine.job("ok"))
+    seen = engine.look(handle)
+    assert seen.phase is Phase.ABSENT
+    assert seen.left is not False
+    engine.backend.cancel(handle, 0.0)
+    assert engine.look(handle).left is False
+
+
+def test_a_job_whose_start_is_under_way_counts_as_gone_only_once_it_is_cancelled(engine):
+    handle = engine.submit(engine.job("wait"))
+    assert engine.look(handle).left is True
+    engine.backend.cancel(handle, 0.0)
+    engine.until_gone(handle)
+
+
+def test_ranks_of_uneven_nodes_get_their_places_and_succeed(engine):
+    job = engine.job("ok", (1, 2), master_port=29511)
+    handle = engine.submit(job)
+    seen = engine.until(handle, Phase.SUCCEEDED, Phase.FAILED)
+    assert seen.phase is Phase.SUCCEEDED
+    assert engine.until_gone(handle).phase is Phase.SUCCEEDED
+    assert [engine.log(handle, rank).strip() for rank in range(3)] == [
+        "env 0 0 3 1 0 0 29511", "env 1 0 3 2 1 1 29511", "env 2 1 3 2 1 1 29511",
+    ]  # fmt: skip
+
+
+def test_submitting_twice_starts_once_even_after_the_end(engine):
+    job = engine.job("ok")
+    handle = engine.submit(job)
+    engine.submit(job)
+    engine.until(handle, Phase.SUCCEEDED)
+    engine.submit(job)
+    assert engine.look(handle).phase is Phase.SUCCEEDED
+    assert starts(engine) == {"0": 1, "1": 1}
+
+
+def test_many_jobs_are_observed_in_one_call(engine):
+    handles = [engine.submit(engine.job("ok", (1,))) for _ in range(3)]
+    for handle in handles:
+        engine.until(handle, Phase.SUCCEEDED)
+    seen = engine.backend.observe(handles)
+    assert {name: o.phase for name, o in seen.items()} == dict.fromkeys((h.name for h in handles), Phase.SUCCEEDED)
+
+
+def test_a_job_cancelled_before_it_was_submitted_never_starts(engine):
+    job = engine.job("ok")
+    handle = engine.handle(job)
+    engine.backend.cancel(handle, 0.0)
+    engine.submit(job)
+    seen = engine.until_gone(handle)
+    assert seen.phase in (Phase.FAILED, Phase.ABSENT)
+    assert not starts(engine)
+
+
+def test_cancelling_asks_first_and_leaves_nothing(engine):
+    handle = engine.submit(engine.job("polite"))
+    ready(engine, handle)
+    engine.backend.cancel(handle, 30.0)
+    engine.backend.cancel(handle, 30.0)
+    seen = engine.until_gone(handle)
+    assert [rank.exit_code for rank in seen.ranks] == [143, 143]
+    assert all("leaving" in engine.log(handle, rank) for rank in (0, 1))
+
+
+def test_ranks_that_ignore_the_request_are_killed_after_the_grace(engine):
+    handle = engine.submit(engine.job("stubborn"))
+    ready(engine, handle)
+    engine.backend.cancel(handle, 0.2)
+    seen = engine.until_gone(handle)
+    assert [rank.exit_code for rank in seen.ranks] == [-signal.SIGKILL, -signal.SIGKILL]
+
+
+def test_a_later_shorter_grace_wins(engine):
+    handle = engine.submit(engine.job("stubborn"))
+    ready(engine, handle)
+    engine.backend.cancel(handle, 600.0)
+    engine.backend.cancel(handle, 0.0)
+    engine.until_gone(handle)
+
+
+def test_the_rank_that_failed_is_named_and_its_siblings_end(engine):
+    handle = engine.submit(engine.job("one-fails"))
+    seen = engine.until(handle, Phase.FAILED)
+    assert seen.cause.code == "RANK_FAILED"
+    assert seen.cause.params.items() >= {"rank": 1, "nodeRank": 0, "node": "node-0", "exitCode": 1}.items()
+    assert "ValueError: out of luck" in engine.log(handle, 1)
+    assert "node.py" not in engine.log(handle, 1)
+    engine.until_gone(handle)
+
+
+def test_a_rank_killed_from_outside_is_named_with_the_signal(engine):
+    handle = engine.submit(engine.job("wait", (1, 2)))
+    ready(engine, handle)
+    victim = next(rank for rank in engine.look(handle).ranks if rank.rank == 2)
+    os.kill(victim.pid, signal.SIGKILL)
+    seen = engine.until(handle, Phase.FAILED)
+    assert seen.cause.code == "RANK_KILLED"
+    assert seen.cause.params.items() >= {"rank": 2, "nodeRank": 1, "node": "node-1", "signal": "SIGKILL"}.items()
+
+
+def test_ranks_do_not_outlive_their_runner(engine):
+    handle = engine.submit(engine.job("wait"))
+    ready(engine, handle)
+    ranks = engine.look(handle).ranks
+    parent = int(Path(f"/proc/{ranks[0].pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(parent, signal.SIGKILL)
+    seen = engine.until(handle, Phase.FAILED)
+    assert seen.cause.code in ("RUNNER_LOST", "RANK_KILLED")
+    engine.until_gone(handle)
+    assert not any(alive(rank.pid) for rank in ranks)
+
+
+def test_what_ranks_leave_behind_is_swept_away(engine):
+    handle = engine.submit(engine.job("helpers"))
+    engine.until(handle, Phase.SUCCEEDED)
+    helpers = [int(pid) for pid in (engine.scratch / "helpers").read_text().split()]
+    assert len(helpers) == 4
+    assert not any(alive(pid) for pid in helpers)
+
+
+def test_a_log_is_read_by_cursor_without_loss_or_doubles(engine):
+    handle = engine.submit(engine.job("lines", (1,)))
+    engine.until(handle, Phase.SUCCEEDED)
+    engine.until_gone(handle)
+    data, cursor = b"", 0
+    while True:
+        chunk = engine.backend.logs(handle, 0, cursor, limit=1000)
+        data, cursor = data + chunk.data, chunk.cursor
+        if chunk.end:
+            break
+    assert data.decode().splitlines()[1:] == [f"line {number}" for number in range(2000)]
+    assert engine.backend.logs(handle, 0, cursor).data == b""
+    assert engine.backend.logs(handle, 7, 0).data == b""
+    tail = engine.backend.logs(handle, 0, -9)
+    assert (tail.data, tail.cursor) == (b"line 1999"[1:] + b"\n", cursor)
+
+
+def test_a_port_that_is_listened_on_is_not_free(engine):
+    if not engine.shares_ports:
+        assert engine.backend.port_is_free(22)
+        return
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not engine.backend.port_is_free(port)
+    assert engine.backend.port_is_free(port)
+
+
+def test_forgetting_keeps_the_logs(engine):
+    handle = engine.submit(engine.job("ok", (1,)))
+    engine.until(handle, Phase.SUCCEEDED)
+    engine.until_gone(handle)
+    engine.backend.forget(handle)
+    engine.until(handle, Phase.ABSENT)
+    assert "env 0" in engine.log(handle, 0)

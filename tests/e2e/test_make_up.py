@@ -1,0 +1,173 @@
+"""`python -m server.up`, as `make up` runs it, with real processes on scratch data."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.running import ROOT, Running
+from tests.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+PARTS = {"fermi", "broker", "web", "worker", "beat", "watch"}
+
+
+@pytest.fixture
+def platform(tmp_path: Path) -> Iterator[Running]:
+    running = Running(tmp_path / "data")
+    yield running
+    running.close()
+
+
+def sentence(data: Path | str, *arguments: str, **env: str) -> tuple[int, str]:
+    """Exit code and output of a `server.up` that is expected to end at once."""
+    path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
+    done = subprocess.run(
+        [sys.executable, "-m", "server.up", *arguments],
+        env={**os.environ, "PYTHONPATH": path, "FERMI_DATA": str(data), **env}, cwd=ROOT,
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def living(data: Path) -> list[str]:
+    """Command lines of the processes that were started with this data directory."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"FERMI_DATA={data}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def test_it_serves_the_api_and_the_console_and_ctrl_c_leaves_nothing(platform: Running) -> None:
+    platform.start()
+    assert set(platform.processes()) == PARTS
+    assert (platform.data / "token").stat().st_mode & 0o777 == 0o600
+    assert platform.api.get("/auth/me").json()["data"]["username"] == "admin"
+    page = httpx.get(f"{platform.url}/training")
+    assert "script-src 'self';" in page.headers["content-security-policy"]
+    assert httpx.get(f"{platform.url}/healthz").json() == {"status": "ok"}
+    assert "python_info" in httpx.get(f"{platform.url}/metrics").text
+    platform.interrupt()
+    assert platform.supervisor
+    assert platform.supervisor.returncode == 0
+    assert living(platform.data) == []
+    assert "stopped; no training was running." in platform.output.read_text()
+
+
+def test_a_second_start_prepares_nothing_again_and_prints_a_new_link(platform: Running) -> None:
+    platform.start().interrupt()
+    first = platform.output.read_text()
+    platform.start()
+    second = platform.output.read_text().removeprefix(first)
+    assert "preparing the database" in first
+    assert "preparing the database" not in second
+    links = [text.partition("sign in, once: ")[2].partition("\n")[0] for text in (first, second)]
+    assert links[0] != links[1]
+    answer = httpx.get(links[1])
+    assert answer.status_code == 302
+    assert "sessionid" in answer.cookies
+    assert httpx.get(links[1]).status_code == 410
+
+
+def test_a_killed_part_comes_back(platform: Running) -> None:
+    platform.start()
+    before = platform.processes()
+    for name in ("worker", "web", "broker"):
+        platform.kill(name)
+        until(lambda name=name: platform.processes().get(name, {}).get("pid") not in (None, before[name]["pid"]))  # type: ignore[misc]
+        assert f"{name} was killed by SIGKILL; starting it again" in platform.output.read_text()
+    until(platform.is_up, what="it serves again")
+
+
+def test_a_start_after_a_killed_supervisor_ends_what_was_left_and_serves(platform: Running) -> None:
+    platform.start()
+    assert platform.supervisor
+    platform.supervisor.kill()
+    platform.supervisor.wait()
+    assert "web" in platform.processes()
+    platform.start()  # it may be the old web process that answers
+    until(lambda: platform.output.read_text().count("sign in, once: ") == 2, what="the new platform serves")
+    assert "ended what a killed platform had left running: " in platform.output.read_text()
+    platform.interrupt()
+    assert living(platform.data) == []
+
+
+def test_one_platform_per_data_directory(platform: Running) -> None:
+    platform.start()
+    code, output = sentence(platform.data)
+    assert code == 2
+    assert f"already runs on this data directory (process {platform.supervisor and platform.supervisor.pid})" in output
+    assert set(platform.processes()) == PARTS
+
+
+def test_training_outlives_ctrl_c_and_ends_with_make_down(platform: Running) -> None:
+    platform.start()
+    task = platform.create(["env-001"], hyperparameters={"totalSteps": 100_000})
+    platform.until_state(task, "running")
+    platform.interrupt()
+    assert "stopped; 1 training task keeps running: `make up` picks it up again" in platform.output.read_text()
+    assert platform.strays() == [f"{task}-1"]
+
+    platform.start()
+    code, output = sentence(platform.data, "down")
+    assert code == 0
+    assert f"training stopped: {task}" in output
+    assert platform.supervisor
+    assert platform.supervisor.wait(60) == 0
+    assert living(platform.data) == platform.strays() == []
+    assert sentence(platform.data, "down") == (0, "fermi  | no training was running\n")
+
+    platform.start()
+    assert platform.until_final(task)["status"] == "stopped"
+
+
+def test_sigterm_during_the_start_leaves_nothing(platform: Running) -> None:
+    with platform.output.open("ab") as output:
+        command = [sys.executable, "-m", "server.up"]
+        supervisor = subprocess.Popen(command, env=platform.env, cwd=ROOT, stdout=output, stderr=output)
+    until(lambda: "preparing the database" in platform.output.read_text(), what="it is at work")
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(60) == 0
+    assert living(platform.data) == []
+
+
+def test_a_busy_port_is_one_sentence_and_nothing_is_started(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        code, output = sentence(tmp_path / "data", FERMI_PORT=str(port))
+    assert code == 2
+    assert output.splitlines() == [
+        f"fermi  | Port {port} on 127.0.0.1 is in use: stop what holds it, or choose another with PORT=<number>."
+    ]
+    assert living(tmp_path / "data") == []
+
+
+def test_an_unwritable_directory_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, output = sentence(tmp_path / "file" / "data")
+    assert code == 2
+    assert len(output.splitlines()) == 1
+    assert "cannot be written to (not a directory): choose another with DATA=<directory>." in output
+
+
+def test_an_address_beyond_this_machine_comes_with_a_warning(tmp_path: Path) -> None:
+    platform = Running(tmp_path / "data", FERMI_HOST="0.0.0.0")
+    try:
+        platform.start()
+        assert "Other machines can reach this address" in platform.output.read_text()
+        host = socket.gethostname()
+        assert httpx.get(f"{platform.url}/auth/link/x", headers={"Host": host}).status_code == 410
+        assert httpx.get(f"{platform.url}/auth/link/x", headers={"Host": "rebound.example"}).status_code == 400
+    finally:
+        platform.close()

@@ -1,0 +1,202 @@
+"""The Horovod recipe as the local engine runs it, and a script of the user's own. Needs Horovod, so part of
+`make test-frameworks`; `make test` leaves it out."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fermi
+from fermi.data import stdlib_text, tokenise
+from fermi.launch import registry
+from fermi.launch.spec import Entrypoint, Late, Phase, resolve
+from tests.kitchen import Kitchen, curve, events
+from tests.running import Running
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not find_spec("horovod"), reason="needs Horovod: make test-frameworks"),
+]
+
+SLOW = {"stepDelay": 0.2, "totalSteps": 10_000, "evalEvery": 0, "checkpointEvery": 0}
+ACCUMULATED = {"batchSize": 2, "gradientAccumulationSteps": 2}  # 12 sequences a step on 3 processes
+ONE_BY_ONE = {"fusionThresholdMb": 0}
+"""Each tensor is summed alone. Together, where in the ring a number's sum begins depends on what was ready when."""
+
+TOLERANCE = 1e-4  # relative; sums are taken in another order
+
+OWN_SCRIPT = """\
+import json, os, sys
+import horovod.torch as hvd
+import torch
+
+print("before init", flush=True)
+hvd.init()
+total = hvd.allreduce(torch.tensor([hvd.rank()]), op=hvd.Sum).item()
+about = {"rank": hvd.rank(), "size": hvd.size(), "local_rank": hvd.local_rank(), "local_size": hvd.local_size(),
+         "cross_rank": hvd.cross_rank(), "cross_size": hvd.cross_size(), "total": total, "args": sys.argv[1:],
+         "main": __name__, "beside": os.path.exists(os.path.join(sys.path[0], "own.py"))}
+print(json.dumps(about), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kitchen]:
+    folder = tmp_path_factory.mktemp("horovod")
+    kitchen = Kitchen(folder, tokenise(stdlib_text(max_bytes=300_000), folder / "data"), "horovod")
+    kitchen.backend.workspace.mkdir()
+    (kitchen.backend.workspace / "own.py").write_text(OWN_SCRIPT)
+    kitchen.submit(kitchen.job("ddp", (1,), "pytorch-ddp", hyperparameters={"batchSize": 12}))
+    kitchen.submit(kitchen.job("single", (1,), hyperparameters={"batchSize": 12}))
+    kitchen.submit(kitchen.job("2+2", (2, 2), hyperparameters={"batchSize": 3}))
+    kitchen.submit(kitchen.job("1+2", (1, 2), hyperparameters=ACCUMULATED, options=ONE_BY_ONE))
+    everything = {"compression": "fp16", "fusionThresholdMb": 1, "cycleTimeMs": 2.5, "autotune": True, "timeline": True}
+    half = {"batchSize": 6, "dtype": "bfloat16"}
+    kitchen.submit(kitchen.job("everything", (2,), options=everything, hyperparameters=half))
+    kitchen.submit(kitchen.job("2+4+8", (2, 4, 8), entrypoint=Entrypoint("own.py", ("--a b",)), hyperparameters={}))
+    killed = {**ACCUMULATED, "stepDelay": 0.2}
+    kitchen.submit(kitchen.job("killed", (1, 2), hyperparameters=killed, options=ONE_BY_ONE))
+    kitchen.submit(kitchen.job("stopped", (1, 1), hyperparameters=SLOW))
+    kitchen.start()
+    yield kitchen
+    kitchen.close()
+
+
+def test_a_killed_rank_ends_the_attempt_and_the_next_goes_on_bit_for_bit(kitchen: Kitchen) -> None:
+    kitchen.says("killed", "a checkpoint", lambda records: events(records, "checkpoint"))
+    victim = next(rank for rank in kitchen.look("killed").ranks if rank.rank == 2)
+    assert victim.pid is not None
+    forked = Path(f"/proc/{victim.pid}/cmdline").read_bytes()
+    assert b"fermi.runner.template" in forked, "importing Horovod started a thread: ranks had to be executed"
+    os.kill(victim.pid, signal.SIGKILL)
+    ended = kitchen.wait("killed", Phase.FAILED, Phase.SUCCEEDED)
+    assert ended.cause is not None
+    assert ended.cause.code == "RANK_KILLED"
+    until(lambda: kitchen.look("killed").left is False or kitchen.backend.cancel(kitchen.handles["killed"], 0.0))
+    before = curve(kitchen.records("killed"))
+
+    again = kitchen.job(
+        "killed", (1, 2), hyperparameters=ACCUMULATED, options=ONE_BY_ONE, attempt=2, resume_from="auto"
+    )
+    kitchen.submit(again)
+    kitchen.start()
+    records = kitchen.done("killed")
+    [resumed] = events(records, "resumed")
+    assert 2 <= resumed["step"] < 6
+    uninterrupted = curve(kitchen.done("1+2"))
+    assert min(curve(records)) == resumed["step"] + 1
+    assert {**before, **curve(records)} == uninterrupted
+
+
+def test_a_stop_saves_and_ends_all_ranks_at_one_step(kitchen: Kitchen) -> None:
+    kitchen.says("stopped", "step 3", lambda records: 3 in curve(records))
+    kitchen.backend.cancel(kitchen.handles["stopped"], 60.0)
+    until(lambda: kitchen.look("stopped").left is False, seconds=150, what="all ranks ended")
+    assert [rank.exit_code for rank in kitchen.look("stopped").ranks] == [143, 143], kitchen.log("stopped")
+    records = kitchen.records("stopped")
+    [stopped], [saved] = events(records, "stopped"), events(records, "checkpoint")
+    assert stopped["step"] == saved["step"] == max(curve(records))
+    assert [path.name for path in Path(saved["path"]).parent.glob("checkpoint_step_*")] == [Path(saved["path"]).name]
+
+
+def test_a_single_process_learns_exactly_what_ddp_learns(kitchen: Kitchen) -> None:
+    single = kitchen.done("single")
+    assert curve(single) == curve(kitchen.done("ddp"))
+    assert curve(single)[6]["val_loss"] < curve(single)[1]["loss"]
+
+
+def test_a_checkpoint_of_ddp_is_gone_on_with_and_the_other_way_round(kitchen: Kitchen) -> None:
+    runs = (("ddp", "horovod"), ("single", "pytorch-ddp"))
+    for saved, framework in runs:
+        checkpoint = events(kitchen.done(saved), "checkpoint")[1]
+        kitchen.submit(
+            kitchen.job(f"{framework}-after-{saved}", (1,), framework, hyperparameters={"batchSize": 12},
+                        resume_from=checkpoint["path"])
+        )  # fmt: skip
+    kitchen.start()
+    for saved, framework in runs:
+        whole, again = curve(kitchen.done(saved)), curve(kitchen.done(f"{framework}-after-{saved}"))
+        assert again == {step: whole[step] for step in (5, 6)}
+
+
+@pytest.mark.parametrize(("nodes", "processes"), [("2+2", 4), ("1+2", 3)])
+def test_several_processes_reach_the_loss_of_one(nodes: str, processes: int, kitchen: Kitchen) -> None:
+    records, single = kitchen.done(nodes), curve(kitchen.done("single"))
+    assert events(records, "started")[0]["world_size"] == processes
+    assert curve(records).keys() == single.keys()
+    for step, values in curve(records).items():
+        assert values == pytest.approx(single[step], rel=TOLERANCE), step
+
+
+def test_a_script_of_the_users_own_finds_fourteen_ranks_where_horovod_itself_would_put_them(kitchen: Kitchen) -> None:
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+
+    kitchen.wait("2+4+8", Phase.SUCCEEDED, Phase.FAILED)
+    for slot in get_host_assignments(parse_hosts("a:2,b:4,c:8"), 14):
+        log = kitchen.log("2+4+8", slot.rank)
+        said: dict[str, Any] = json.loads(log.splitlines()[-1]) if log.startswith("before init\n{") else {"log": log}
+        assert said == {
+            "rank": slot.rank, "size": 14, "local_rank": slot.local_rank, "local_size": slot.local_size,
+            "cross_rank": slot.cross_rank, "cross_size": slot.cross_size, "total": 91, "args": ["--a b"],
+            "main": "__main__", "beside": True,
+        }  # fmt: skip
+    assert kitchen.look("2+4+8").phase == Phase.SUCCEEDED
+
+
+def test_compression_fusion_autotuning_and_a_timeline_train_too(kitchen: Kitchen) -> None:
+    records = kitchen.done("everything")
+    assert events(records, "started")[0]["dtype"] == "bfloat16"
+    assert curve(records)[6]["val_loss"] < curve(records)[1]["loss"]
+    timeline = kitchen.folder / "checkpoints" / "everything" / "horovod_timeline_1.json"
+    assert "allreduce" in timeline.read_text().lower()
+
+
+def test_without_rank_0_the_others_give_up_in_one_line(tmp_path: Path, kitchen: Kitchen) -> None:
+    job = kitchen.job("alone", (1, 1), options={"timeoutSeconds": 1}, hyperparameters=SLOW)
+    kitchen.submit(job)
+    kitchen.waiting = [spec for spec in kitchen.waiting if spec.stem == "node-1"]
+    kitchen.start()
+    until(lambda: kitchen.log("alone", 1), what="the rank's last words")
+    assert kitchen.log("alone", 1).startswith(f"horovod_start: no rendezvous at 127.0.0.1:{job.master_port} within 1 s")
+    assert "Traceback" not in kitchen.log("alone", 1)
+
+
+def test_the_line_for_starting_by_hand_trains_the_same(kitchen: Kitchen) -> None:
+    single = curve(kitchen.done("single"))
+    job = kitchen.job("by-hand", (2,), options={"hosts": "localhost:2"}, hyperparameters={"batchSize": 6})
+    plan = registry.framework("horovod").plan(job)
+    line = resolve(plan.files["horovodrun.sh"], {Late.PYTHON: sys.executable})
+    beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {**os.environ, "PATH": beside, "PYTHONPATH": str(Path(fermi.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(["sh", "-c", line], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout
+    said = [text.partition(":")[2] for text in done.stdout.splitlines() if text.startswith("[0]<stdout>:")]
+    learnt = curve([json.loads(text) for text in said if text.startswith("{")])
+    assert learnt.keys() == single.keys(), done.stdout
+    for step, values in learnt.items():
+        assert values == pytest.approx(single[step], rel=TOLERANCE), step
+
+
+def test_through_the_whole_platform_it_survives_a_killed_rank_and_shows_it(platform: Running) -> None:
+    environments = ["env-001", "env-002"]
+    request = {"nodeIds": environments, "masterNode": "env-001", "framework": "horovod"}
+    hyperparameters = {"totalSteps": 60, "checkpointEvery": 10, "evalEvery": 20, "evalBatches": 2, "logEvery": 5,
+                       "learningRate": 0.01, "warmupSteps": 5, "stepDelay": 0.05}  # fmt: skip
+    task_id = platform.create(environments, distributedConfig=request, hyperparameters=hyperparameters)
+    until(lambda: platform.items(task_id, "checkpoints"), seconds=240, what="a checkpoint half-way")
+    os.kill(platform.rank_pid(task_id, 0), signal.SIGKILL)  # the rendezvous server goes with it
+    task = platform.until_state(task_id, "succeeded", seconds=300)
+    assert [attempt["outcome"]["code"] for attempt in task["attempts"]] == ["RANK_KILLED", "COMPLETED"]
+    assert (task["framework"], task["step"], task["worldSize"]) == ("horovod", 60, 4)
+    codes = [event["code"] for event in platform.items(task_id, "events", pageSize=200)]
+    assert {"SCRIPT_RESUMED", "SCRIPT_CHECKPOINT", "STATE_SUCCEEDED"} <= set(codes)
+    assert "world size 4" in platform.log(task_id, 3, attempt=2)
+    assert platform.strays() == []

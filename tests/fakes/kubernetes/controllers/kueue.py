@@ -1,0 +1,105 @@
+"""Kueue, as far as a user of a queue sees it: what names a queue is held back until there is quota for it."""
+
+import hashlib
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tests.fakes.kubernetes import conditions
+from tests.fakes.kubernetes.api import Api
+from tests.fakes.kubernetes.resources import JOBS, JOBSETS, LOCAL_QUEUES, WORKLOADS, Resource
+from tests.fakes.kubernetes.store import Change, Key, Object, copy
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+NO_QUOTA = (
+    "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor default-flavor, "
+    "8 more needed"
+)
+
+
+class Kueue:
+    """`held`: (name pattern of the job or jobset, message): without quota until `FakeCluster.admit`. `installed` is
+    looked at on every create: without it the queue's label means nothing."""
+
+    def __init__(self, api: Api, features: set[str]) -> None:
+        self.api, self.store, self.features = api, api.store, features
+        self.held: list[tuple[str, str]] = []
+        api.mutators.append(self._hold_back)
+
+    def _hold_back(self, resource: Resource, obj: Object) -> None:
+        """The webhook: what names a queue begins suspended."""
+        if "kueue" in self.features and _queue(resource, obj):
+            obj["spec"]["suspend"] = True
+
+    def keys(self, change: Change) -> Iterable[tuple[Resource, Key]]:
+        if "kueue" not in self.features:
+            return []
+        if change.resource in (JOBS, JOBSETS) and _queue(change.resource, change.new):
+            return [(change.resource, change.key)]
+        if change.resource is LOCAL_QUEUES:
+            return [(r, (o["metadata"]["namespace"], o["metadata"]["name"]))
+                    for r in (JOBS, JOBSETS) for o in self.store.all(r) if _queue(r, o)]  # fmt: skip
+        return []
+
+    def reconcile(self, key: tuple[Resource, Key]) -> None:
+        with self.store.lock:
+            resource, (namespace, name) = key
+            obj = self.store.get(resource, namespace, name)
+            if obj is None or obj["metadata"].get("deletionTimestamp"):
+                return
+            workload = self.store.get(WORKLOADS, namespace, _workload_name(resource, obj))
+            if workload is None:
+                workload = self.api.create(WORKLOADS, namespace, _workload(resource, obj))
+            if conditions.holds(obj, "Complete", "Completed", "Failed"):
+                why = ("JobFinished", "Job finished successfully")
+                self.api.change(WORKLOADS, workload, lambda new: conditions.put(new, "Finished", True, *why))
+                return
+            queue = _queue(resource, obj)
+            if self.store.get(LOCAL_QUEUES, namespace, queue) is None:
+                self._wait(workload, "Inadmissible", f"LocalQueue {queue} doesn't exist")
+            elif message := next((text for pattern, text in self.held if fnmatchcase(name, pattern)), ""):
+                self._wait(workload, "Pending", message)
+            else:
+                self._admit(resource, obj, workload)
+
+    def _wait(self, workload: Object, reason: str, message: str) -> None:
+        self.api.change(WORKLOADS, workload, lambda new: conditions.put(new, "QuotaReserved", False, reason, message))
+
+    def _admit(self, resource: Resource, obj: Object, workload: Object) -> None:
+        def edit(new: Object) -> None:
+            conditions.put(new, "QuotaReserved", True, "QuotaReserved", "Quota reserved in ClusterQueue default")
+            conditions.put(new, "Admitted", True, "Admitted", "The workload is admitted")
+            new["status"]["admission"] = {"clusterQueue": "default", "podSetAssignments": []}
+
+        self.api.change(WORKLOADS, workload, edit)
+        if obj["spec"]["suspend"]:
+            self.api.change(resource, obj, lambda new: new["spec"].update(suspend=False))
+
+
+def _queue(resource: Resource, obj: Object) -> str:
+    """Of what Kueue manages by itself: not of a Job that belongs to a JobSet."""
+    if resource not in (JOBS, JOBSETS) or conditions.controller_of(obj):
+        return ""
+    return (obj["metadata"].get("labels") or {}).get(QUEUE, "")
+
+
+def _workload_name(resource: Resource, obj: Object) -> str:
+    name = f"{resource.kind.lower()}-{obj['metadata']['name']}"
+    return f"{name[:57]}-{hashlib.sha1(obj['metadata']['uid'].encode()).hexdigest()[:5]}"
+
+
+def _workload(resource: Resource, obj: Object) -> Object:
+    def pod_set(name: str, job: dict[str, Any], count: int) -> dict[str, Any]:
+        template = copy(job["template"])
+        return {"name": name, "count": count * job.get("parallelism", 1), "template": template}
+
+    spec = obj["spec"]
+    if resource is JOBS:
+        sets = [pod_set("main", spec, 1)]
+    else:
+        sets = [pod_set(one["name"], one["template"]["spec"], one["replicas"]) for one in spec["replicatedJobs"]]
+    return {
+        "metadata": {"name": _workload_name(resource, obj), "ownerReferences": [conditions.owner(resource, obj)],
+                     "labels": {"kueue.x-k8s.io/job-uid": obj["metadata"]["uid"]}},
+        "spec": {"queueName": _queue(resource, obj), "podSets": sets, "active": True},
+    }  # fmt: skip

@@ -1,0 +1,350 @@
+"""Pods: where they are placed, what their processes see, how they end, what they printed."""
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from kubernetes import watch
+from kubernetes.client.exceptions import ApiException
+
+from tests.fakes.kubernetes import Evicted, Exits, Sleeps, Waits
+from tests.fakes.kubernetes.kubelet.logs import Log
+from tests.fakes.objects import config_map, pod_spec
+from tests.waiting import until
+
+NS = "fermi"
+
+
+@pytest.fixture
+def node(kubernetes):
+    kubernetes.add_node("node-a", gpus=4)
+
+
+def start(clients, name: str, *command: str, **spec) -> None:
+    clients.core.create_namespaced_pod(NS, {"metadata": {"name": name}, "spec": pod_spec(*command, **spec)})
+
+
+def read(clients, name: str):
+    return clients.core.read_namespaced_pod(name, NS)
+
+
+def in_phase(clients, name: str, *phases: str):
+    return until(lambda: (pod := read(clients, name)).status.phase in phases and pod, what=f"{name} in {phases}")
+
+
+def python(text: str) -> tuple[str, ...]:
+    return "python", "-u", "-c", text
+
+
+def why_pending(kubernetes, name: str) -> str:
+    def found():
+        (pod,) = kubernetes.pods(name)
+        conditions = pod["status"].get("conditions") or []
+        return next((c["message"] for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), "")
+
+    return until(found)
+
+
+def test_a_pod_runs_its_command_with_its_environment_and_files(kubernetes, clients, node, tmp_path):
+    clients.core.create_namespaced_config_map(
+        NS, config_map("files", main="print(open('/etc/job/name').read())", name="x")
+    )
+    kubernetes.add_claim("data", tmp_path)
+    (tmp_path / "rows").write_text("42")
+    spec = pod_spec(
+        "sh", "-c", "python /etc/job/code/main.py; echo $WHO $SIZE $(GREETING) '$$(GREETING)'; cat /data/rows"
+    )
+    container = spec["containers"][0]
+    container["env"] = [
+        {"name": "GREETING", "value": "hello"},
+        {"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "SIZE", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+    ]
+    container["resources"] = {"limits": {"memory": "1Gi"}}
+    items = [{"key": "main", "path": "code/main.py"}, {"key": "name", "path": "name"}]
+    spec["volumes"] = [
+        {"name": "files", "configMap": {"name": "files", "items": items}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+    ]
+    container["volumeMounts"] = [
+        {"name": "files", "mountPath": "/etc/job"},
+        {"name": "data", "mountPath": "/data"},
+    ]
+    clients.core.create_namespaced_pod(NS, {"metadata": {"name": "a"}, "spec": spec})
+    in_phase(clients, "a", "Succeeded", "Failed")
+    assert clients.core.read_namespaced_pod_log("a", NS).splitlines() == ["x", "a 1024 hello $(GREETING)", "42"]
+
+
+def test_names_of_a_headless_service_lead_here_once_it_exists(kubernetes, clients, node):
+    names = "head.group head.group.fermi head.group.fermi.svc head.group.fermi.svc.cluster.local head.other group.x"
+    start(clients, "early", "echo", *names.split())
+    in_phase(clients, "early", "Succeeded")
+    clients.core.create_namespaced_service(NS, {"metadata": {"name": "group"}, "spec": {"clusterIP": "None"}})
+    start(clients, "late", "echo", *names.split())
+    in_phase(clients, "late", "Succeeded")
+    assert clients.core.read_namespaced_pod_log("early", NS).strip() == names
+    assert clients.core.read_namespaced_pod_log("late", NS).split() == ["127.0.0.1"] * 4 + ["head.other", "group.x"]
+
+
+def test_an_exit_code_and_a_last_word_reach_the_status(clients, node):
+    start(clients, "a", *python("open('/dev/termination-log', 'w').write('disk full'); raise SystemExit(3)"))
+    ended = in_phase(clients, "a", "Failed").status.container_statuses[0].state.terminated
+    assert (ended.exit_code, ended.reason, ended.message) == (3, "Error", "disk full")
+
+
+def test_the_end_of_the_log_is_the_message_where_the_pod_asks_so(clients, node):
+    spec = pod_spec(*python("print('boom'); raise SystemExit(1)"))
+    spec["containers"][0]["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    clients.core.create_namespaced_pod(NS, {"metadata": {"name": "a"}, "spec": spec})
+    assert in_phase(clients, "a", "Failed").status.container_statuses[0].state.terminated.message == "boom\n"
+
+
+def test_a_command_that_is_not_there_ends_with_127(clients, node):
+    start(clients, "a", "no-such-command")
+    assert in_phase(clients, "a", "Failed").status.container_statuses[0].state.terminated.exit_code == 127
+
+
+def test_deletion_asks_first(clients, kubernetes, node):
+    start(clients, "a", *python(POLITE))
+    until(lambda: "ready" in kubernetes.log(kubernetes.pods("a")[0]))
+    seen = []
+    stream = watch.Watch().stream(clients.core.list_namespaced_pod, NS, timeout_seconds=60)
+    clients.core.delete_namespaced_pod("a", NS)
+    for event in stream:
+        statuses = event["object"].status.container_statuses
+        seen.append(
+            (event["type"], statuses and statuses[0].state.terminated and statuses[0].state.terminated.exit_code)
+        )
+        if event["type"] == "DELETED":
+            break
+    assert seen[-1] == ("DELETED", 7)
+
+
+def test_who_does_not_listen_is_killed_after_the_grace_and_all_it_left_too(clients, kubernetes, node, tmp_path):
+    start(clients, "a", *python(DEAF.format(tmp_path / "pids")))
+    until(lambda: "ready" in kubernetes.log(kubernetes.pods("a")[0]))
+    clients.core.delete_namespaced_pod("a", NS, grace_period_seconds=1)
+    until(lambda: not kubernetes.pods())
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(pids) == 2
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_killed_pod_has_137(clients, kubernetes, node):
+    start(clients, "a", "sleep", "600")
+    in_phase(clients, "a", "Running")
+    kubernetes.kill(kubernetes.pods("a")[0])
+    assert in_phase(clients, "a", "Failed").status.container_statuses[0].state.terminated.exit_code == 137
+
+
+def test_what_is_left_of_a_containers_process_goes_with_it(clients, kubernetes, node, tmp_path):
+    text = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)"
+    start(clients, "a", *python(text))
+    in_phase(clients, "a", "Succeeded")
+    pid = clients.core.read_namespaced_pod_log("a", NS).strip()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_log_is_followed_to_its_end(clients, kubernetes, node):
+    start(clients, "a", *python("import time\nfor i in range(5): print('line', i); time.sleep(0.02)"))
+    in_phase(clients, "a", "Running", "Succeeded")
+    lines = list(watch.Watch().stream(clients.core.read_namespaced_pod_log, "a", NS))
+    assert lines == [f"line {i}" for i in range(5)]
+
+
+def test_a_broken_log_is_resumed_by_time(clients, kubernetes, node):
+    start(clients, "a", *python("for i in range(300): print('line', i)"))
+    in_phase(clients, "a", "Succeeded")
+    whole = clients.core.read_namespaced_pod_log("a", NS, timestamps=True).splitlines()
+    stamps = [line.split()[0] for line in whole]
+    assert stamps == sorted(set(stamps))
+    assert all(len(stamp) == len("2026-01-01T00:00:00.000000000Z") for stamp in stamps)
+    assert clients.core.read_namespaced_pod_log("a", NS, tail_lines=2) == "line 298\nline 299\n"
+    assert clients.core.read_namespaced_pod_log("a", NS, limit_bytes=10) == "line 0\nlin"
+
+
+def test_since_time_is_cut_to_whole_seconds():
+    log = Log()
+    log.lines = [(second * 10**9 + 500, b"x%d" % second) for second in range(3)]
+    assert b"".join(log.read({"sinceTime": "1970-01-01T00:00:01.9Z"})) == b"x1\nx2\n"
+
+
+def test_a_log_that_is_not_there_says_why(clients, kubernetes):
+    def message(name, **query):
+        with pytest.raises(ApiException) as caught:
+            clients.core.read_namespaced_pod_log(name, NS, **query)
+        return json.loads(caught.value.body)["message"]
+
+    assert message("a") == 'pods "a" not found'
+    kubernetes.script("a", Waits("ImagePullBackOff", 'Back-off pulling image "training:1"'))
+    start(clients, "a")
+    assert message("a") == "pod a does not have a host assigned"
+    kubernetes.add_node("node-a")
+    until(lambda: kubernetes.pods("a")[0]["status"].get("containerStatuses"))
+    assert message("a") == 'container "main" in pod "a" is waiting to start: ImagePullBackOff'
+    assert message("a", previous=True) == 'previous terminated container "main" in pod "a" not found'
+
+
+@pytest.mark.parametrize(
+    ("script", "phase", "state"),
+    [
+        (Waits("ErrImagePull", "not found"), "Pending", ("waiting", "ErrImagePull")),
+        (Exits(137, reason="OOMKilled"), "Failed", ("terminated", "OOMKilled")),
+        (Exits(0), "Succeeded", ("terminated", "Completed")),
+        (Sleeps(), "Running", ("running", None)),
+    ],
+)
+def test_scripted_pods(clients, kubernetes, node, script, phase, state):
+    kubernetes.script("a", script)
+    start(clients, "a")
+    until(lambda: read(clients, "a").status.container_statuses)
+    found = in_phase(clients, "a", phase).status.container_statuses[0].state
+    assert getattr(getattr(found, state[0]), "reason", None) == state[1]
+
+
+def test_a_pod_is_evicted_at_once_or_later(clients, kubernetes, node):
+    kubernetes.script("a", Evicted("no memory"))
+    kubernetes.script("b", Sleeps())
+    start(clients, "a")
+    start(clients, "b")
+    assert in_phase(clients, "a", "Failed").status.reason == "Evicted"
+    in_phase(clients, "b", "Running")
+    kubernetes.evict(kubernetes.pods("b")[0], "no disk")
+    status = in_phase(clients, "b", "Failed").status
+    assert (status.reason, status.message) == ("Evicted", "no disk")
+
+
+def test_a_missing_config_map_keeps_a_pod_waiting_until_it_is_there(clients, kubernetes, node):
+    spec = pod_spec("sh", "-c", "echo $X")
+    ref = {"configMapKeyRef": {"name": "settings", "key": "x"}}
+    spec["containers"][0]["env"] = [{"name": "X", "valueFrom": ref}]
+    clients.core.create_namespaced_pod(NS, {"metadata": {"name": "a"}, "spec": spec})
+    until(lambda: read(clients, "a").status.container_statuses)
+    waiting = read(clients, "a").status.container_statuses[0].state.waiting
+    assert (waiting.reason, waiting.message) == ("CreateContainerConfigError", 'configmap "settings" not found')
+    clients.core.create_namespaced_config_map(NS, config_map("settings", x="there"))
+    in_phase(clients, "a", "Succeeded")
+    assert clients.core.read_namespaced_pod_log("a", NS) == "there\n"
+
+
+def test_why_a_pod_cannot_be_placed(kubernetes, clients):
+    start(clients, "none")
+    assert why_pending(kubernetes, "none") == "no nodes available to schedule pods"
+    kubernetes.script("*", Sleeps())
+    kubernetes.add_node("a", gpus=2)
+    kubernetes.add_node("b", gpus=8, taints=({"key": "team", "value": "x", "effect": "NoSchedule"},))
+    in_phase(clients, "none", "Running")
+    start(clients, "big", gpus=4)
+    assert why_pending(kubernetes, "big") == (
+        "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint {team: x}. "
+        "preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, "
+        "1 Preemption is not helpful for scheduling."
+    )
+    start(clients, "elsewhere", nodeSelector={"kubernetes.io/hostname": "c"}, tolerations=[{"operator": "Exists"}])
+    assert "2 node(s) didn't match Pod's node affinity/selector" in why_pending(kubernetes, "elsewhere")
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+    pinned = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    start(clients, "pinned", gpus=4, affinity=pinned)
+    why = "1 Insufficient nvidia.com/gpu, 1 node(s) didn't satisfy plugin(s) [NodeAffinity]. preemption"
+    assert why in why_pending(kubernetes, "pinned")
+    volume = {"name": "d", "persistentVolumeClaim": {"claimName": "d"}}
+    start(clients, "claim", volumes=[volume])
+    assert 'persistentvolumeclaim "d" not found' in why_pending(kubernetes, "claim")
+    start(clients, "fits", gpus=2)
+    in_phase(clients, "fits", "Running")
+    start(clients, "waits", gpus=1)
+    assert "Insufficient nvidia.com/gpu" in why_pending(kubernetes, "waits")
+    clients.core.delete_namespaced_pod("fits", NS)
+    in_phase(clients, "waits", "Running")
+
+
+def test_pods_share_the_devices_of_one_claim(kubernetes, clients):
+    kubernetes.install("dra")
+    kubernetes.add_node("a", gpus=2)
+    kubernetes.add_node("b", gpus=2)
+    kubernetes.add_dev_pod("dev", "b", gpus=2, claim="dev-gpus")
+    in_phase(clients, "dev", "Running")
+    kubernetes.script("train", Sleeps())
+    claims = [{"name": "gpus", "resourceClaimName": "dev-gpus"}]
+    spec = pod_spec("sleep", "60", resourceClaims=claims)
+    spec["containers"][0]["resources"] = {"claims": [{"name": "gpus"}]}
+    clients.core.create_namespaced_pod(NS, {"metadata": {"name": "train"}, "spec": spec})
+    assert in_phase(clients, "train", "Running").spec.node_name == "b"
+    (claim,) = kubernetes.all("resourceclaims")
+    assert [user["name"] for user in claim["status"]["reservedFor"]] == ["dev", "train"]
+
+
+def test_a_lost_nodes_pods_are_stuck_until_they_are_forced(kubernetes, clients, node):
+    start(clients, "a", "sleep", "600")
+    in_phase(clients, "a", "Running")
+    kubernetes.lose_node("node-a")
+    until(lambda: read(clients, "a").metadata.deletion_timestamp)
+    found = clients.core.read_node("node-a")
+    (ready,) = [condition for condition in found.status.conditions if condition.type == "Ready"]
+    assert (ready.status, ready.reason) == ("Unknown", "NodeStatusUnknown")
+    taints = {taint.key for taint in found.spec.taints}
+    assert taints == {"node.kubernetes.io/unreachable"}
+    lease = clients.coordination.read_namespaced_lease("node-a", "kube-node-lease")
+    assert time.time() - lease.spec.renew_time.timestamp() > 50
+    with pytest.raises(ApiException, match="i/o timeout"):
+        clients.core.read_namespaced_pod_log("a", NS)
+    clients.core.delete_namespaced_pod("a", NS, grace_period_seconds=0)
+    assert kubernetes.pods() == []
+
+
+def test_a_node_out_of_service_lets_its_pods_go(kubernetes, clients, node):
+    start(clients, "a", "sleep", "600")
+    in_phase(clients, "a", "Running")
+    kubernetes.lose_node("node-a")
+    until(lambda: read(clients, "a").metadata.deletion_timestamp)
+    taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+    clients.core.patch_node("node-a", {"spec": {"taints": [taint]}})
+    until(lambda: not kubernetes.pods())
+
+
+def test_a_node_that_comes_back_ends_what_was_deleted_meanwhile(kubernetes, clients, node, tmp_path):
+    start(clients, "a", *python(DEAF.format(tmp_path / "pids")))
+    until(lambda: "ready" in kubernetes.log(kubernetes.pods("a")[0]))
+    kubernetes.lose_node("node-a", processes_die=False)
+    until(lambda: read(clients, "a").metadata.deletion_timestamp)
+    clients.core.delete_namespaced_pod("a", NS, grace_period_seconds=0)
+    pids = (tmp_path / "pids").read_text().split()
+    assert all(Path(f"/proc/{pid}").exists() for pid in pids)
+    kubernetes.restore_node("node-a")
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    ready = [c.status for c in clients.core.read_node("node-a").status.conditions if c.type == "Ready"]
+    assert ready == ["True"]
+
+
+def test_readers_of_a_log_do_not_hold_the_cluster_up(clients, kubernetes, node):
+    start(clients, "a", *python(POLITE))
+    until(lambda: "ready" in kubernetes.log(kubernetes.pods("a")[0]))
+    lines: list[str] = []
+    follow = watch.Watch().stream(clients.core.read_namespaced_pod_log, "a", NS)
+    reader = threading.Thread(target=lambda: lines.extend(follow))
+    reader.start()
+    clients.core.delete_namespaced_pod("a", NS)
+    reader.join(30)
+    assert lines == ["ready", "leaving"]
+
+
+POLITE = """
+import signal, sys, time
+def leave(*_):
+    print("leaving")
+    sys.exit(7)
+signal.signal(signal.SIGTERM, leave)
+print("ready")
+time.sleep(600)
+"""
+
+DEAF = """
+import os, signal, subprocess, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+open({str!r}, "w").write(f"{{os.getpid()}} {{child.pid}}")
+print("ready")
+time.sleep(600)
+""".replace("{str!r}", "'{}'")

@@ -1,0 +1,212 @@
+"""Runs a task's whole life with the reconciler killed at its k-th line, then again without: `crash.py <scenario>
+<every> <scratch> [kubeconfig]`; on this machine, or on the cluster of the kubeconfig.
+
+The parent sets Django and a database up once and forks; a child counts the lines it executes in the modules that
+launch, record and cancel, and dies at the k-th as by kill -9. A second child then finishes the work. Prints one JSON
+object per crash point: where it was, and how the task ended.
+"""
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+SCENARIO, EVERY, SCRATCH = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+KUBECONFIG = sys.argv[4] if len(sys.argv) > 4 else ""
+DATA = SCRATCH / "data"
+DATA.mkdir(parents=True)
+os.environ.update(FERMI_DATA=str(DATA), DJANGO_SETTINGS_MODULE="server.settings", FERMI_STAND_BY="0")
+os.environ.pop("DATABASE_URL", None)
+
+import django  # noqa: E402
+
+django.setup()
+
+from django.core.management import call_command  # noqa: E402
+from django.db import connections  # noqa: E402
+
+from apps.accounts.models import Project, User  # noqa: E402
+from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus  # noqa: E402
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease, PortLease  # noqa: E402
+from apps.common.clock import now  # noqa: E402
+from apps.training import reconciler  # noqa: E402
+from apps.training.launching import backend_for  # noqa: E402
+from apps.training.models import Event, Node, Task  # noqa: E402
+from apps.training.states import FINAL  # noqa: E402
+from fermi.launch import spec  # noqa: E402
+from fermi.launch.backends.kubernetes.client import Client  # noqa: E402
+from fermi.launch.backends.local.engine import running_attempts, stop_everything  # noqa: E402
+
+WATCHED = ("apps/training/reconciler.py", "apps/training/steps.py", "apps/training/transitions.py",
+           "apps/training/ingest.py", "apps/clusters/leases.py",
+           "backends/local/engine.py", "backends/local/launcher.py",
+           "backends/kubernetes/engine.py", "backends/kubernetes/deletion.py")  # fmt: skip
+CONNECTION = {"kubeconfig": KUBECONFIG, "namespace": "fermi", "python": sys.executable} if KUBECONFIG else {}
+SCRIPT = """
+import os, sys, time
+rank, attempt = os.environ["RANK"], os.environ["FERMI_ATTEMPT"]
+with open(sys.argv[2] + "/starts", "a") as file:
+    file.write(f"{attempt}/{rank}\\n")
+print('{"step": 1, "loss": 2.5}', flush=True)
+if sys.argv[1] == "restart" and attempt == "1" and rank == "1":
+    sys.exit(3)
+if sys.argv[1] == "stop":
+    time.sleep(600)
+"""
+
+
+def make_world() -> None:
+    call_command("migrate", verbosity=0)
+    user = User.objects.create(username="u")
+    project = Project.objects.create(name="p")
+    backend = "kubernetes" if KUBECONFIG else "local"
+    cluster = Cluster.objects.create(id="c", name="c", backend=backend, connection=CONNECTION)
+    zone = AvailabilityZone.objects.create(name="z")
+    version = DatasetVersion.objects.create(
+        dataset=Dataset.objects.create(name="d"), name="1", status=VersionStatus.READY, train_path="t", valid_path="v"
+    )
+    model = Model.objects.create(name="m")
+    (DATA / "workspace").mkdir()
+    (DATA / "workspace" / "script.py").write_text(SCRIPT)
+    nodes = tuple(
+        spec.Node(
+            f"env-{i}", f"n{i}", gpu_type="A100", gpu_count=i, emulated=True, zone="z", image="training:1",
+            engine={"node": "machine"},
+        )
+        for i in (1, 2)
+    )  # fmt: skip
+    job = spec.JobSpec(
+        "task-x", "pytorch-ddp", nodes, "env-1", env={"PYTHONHASHSEED": "0"}, grace_seconds=0.2,
+        entrypoint=spec.Entrypoint(str(DATA / "workspace" / "script.py"), (SCENARIO, str(DATA))),
+        checkpoint_dir=str(DATA / "checkpoints"),
+    )  # fmt: skip
+    task = Task.objects.create(
+        id="task-x", project=project, owner=user, cluster=cluster, name="t", framework="pytorch-ddp",
+        dataset_version=version, model=model, distributed=True, node_count=2, total_gpus=3, world_size=3,
+        master="env-1", request={}, spec=job.to_json(), summary={}, state_since=now(), due_at=now(), created_at=now(),
+    )  # fmt: skip
+    for rank, node in enumerate(nodes):
+        environment = DevEnvironment.objects.create(
+            id=node.id, name=node.name, project=project, cluster=cluster, zone=zone
+        )
+        Node.objects.create(task=task, node_rank=rank, environment=environment, name=node.name, processes=rank + 1)
+
+
+def live(seconds: float) -> None:
+    """The sweep, as beat would have it, until the task is final."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        Task.objects.exclude(state__in=FINAL).update(due_at=now())  # a claim left by a crash would only cost time
+        reconciler.sweep()
+        task = Task.objects.get()
+        if task.state in FINAL:
+            return
+        started = DATA / "starts"
+        if SCENARIO == "stop" and started.exists() and started.read_text().count("\n") == 3:
+            Task.objects.filter(stop_requested_at=None).update(stop_requested_at=now())
+        time.sleep(0.02)
+
+
+def die_at(line: int) -> None:
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.endswith(WATCHED):
+            return None
+        return each_line
+
+    def each_line(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        if event == "line":
+            count += 1
+            if count == line:
+                place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+                (SCRATCH / "place").write_text(place)
+                os._exit(9)
+        return each_line
+
+    sys.settrace(trace)
+
+
+def in_child(work: Any) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def printed() -> int:
+    """A rank may be ended between its start and its line."""
+    return sum(log.read_text().count('{"step"') for log in (DATA / "logs").rglob("*.log"))
+
+
+def strays() -> list[str]:
+    if not KUBECONFIG:
+        return running_attempts(DATA)
+    pods = Client(CONNECTION).get("/api/v1/namespaces/fermi/pods")["items"]
+    return [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] not in ("Succeeded", "Failed")]
+
+
+def clear() -> None:
+    """Nothing of a life is left for the next one, which has the same names."""
+    if not KUBECONFIG:
+        stop_everything(DATA, 0.0)
+        return
+    backend = backend_for(Cluster.objects.get())
+    while found := backend.orphans(()):
+        for handle in found:
+            backend.forget(handle)
+        time.sleep(0.05)
+
+
+def report(line: int, code: int) -> None:
+    task = Task.objects.get()
+    starts = Counter((DATA / "starts").read_text().split()) if (DATA / "starts").exists() else Counter()
+    print(
+        json.dumps(
+            {
+                "line": line, "place": (SCRATCH / "place").read_text(), "code": code, "state": task.state,
+                "reason": task.reason, "attempt": task.attempt, "starts": starts,
+                "finals": Event.objects.filter(code=f"STATE_{task.state.upper()}").count(),
+                "points": task.metrics.count(), "printed": printed(), "strays": strays(),
+                "leases": Lease.objects.count() + PortLease.objects.count(),
+            }
+        ),
+        flush=True,
+    )  # fmt: skip
+    connections.close_all()
+
+
+def main() -> None:
+    make_world()
+    connections.close_all()
+    pristine = SCRATCH / "pristine"
+    shutil.copytree(DATA, pristine)
+    line, code = 1, 9
+    while code == 9:
+        shutil.rmtree(DATA)
+        shutil.copytree(pristine, DATA)
+        (SCRATCH / "place").write_text("not reached")
+
+        def until_death(k: int = line) -> None:
+            die_at(k)
+            live(60)
+
+        code = in_child(until_death)
+        in_child(lambda: live(60))
+        report(line, code)
+        in_child(clear)
+        line += EVERY
+
+
+main()

@@ -1,0 +1,169 @@
+"""Whole plans and previews, kept as files and compared whole: `python -m tests.goldens` writes them anew.
+
+Look at the difference before committing it: these files are what users see and what engines are sent.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fermi.launch import registry
+from fermi.launch.spec import Entrypoint, JobSpec, Node
+
+HERE = Path(__file__).parent
+
+ENVIRONMENTS = {
+    "env-001": Node("env-001", "pytorch-dev-env", ip="192.168.1.10", zone="北京可用区A", gpu_type="A100", gpu_count=2,
+                    emulated=True, cpu_cores=16, memory_gb=128),
+    "env-002": Node("env-002", "cv-experiment-env", ip="192.168.1.11", zone="北京可用区A", gpu_type="V100", gpu_count=2,
+                    emulated=True, cpu_cores=16, memory_gb=128),
+    "env-003": Node("env-003", "llm-training-env", ip="192.168.2.20", zone="深圳可用区C", gpu_type="A100", gpu_count=4,
+                    emulated=True, cpu_cores=32, memory_gb=256),
+    "env-005": Node("env-005", "nlp-research-lab", ip="192.168.3.30", zone="上海可用区A", gpu_type="A100", gpu_count=8,
+                    emulated=True, cpu_cores=64, memory_gb=512),
+}  # fmt: skip
+
+
+def job(*environments: str, framework: str = "pytorch-ddp", emulated: bool = True, **changes: Any) -> JobSpec:
+    """A job over the document's environments, the first of them the master; `network`: facts of some, by their ids."""
+    known = changes.pop("network", {})
+    values = {
+        "hyperparameters": {"batchSize": 8, "totalSteps": 1000, "learningRate": 1e-4},
+        "train_data": "/data/train.bin",
+        "valid_data": "/data/val.bin",
+        "checkpoint_dir": "/checkpoints/task-golden",
+        "attempt": 1,
+        **changes,
+    }
+    nodes = tuple(replace(ENVIRONMENTS[key], emulated=emulated, network=known.get(key, {})) for key in environments)
+    return JobSpec("task-golden", framework, nodes, environments[0], **values)
+
+
+def gpt3(**changes: Any) -> JobSpec:
+    """The document's GPT-3 with 175B parameters: eight nodes of eight A100 with 80 GB, Megatron-LM's own script."""
+    nodes = tuple(
+        Node(f"env-{n}", f"gpt3-node-{n}", ip=f"192.168.9.{n}", zone="北京可用区A", gpu_type="A100-SXM4-80GB",
+             gpu_count=8, cpu_cores=128, memory_gb=2048)
+        for n in range(1, 9)
+    )  # fmt: skip
+    values = {
+        "entrypoint": Entrypoint("pretrain_gpt.py", ("--data-path", "/data/pile_text_document", "--tokenizer-type",
+                                                     "GPT2BPETokenizer", "--vocab-file", "/data/gpt2-vocab.json",
+                                                     "--merge-file", "/data/gpt2-merges.txt")),
+        "hyperparameters": {"layers": 96, "hiddenSize": 12288, "heads": 96, "sequenceLength": 2048,
+                            "totalSteps": 500_000, "learningRate": 6e-5, "weightDecay": 0.1},
+        "strategy": {"tensorParallel": 8, "pipelineParallel": 4, "dataParallel": 2},
+        "options": {"globalBatchSize": 1536, "microBatchSize": 1},
+        "checkpoint_dir": "/checkpoints/task-golden",
+        "attempt": 1,
+    }  # fmt: skip
+    return JobSpec("task-golden", "megatron-lm", nodes, "env-1", **{**values, **changes})
+
+
+def rendered(spec: JobSpec) -> dict[str, Any]:
+    """What the local engine would be sent for it."""
+    connection = {"data_dir": "/fermi", "python": "/venv/bin/python", "warm": False}
+    plan = registry.framework(spec.framework).plan(spec)
+    return registry.backend("local", connection).render(spec, plan).to_json()
+
+
+def on_kubernetes(spec: JobSpec, **connection: Any) -> dict[str, Any]:
+    """What a cluster would be sent for it. Our own modules, which change for other reasons, are named and left out."""
+    nodes = tuple(replace(node, image="training:2.4", engine={"node": f"gpu-{node.id}"}) for node in spec.nodes)
+    spec = replace(spec, nodes=nodes, project="research")
+    volume = {"persistentVolumeClaim": {"claimName": "fermi"}}
+    backend = registry.backend("kubernetes", {"data_dir": "/fermi", "data": {"volume": volume}, **connection})
+    found = backend.render(spec, registry.framework(spec.framework).plan(spec)).to_json()
+    config = found["artifacts"][0]["content"]
+    config["data"] = {key: text for key, text in config["data"].items() if not key.startswith("fermi__")}
+    return found
+
+
+GOLDENS: dict[str, Callable[[], Any]] = {
+    "ddp-1-node": lambda: rendered(job("env-001")),
+    "ddp-2-2-mixed-gpus-on-cuda": lambda: rendered(job("env-002", "env-001", emulated=False)),
+    "ddp-2-4-8": lambda: rendered(job("env-001", "env-003", "env-005")),
+    "ddp-2-4-infiniband-on-cuda": lambda: rendered(
+        job(
+            "env-001", "env-003", emulated=False, options={"timeoutSeconds": 90}, env={"NCCL_DEBUG": "INFO"},
+            network={
+                "env-001": {"interface": "eth0", "infiniband": ["mlx5_0"]},
+                "env-003": {"interface": "bond1", "infiniband": ["mlx5_0:1", "mlx5_2:1"]},
+            },
+        )
+    ),
+    "ddp-options-and-env": lambda: rendered(
+        job("env-003", options={"staticGraph": True, "bucketCapMb": 50}, env={"NCCL_DEBUG": "INFO"}, master_port=29600)
+    ),
+    "kubernetes-ddp-2-4-8": lambda: on_kubernetes(job("env-001", "env-003", "env-005")),
+    "kubernetes-jax-2-4-8-on-cuda": lambda: on_kubernetes(
+        job("env-001", "env-003", "env-005", framework="jax", emulated=False)
+    ),
+    "kubernetes-jobset-queue-2-4-8": lambda: on_kubernetes(
+        job("env-001", "env-003", "env-005", emulated=False), jobset=True, queue="gpus"
+    ),
+    "fsdp-1-node": lambda: rendered(job("env-003", framework="pytorch-fsdp")),
+    "fsdp-2-2-full-mixed-gpus-on-cuda": lambda: rendered(
+        job(
+            "env-002",
+            "env-001",
+            framework="pytorch-fsdp",
+            emulated=False,
+            options={"cpuOffload": True, "activationCheckpointing": True, "reshardAfterForward": False},
+        )
+    ),
+    "fsdp-2-4-8": lambda: rendered(job("env-001", "env-003", "env-005", framework="pytorch-fsdp")),
+    "horovod-2-4-8": lambda: rendered(job("env-001", "env-003", "env-005", framework="horovod")),
+    "horovod-options-on-cuda": lambda: rendered(
+        job(
+            "env-003", "env-001", framework="horovod", emulated=False,
+            options={"compression": "fp16", "fusionThresholdMb": 64, "timeline": True, "hosts": "gn6:4,gn7:2"},
+        )
+    ),
+    "megatron-gpt3-175b": lambda: rendered(gpt3()),
+    "megatron-2-4-8-proposed": lambda: rendered(
+        job("env-001", "env-003", "env-005", framework="megatron-lm", emulated=False)
+    ),
+    "megatron-split": lambda: rendered(
+        job(
+            "env-003", framework="megatron-lm", emulated=False,
+            hyperparameters={"layers": 4, "totalSteps": 1000, "learningRateScaling": "sqrt"},
+            strategy={"tensorParallel": 2, "pipelineParallel": 2, "virtualPipeline": 2},
+            options={"globalBatchSize": 32, "microBatchSize": 4, "recompute": "full", "precision": "float16"},
+        )
+    ),
+    "jax-2-4-8": lambda: rendered(job("env-001", "env-003", "env-005", framework="jax")),
+    "jax-4-on-cuda": lambda: rendered(
+        job("env-003", framework="jax", emulated=False, options={"preallocate": True, "memoryFraction": 0.8})
+    ),
+    "deepspeed-2-4-8": lambda: rendered(
+        job(
+            "env-001", "env-003", "env-005", framework="deepspeed", hyperparameters={},
+            strategy={"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8},
+        )
+    ),
+    "deepspeed-2-2-mixed-gpus-on-cuda": lambda: rendered(
+        job("env-002", "env-001", framework="deepspeed", emulated=False, options={"trainBatchSize": 64})
+    ),
+    "deepspeed-options": lambda: rendered(
+        job(
+            "env-003", framework="deepspeed", emulated=False,
+            options={
+                "zeroStage": 3, "trainBatchSize": 64, "gradientAccumulationSteps": 4, "offloadParameters": "cpu",
+                "scheduler": "WarmupCosineLR", "compiledKernels": True,
+                "config": {"bf16": {"check_grad_overflow": False}, "zero_optimization": {"overlap_comm": True}},
+            },
+        )
+    ),
+}  # fmt: skip
+
+
+def text(name: str) -> str:
+    return json.dumps(GOLDENS[name](), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def write() -> None:
+    for name in GOLDENS:
+        (HERE / f"{name}.json").write_text(text(name))

@@ -1,0 +1,521 @@
+import io
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.cells import cell_len
+
+from fermi.client import config
+from tests.fakes.api import DROP, FakeApi, Reply, Request, data, event, page, refused, stream
+from tests.unit.cli.conftest import Command
+from tests.unit.cli.shapes import CREATED, brief, dataset, environment, model, task, version
+
+TASK = "/training-tasks/task-1"
+PLATFORM = Path(config.__file__).parents[2]
+ME = {
+    "username": "admin",
+    "email": "",
+    "isAdministrator": True,
+    "language": "zh",
+    "projects": [{"id": "project-1", "name": "默认", "role": "maintainer"}],
+}
+PROBLEMS = [
+    ("distributedConfig.masterNode", "MASTER_REQUIRED", "several environments need a master", "choose one of them"),
+    ("taskName", "NAME_REQUIRED", "a task needs a name", ""),
+]
+
+
+def shell(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    """The command as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "fermi.cli", *arguments],
+        env={**os.environ, "PYTHONPATH": str(PLATFORM), **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+# Results --------------------------------------------------------------------------------------------------------------
+
+
+def test_json_is_the_data_and_nothing_else(api: FakeApi, command: Command) -> None:
+    api.on("GET", TASK, data(task()))
+    result = command("get", "task-1", "-o", "json")
+    assert (result.code, json.loads(result.out), result.err) == (0, task(), "")
+
+
+def test_yaml_is_the_data_and_nothing_else(api: FakeApi, command: Command) -> None:
+    api.on("GET", "/training-tasks", page([brief()]))
+    result = command("list", "-o", "yaml")
+    assert yaml.safe_load(result.out) == {"items": [brief()], "total": 1}
+    assert "预训练" in result.out
+
+
+def test_wide_characters_do_not_push_columns_out_of_line(api: FakeApi, command: Command) -> None:
+    items = [environment(1, "环境"), environment(2, "a", zone={"id": "z", "name": "上海 A"})]
+    api.on("GET", "/dev-environments", page(items))
+    head, first, second = command("envs", lang="zh").out.splitlines()
+    columns = {
+        cell_len(line[: line.index(word)]) for line, word in ((head, "状态"), (first, "running"), (second, "running"))
+    }
+    assert len(columns) == 1
+
+
+def test_a_pipe_gets_whole_lines_without_colour(api: FakeApi, command: Command) -> None:
+    name = "n" * 300
+    api.on("GET", "/training-tasks", page([brief(taskName=name)]))
+    out = command("list").out
+    assert name in out
+    assert "\x1b" not in out
+    assert all(line == line.rstrip() for line in out.splitlines())
+
+
+def test_names_are_not_taken_for_markup(api: FakeApi, command: Command) -> None:
+    api.on("GET", "/models", page([model(1, "[red]x[/red] :smile:")]))
+    assert "[red]x[/red] :smile:" in command("models").out
+
+
+def test_a_short_list_says_that_there_is_more(api: FakeApi, command: Command) -> None:
+    api.on("GET", "/training-tasks", page([brief()] * 30))
+    result = command("list", "-n", "2", "--status", "running", "--status", "queued")
+    assert len(result.out.splitlines()) == 3
+    assert "2 of 30" in result.err
+    assert api.requests[0].queries["status"] == ["running", "queued"]
+    assert json.loads(command("list", "--all", "-o", "json").out)["total"] == 30
+
+
+def test_a_preparing_dataset_shows_how_far_it_is(api: FakeApi, command: Command) -> None:
+    wrong = {"code": "DATA_EMPTY", "message": "there is no text", "hint": ""}
+    versions = [version(1), version(2, "preparing", progress=0.25), version(3, "failed", error=wrong)]
+    api.on("GET", "/datasets", page([dataset(1, "stdlib", *versions)]))
+    out = command("datasets").out
+    assert "25%" in out
+    assert "there is no text" in out
+
+
+def test_a_task_shows_its_nodes_ranks_and_attempts(api: FakeApi, command: Command) -> None:
+    attempts = [
+        {**task()["attempts"][0], "outcome": {"code": "RANK_KILLED", "message": "rank 1 was killed", "hint": ""}}
+    ]
+    api.on("GET", TASK, data(task(attempts=attempts)))
+    out = command("get", "task-1").out
+    for word in ("pytorch-dev-env", "2–5", "10/1000", "rank 1 was killed", "A100 (emulated)"):
+        assert word in out
+
+
+def test_metrics_have_a_column_for_each_number(api: FakeApi, command: Command) -> None:
+    points = [
+        {
+            "id": n,
+            "attempt": 1,
+            "rank": 0,
+            "step": n,
+            "at": "2026-11-21T00:00:00Z",
+            "values": {"loss": 2.5 - n, name: 7},
+        }
+        for n, name in enumerate(("tokens_per_s", "val_loss"))
+    ]
+    api.on("GET", f"{TASK}/metrics", data({"items": points, "next": None}))
+    head, first, second = command("metrics", "task-1").out.splitlines()
+    assert head.split()[3:6] == ["loss", "tokens_per_s", "val_loss"]
+    assert first.split()[3:6] == ["2.5", "7", "-"]
+    assert second.split()[3:6] == ["1.5", "-", "7"]
+    assert json.loads(command("metrics", "task-1", "--last", "1", "-o", "json").out)["items"] == points[1:]
+
+
+def test_logs_are_printed_as_they_are_and_as_json_lines(api: FakeApi, command: Command) -> None:
+    lines = [{"rank": 1, "offset": 0, "text": '[bold]{"step": 1}'}]
+    api.on("GET", f"{TASK}/logs", data({"rank": "all", "attempt": 1, "lines": lines, "cursor": "c", "end": True}))
+    assert command("logs", "task-1", "--rank", "all").out == '[1] [bold]{"step": 1}\n'
+    found = command("logs", "task-1", "--rank", "all", "-o", "json").out
+    assert json.loads(found) == {"attempt": 1, "rank": 1, "offset": 0, "text": '[bold]{"step": 1}'}
+    assert command("logs", "task-1", "--rank", "none").code == 2
+
+
+def test_a_clone_can_be_submitted(api: FakeApi, command: Command, tmp_path: Path) -> None:
+    wanted = {
+        "taskName": "t",
+        "datasetId": "dataset-001",
+        "datasetVersionId": "version-001",
+        "modelId": "model-001",
+        "launchMode": "existing",
+        "environmentIds": ["env-001"],
+        "hyperparameters": {"learningRate": 1e-4},
+    }
+    api.on("POST", f"{TASK}/clone", data({"request": wanted}))
+    api.on("GET", "/dev-environments", page([environment(1, "a")]))
+    api.on("GET", "/datasets", page([dataset(1, "stdlib", version(1))]))
+    api.on("GET", "/models", page([model(1, "gpt")]))
+    api.on("POST", "/training-tasks", data(CREATED, 201))
+    (tmp_path / "task.yaml").write_text(command("clone", "task-1").out)
+    assert command("submit", "-f", "task.yaml", "--name", "again").code == 0
+    assert api.seen("POST", "/training-tasks")[0].body == {**wanted, "taskName": "again"}
+
+
+# Submit and preview ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def catalogue(api: FakeApi) -> FakeApi:
+    api.on("GET", "/dev-environments", page([environment(1, "a"), environment(3, "b")]))
+    api.on("GET", "/datasets", page([dataset(1, "stdlib", version(1))]))
+    api.on("GET", "/models", page([model(1, "gpt")]))
+    api.on("POST", "/training-tasks", data(CREATED, 201))
+    return api
+
+
+def test_submitting_says_what_was_chosen_and_warns(catalogue: FakeApi, command: Command) -> None:
+    result = command("submit", "--name", "t", "--env", "a", "--env", "b", "-o", "json")
+    assert json.loads(result.out) == CREATED
+    for word in ("env-001", "dataset-001:version-001", "model-001", "CROSS_ZONE", "expect slower steps"):
+        assert word in result.err
+
+
+def test_a_refused_request_shows_every_problem_and_its_advice(catalogue: FakeApi, command: Command) -> None:
+    catalogue.on("POST", "/training-tasks", refused(400, "INVALID_REQUEST", *PROBLEMS))
+    result = command("submit", "--env", "a")
+    assert (result.code, result.out) == (2, "")
+    for word in ("distributedConfig.masterNode", "MASTER_REQUIRED", "choose one of them", "NAME_REQUIRED"):
+        assert word in result.err
+
+
+def test_a_preview_shows_ranks_files_and_problems_and_creates_nothing(catalogue: FakeApi, command: Command) -> None:
+    ranks = [
+        {"rank": n, "localRank": n, "nodeRank": 0, "environmentId": "env-001", "environmentName": "a", "device": None,
+         "env": {"RANK": str(n), "WORLD_SIZE": "2"}}
+        for n in range(2)
+    ]  # fmt: skip
+    found = {
+        "worldSize": 2, "nodeCount": 1, "masterNode": "env-001", "ranks": ranks, "summary": {}, "warnings": [],
+        "files": [{"name": "node.json", "content": "[red]{}\n"}], "command": ["python", "train.py"],
+        "artifacts": [{"kind": "process table", "name": "task-0", "content": "table"}], "problems": [],
+        "proposal": {"strategy": {}, "options": {"sharding": "hybrid"},
+                     "reasons": [{"code": "PROPOSED_HYBRID_SHARD", "message": "the zones differ", "hint": ""}]},
+    }  # fmt: skip
+    catalogue.on("POST", "/training-tasks/preview", data(found))
+    result = command("preview", "--env", "a")
+    assert result.code == 0
+    for word in (
+        "sharding=hybrid",
+        "the zones differ",
+        "WORLD_SIZE=2",
+        "python train.py",
+        "node.json",
+        "[red]{}",
+        "process table task-0",
+        "2 processes",
+    ):
+        assert word in result.out
+    problem = dict(zip(("field", "error", "message", "hint"), PROBLEMS[0], strict=True))
+    catalogue.on("POST", "/training-tasks/preview", data({**found, "problems": [problem]}))
+    result = command("preview", "--env", "a")
+    assert result.code == 2
+    assert "MASTER_REQUIRED" in result.err
+    assert json.loads(command("preview", "--env", "a", "-o", "json").out)["problems"] == [problem]
+    assert not catalogue.seen("POST", "/training-tasks")
+
+
+REASON = {"code": "RECOMMENDED_BY_SIZE", "message": "the size for it", "hint": ""}
+ADVICE = {
+    "modelParameters": 7 * 10**9,
+    "items": [
+        {"framework": "pytorch-fsdp", "label": "PyTorch FSDP", "strategy": {"dataParallel": 4},
+         "options": {"sharding": "hybrid"}, "reasons": [REASON]},
+    ],
+    "rejected": [{"framework": "pytorch-ddp", "label": "PyTorch DDP", "reasons": [{**REASON, "message": "too big"}]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("size", "parameters"), [("7B", 7 * 10**9), ("350m", 350 * 10**6), ("1.5T", 15 * 10**11), ("42", 42)]
+)
+def test_a_framework_is_recommended_for_a_size(
+    catalogue: FakeApi, command: Command, size: str, parameters: int
+) -> None:
+    catalogue.on("POST", "/frameworks/recommend", data(ADVICE))
+    result = command("recommend", "--parameters", size, "--env", "a", "--master", "a")
+    assert result.code == 0
+    for word in ("PyTorch FSDP (pytorch-fsdp)", "dataParallel=4 sharding=hybrid", "the size for it", "too big"):
+        assert word in result.out
+    [asked] = catalogue.seen("POST", "/frameworks/recommend")
+    assert asked.body == {"modelParameters": parameters, "environmentIds": ["env-001"], "masterNode": "env-001"}
+
+
+def test_a_framework_is_recommended_for_a_model_and_a_size_that_is_none_is_bad_usage(
+    catalogue: FakeApi, command: Command
+) -> None:
+    catalogue.on("POST", "/frameworks/recommend", data(ADVICE))
+    assert json.loads(command("recommend", "--model", "model-001", "--env", "a", "-o", "json").out) == ADVICE
+    assert catalogue.seen("POST", "/frameworks/recommend")[0].body["modelId"] == "model-001"
+    wrong = command("recommend", "--parameters", "big", "--env", "a")
+    assert (wrong.code, "7B" in wrong.err) == (2, True)
+
+
+@pytest.mark.parametrize(("status", "code"), [("succeeded", 0), ("failed", 1), ("stopped", 1)])
+def test_waiting_ends_with_the_task_and_tells_how_it_ended(
+    catalogue: FakeApi, command: Command, status: str, code: int
+) -> None:
+    catalogue.on("GET", TASK, data(task()), data(task(status)))
+    result = command("submit", "--env", "a", "--name", "t", "--wait", "-o", "json")
+    assert (result.code, json.loads(result.out)["status"]) == (code, status)
+
+
+def test_following_without_a_terminal_prints_lines(catalogue: FakeApi, command: Command) -> None:
+    point = {"id": 1, "attempt": 2, "rank": 0, "step": 700, "at": "", "values": {"loss": 1.25, "tokens_per_s": 51234.4}}
+    restart = {"id": 1, "attempt": 1, "at": "", "kind": "state", "code": "RANK_KILLED", "message": "rank 1 was killed"}
+    catalogue.on(
+        "GET",
+        f"{TASK}/stream",
+        stream(event("event", restart, "1"), event("status", brief("queued", attempt=2), "2"), cut=True),
+        DROP,
+        stream(event("metric", point, "3"), event("status", brief("succeeded", attempt=2), "4"), event("end", {}, "5")),
+    )
+    catalogue.on("GET", TASK, data(task()), data(task("succeeded")))
+    result = command("submit", "--env", "a", "--name", "t", "--follow", "-o", "json")
+    assert (result.code, json.loads(result.out)["status"]) == (0, "succeeded")
+    assert "- rank 1 was killed" in result.err
+    assert "queued  10/1000  loss 2.5000  1 restarts" in result.err
+    assert "succeeded  700/1000  loss 1.2500  51,234 tokens/s  1 restarts" in result.err
+    assert [request.headers.get("Last-Event-ID") for request in catalogue.seen("GET", f"{TASK}/stream")] == [
+        None,
+        "2",
+        "2",
+    ]
+
+
+# Deleting -------------------------------------------------------------------------------------------------------------
+
+
+def test_deleting_asks_unless_told_not_to(api: FakeApi, command: Command) -> None:
+    api.on("DELETE", TASK, data(None))
+    assert command("delete", "task-1").code == 2
+    assert not api.requests
+    assert command("delete", "task-1", "--yes").code == 0
+    assert len(api.seen("DELETE", TASK)) == 1
+
+
+# Exit codes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "code"),
+    [
+        (401, "NOT_AUTHENTICATED", 3),
+        (403, "FORBIDDEN", 3),
+        (404, "NOT_FOUND", 4),
+        (409, "TASK_FINAL", 2),
+        (500, "X", 5),
+    ],
+)
+def test_a_refusal_has_an_exit_code_and_nothing_on_standard_output(
+    api: FakeApi, command: Command, status: int, error: str, code: int
+) -> None:
+    api.on("POST", f"{TASK}/stop", refused(status, error, ("", error, "text", "the advice")))
+    result = command("stop", "task-1")
+    assert (result.code, result.out) == (code, "")
+    assert f"refused: {error}" in result.err
+    assert ("the advice" in result.err) == (code != 3 or status == 403)
+
+
+def test_a_platform_that_is_not_there_is_exit_code_5(api: FakeApi, command: Command) -> None:
+    api.on("GET", "/auth/me", DROP)
+    result = command("whoami")
+    assert result.code == 5
+    assert api.url in result.err
+
+
+def test_no_platform_at_all_is_exit_code_5_and_says_what_to_do(command: Command) -> None:
+    result = command("whoami")
+    assert result.code == 5
+    assert "fermi login" in result.err
+
+
+@pytest.mark.parametrize("arguments", [["nothing"], ["list", "--nothing"], ["get"], ["submit", "-f", "nowhere.yaml"]])
+def test_bad_usage_is_exit_code_2(api: FakeApi, command: Command, arguments: list[str]) -> None:
+    result = command(*arguments) if len(arguments) > 1 else command(arguments[0])
+    assert result.code == 2
+    assert result.err
+
+
+# Signing in -----------------------------------------------------------------------------------------------------------
+
+
+def test_signing_in_is_remembered_for_the_owner_only(
+    api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FERMI_URL")
+    monkeypatch.delenv("FERMI_TOKEN")
+    api.on("GET", "/auth/me", data(ME))
+    assert command("login", api.url + "/", "--token", "mine").code == 0
+    assert config.load() == config.Config(api.url, "mine", "en")
+    assert stat.S_IMODE(config.path().stat().st_mode) == 0o600
+    assert command("whoami").code == 0
+    assert {request.headers["Authorization"] for request in api.requests} == {"Bearer mine"}
+
+
+def test_a_token_that_is_refused_is_not_remembered(api: FakeApi, command: Command) -> None:
+    api.on("GET", "/auth/me", refused(401, "TOKEN_INVALID", ("", "TOKEN_INVALID", "text", "")))
+    assert command("login", "--token", "wrong").code == 3
+    assert not config.path().exists()
+
+
+SIGN_IN = "/_allauth/browser/v1/auth"
+
+
+def login_answers(api: FakeApi, *answers: Reply) -> None:
+    cookie = {"Set-Cookie": "csrftoken=c5rf; Path=/"}
+    api.on("GET", f"{SIGN_IN}/session", Reply({}, 401, cookie))
+    api.on("POST", f"{SIGN_IN}/login", *answers)
+    api.on("DELETE", f"{SIGN_IN}/session", Reply({}, 401))
+
+
+def test_a_password_becomes_a_token(api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\n"))
+    login_answers(api, Reply({"status": 200}))
+    api.on("POST", "/tokens", data({"id": "1", "token": "made"}, 201))
+    api.on("GET", "/auth/me", data(ME))
+    assert command("login", "--username", "admin").code == 0
+    assert config.load().token == "made"
+    [login] = api.seen("POST", f"{SIGN_IN}/login")
+    assert login.body == {"username": "admin", "password": "correct horse"}
+    assert login.headers["X-CSRFToken"] == "c5rf"
+    assert len(api.seen("DELETE", f"{SIGN_IN}/session")) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "word"),
+    [
+        (400, {"errors": [{"message": "wrong password", "code": "x"}]}, 3, "wrong password"),
+        (401, {"data": {"flows": [{"id": "login"}, {"id": "mfa_authenticate", "is_pending": True}]}}, 2, "--token"),
+        (429, {}, 3, "HTTP 429"),
+    ],
+)
+def test_a_sign_in_that_fails_keeps_nothing(
+    api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch, status: int, body: object, code: int, word: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    login_answers(api, Reply(body, status))
+    result = command("login", "--username", "admin")
+    assert result.code == code
+    assert word in result.err
+    assert not config.path().exists()
+
+
+def test_messages_of_the_platform_are_asked_for_in_the_chosen_language(api: FakeApi, command: Command) -> None:
+    def answer(request: Request):
+        return refused(404, request.headers["Accept-Language"])
+
+    api.on("GET", TASK, answer)
+    assert "zh" in command("get", "task-1", lang="zh").err
+    assert "en" in command("get", "task-1", lang="en").err
+
+
+# As a process ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_overview_imports_neither_http_nor_terminal_libraries() -> None:
+    program = (
+        "import sys; from fermi.cli.main import run; run(['--help']); "
+        "sys.exit(', '.join({'httpx', 'rich', 'yaml'} & set(sys.modules)))"
+    )
+    env = {**os.environ, "PYTHONPATH": str(PLATFORM)}
+    answer = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert answer.stderr.strip() == ""
+    assert "submit" in answer.stdout
+
+
+def test_help_is_in_the_chosen_language() -> None:
+    assert "训练任务" in shell("--help", LANG="zh_CN.UTF-8").stdout
+    assert "Training tasks" in shell("list", "--help", "--lang", "en").stdout
+    assert "训练任务" in shell("list", "--help", "--lang", "zh").stdout
+
+
+@pytest.mark.parametrize("arguments", [["get", "task-1", "--follow"], ["get", "task-1", "--wait"]])
+def test_ctrl_c_leaves_the_task_running_and_says_how_to_go_on(api: FakeApi, arguments: list[str]) -> None:
+    asked, leave = threading.Event(), threading.Event()
+
+    def hold(request: Request):
+        asked.set()
+        leave.wait(60)
+        return data(task())
+
+    api.on("GET", TASK, data(task()), hold)
+    api.on("GET", f"{TASK}/stream", hold)
+    env = {**os.environ, "PYTHONPATH": str(PLATFORM), "LANG": "en_US.UTF-8"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fermi.cli", *arguments],
+        env=env,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert asked.wait(60)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        leave.set()
+        process.kill()
+    assert (process.returncode, out) == (130, "")
+    assert "fermi stop task-1" in err
+    assert "Traceback" not in err
+    assert not [request for request in api.requests if request.method != "GET"]
+
+
+def test_a_reader_that_goes_away_is_no_failure_to_talk_about(api: FakeApi) -> None:
+    lines = [{"offset": n, "text": "x" * 1000} for n in range(2000)]
+    api.on("GET", f"{TASK}/logs", data({"rank": 0, "attempt": 1, "lines": lines, "cursor": "c", "end": True}))
+    env = {**os.environ, "PYTHONPATH": str(PLATFORM)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fermi.cli", "logs", "task-1"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout
+    assert process.stderr
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.wait(60) == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+# Clusters -------------------------------------------------------------------------------------------------------------
+
+CLUSTERS = [{"id": "cluster-1", "name": "lab", "backend": "kubernetes", "connection": None}]
+
+
+def test_a_cluster_is_checked_by_name_and_what_is_missing_comes_with_its_remedy(api: FakeApi, command: Command) -> None:
+    rule = "- apiGroups: [batch]\n  resources: [jobs]\n"
+    findings = [
+        {"level": "pass", "code": "KUBERNETES_REACHABLE", "message": "it answers", "hint": "", "remedy": ""},
+        {
+            "level": "fail",
+            "code": "PERMISSION_MISSING",
+            "message": "create jobs",
+            "hint": "Add this",
+            "remedy": rule,
+        },
+    ]
+    api.on("GET", "/clusters", page(CLUSTERS))
+    api.on("POST", "/clusters/cluster-1/check", data({"fit": False, "findings": findings}))
+    result = command("clusters", "check", "lab")
+    assert result.code == 1
+    table, advice = result.out.split("\n\n")
+    assert [line.split()[:2] for line in table.splitlines()[1:]] == [
+        ["pass", "KUBERNETES_REACHABLE"],
+        ["fail", "PERMISSION_MISSING"],
+    ]
+    assert advice.splitlines() == ["create jobs", "Add this", *rule.splitlines()]
+
+
+def test_clusters_are_listed(api: FakeApi, command: Command) -> None:
+    api.on("GET", "/clusters", page(CLUSTERS))
+    result = command("clusters")
+    assert (result.code, result.out.splitlines()[1].split()) == (0, ["cluster-1", "lab", "kubernetes"])

@@ -1,0 +1,184 @@
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from fermi.cli import reading
+from fermi.cli.names import Names
+from fermi.cli.request import Flags, build
+from fermi.client import Fermi
+from tests.fakes.api import FakeApi, page
+from tests.unit.cli.shapes import dataset, environment, model, version
+
+ENVIRONMENTS = [environment(1, "pytorch-dev-env"), environment(3, "llm-training-env"), environment(5, "twin")]
+
+
+@pytest.fixture
+def names(api: FakeApi) -> Names:
+    api.on("GET", "/dev-environments", page([*ENVIRONMENTS, environment(6, "twin")]))
+    api.on("GET", "/datasets", page([dataset(1, "stdlib", version(1), version(2), version(3, "preparing"))]))
+    api.on("GET", "/models", page([model(1, "tiny-gpt")]))
+    return Names(Fermi())
+
+
+def built(names: Names, file: dict[str, Any] | None = None, **flags: Any) -> dict[str, Any]:
+    return build(file or {}, Flags(**flags), names)
+
+
+def test_one_environment_needs_no_distributed_configuration(names: Names) -> None:
+    request = built(names, name="first", environments=("env-001",))
+    assert request == {
+        "launchMode": "existing",
+        "taskName": "first",
+        "environmentIds": ["env-001"],
+        "datasetId": "dataset-001",
+        "datasetVersionId": "version-002",
+        "modelId": "model-001",
+    }
+
+
+def test_several_environments_are_distributed_and_the_first_is_the_master(
+    names: Names, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = built(names, environments=("llm-training-env", "env-001"))
+    assert request["distributedConfig"] == {
+        "enabled": True, "nodeIds": ["env-003", "env-001"], "masterNode": "env-003",
+    }  # fmt: skip
+    assert "environmentIds" not in request
+    assert "env-003" in capsys.readouterr().err
+
+
+def test_one_environment_with_a_framework_is_distributed(names: Names) -> None:
+    request = built(names, environments=("pytorch-dev-env",), framework="ddp", strategy={"dataParallel": 2})
+    assert request["distributedConfig"] == {
+        "enabled": True, "framework": "ddp", "strategy": {"dataParallel": 2},
+        "nodeIds": ["env-001"], "masterNode": "env-001",
+    }  # fmt: skip
+
+
+def test_flags_win_over_the_file_and_add_to_its_tables(names: Names) -> None:
+    file = {
+        "taskName": "from file",
+        "maxRestarts": 1,
+        "environmentIds": ["env-001"],
+        "hyperparameters": {"batchSize": 4, "dtype": "auto"},
+        "distributedConfig": {"nodeIds": ["env-001", "env-003"], "masterNode": "env-003", "strategy": {"a": 1, "b": 1}},
+    }
+    request = built(
+        names, file, name="from flag", hyperparameters={"batchSize": 8}, env={"A": "1"}, max_restarts=0,
+        strategy={"b": 2}, master="pytorch-dev-env",
+    )  # fmt: skip
+    assert (request["taskName"], request["maxRestarts"], request["env"]) == ("from flag", 0, {"A": "1"})
+    assert request["hyperparameters"] == {"batchSize": 8, "dtype": "auto"}
+    assert request["distributedConfig"]["strategy"] == {"a": 1, "b": 2}
+    assert request["distributedConfig"]["masterNode"] == "env-001"
+    assert file["hyperparameters"] == {"batchSize": 4, "dtype": "auto"}
+
+
+def test_what_the_file_says_and_no_flag_does_stays(names: Names) -> None:
+    file = {"taskName": "t", "datasetId": "stdlib", "datasetVersionId": "v1", "modelId": "tiny-gpt", "somethingNew": 1}
+    request = built(names, file)
+    assert request == {
+        "launchMode": "existing", "taskName": "t", "datasetId": "dataset-001", "datasetVersionId": "version-001",
+        "modelId": "model-001", "somethingNew": 1,
+    }  # fmt: skip
+
+
+def test_a_file_for_one_environment_stays_one(names: Names) -> None:
+    file = {"environmentIds": ["pytorch-dev-env"], "distributedConfig": {"enabled": False}}
+    request = built(names, file)
+    assert request["environmentIds"] == ["env-001"]
+    assert request["distributedConfig"] == {"enabled": False}
+    assert built(names, file, framework="ddp")["distributedConfig"]["nodeIds"] == ["env-001"]
+
+
+@pytest.mark.parametrize(
+    ("file", "flags"),
+    [
+        ({"environmentIds": "env-001"}, {}),
+        ({"distributedConfig": "ddp"}, {}),
+        ({"distributedConfig": {"nodeIds": {}, "framework": "ddp"}, "environmentIds": "env-001"}, {}),
+        ({"hyperparameters": ["batchSize"]}, {"hyperparameters": {"batchSize": 8}}),
+    ],
+)
+def test_a_file_of_another_shape_is_refused(names: Names, file: dict[str, Any], flags: dict[str, Any]) -> None:
+    with pytest.raises(click.UsageError, match="must be a"):
+        built(names, file, **flags)
+
+
+def test_a_dataset_flag_names_a_version_after_a_colon(names: Names) -> None:
+    assert built(names, dataset="stdlib:v1")["datasetVersionId"] == "version-001"
+    assert built(names, dataset="dataset-001:version-003")["datasetVersionId"] == "version-003"
+    file = {"datasetId": "dataset-001", "datasetVersionId": "version-001"}
+    assert built(names, file, dataset="stdlib")["datasetVersionId"] == "version-002"
+
+
+def test_unknown_names_are_left_to_the_platform_to_refuse(names: Names) -> None:
+    request = built(names, environments=("nowhere",), dataset="nothing:v9", model="none")
+    assert request["environmentIds"] == ["nowhere"]
+    assert (request["datasetId"], request["datasetVersionId"], request["modelId"]) == ("nothing", "v9", "none")
+
+
+def test_a_name_borne_by_two_environments_is_refused_with_their_ids(names: Names) -> None:
+    with pytest.raises(click.UsageError, match="env-005, env-006"):
+        built(names, environments=("twin",))
+
+
+def test_a_choice_that_is_not_obvious_is_left_to_the_person(names: Names, api: FakeApi) -> None:
+    api.on("GET", "/models", page([model(1, "tiny-gpt"), model(2, "gpt")]))
+    with pytest.raises(click.UsageError, match=r"--model: model-001 \(tiny-gpt\), model-002 \(gpt\)"):
+        built(names)
+
+
+def test_a_dataset_that_is_being_prepared_is_waited_for(
+    names: Names, api: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.on("GET", "/datasets", page([dataset(1, "stdlib", version(1, "failed"), version(2, "preparing"))]))
+    assert built(names)["datasetVersionId"] == "version-002"
+    assert "waits" in capsys.readouterr().err
+
+
+def test_a_dataset_whose_preparation_failed_fits_nothing(names: Names, api: FakeApi) -> None:
+    api.on("GET", "/datasets", page([dataset(1, "stdlib", version(1, "failed"))]))
+    with pytest.raises(click.UsageError):
+        built(names, dataset="stdlib")
+    with pytest.raises(click.UsageError):
+        built(names)
+
+
+def test_a_script_takes_what_stands_after_the_dashes(names: Names) -> None:
+    request = built(names, script="train.py", args=("--epochs", "3"))
+    assert request["entrypoint"] == {"script": "train.py", "args": ["--epochs", "3"]}
+    with pytest.raises(click.UsageError, match="--script"):
+        built(names, args=("--epochs",))
+
+
+def test_values_are_json_where_they_can_be() -> None:
+    pairs = ["a=8", "b=1e-4", "c=true", "d=auto", "e=", "f=x=y", "g=[1, 2]", "h=NaN", "i=null"]
+    assert reading.values(pairs, "--hp") == {
+        "a": 8, "b": 0.0001, "c": True, "d": "auto", "e": "", "f": "x=y", "g": [1, 2], "h": "NaN", "i": None,
+    }  # fmt: skip
+    assert reading.settings(["A=8"], "--set-env") == {"A": "8"}
+    for wrong in ("a", "=1"):
+        with pytest.raises(click.BadParameter):
+            reading.settings([wrong], "--set-env")
+
+
+def test_yaml_means_what_json_means(tmp_path: Path) -> None:
+    file = tmp_path / "task.yaml"
+    file.write_text("a: 1e-4\nb: on\nc: 2026-01-01\nd: true\ne: null\nf: 012\ng: -3\nh: 0.5\ni: ~\nj: 1:30\n")
+    assert reading.request(str(file)) == {
+        "a": 0.0001, "b": "on", "c": "2026-01-01", "d": True, "e": None, "f": "012", "g": -3, "h": 0.5, "i": None,
+        "j": "1:30",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["a: [", "- a", "", "\x00"])
+def test_a_file_that_holds_no_request_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "task.yaml"
+    file.write_text(text)
+    with pytest.raises(click.UsageError, match=r"task\.yaml"):
+        reading.request(str(file))
+    with pytest.raises(click.UsageError, match="nowhere"):
+        reading.request(str(tmp_path / "nowhere"))

@@ -1,0 +1,152 @@
+import httpx
+import pytest
+
+from fermi.client import (
+    Conflict,
+    Fermi,
+    FermiError,
+    Forbidden,
+    InvalidRequest,
+    NotAuthenticated,
+    NotFound,
+    Problem,
+    ServerError,
+    Throttled,
+    UnexpectedAnswer,
+    Unreachable,
+)
+from tests.fakes.api import DROP, FakeApi, Reply, data, refused
+
+TASK = {"taskId": "task-1", "status": "initializing"}
+REQUEST = {"taskName": "t", "datasetId": "d", "datasetVersionId": "v", "modelId": "m", "launchMode": "existing"}
+
+
+def test_data_comes_out_of_its_envelope(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", "/training-tasks/task-1", data(TASK))
+    assert fermi.tasks.get("task-1") == TASK
+
+
+def test_the_token_and_the_language_go_with_every_call(api: FakeApi) -> None:
+    api.on("GET", "/auth/me", data({}))
+    with Fermi(api.url, "secret", lang="en") as fermi:
+        fermi.me()
+    headers = api.requests[0].headers
+    assert (headers["Authorization"], headers["Accept-Language"]) == ("Bearer secret", "en")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, InvalidRequest),
+        (401, NotAuthenticated),
+        (403, Forbidden),
+        (404, NotFound),
+        (405, InvalidRequest),
+        (409, Conflict),
+        (429, Throttled),
+        (500, ServerError),
+    ],
+)
+def test_each_refusal_has_its_class(api: FakeApi, status: int, kind: type[FermiError]) -> None:
+    api.on("GET", "/auth/me", refused(status, "CODE", ("", "CODE", "text", "advice")))
+    with Fermi(api.url, "secret", retries=0) as fermi, pytest.raises(FermiError) as caught:
+        fermi.me()
+    assert type(caught.value) is kind
+    assert (caught.value.status, caught.value.code, caught.value.request_id) == (status, "CODE", "req-1")
+
+
+def test_all_problems_of_a_request_come_with_the_error(api: FakeApi, fermi: Fermi) -> None:
+    problems = [
+        ("taskName", "NAME_REQUIRED", "a task needs a name", "type one"),
+        ("distributedConfig.masterNode", "MASTER_REQUIRED", "no master", "choose one"),
+    ]
+    api.on("POST", "/training-tasks", refused(400, "INVALID_REQUEST", *problems))
+    with pytest.raises(InvalidRequest) as caught:
+        fermi.tasks.create(REQUEST)
+    assert caught.value.errors == tuple(Problem(*problem) for problem in problems)
+
+
+def test_a_lost_answer_to_a_creation_is_asked_for_again_under_the_same_key(api: FakeApi, fermi: Fermi) -> None:
+    api.on("POST", "/training-tasks", DROP, data(TASK, 201))
+    assert fermi.tasks.create(REQUEST) == TASK
+    first, second = api.seen("POST", "/training-tasks")
+    assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
+    assert first.body == second.body == REQUEST
+
+
+def test_two_creations_have_two_keys(api: FakeApi, fermi: Fermi) -> None:
+    api.on("POST", "/training-tasks", data(TASK, 201))
+    fermi.tasks.create(REQUEST)
+    fermi.tasks.create(REQUEST)
+    first, second = api.seen("POST", "/training-tasks")
+    assert first.headers["Idempotency-Key"] != second.headers["Idempotency-Key"]
+
+
+def test_a_read_is_tried_again_until_the_platform_is_back(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", "/auth/me", refused(503, "DATABASE_UNAVAILABLE"), DROP, Reply(b"bad gateway", 502), data({"a": 1}))
+    assert fermi.me() == {"a": 1}
+
+
+def test_what_may_not_be_done_twice_is_not_sent_twice(api: FakeApi, fermi: Fermi) -> None:
+    api.on("POST", "/training-tasks/task-1/retry", DROP, data(TASK))
+    with pytest.raises(Unreachable):
+        fermi.tasks.retry("task-1")
+    assert len(api.requests) == 1
+
+
+def test_a_throttled_call_was_not_done_so_it_is_sent_again(api: FakeApi, fermi: Fermi) -> None:
+    api.on("POST", "/training-tasks/task-1/retry", refused(429, "THROTTLED", Retry_After="0.01"), data(TASK, 201))
+    assert fermi.tasks.retry("task-1") == TASK
+
+
+def test_a_long_throttle_is_the_callers_to_wait_for(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", "/auth/me", refused(429, "THROTTLED", Retry_After="3600"))
+    with pytest.raises(Throttled) as caught:
+        fermi.me()
+    assert caught.value.retry_after == 3600
+    assert len(api.requests) == 1
+
+
+def test_a_refusal_is_not_tried_again(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", "/auth/me", refused(403, "FORBIDDEN"))
+    with pytest.raises(Forbidden):
+        fermi.me()
+    assert len(api.requests) == 1
+
+
+def test_a_deletion_whose_answer_was_lost_is_done_when_the_thing_is_gone(api: FakeApi, fermi: Fermi) -> None:
+    api.on("DELETE", "/training-tasks/task-1", DROP, refused(404, "NOT_FOUND"))
+    fermi.tasks.delete("task-1")
+
+
+def test_deleting_what_was_never_there_is_an_error(api: FakeApi, fermi: Fermi) -> None:
+    api.on("DELETE", "/training-tasks/task-1", refused(404, "NOT_FOUND"))
+    with pytest.raises(NotFound):
+        fermi.tasks.delete("task-1")
+
+
+def test_an_address_where_nobody_listens_is_unreachable(api: FakeApi) -> None:
+    url = api.url
+    api.close()
+    with Fermi(url, retries=1) as fermi, pytest.raises(Unreachable) as caught:
+        fermi.me()
+    assert isinstance(caught.value.__cause__, httpx.ConnectError)
+
+
+def test_a_page_that_is_not_an_envelope_is_not_taken_for_an_answer(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", "/auth/me", Reply(b"<html>welcome</html>", headers={"Content-Type": "text/html"}))
+    with pytest.raises(UnexpectedAnswer):
+        fermi.me()
+
+
+def test_an_error_page_of_a_proxy_is_a_server_error(api: FakeApi) -> None:
+    api.on("GET", "/auth/me", Reply(b"<html>bad gateway</html>", 502, {"Content-Type": "text/html"}))
+    with Fermi(api.url, retries=0) as fermi, pytest.raises(ServerError) as caught:
+        fermi.me()
+    assert caught.value.status == 502
+
+
+def test_ids_are_data_in_a_path(api: FakeApi, fermi: Fermi) -> None:
+    with pytest.raises(NotFound):
+        fermi.tasks.get("../../admin?x")
+    assert api.requests[0].path == "/training-tasks/..%2F..%2Fadmin%3Fx"

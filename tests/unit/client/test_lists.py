@@ -1,0 +1,53 @@
+from fermi.client import Fermi
+from tests.fakes.api import FakeApi, data, page
+
+TASKS = [{"taskId": f"task-{number}"} for number in range(450)]
+
+
+def test_a_list_goes_through_all_its_pages(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", "/training-tasks", page(TASKS))
+    assert list(fermi.tasks.list()) == TASKS
+    assert [request.query["page"] for request in api.requests] == ["1", "2", "3"]
+
+
+def test_an_empty_list_is_one_request(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", "/training-tasks", page([]))
+    assert list(fermi.tasks.list()) == []
+    assert len(api.requests) == 1
+
+
+def test_pages_are_fetched_as_they_are_needed(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", "/training-tasks", page(TASKS))
+    assert next(iter(fermi.tasks.list())) == TASKS[0]
+    assert len(api.requests) == 1
+
+
+def test_the_beginning_of_a_list_is_asked_for_alone(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", "/training-tasks", page(TASKS))
+    assert fermi.tasks.list().first(3) == TASKS[:3]
+    assert api.requests[0].query["pageSize"] == "3"
+    assert fermi.tasks.list().first(300) == TASKS[:300]
+
+
+def test_a_list_knows_its_length(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", "/training-tasks", page(TASKS))
+    assert fermi.tasks.list().total == 450
+
+
+def test_filters_go_along_and_those_not_given_do_not(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", "/training-tasks", page([]))
+    list(fermi.tasks.list(status=["running", "queued"], created_after="2026-01-01T00:00:00Z"))
+    queries = api.requests[0].queries
+    assert queries["status"] == ["running", "queued"]
+    assert queries["createdAfter"] == ["2026-01-01T00:00:00Z"]
+    assert set(queries) == {"status", "createdAfter", "page", "pageSize"}
+
+
+def test_metrics_are_followed_to_their_end(api: FakeApi, fermi: Fermi) -> None:
+    path = "/training-tasks/task-1/metrics"
+    points = [{"id": number, "step": number, "values": {"loss": 1.0}} for number in range(4)]
+    api.on("GET", path, data({"items": points[:3], "next": 2}), data({"items": points[3:], "next": None}))
+    assert list(fermi.tasks.metrics("task-1", names=["loss", "lr"], rank=0)) == points
+    first, second = api.seen("GET", path)
+    assert first.queries == {"names": ["loss", "lr"], "rank": ["0"]}
+    assert second.queries == {"names": ["loss", "lr"], "rank": ["0"], "after": ["2"]}

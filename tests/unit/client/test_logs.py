@@ -1,0 +1,91 @@
+import pytest
+
+from fermi.client import Fermi, logs
+from tests.fakes.api import DROP, FakeApi, Reply, Request, data
+
+TASK, LOGS = "/training-tasks/task-1", "/training-tasks/task-1/logs"
+
+
+def task(attempt: int, *, ended: bool = False) -> Reply:
+    return data({"taskId": "task-1", "attempt": attempt, "endedAt": "2026-11-21T00:00:00Z" if ended else None})
+
+
+def lines(attempt: int, cursor: str, *texts: str, end: bool) -> Reply:
+    items = [{"offset": number, "text": text} for number, text in enumerate(texts)]
+    return data({"rank": "0", "attempt": attempt, "lines": items, "cursor": cursor, "end": end})
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "POLL_S", 0.001)
+
+
+def test_a_log_is_read_page_by_page(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", LOGS, lines(1, "c1", "a", "b", end=False), lines(1, "c2", "c", end=True))
+    assert [line.text for line in fermi.tasks.logs("task-1", search="x")] == ["a", "b", "c"]
+    first, second = api.seen("GET", LOGS)
+    assert first.query == {"rank": "0", "search": "x"}
+    assert second.query == {"rank": "0", "search": "x", "attempt": "1", "cursor": "c1"}
+
+
+def test_a_page_without_a_hit_is_not_the_end_of_a_search(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", LOGS, lines(1, "c1", end=False), lines(1, "c2", "hit", end=True))
+    assert [line.text for line in fermi.tasks.logs("task-1", search="hit")] == ["hit"]
+
+
+def test_lines_of_all_ranks_carry_their_rank(api: FakeApi, fermi: Fermi) -> None:
+    items = [{"rank": 3, "offset": 0, "text": "x"}]
+    api.on("GET", LOGS, data({"rank": "all", "attempt": 2, "lines": items, "cursor": "c", "end": True}))
+    assert list(fermi.tasks.logs("task-1", rank="all")) == [logs.LogLine(2, 3, 0, "x")]
+
+
+def test_following_waits_for_the_first_attempt_and_ends_with_the_task(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", TASK, task(0), task(1), task(1), task(1, ended=True))
+    api.on("GET", LOGS, lines(1, "c1", "a", end=True), lines(1, "c2", "b", end=True), lines(1, "c3", "c", end=True))
+    assert [line.text for line in fermi.tasks.logs("task-1", follow=True)] == ["a", "b", "c"]
+    assert [request.query.get("cursor") for request in api.seen("GET", LOGS)] == [None, "c1", "c2"]
+
+
+def test_following_goes_from_attempt_to_attempt_and_loses_no_line(api: FakeApi, fermi: Fermi) -> None:
+    def answer(request: Request) -> Reply:
+        attempt = int(request.query["attempt"])
+        return lines(attempt, "c", f"from {attempt}", end=True)
+
+    api.on("GET", TASK, task(1), task(3), task(3, ended=True))
+    api.on("GET", LOGS, answer)
+    texts = [line.text for line in fermi.tasks.logs("task-1", follow=True)]
+    assert list(dict.fromkeys(texts)) == ["from 1", "from 2", "from 3"]
+
+
+def test_following_one_attempt_ends_with_it(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", TASK, task(2))
+    api.on("GET", LOGS, lines(1, "c1", "a", end=True))
+    assert [line.text for line in fermi.tasks.logs("task-1", attempt=1, follow=True)] == ["a"]
+
+
+def test_following_a_task_that_never_had_an_attempt_ends_with_it(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", TASK, task(0), task(0, ended=True))
+    assert list(fermi.tasks.logs("task-1", follow=True)) == []
+
+
+def test_following_outlasts_a_restart_of_the_platform(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", TASK, *[DROP] * 12, task(1, ended=True))
+    api.on("GET", LOGS, *[DROP] * 12, lines(1, "c1", "a", end=True))
+    assert [line.text for line in fermi.tasks.logs("task-1", follow=True)] == ["a"]
+
+
+def test_a_whole_log_is_downloaded_as_it_is(api: FakeApi, fermi: Fermi) -> None:
+    raw = "第一行\r\n\x00tail".encode()
+    api.on("GET", f"{LOGS}/download", Reply(raw, headers={"Content-Type": "text/plain"}))
+    assert b"".join(fermi.tasks.download_log("task-1", rank=2)) == raw
+
+
+def test_waiting_ends_with_the_task(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", TASK, task(1), DROP, task(1, ended=True))
+    assert fermi.tasks.wait("task-1")["endedAt"]
+
+
+def test_waiting_ends_at_its_timeout(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", TASK, task(1))
+    with pytest.raises(TimeoutError, match="task-1"):
+        fermi.tasks.wait("task-1", timeout=0.05)

@@ -1,0 +1,195 @@
+"""Dev environments as a Kubernetes cluster shows them, and their watch."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fermi.launch.backends.kubernetes import mirror, pods
+from fermi.launch.backends.kubernetes.discover import follow
+from fermi.launch.discovery import Found
+from fermi.launch.errors import BackendError
+from tests.fakes.kubernetes import FakeCluster, Waits
+from tests.fakes.kubernetes.resources import PODS, named
+from tests.waiting import until
+
+DEV = {"fermi.io/dev-environment": "true"}
+
+
+class Seen:
+    """What `follow` told last, in a thread of its own."""
+
+    def __init__(self, connection: dict[str, Any]) -> None:
+        self.stop, self.found, self.told, self.error = threading.Event(), {}, 0, None
+        self._thread = threading.Thread(target=self._run, args=(connection,))
+        self._thread.start()
+
+    def _run(self, connection: dict[str, Any]) -> None:
+        try:
+            for found in follow(connection, self.stop):
+                self.found = {one.key: one for one in found}
+                self.told += 1
+        except BackendError as error:
+            self.error = error
+
+    def until(self, condition: Any, what: str) -> Any:
+        def reached() -> Any:
+            assert self.error is None, self.error
+            return condition(self.found)
+
+        return until(reached, what=what)
+
+    def close(self) -> None:
+        self.stop.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def seen(kubernetes: FakeCluster) -> Iterator[Seen]:
+    watching = Seen({"kubeconfig": str(kubernetes.kubeconfig), "namespace": "fermi"})
+    yield watching
+    watching.close()
+
+
+@pytest.fixture
+def two_nodes(kubernetes: FakeCluster) -> FakeCluster:
+    kubernetes.add_node("node-a", gpus=8, zone="zone-a")
+    kubernetes.add_node("node-b", gpus=4, zone="zone-b", gpu_type="Tesla-V100-SXM2-32GB")
+    return kubernetes
+
+
+def running(seen: Seen, key: str) -> Found:
+    found: Found = seen.until(lambda found: key in found and found[key].running and found[key], f"{key} runs")
+    return found
+
+
+def test_a_pod_is_an_environment_with_all_that_training_beside_it_needs(two_nodes: FakeCluster, seen: Seen) -> None:
+    notes = {"fermi.io/owner": "ada", "fermi.io/python": "/opt/python"}
+    labels = {**DEV, "fermi.io/project": "research"}
+    two_nodes.add_claim("home", two_nodes.scratch)
+    two_nodes.add_dev_pod(
+        "notebook", "node-a", gpus=2, image="jupyter/pytorch-notebook", labels=labels, annotations=notes,
+        cpu="16", memory="128Gi", volumes={"/home/ada": "home"},
+    )  # fmt: skip
+    one = running(seen, "fermi/notebook")
+    assert (one.name, one.project, one.owner, one.kind) == ("notebook", "research", "ada", "jupyter")
+    assert (one.zone, one.gpu_type, one.gpu_count, one.emulated) == ("zone-a", "A100", 2, False)
+    assert (one.cpu_cores, one.memory_gb, one.image, one.host) == (16, 128, "jupyter/pytorch-notebook", "node-a")
+    assert one.ip
+    assert one.started_at
+    assert one.engine == {
+        "pod": "notebook",
+        "namespace": "fermi",
+        "node": "node-a",
+        "serviceAccount": "default",
+        "volumes": [{"name": "v0", "persistentVolumeClaim": {"claimName": "home"}}],
+        "volumeMounts": [{"name": "v0", "mountPath": "/home/ada"}],
+        "resource": "nvidia.com/gpu",
+        "python": "/opt/python",
+    }
+
+
+def test_pods_without_the_label_are_nobodys_environment(two_nodes: FakeCluster, seen: Seen) -> None:
+    two_nodes.add_dev_pod("other", "node-a", gpus=1)
+    two_nodes.add_dev_pod("mine", "node-b", gpus=1, labels=DEV)
+    running(seen, "fermi/mine")
+    assert set(seen.found) == {"fermi/mine"}
+
+
+def test_a_pod_that_is_added_changed_and_deleted_is_seen_each_time(two_nodes: FakeCluster, seen: Seen) -> None:
+    seen.until(lambda found: seen.told, "the empty cluster is told")
+    two_nodes.add_dev_pod("dev", "node-b", gpus=4, labels=DEV)
+    assert running(seen, "fermi/dev").gpu_type == "V100"
+    two_nodes.evict(two_nodes.pods("dev")[0])
+    seen.until(lambda found: not found["fermi/dev"].running, "its end")
+    two_nodes.api.delete(PODS, "fermi", "dev", {})
+    seen.until(lambda found: not found, "its absence")
+
+
+def test_a_pod_that_waits_for_its_image_is_not_running_and_not_unhealthy(two_nodes: FakeCluster, seen: Seen) -> None:
+    two_nodes.script("slow", Waits("ContainerCreating"))
+    two_nodes.add_pod("slow", {"nodeName": "node-a", "containers": [{"name": "dev", "image": "i"}]}, labels=DEV)
+    one = seen.until(lambda found: found.get("fermi/slow"), "it is seen")
+    assert (one.running, one.healthy) == (False, True)
+
+
+def test_gpus_held_by_a_claim_are_counted_and_the_claim_is_passed_on(two_nodes: FakeCluster, seen: Seen) -> None:
+    two_nodes.server.features.add("dra")
+    two_nodes.add_dev_pod("dev", "node-a", gpus=4, claim="four-gpus", labels=DEV)
+    one = running(seen, "fermi/dev")
+    assert (one.gpu_count, one.engine["resourceClaims"]) == (4, ["four-gpus"])
+
+
+def test_emulated_gpus_are_shown_as_such(two_nodes: FakeCluster, seen: Seen) -> None:
+    notes = {"fermi.io/emulated-gpus": "2", "fermi.io/gpu-type": "A100"}
+    two_nodes.add_dev_pod("dev", "node-a", labels=DEV, annotations=notes)
+    one = running(seen, "fermi/dev")
+    assert (one.gpu_count, one.gpu_type, one.emulated) == (2, "A100", True)
+
+
+def test_a_stateful_set_that_is_scaled_to_nothing_is_a_stopped_environment(two_nodes: FakeCluster, seen: Seen) -> None:
+    sets = named("statefulsets")
+    limits = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}
+    container = {"name": "dev", "image": "codercom/code-server", "resources": {"limits": limits}}
+    two_nodes.api.create(sets, "fermi", {
+        "metadata": {"name": "lab", "labels": DEV},
+        "spec": {"replicas": 0, "serviceName": "lab", "selector": {"matchLabels": DEV},
+                 "template": {"metadata": {"labels": DEV}, "spec": {"containers": [container]}}},
+    })  # fmt: skip
+    one = seen.until(lambda found: found.get("fermi/lab-0"), "it is seen")
+    assert (one.running, one.healthy, one.gpu_count, one.kind, one.cpu_cores) == (False, True, 1, "vscode", 4)
+    two_nodes.add_dev_pod("lab-0", "node-b", gpus=1, labels=DEV)
+    assert running(seen, "fermi/lab-0").zone == "zone-b"
+
+
+def test_without_permission_to_read_nodes_the_rest_is_seen(kubernetes: FakeCluster) -> None:
+    kubernetes.add_node("node-a", gpus=8)
+    kubernetes.access.deny("*", "nodes")
+    kubernetes.add_dev_pod("dev", "node-a", gpus=2, labels=DEV)
+    seen = Seen({"kubeconfig": str(kubernetes.kubeconfig), "namespace": "fermi"})
+    try:
+        one = running(seen, "fermi/dev")
+        assert (one.gpu_count, one.zone, one.gpu_type) == (2, "", "")
+    finally:
+        seen.close()
+
+
+def test_a_cluster_that_cannot_be_asked_raises(kubernetes: FakeCluster) -> None:
+    kubernetes.access.deny("list", "pods")
+    with pytest.raises(BackendError):
+        next(follow({"kubeconfig": str(kubernetes.kubeconfig), "namespace": "fermi"}, threading.Event()))
+
+
+@pytest.mark.parametrize("trouble", ["break_connections", "compact_and_break", "restart"])
+def test_the_watch_goes_on_after_trouble(
+    two_nodes: FakeCluster, seen: Seen, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "PAUSE", 0.01)
+    two_nodes.add_dev_pod("first", "node-a", labels=DEV)
+    running(seen, "fermi/first")
+    if trouble == "restart":
+        two_nodes.restart()
+    else:
+        two_nodes.break_connections()
+        if trouble == "compact_and_break":
+            two_nodes.compact()
+    two_nodes.add_dev_pod("second", "node-b", labels=DEV)
+    running(seen, "fermi/second")
+    assert set(seen.found) == {"fermi/first", "fermi/second"}
+
+
+def test_an_idle_cluster_is_not_asked_anything(two_nodes: FakeCluster, seen: Seen) -> None:
+    two_nodes.add_dev_pod("dev", "node-a", labels=DEV)
+    running(seen, "fermi/dev")
+    before, told = len(two_nodes.calls()), seen.told
+    two_nodes.add_dev_pod("other", "node-b")  # moves the resource version on, and concerns nobody here
+    until(lambda: two_nodes.pods("other")[0]["status"].get("phase") == "Running", what="another pod runs")
+    assert (len(two_nodes.calls()), seen.told) == (before, told)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("2", 2), ("500m", 0.5), ("2Gi", 2**31), ("1e3", 1000), ("128974848", 128974848), ("x", 0)]
+)
+def test_quantities_are_numbers(text: str, value: float) -> None:
+    assert pods.quantity(text) == value

@@ -1,0 +1,155 @@
+"""Pods' logs become files, once and whole, whatever breaks."""
+
+import os
+import threading
+
+from fermi.launch.backends.kubernetes.logs import Files, Sink, whole_seconds
+from fermi.launch.spec import Phase
+from tests.fakes.kubernetes import Sleeps
+from tests.unit.kubernetes.conftest import POD, handle, job, look, submit, until_seen
+from tests.waiting import until
+
+COUNT = """
+import os, sys, time
+rank = os.environ["RANK"]
+for number in range(600):
+    print(f"rank {rank} line {number}", flush=True)
+    if number % 20 == 0:
+        time.sleep(0.02)
+sys.stdout.write("no line feed at the end")
+"""
+
+
+def whole(rank: int) -> str:
+    return "".join(f"rank {rank} line {number}\n" for number in range(600)) + "no line feed at the end"
+
+
+def text(backend, one, rank: int) -> str:
+    lines = backend.logs(one, rank, 0).data.decode().splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("fermi: "))
+
+
+def until_drained(backend, one):
+    return until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED and seen.left is False)
+
+
+def test_ranks_of_one_pod_are_told_apart(lab, backend):
+    lab.watched(backend)
+    one = submit(backend, job(2, 1, script=COUNT))
+    until_drained(backend, one)
+    assert [text(backend, one, rank) for rank in range(3)] == [whole(rank) for rank in range(3)]
+
+
+def test_broken_streams_and_a_restarted_api_server_lose_and_double_nothing(lab, backend):
+    lab.watched(backend)
+    one = submit(backend, job(2, script=COUNT))
+    for number in (50, 200, 350):
+        until(lambda number=number: f"rank 0 line {number}\n" in text(backend, one, 0), what="the log to grow")
+        lab.cluster.break_connections()
+    until_drained(backend, one)
+    assert [text(backend, one, rank) for rank in range(2)] == [whole(0), whole(1)]
+
+
+def test_a_watcher_that_dies_is_followed_by_another_that_goes_on(lab):
+    first, second = lab.backend(), lab.backend()
+    stop = lab.watched(first)
+    one = submit(first, job(2, script=COUNT))
+    until(lambda: "rank 0 line 100\n" in text(first, one, 0), what="the log to grow")
+    stop.set()
+    first.close()
+    lab.watched(second)
+    until_drained(second, one)
+    assert [text(second, one, rank) for rank in range(2)] == [whole(0), whole(1)]
+
+
+def test_without_any_watcher_a_log_is_read_before_its_attempt_counts_as_gone(lab, backend):
+    one = submit(backend, job(1, script="print('all of it')"))
+    until_drained(backend, one)
+    assert text(backend, one, 0) == "all of it\n"
+
+
+def test_logs_stay_when_their_pods_are_deleted(lab, backend):
+    one = submit(backend, job(1, script="print('all of it')"))
+    until_drained(backend, one)
+    backend.forget(one)
+    until(lambda: not lab.cluster.pods(POD))
+    assert text(backend, one, 0) == "all of it\n"
+
+
+def test_how_ranks_ended_is_known_when_their_pods_are_gone(lab, backend):
+    one = submit(backend, job(2, script="import os, sys; sys.exit(3) if os.environ['RANK'] == '1' else None"))
+    until_seen(backend, one, lambda seen: seen.phase is Phase.FAILED and seen.left is False)
+    backend.client.delete("Job", f"{one.name}-node-0")
+    until(lambda: not lab.cluster.pods(POD))
+    seen = until_seen(backend, one, lambda seen: all(rank.state == "exited" for rank in seen.ranks))
+    assert seen.ranks[1].exit_code == 3
+    assert all(rank.pid for rank in seen.ranks)
+
+
+def test_what_a_stopped_rank_prints_last_is_kept(lab, backend):
+    script = """
+import signal, sys, time
+def leave(*_):
+    print("saved a checkpoint", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+print("ready", flush=True)
+time.sleep(600)
+"""
+    lab.watched(backend)
+    one = submit(backend, job(1, script=script))
+    until(lambda: "ready" in text(backend, one, 0), what="the rank ready")
+    until(lambda: (backend.cancel(one, 20.0), look(backend, one).left is False)[1], what="gone")
+    assert text(backend, one, 0) == "ready\nsaved a checkpoint\n"
+
+
+def test_a_line_that_comes_twice_or_in_pieces_is_written_once(tmp_path):
+    files = Files(tmp_path, "task-x", 1)
+    files.folder.mkdir(parents=True)
+    lines = [b"2026-11-21T08:00:00.1Z 3:0:one", b"2026-11-21T08:00:00.2Z 3+4:two", b"2026-11-21T08:00:00.3Z 3:7: more"]
+    Sink(files, 0).take(lines)
+    files.rank(3).write_bytes(files.rank(3).read_bytes()[:6])  # killed while it wrote
+    sink = Sink(files, 0)
+    sink.take(lines)
+    sink.take(lines)
+    assert files.rank(3).read_bytes() == b"one\ntwo more\n"
+
+
+def test_what_the_node_rotated_away_is_said_and_keeps_positions_true(tmp_path):
+    files = Files(tmp_path, "task-x", 1)
+    files.folder.mkdir(parents=True)
+    Sink(files, 0).take([b"2026-11-21T08:00:00.1Z 0:0:one", b"2026-11-21T08:00:00.2Z 0:500:later"])
+    data = files.rank(0).read_bytes()
+    assert data[:4] == b"one\n"
+    assert b"496 bytes are missing here" in data
+    assert data[500:] == b"later\n"
+
+
+def test_an_interpreter_that_cannot_run_us_leaves_its_words(lab):
+    backend = lab.backend(python="/bin/ls")
+    one = submit(backend, job(1))
+    seen = until_seen(backend, one, lambda seen: seen.phase is Phase.FAILED and seen.left is False)
+    assert "fermi.runner.pod" in seen.cause.params["evidence"]
+    assert Files(lab.data_dir, one.task_id, 1).node(0, "log").read_text()
+
+
+def test_only_one_process_follows_a_pod(lab):
+    lab.cluster.script(POD, Sleeps(lines=("0:0:hello",)))
+    backends = [lab.backend(), lab.backend()]
+    one = submit(backends[0], job(1))
+    for backend in backends:
+        lab.watched(backend)
+    until(lambda: text(backends[0], one, 0) == "hello\n", what="the log")
+    until(lambda: len(lab.changes) >= 2)
+    assert len(lab.cluster.calls("get", "pods/log")) == 1
+    assert threading.active_count() < 200
+    assert os.path.exists(Files(lab.data_dir, one.task_id, 1).node(0, "lock"))
+
+
+def test_nodes_of_any_time_zone_are_asked_in_utc():
+    assert whole_seconds("2026-11-21T16:00:00.123456789+08:00") == "2026-11-21T08:00:00Z"
+    assert whole_seconds("2026-11-21T08:00:00.9Z") == "2026-11-21T08:00:00Z"
+
+
+def test_an_absent_log_is_empty(backend):
+    assert backend.logs(handle(job(1)), 0, 0).data == b""

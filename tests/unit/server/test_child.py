@@ -1,0 +1,91 @@
+"""Children are started again when they die, and never once they were stopped."""
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from server.up import child as module
+from server.up.child import Child, environment, how
+from tests.waiting import until
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+def test_a_child_that_dies_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BACKOFF_S", (0.01,))
+    child = Child("web", SLEEP, environment())
+    child.start()
+    child.keep()
+    first = child.process
+    assert first
+    child.kill()
+    try:
+        until(lambda: child.process != first and child.alive(), what="a new process lives")
+    finally:
+        child.stop()
+        child.kill()
+    assert not child.alive()
+
+
+def test_the_pause_grows_while_a_child_keeps_dying(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    enough = threading.Event()
+
+    class Stopping(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0)
+            if len(pauses) == 4:
+                enough.set()
+                return True
+            return False
+
+    child = Child("worker", [sys.executable, "-c", "raise SystemExit(3)"], environment())
+    child._stopping = Stopping()
+    child.start()
+    child.keep()
+    assert enough.wait(60)
+    assert pauses == [0.5, 1, 2, 4]
+
+
+def test_a_stopped_child_is_not_started_again() -> None:
+    child = Child("web", SLEEP, environment())
+    child.start()
+    child.keep()
+    child.stop()
+    until(lambda: not child.alive(), what="it ended")
+    ended = child.process
+    child.start()
+    assert child.process == ended
+    assert not child.alive()
+
+
+def test_a_child_that_ignores_the_request_is_killed() -> None:
+    code = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
+    )
+    child = Child("web", [sys.executable, "-c", code], environment())
+    child.start()
+    child.stop()
+    child.kill()
+    assert not child.alive()
+
+
+def test_every_wanted_line_is_shown_under_the_name_of_its_process(capfd: pytest.CaptureFixture[str]) -> None:
+    code = "print('one'); print('noise!'); print('two')"
+    child = Child("beat", [sys.executable, "-c", code], environment(), lambda line: "noise" not in line)
+    child.start()
+    until(lambda: not child.alive(), what="it ended")
+    child.drain()
+    assert capfd.readouterr().out == "beat   | one\nbeat   | two\n"
+
+
+def test_an_end_is_told_in_words() -> None:
+    assert how(3) == "ended with code 3"
+    assert how(-9) == "was killed by SIGKILL"
+
+
+def test_children_find_the_projects_packages(tmp_path: Path) -> None:
+    assert environment(FERMI_DATA=str(tmp_path))["FERMI_DATA"] == str(tmp_path)
+    assert environment()["PYTHONPATH"].endswith("/platform")

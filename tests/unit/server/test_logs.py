@@ -1,0 +1,46 @@
+"""Log lines carry the id of their request, for people and for machines."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from server.up.child import environment
+from tests.running import ROOT
+
+SAY = """
+import django, logging; django.setup()
+from apps.common import request_id
+request_id.begin("abc-12345678")
+logging.getLogger("fermi.test").info("hello %s", "there")
+"""
+
+
+def spoken(tmp_path: Path, **env: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", SAY], cwd=ROOT, capture_output=True, text=True, check=True,
+        env=environment(FERMI_DATA=str(tmp_path), FERMI_SECRET_KEY="for tests only", **env),
+    )  # fmt: skip
+    return done.stderr
+
+
+def test_lines_for_people(tmp_path: Path) -> None:
+    assert spoken(tmp_path).rstrip().endswith("INFO    fermi.test hello there abc-12345678")
+
+
+def test_objects_for_machines(tmp_path: Path) -> None:
+    record = json.loads(spoken(tmp_path, FERMI_LOG="json"))
+    assert record.pop("time")
+    assert record == {
+        "level": "INFO",
+        "logger": "fermi.test",
+        "message": "hello there",
+        "request_id": "abc-12345678",
+    }
+
+
+@pytest.mark.parametrize("level", ["WARNING", "ERROR"])
+def test_a_level_hides_what_is_below_it(tmp_path: Path, level: str) -> None:
+    assert spoken(tmp_path, FERMI_LOG_LEVEL=level) == ""

@@ -1,0 +1,56 @@
+"""Migrations are asked for when they may be needed, and only then."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from server.up import schema
+
+
+@pytest.fixture(autouse=True)
+def embedded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+
+
+def migrated(data: Path, *names: str) -> None:
+    with sqlite3.connect(data / "fermi.sqlite3") as database:
+        database.execute("CREATE TABLE IF NOT EXISTS django_migrations (id INTEGER PRIMARY KEY, app TEXT, name TEXT)")
+        database.executemany("INSERT INTO django_migrations (app, name) VALUES ('x', ?)", [(name,) for name in names])
+
+
+def test_a_new_data_directory_needs_them(tmp_path: Path) -> None:
+    assert schema.stale(tmp_path)
+
+
+def test_a_database_that_was_migrated_by_this_code_does_not(tmp_path: Path) -> None:
+    migrated(tmp_path, "0001")
+    schema.remember(tmp_path)
+    assert not schema.stale(tmp_path)
+
+
+def test_a_database_put_back_from_an_older_copy_needs_them_again(tmp_path: Path) -> None:
+    migrated(tmp_path, "0001", "0002")
+    schema.remember(tmp_path)
+    (tmp_path / "fermi.sqlite3").unlink()
+    migrated(tmp_path, "0001")
+    assert schema.stale(tmp_path)
+
+
+def test_changed_migrations_need_them_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = tmp_path / "code"
+    (code / "apps" / "training" / "migrations").mkdir(parents=True)
+    (code / "requirements.txt").write_text("django==5.2\n")
+    monkeypatch.setattr(schema.places, "ROOT", code)
+    migrated(tmp_path, "0001")
+    schema.remember(tmp_path)
+    assert not schema.stale(tmp_path)
+    (code / "apps" / "training" / "migrations" / "0002_more.py").write_text("")
+    assert schema.stale(tmp_path)
+
+
+def test_a_database_elsewhere_is_always_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    migrated(tmp_path, "0001")
+    schema.remember(tmp_path)
+    monkeypatch.setenv("DATABASE_URL", "postgresql://db/fermi")
+    assert schema.stale(tmp_path)

@@ -1,0 +1,131 @@
+"""The reconciler's decision table: every combination of what can be stored and what can be seen."""
+
+from itertools import product
+
+import pytest
+
+from apps.training.decisions import Act, Decision, Facts, decide
+from apps.training.reasons import RETRY_HELPS, Reason
+from apps.training.states import ARROWS, FINAL, WITH_ATTEMPT, State, allowed_actions
+from fermi.launch.spec import Cause, Observation, Phase
+
+ENDS = [
+    Reason.COMPLETED, Reason.STOPPED_BY_USER, Reason.RANK_FAILED, Reason.RANK_KILLED, Reason.RUNNER_LOST,
+    Reason.START_FAILED, Reason.START_TIMEOUT, Reason.RUN_TIMEOUT,
+]  # fmt: skip
+FACTS = [
+    Facts(*values)
+    for values in product(sorted(WITH_ATTEMPT), (False, True), (False, True), (None, *ENDS), (0, 1))
+    if not (values[0] is State.STOPPING and values[3] is None)  # an attempt is being stopped only once its end is known
+    and not (values[0] is State.STARTING and values[3] is Reason.COMPLETED)  # what completed has been running
+]
+SEEN = [
+    Observation(phase, left, cause=Cause(Reason.RANK_KILLED) if phase is Phase.FAILED else None)
+    for phase, left in product(Phase, (None, False, True))
+]
+
+
+@pytest.mark.parametrize("seen", SEEN, ids=lambda o: f"{o.phase}-left={o.left}")
+def test_every_decision_walks_an_arrow_and_frees_nothing_too_early(seen):
+    for facts in FACTS:
+        check_invariants(facts, seen)
+
+
+def check_invariants(facts, seen):
+    decision = decide(facts, seen)
+    if decision.to is not None:
+        assert decision.to in ARROWS[facts.state]
+    if decision.act is Act.CLOSE:
+        assert seen.left is False
+        assert facts.outcome is not None
+    if seen.phase is Phase.UNKNOWN and not (facts.stop_requested or facts.overdue or facts.outcome):
+        assert decision.act is Act.WAIT
+    if facts.outcome is not None and seen.left is not False:
+        assert decision.act in (Act.CANCEL, Act.MOVE)
+    if decision.to is State.QUEUED:
+        assert facts.attempts_left > 0
+        assert facts.outcome in RETRY_HELPS
+        assert not facts.stop_requested
+    if decision.act is Act.RECORD:
+        assert facts.outcome is None
+
+
+@pytest.mark.parametrize(
+    ("state", "phase", "act"),
+    [
+        (State.STARTING, Phase.ABSENT, Act.SUBMIT),
+        (State.STARTING, Phase.STARTING, Act.SUBMIT),
+        (State.STARTING, Phase.RUNNING, Act.MOVE),
+        (State.RUNNING, Phase.RUNNING, Act.WAIT),
+        (State.RUNNING, Phase.STARTING, Act.WAIT),
+        (State.RUNNING, Phase.ABSENT, Act.RECORD),
+        (State.RUNNING, Phase.FAILED, Act.RECORD),
+        (State.RUNNING, Phase.SUCCEEDED, Act.RECORD),
+        (State.STARTING, Phase.SUCCEEDED, Act.MOVE),
+    ],
+)
+def test_what_is_seen_of_a_living_attempt_decides(state, phase, act):
+    assert decide(Facts(state), Observation(phase, left=True)).act is act
+
+
+def test_what_the_engine_waits_for_is_said_and_is_why_the_start_failed_when_its_time_is_over():
+    waits = Observation(Phase.STARTING, left=True, waiting=Cause(Reason.GPU_INSUFFICIENT, {"node": "n1"}))
+    assert decide(Facts(State.STARTING), waits) == Decision(Act.SUBMIT, cause=waits.waiting)
+    assert decide(Facts(State.STARTING, overdue=True), waits) == Decision(Act.RECORD, cause=waits.waiting)
+
+
+def test_waiting_in_the_engines_own_queue_is_never_overdue():
+    waits = Observation(Phase.STARTING, left=True, waiting=Cause(Reason.QUEUE_WAITING))
+    assert decide(Facts(State.STARTING, overdue=True), waits).act is Act.SUBMIT
+    assert decide(Facts(State.STARTING, overdue=True, stop_requested=True), waits).act is Act.RECORD
+
+
+def test_a_success_counts_even_when_a_stop_was_asked_for():
+    decision = decide(Facts(State.RUNNING, stop_requested=True), Observation(Phase.SUCCEEDED, left=False))
+    assert decision.cause.code == Reason.COMPLETED
+
+
+def test_a_stop_wins_over_a_failure_seen_at_the_same_time():
+    decision = decide(Facts(State.RUNNING, stop_requested=True), Observation(Phase.FAILED, left=True))
+    assert decision.cause.code == Reason.STOPPED_BY_USER
+
+
+def test_a_stop_while_a_failed_attempt_is_cleaned_up_prevents_the_restart():
+    facts = Facts(State.RUNNING, stop_requested=True, outcome=Reason.RANK_FAILED, attempts_left=3)
+    assert decide(facts, Observation(Phase.FAILED, left=False)).to is State.STOPPING
+
+
+@pytest.mark.parametrize(
+    ("outcome", "attempts_left", "state", "to"),
+    [
+        (Reason.COMPLETED, 0, State.RUNNING, State.SUCCEEDED),
+        (Reason.RANK_KILLED, 1, State.RUNNING, State.QUEUED),
+        (Reason.RANK_KILLED, 0, State.RUNNING, State.FAILED),
+        (Reason.START_FAILED, 1, State.STARTING, State.QUEUED),
+        (Reason.RUN_TIMEOUT, 5, State.RUNNING, State.FAILED),
+        (Reason.STOPPED_BY_USER, 5, State.STOPPING, State.STOPPED),
+        (Reason.RANK_FAILED, 5, State.STOPPING, State.STOPPED),
+    ],
+)
+def test_an_attempt_of_which_nothing_is_left_closes_by_its_outcome(outcome, attempts_left, state, to):
+    facts = Facts(state, outcome=outcome, attempts_left=attempts_left)
+    assert decide(facts, Observation(Phase.FAILED, left=False)).to is to
+
+
+@pytest.mark.parametrize(("overdue", "code"), [(False, ""), (True, Reason.STOP_UNCONFIRMED)])
+def test_an_end_that_the_engine_does_not_confirm_in_time_is_said_and_tried_again(overdue, code):
+    facts = Facts(State.STOPPING, overdue=overdue, outcome=Reason.STOPPED_BY_USER)
+    decision = decide(facts, Observation(Phase.UNKNOWN))
+    assert (decision.act, decision.cause.code) == (Act.CANCEL, code)
+
+
+@pytest.mark.parametrize("state", [State.INITIALIZING, State.QUEUED])
+def test_without_an_attempt_only_stop_and_deadline_end_a_task(state):
+    assert decide(Facts(state), None).act in (Act.PREPARE, Act.LEASE)
+    assert decide(Facts(state, stop_requested=True), None).to is State.STOPPED
+    assert decide(Facts(state, overdue=True), None).to is State.FAILED
+
+
+def test_final_states_have_no_way_on_and_can_be_deleted():
+    assert {state for state in State if "delete" in allowed_actions(state)} == FINAL
+    assert all("stop" in allowed_actions(state) for state in (State.QUEUED, State.STARTING, State.RUNNING))

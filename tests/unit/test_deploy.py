@@ -1,0 +1,222 @@
+"""What deploys Fermi: the chart, the plain manifests made from it, docker-compose.yml, the image."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from fermi.launch.backends.kubernetes.permissions import RULES
+from scripts.manifests import CHART, manifests
+
+EXTERNAL = {"postgresql": {"bundled": False}, "redis": {"bundled": False}}
+EVERYTHING = {
+    "allowedHosts": ["fermi.internal"],
+    "autoscaling": {"enabled": True},
+    "data": {"existingClaim": "shared"},
+    "image": {"tag": "1.2.3", "pullSecrets": ["registry"]},
+    "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "tls", "annotations": {"a/b": "c"}},
+    "publicUrl": "https://fermi.example.org",
+    "training": {"namespaces": ["team-a", "team-b"], "nodes": True, "taint": True},
+}
+LEAST = {"networkPolicies": False, "training": {"nodes": False}}
+VALUES = {"default": {}, "external": EXTERNAL, "everything": EVERYTHING, "least": {**LEAST, **EXTERNAL}}
+OWN = {"web", "worker", "beat", "watcher", "migrate"}
+
+
+def key(one: dict[str, Any]) -> tuple[str, str, str]:
+    return one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]
+
+
+def pods(objects: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(component, pod spec) of everything that makes pods."""
+    for one in objects:
+        template = one.get("spec", {}).get("template")
+        if template:
+            yield template["metadata"]["labels"]["app.kubernetes.io/component"], template["spec"]
+
+
+@pytest.fixture(params=VALUES)
+def objects(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return manifests(VALUES[request.param])
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.34"])
+def test_every_object_validates_strictly(objects: list[dict[str, Any]], version: str) -> None:
+    for one in objects:
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+def test_nothing_is_made_twice(objects: list[dict[str, Any]]) -> None:
+    assert len({key(one) for one in objects}) == len(objects)
+
+
+def test_every_pod_fits_the_restricted_level_and_writes_only_where_it_may(objects: list[dict[str, Any]]) -> None:
+    for name, pod in pods(objects):
+        security = pod["securityContext"]
+        assert security["runAsNonRoot"], name
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, name
+            assert container["resources"]["limits"]["memory"], name
+            assert container["resources"]["requests"], name
+
+
+def test_only_those_who_talk_to_kubernetes_have_a_token_for_it(objects: list[dict[str, Any]]) -> None:
+    holders = {name for name, pod in pods(objects) if pod["automountServiceAccountToken"]}
+    assert holders == {"web", "worker", "watcher"}
+
+
+def test_selectors_select_the_pods_they_mean(objects: list[dict[str, Any]]) -> None:
+    labels = {
+        name: one["spec"]["template"]["metadata"]["labels"]
+        for one in objects
+        if one.get("spec", {}).get("template")
+        for name in [one["metadata"]["name"]]
+    }
+    for one in objects:
+        if one["kind"] in ("Deployment", "StatefulSet"):
+            wanted = one["spec"]["selector"]["matchLabels"]
+            assert [name for name, has in labels.items() if wanted.items() <= has.items()] == [one["metadata"]["name"]]
+        if one["kind"] == "Service":
+            chosen = [name for name, has in labels.items() if one["spec"]["selector"].items() <= has.items()]
+            assert chosen == [one["metadata"]["name"]]
+
+
+@pytest.mark.parametrize("taint", [False, True])
+def test_roles_allow_what_the_backend_needs_and_nothing_else(taint: bool) -> None:
+    objects = manifests({"training": {"namespaces": ["team-a"], "nodes": True, "taint": taint}})
+    roles = [one for one in objects if one["kind"] == "Role"]
+    assert {one["metadata"]["namespace"] for one in roles} == {"team-a"}
+    for role in roles:
+        assert role["rules"] == [rule.to_json() for rule in RULES if rule.namespaced]
+    [cluster_role] = [one for one in objects if one["kind"] == "ClusterRole"]
+    assert cluster_role["rules"] == [
+        rule.to_json() for rule in RULES if not rule.namespaced and (taint or rule.purpose != "taint")
+    ]
+
+
+def test_the_manifest_for_a_namespace_to_train_in_grants_what_the_backend_needs(root: Path) -> None:
+    objects = list(yaml.safe_load_all((root / "deploy" / "kubernetes" / "rbac.yaml").read_text()))
+    for one in objects:
+        kubernetes_validate.validate(one, "1.30", strict=True)
+    rules = [rule for one in objects for rule in one.get("rules", [])]
+    assert rules == [rule.to_json() for rule in RULES if rule.purpose != "taint"]
+
+
+def test_in_its_own_namespace_the_platform_may_do_nothing(objects: list[dict[str, Any]]) -> None:
+    granted = [one["metadata"]["namespace"] for one in objects if one["kind"] in ("Role", "RoleBinding")]
+    assert "fermi" not in granted
+
+
+def test_secrets_are_referred_to_and_never_contained(objects: list[dict[str, Any]]) -> None:
+    assert not [one for one in objects if one["kind"] == "Secret"]
+    for _, pod in pods(objects):
+        for variable in pod["containers"][0].get("env", []):
+            if re.search("KEY|PASSWORD", variable["name"]):
+                assert variable["valueFrom"]["secretKeyRef"]["key"] == variable["name"]
+
+
+# Settings -------------------------------------------------------------------------------------------------------------
+
+
+def known_settings(root: Path) -> set[str]:
+    """Every variable that the platform reads."""
+    text = "".join(path.read_text() for path in (root / "platform" / "server").rglob("*.py"))
+    return set(re.findall(r"\"((?:FERMI_)\w+|DATABASE_URL|REDIS_URL)\"", text))
+
+
+def test_every_variable_that_is_set_is_one_that_is_read(root: Path) -> None:
+    compose = yaml.safe_load((root / "docker-compose.yml").read_text())
+    image = re.findall(r"(\w+)=", " ".join(re.findall(r"^ENV (.*(?:\\\n.*)*)", dockerfile(root), re.MULTILINE)))
+    given = {*compose["services"]["web"]["environment"], *image}
+    for values in VALUES.values():
+        for name, pod in pods(manifests(values)):
+            if name in OWN:
+                given |= {variable["name"] for variable in pod["containers"][0]["env"]}
+    python = {"PATH", "PYTHONPATH", "PYTHONUNBUFFERED", "HOME"}
+    of_others = {"POD_IP", "POSTGRES_PASSWORD"}
+    assert given - python - of_others <= known_settings(root)
+    assert {"DATABASE_URL", "REDIS_URL", "FERMI_SECRET_KEY", "FERMI_ALLOWED_HOSTS", "FERMI_DATA"} <= given
+
+
+def test_a_variable_that_refers_to_another_comes_after_it(objects: list[dict[str, Any]]) -> None:
+    for _, pod in pods(objects):
+        names: list[str] = []
+        for variable in pod["containers"][0].get("env", []):
+            assert set(re.findall(r"\$\((\w+)\)", variable.get("value", ""))) <= set(names)
+            names.append(variable["name"])
+
+
+# Compose and the image ------------------------------------------------------------------------------------------------
+
+
+def test_compose_runs_the_same_commands_as_the_chart(root: Path) -> None:
+    compose = yaml.safe_load((root / "docker-compose.yml").read_text())["services"]
+    chart = {name: pod["containers"][0].get("command") for name, pod in pods(manifests({})) if name in OWN}
+    assert {name: compose[name]["command"] for name in OWN} == chart
+    assert set(compose) == OWN | {"postgresql", "redis"}
+    for name in OWN:
+        assert compose[name]["read_only"]
+        assert compose[name]["cap_drop"] == ["ALL"]
+
+
+def dockerfile(root: Path) -> str:
+    return (root / "deploy" / "docker" / "Dockerfile").read_text()
+
+
+def test_the_image_copies_what_there_is_and_what_the_context_has(root: Path) -> None:
+    kept = [line[1:] for line in (root / ".dockerignore").read_text().split() if line[0] == "!"]
+    for line in re.findall(r"^COPY (?!--from)(.*)$", dockerfile(root), re.MULTILINE):
+        for source in line.split()[:-1]:
+            assert (root / source).exists(), source
+            assert any(f"{source}/".startswith(f"{path}/") for path in kept), source
+
+
+def test_the_image_runs_as_nobody_special_and_has_no_training_stack(root: Path) -> None:
+    text = dockerfile(root)
+    assert re.search(r"^USER 1000:1000$", text, re.MULTILINE)
+    assert '".[server]"' in text
+    assert "train" not in re.findall(r"\.\[(.*?)\]", text)[0]
+
+
+# Helm -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not shutil.which("helm"), reason="no helm on the PATH; the manifests above are made from the chart")
+@pytest.mark.parametrize("name", VALUES)
+def test_helm_makes_the_same_objects(name: str, tmp_path: Path) -> None:
+    values = tmp_path / "values.json"
+    values.write_text(json.dumps(VALUES[name]))
+    command = ["helm", "template", "fermi", str(CHART), "--namespace", "fermi", "--kube-version", "1.30.0"]
+    done = subprocess.run([*command, "--values", str(values)], capture_output=True, text=True, check=True)
+    made = [one for one in yaml.safe_load_all(done.stdout) if one]
+    for one in made:
+        if not one["kind"].startswith("Cluster"):
+            one["metadata"].setdefault("namespace", "fermi")
+    assert sorted(made, key=key) == sorted(manifests(VALUES[name]), key=key)
+
+
+def test_every_value_is_used() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    text = "".join(path.read_text() for path in (CHART / "templates").iterdir())
+
+    def paths(value: Any, path: str) -> Iterator[str]:
+        if isinstance(value, dict) and value and path not in (".Values.ingress.annotations",):
+            for name, inner in value.items():
+                yield from paths(inner, f"{path}.{name}")
+        else:
+            yield path
+
+    through_index = tuple(f".Values.{name}.resources" for name in OWN)
+    assert not [one for one in paths(values, ".Values") if one not in text and not one.startswith(through_index)]

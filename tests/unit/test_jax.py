@@ -1,0 +1,171 @@
+"""What is rendered for JAX, and every rule of it broken once."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fermi import messages
+from fermi.launch import registry, validate
+from fermi.launch.spec import Entrypoint, JobSpec, Late, Plan, Problem
+from tests.goldens import ENVIRONMENTS, job
+
+jax = registry.framework("jax")
+ALL = ("env-001", "env-003", "env-005")
+
+
+def spec_of(*environments: str, **changes) -> JobSpec:
+    return job(*(environments or ALL), framework="jax", **changes)
+
+
+def has_text(problems: list[Problem]) -> list[Problem]:
+    for problem in problems:
+        for language in ("zh", "en"):
+            assert all(messages.text(problem.code, language, **problem.params))
+    return problems
+
+
+def flags(plan: Plan) -> dict[str, str]:
+    words = [str(word) for word in plan.nodes[0].command[4:]]
+    return {word: following for word, following in zip(words, [*words[1:], ""], strict=True) if word.startswith("--")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "code"),
+    [
+        ({"options": {"zero": 1}}, "distributedConfig.options.zero", "OPTION_UNKNOWN"),
+        ({"options": {"memoryFraction": 0}}, "distributedConfig.options.memoryFraction", "OPTION_INVALID"),
+        ({"options": {"memoryFraction": 1.5}}, "distributedConfig.options.memoryFraction", "OPTION_INVALID"),
+        ({"options": {"preallocate": "no"}}, "distributedConfig.options.preallocate", "OPTION_INVALID"),
+        ({"options": {"heartbeatTimeoutSeconds": 0}}, "distributedConfig.options.heartbeatTimeoutSeconds",
+         "OPTION_INVALID"),
+        ({"options": {"initializationTimeoutSeconds": 1.5}}, "distributedConfig.options.initializationTimeoutSeconds",
+         "OPTION_INVALID"),
+        ({"env": {"JAX_COORDINATOR_ADDRESS": "gn6:1"}}, "env.JAX_COORDINATOR_ADDRESS", "ENV_RESERVED"),
+        ({"env": {"JAX_LOCAL_DEVICE_IDS": "0,1"}}, "env.JAX_LOCAL_DEVICE_IDS", "ENV_RESERVED"),
+        ({"env": {"JAX_NUM_CPU_DEVICES": "2"}}, "env.JAX_NUM_CPU_DEVICES", "JAX_ONE_DEVICE_PER_PROCESS"),
+        ({"env": {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}}, "env.XLA_FLAGS",
+         "JAX_ONE_DEVICE_PER_PROCESS"),
+        ({"hyperparameters": {"dtype": "float16"}}, "hyperparameters.dtype", "DTYPE_NOT_OFFERED"),
+        ({"hyperparameters": {"batchSize": 64}, "options": {"batchIsGlobal": True}}, "hyperparameters.batchSize",
+         "BATCH_NOT_SHAREABLE"),
+        ({"hyperparameters": {}, "options": {"batchIsGlobal": True}}, "hyperparameters.batchSize",
+         "BATCH_NOT_SHAREABLE"),
+    ],
+)  # fmt: skip
+def test_a_broken_rule_is_named_with_its_field(changes, field, code):
+    found = has_text(validate.problems(spec_of(**changes)))
+    assert [(problem.field, problem.code) for problem in found] == [(field, code)]
+
+
+def test_a_batch_that_cannot_be_shared_out_comes_with_the_nearest_ones_that_can():
+    options = {"batchIsGlobal": True}
+    [problem] = validate.problems(spec_of(hyperparameters={"batchSize": 64}, options=options))
+    assert problem.params["nearest"] == (56, 70)
+    [problem] = validate.problems(spec_of(hyperparameters={"batchSize": 8}, options=options))
+    assert problem.params["nearest"] == (14,)
+    assert validate.problems(spec_of(hyperparameters={"batchSize": 70}, options=options)) == []
+
+
+def test_a_script_of_the_users_own_may_compute_and_share_out_as_it_likes():
+    own = {"entrypoint": Entrypoint("train.py"), "hyperparameters": {"dtype": "float16", "batchSize": 3}}
+    assert validate.problems(spec_of(options={"batchIsGlobal": True}, **own)) == []
+
+
+def test_another_backend_and_another_split_than_jax_s_are_warnings():
+    strategy = {"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8}
+    found = has_text(jax.warnings(spec_of(backend="nccl", strategy=strategy)))
+    assert [problem.code for problem in found] == ["STRATEGY_NOT_RENDERED", "JAX_BACKEND_FIXED"]
+    assert [w.code for w in jax.warnings(spec_of(backend="gloo", emulated=False))] == ["JAX_BACKEND_FIXED"]
+    assert jax.warnings(spec_of(backend="gloo", strategy={"dataParallel": 14})) == []
+
+
+def test_each_process_on_gpus_sees_its_own_device_and_the_document_s_memory_settings():
+    plan = jax.plan(spec_of("env-003", emulated=False))
+    [node] = plan.nodes
+    assert [process.env["JAX_LOCAL_DEVICE_IDS"] for process in node.processes] == ["0", "1", "2", "3"]
+    assert [(process.env["RANK"], process.env["LOCAL_RANK"]) for process in node.processes][3] == ("3", "3")
+    assert node.env["JAX_COORDINATOR_ADDRESS"] == (Late.HEAD_HOST, ":29500")
+    assert node.env["JAX_PLATFORMS"] == "cuda"
+    assert "XLA_FLAGS" not in node.env
+    memory = {name: value for name, value in node.env.items() if name.startswith("XLA_PYTHON_CLIENT")}
+    assert memory == {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.9"}
+    assert flags(plan)["--dtype"] == "bfloat16"
+
+
+def test_a_node_that_is_emulated_brings_all_to_the_cpu():
+    from dataclasses import replace
+
+    nodes = (replace(ENVIRONMENTS["env-001"], emulated=False), ENVIRONMENTS["env-003"])
+    plan = jax.plan(replace(spec_of(), nodes=nodes))
+    for node in plan.nodes:
+        assert node.env["JAX_PLATFORMS"] == "cpu"
+        assert node.env["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] == "gloo"
+        assert "--xla_force_host_platform_device_count=1" in node.env["XLA_FLAGS"]
+        assert not any("JAX_LOCAL_DEVICE_IDS" in process.env for process in node.processes)
+
+
+def test_gpus_without_bfloat16_compute_in_float32():
+    assert flags(jax.plan(spec_of("env-001", "env-002", emulated=False)))["--dtype"] == "float32"
+
+
+def test_what_the_user_sets_wins_over_our_defaults():
+    env = {"XLA_FLAGS": "--xla_dump_to=/tmp", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.5", "JAX_PLATFORMS": "cpu"}
+    spec = spec_of(env=env, options={"preallocate": True, "heartbeatTimeoutSeconds": 10})
+    assert validate.problems(spec) == []
+    plan = jax.plan(spec)
+    assert env.items() <= plan.nodes[0].env.items()
+    assert plan.nodes[0].env["XLA_PYTHON_CLIENT_PREALLOCATE"] == "true"
+    assert (flags(plan)["--heartbeat_timeout_seconds"], flags(plan)["--initialization_timeout_seconds"]) == (
+        "10",
+        "300",
+    )
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+)
+values = anything | st.integers(1, 200) | st.sampled_from(["auto", "float16", "bfloat16", "float32"])
+hyperparameters = st.dictionaries(st.sampled_from(["batchSize", "dtype", "learningRate", "seed"]), values)
+options = st.dictionaries(st.sampled_from(list(jax.OPTIONS["properties"])) | st.text(max_size=4), values)
+variables = st.dictionaries(
+    st.sampled_from(["XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS"]),
+    st.sampled_from(["", "1", "2", *(f"--xla_force_host_platform_device_count={count}" for count in ("", 1, 2))]),
+)
+nodes = st.lists(st.sampled_from(sorted(ENVIRONMENTS)), min_size=1, unique=True)
+
+
+@given(nodes, st.booleans(), hyperparameters, options, variables)
+def test_rules_never_raise_and_a_plan_of_a_spec_without_problems_keeps_them(
+    environments, emulated, hyperparameters, options, env
+):
+    spec = spec_of(*environments, emulated=emulated, hyperparameters=hyperparameters, options=options, env=env)
+    has_text(jax.warnings(spec))
+    if has_text(validate.problems(spec)):
+        return
+    plan = jax.plan(spec)
+    processes = [process for node in plan.nodes for process in node.processes]
+    assert [process.rank for process in processes] == list(range(plan.world_size))
+    assert {node.env["WORLD_SIZE"] for node in plan.nodes} == {str(plan.world_size)}
+    assert len({node.env["JAX_COORDINATOR_ADDRESS"] for node in plan.nodes}) == 1
+    for node in plan.nodes:
+        assert "count=2" not in str(node.env.get("XLA_FLAGS"))
+        assert node.env.get("JAX_NUM_CPU_DEVICES") in (None, "1")
+        told = json.loads(str(node.env["FERMI_HYPERPARAMETERS"]))
+        if options.get("batchIsGlobal"):
+            assert told.get("batchSize", 8) % plan.world_size == 0
+    assert flags(plan)["--dtype"] in ("bfloat16", "float32")
+
+
+def test_what_is_imported_before_ranks_are_forked_starts_no_thread_and_leaves_jax_to_them():
+    """jax reads its JAX_ variables when it is imported; threads do not survive a fork."""
+    look = "print('jax' in sys.modules, 'torch' in sys.modules, len(os.listdir('/proc/self/task')))"
+    program = f"import os, sys, {', '.join(jax.PRELOAD)}; {look}; import fermi.train.train_jax; {look}"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
+    said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True).stdout
+    assert said.split("\n")[:2] == ["False False 1", "True False 1"]

@@ -1,0 +1,86 @@
+"""What a line of output says, and that no line can do harm."""
+
+import json
+import random
+
+import pytest
+
+from apps.training.lines import LONGEST, Point, Said, objects, read
+
+
+@pytest.mark.parametrize(
+    ("line", "point"),
+    [
+        ('{"step": 10, "loss": 2.5, "time": 1763703000.5}', Point(10, {"loss": 2.5}, 1763703000.5)),
+        ('{"step": 3.0, "tokens": 7}', Point(3, {"tokens": 7}, None)),
+        ('{"step": 1, "loss": NaN, "a": Infinity}', Point(1, {"loss": None, "a": None}, None)),
+        ('{"step": 1, "loss": -Infinity}', Point(1, {"loss": None}, None)),
+        ('{"step": 1, "loss": null}', Point(1, {"loss": None}, None)),
+        ('{"step": 1, "loss": 1, "ok": true, "phase": "warm", "more": {}, "many": [1]}', Point(1, {"loss": 1}, None)),
+        ('{"step": 1, "loss": 1, "event": 5}', Point(1, {"loss": 1, "event": 5}, None)),
+        ('{"step": 1, "损失": 1}', Point(1, {"损失": 1}, None)),
+        ("{'loss': 1.25, 'lr': 5e-05, 'epoch': 0.5}", Point(None, {"loss": 1.25, "lr": 5e-05, "epoch": 0.5}, None)),
+        ("{'loss': nan, 'norm': -inf, 'epoch': 1.0}", Point(None, {"loss": None, "norm": None, "epoch": 1.0}, None)),
+        ("{'loss': '1.25', 'epoch': '0.5', 'note': 'text'}", Point(None, {"loss": 1.25, "epoch": 0.5}, None)),
+        ("{'loss': 1.25, 'step': 7}", Point(7, {"loss": 1.25}, None)),
+    ],
+)  # fmt: skip
+def test_numbers_printed_at_a_step_are_a_point(line: str, point: Point) -> None:
+    assert read(line.encode()) == point
+
+
+def test_an_object_with_an_event_is_one_even_when_it_has_a_step() -> None:
+    found = {"event": "checkpoint", "step": 5, "path": "p", "more": [{"x": None}, True], "time": 7.5}
+    assert read(json.dumps(found).encode()) == Said("checkpoint", found, 7.5)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"loss": 1}',
+        '{"step": 5}',
+        '{"step": "5", "loss": 1}',
+        '{"step": true, "loss": 1}',
+        '{"step": -1, "loss": 1}',
+        '{"step": 1e400, "loss": 1}',
+        '{"step": 9223372036854775808, "loss": 1}',
+        '{"step": ' + "9" * 6000 + ', "loss": 1}',
+        '{"step": 1, "loss": 1',
+        '{"event": ""}',
+        '{"event": null}',
+        '{"step"}',
+        '{"event": ' + "[" * 30_000,
+        '{"event": "deep", "x": ' + "[" * 20 + "]" * 20 + "}",
+        "{'lr': 0.1, 'batch': 8}",
+        "{'lr': 0.1, 'schedule': {'epoch': 3}}",
+        "{'epoch': open}",
+        "{'epoch': " + "[" * 30_000,
+        "{'epoch': {[]: 1}}",
+        "{'epoch'}",
+        "{'event': 'started', 'step': 'x'}",
+    ],
+)
+def test_what_is_neither_is_just_log(line: str) -> None:
+    assert read(line.encode()) is None
+
+
+def test_texts_that_a_database_refuses_are_mended() -> None:
+    said = read(rb'{"event": "a\u0000b", "c\ud800": "\udfff", "n": [1e999, 123456789012345678901234567890]}')
+    assert said == Said("a�b", {"event": "a�b", "c?": "?", "n": [None, None]}, None)
+
+
+def test_torn_and_random_bytes_are_just_log() -> None:
+    lot = random.Random(1)
+    for _ in range(2000):
+        line = bytearray(b'{"step": 1, "event": "x", "loss": 1.5}')
+        for _ in range(lot.randrange(1, 4)):
+            line[lot.randrange(len(line))] = lot.randrange(256)
+        read(bytes(line))
+
+
+def test_lines_that_begin_with_a_brace_are_found_and_over_long_ones_are_not() -> None:
+    long = b"{" + b"x" * LONGEST
+    exact = b"{" + b"x" * (LONGEST - 2)
+    text = b"{1}\nplain {0}\n {0}\n\n{2}\n" + long + b"\n" + exact + b"\n{3}\n"
+    assert list(objects(text)) == [b"{1}", b"{2}", exact, b"{3}"]
+    assert list(objects(b"")) == []

@@ -1,0 +1,113 @@
+"""NCCL's and gloo's variables: what is known of each node, the weakest for what all share, and the user's word last."""
+
+from typing import Any
+
+import pytest
+
+from fermi import messages
+from fermi.launch import registry, summary
+from fermi.launch.spec import Plan, Value
+from tests.goldens import ENVIRONMENTS, job
+
+FAST = {"interface": "eth0", "infiniband": ["mlx5_0", "mlx5_1:1"]}
+NCCL = ("NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_DEBUG", "TORCH_NCCL_ASYNC_ERROR_HANDLING")
+
+
+def plan(framework: str = "pytorch-ddp", **changes: Any) -> Plan:
+    spec = job("env-001", "env-003", framework=framework, **{"emulated": False, **changes})
+    return registry.framework(framework).plan(spec)
+
+
+def variables(plan: Plan, name: str) -> list[Value | None]:
+    """By node rank."""
+    return [node.env.get(name) for node in plan.nodes]
+
+
+@pytest.mark.parametrize("framework", sorted(registry.FRAMEWORKS))
+def test_each_node_has_the_interface_by_which_it_is_reached(framework: str) -> None:
+    made = plan(framework, network={"env-001": FAST, "env-003": {"interface": "bond1"}})
+    assert variables(made, "NCCL_SOCKET_IFNAME") == ["=eth0", "=bond1"]
+    assert variables(made, "GLOO_SOCKET_IFNAME") == ["eth0", "bond1"]
+
+
+def test_an_interface_that_is_not_known_is_not_guessed() -> None:
+    made = plan(network={"env-003": {"interface": "bond1"}})
+    assert variables(made, "NCCL_SOCKET_IFNAME") == [None, "=bond1"]
+    assert variables(made, "GLOO_SOCKET_IFNAME") == [None, "bond1"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "disabled", "devices"),
+    [
+        (["mlx5_0"], ["mlx5_0", "mlx5_1:1"], "0", ["=mlx5_0", "=mlx5_0,mlx5_1:1"]),
+        (["mlx5_0"], [], "1", [None, None]),
+        (["mlx5_0"], None, "1", [None, None]),
+        ([], None, "1", [None, None]),
+        (None, None, None, [None, None]),
+    ],
+)
+def test_infiniband_is_used_only_where_every_node_is_known_to_have_it(
+    first: Any, second: Any, disabled: str | None, devices: list[str | None]
+) -> None:
+    facts = {"env-001": first, "env-003": second}
+    known = {key: {"infiniband": value} for key, value in facts.items() if value is not None}
+    made = plan(network=known)
+    assert variables(made, "NCCL_IB_DISABLE") == [disabled] * 2
+    assert variables(made, "NCCL_IB_HCA") == devices
+
+
+def test_infiniband_that_lies_idle_is_worth_knowing() -> None:
+    from dataclasses import replace
+
+    nodes = [replace(ENVIRONMENTS["env-001"], network=FAST), ENVIRONMENTS["env-003"]]
+    [warning] = [found for found in summary.warnings(nodes) if found.code == "INFINIBAND_NOT_EVERYWHERE"]
+    for lang in messages.LANGUAGES:
+        text = messages.text(warning.code, lang, **warning.params)[0]
+        assert "pytorch-dev-env" in text
+        assert "llm-training-env" in text
+    both = [replace(node, network=FAST) for node in nodes]
+    assert "INFINIBAND_NOT_EVERYWHERE" not in [found.code for found in summary.warnings(both)]
+
+
+def test_cpus_need_nothing_of_nccl_s() -> None:
+    made = plan(emulated=True, network={"env-001": FAST, "env-003": FAST})
+    assert {name for node in made.nodes for name in node.env if name in NCCL} == set()
+    assert variables(made, "GLOO_SOCKET_IFNAME") == ["eth0", "eth0"]
+
+
+def test_nccl_warns_and_a_rank_of_torch_whose_peer_is_gone_ends() -> None:
+    assert variables(plan(), "NCCL_DEBUG") == ["WARN", "WARN"]
+    for framework, handling in (("pytorch-ddp", "3"), ("pytorch-fsdp", "3"), ("deepspeed", "3"), ("jax", None)):
+        assert variables(plan(framework), "TORCH_NCCL_ASYNC_ERROR_HANDLING") == [handling, handling]
+
+
+def test_the_user_s_variables_win() -> None:
+    env = dict.fromkeys((*NCCL, "GLOO_SOCKET_IFNAME"), "mine")
+    made = plan(env=env, network={"env-001": FAST, "env-003": FAST})
+    for name in env:
+        assert variables(made, name) == ["mine", "mine"]
+
+
+@pytest.mark.parametrize("framework", ["pytorch-ddp", "pytorch-fsdp", "deepspeed"])
+def test_a_timeout_reaches_the_trainer_and_the_user_s_script(framework: str) -> None:
+    made = plan(framework, options={"timeoutSeconds": 90})
+    assert variables(made, "FERMI_TIMEOUT_SECONDS") == ["90", "90"]
+    minutes = "2" if framework == "deepspeed" else None
+    assert variables(made, "DEEPSPEED_TIMEOUT") == [minutes, minutes]
+    assert variables(plan(framework), "FERMI_TIMEOUT_SECONDS") == [None, None]
+
+
+def test_this_machine_knows_its_loopback(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    from server import machine
+
+    monkeypatch.setattr(machine.socket, "if_nameindex", lambda: [(1, "lo"), (2, "eth0")])
+    port = tmp_path / "infiniband" / "mlx5_0" / "ports" / "1"
+    port.mkdir(parents=True)
+    (port / "state").write_text("4: ACTIVE\n")
+    down = tmp_path / "infiniband" / "mlx5_1" / "ports" / "1"
+    down.mkdir(parents=True)
+    (down / "state").write_text("1: DOWN\n")
+    monkeypatch.setattr(machine, "_SYS", tmp_path)
+    assert machine.facts()["network"] == {"interface": "lo", "infiniband": ["mlx5_0"]}
+    monkeypatch.setattr(machine, "_SYS", tmp_path / "no")
+    assert machine.facts()["network"] == {"interface": "lo"}
