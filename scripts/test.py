@@ -1,9 +1,10 @@
 """All tests (`make test`): Python on SQLite, Python on PostgreSQL + Redis, the console, the console in a browser.
 
 What a part needs from the system is installed on Debian as root; elsewhere a part whose program is missing is left
-out, and the end says so.
+out, and the end says so. A part of which little failed has that run again, alone; the end names it all the same.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile"]  # what a file sets up is dear
+AGAIN = [sys.executable, "-m", "pytest", "--last-failed", "--last-failed-no-failures", "none"]
+FEW = 5
+"""Tests of a part that may fail in company and pass alone (docs/decisions/0015): more are no accident."""
 
 
 def has_postgres() -> bool:
@@ -43,21 +47,27 @@ class Part:
     cwd: Path = ROOT
     env: dict[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
+    again: list[str] = field(default_factory=list)
+    """What runs the tests that failed once more, one at a time; of a part that is not pytest's, all of its tests."""
 
 
 ON_BOTH = ("api", "apps", "e2e", "faults")
 """Where tests touch the database; of those that start a platform, the ones marked `storage` run on both."""
 
+WHERE_IT_MATTERS = ["-m", "(not e2e and not faults) or storage", *(f"tests/{name}" for name in ON_BOTH)]
+BROWSER = ["npm", "run", "--silent", "e2e"]
+
 PARTS = [
-    Part("Python, SQLite", PYTEST),
+    Part("Python, SQLite", PYTEST, again=AGAIN),
     Part(
         "Python, PostgreSQL + Redis",
-        [*PYTEST, "-m", "(not e2e and not faults) or storage", *(f"tests/{name}" for name in ON_BOTH)],
+        [*PYTEST, *WHERE_IT_MATTERS],
+        again=[*AGAIN, *WHERE_IT_MATTERS],
         env={"FERMI_TEST_DB": "postgres"},
         needs=("postgresql", "redis-server"),
     ),
     Part("console", ["npm", "test", "--silent"], ROOT / "frontend"),
-    Part("console in a browser", ["npm", "run", "--silent", "e2e"], ROOT / "frontend", needs=("chromium",)),
+    Part("console in a browser", BROWSER, ROOT / "frontend", needs=("chromium",), again=BROWSER),
 ]
 
 
@@ -80,9 +90,22 @@ def run(part: Part) -> str:
     if missing := [package for package in part.needs if not NEEDS[package]()]:
         return f"left out: {', '.join(missing)} not installed"
     print(f"\n=== {part.name} ===", flush=True)
-    began = time.monotonic()
-    code = subprocess.run(part.command, cwd=part.cwd, env={**os.environ, **part.env}, check=False).returncode
-    return f"{'passed' if code == 0 else f'FAILED (code {code})'} in {time.monotonic() - began:.0f} s"
+    began, env = time.monotonic(), {**os.environ, **part.env}
+    code, note = subprocess.run(part.command, cwd=part.cwd, env=env, check=False).returncode, ""
+    failed = last_failed() if part.again[1:3] == ["-m", "pytest"] else ["see above"]
+    if code == 1 and part.again and 0 < len(failed) <= FEW:
+        print(f"\n=== {part.name}: what failed, again and alone ===", flush=True)
+        code = subprocess.run(part.again, cwd=part.cwd, env=env, check=False).returncode
+        note = f"; failed at first{'' if code else ' and passed again'}: {', '.join(failed)}"
+    return f"{'passed' if code == 0 else f'FAILED (code {code})'} in {time.monotonic() - began:.0f} s{note}"
+
+
+def last_failed() -> list[str]:
+    """The tests of pytest's last run that did not pass."""
+    try:
+        return sorted(json.loads((ROOT / ".pytest_cache/v/cache/lastfailed").read_text()))
+    except FileNotFoundError:
+        return []
 
 
 def main() -> int:

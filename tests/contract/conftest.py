@@ -14,6 +14,7 @@ from fermi.launch import registry
 from fermi.launch.backends.base import Backend
 from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan
 from tests.fakes.kubernetes import FakeCluster
+from tests.running import free_port
 from tests.waiting import until
 
 SCRIPT = Path(__file__).with_name("script.py")
@@ -37,7 +38,7 @@ class Engine:
             for i, n in enumerate(gpus)
         )
         entrypoint = Entrypoint(str(SCRIPT), (mode, str(self.scratch)))
-        values = {"attempt": 1, "env": {}, "grace_seconds": 20.0, **changes}
+        values = {"attempt": 1, "env": {}, "grace_seconds": 20.0, "master_port": free_port(), **changes}
         return JobSpec(f"task-{next(_numbers)}", "ddp", nodes, "env-0", entrypoint=entrypoint, **values)
 
     def plan(self, job: JobSpec) -> Plan:

@@ -52,13 +52,13 @@ def test_a_job_whose_start_is_under_way_counts_as_gone_only_once_it_is_cancelled
 
 
 def test_ranks_of_uneven_nodes_get_their_places_and_succeed(engine):
-    job = engine.job("ok", (1, 2), master_port=29511)
+    job = engine.job("ok", (1, 2))
     handle = engine.submit(job)
     seen = engine.until(handle, Phase.SUCCEEDED, Phase.FAILED)
     assert seen.phase is Phase.SUCCEEDED
     assert engine.until_gone(handle).phase is Phase.SUCCEEDED
     assert [engine.log(handle, rank).strip() for rank in range(3)] == [
-        "env 0 0 3 1 0 0 29511", "env 1 0 3 2 1 1 29511", "env 2 1 3 2 1 1 29511",
+        f"env {seat} {job.master_port}" for seat in ("0 0 3 1 0 0", "1 0 3 2 1 1", "2 1 3 2 1 1")
     ]  # fmt: skip
 
 

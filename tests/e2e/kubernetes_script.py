@@ -59,6 +59,7 @@ def train() -> None:
     weight = model.module.weight.item()
     print(f'{{"step": {steps}, "loss": {loss.item():.5f}, "weight": {weight:.6f}}}', flush=True)
     dist.destroy_process_group()
+    os._exit(0)  # a thread of torch's can abort a process that is torn down
 
 
 def leave(*_: object) -> None:

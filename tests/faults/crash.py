@@ -1,5 +1,5 @@
 """Runs a task's whole life with the reconciler killed at its k-th line, then again without: `crash.py <scenario>
-<every> <scratch> [kubeconfig]`; on this machine, or on the cluster of the kubeconfig.
+<every> <scratch> <port> [kubeconfig]`; on this machine, or on the cluster of the kubeconfig.
 
 The parent sets Django and a database up once and forks; a child counts the lines it executes in the modules that
 launch, record and cancel, and dies at the k-th as by kill -9. A second child then finishes the work. Prints one JSON
@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-SCENARIO, EVERY, SCRATCH = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-KUBECONFIG = sys.argv[4] if len(sys.argv) > 4 else ""
+SCENARIO, EVERY, SCRATCH, PORT = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
+KUBECONFIG = sys.argv[5] if len(sys.argv) > 5 else ""
 DATA = SCRATCH / "data"
 DATA.mkdir(parents=True)
 os.environ.update(FERMI_DATA=str(DATA), DJANGO_SETTINGS_MODULE="server.settings", FERMI_STAND_BY="0")
@@ -81,7 +81,7 @@ def make_world() -> None:
         for i in (1, 2)
     )  # fmt: skip
     job = spec.JobSpec(
-        "task-x", "pytorch-ddp", nodes, "env-1", env={"PYTHONHASHSEED": "0"}, grace_seconds=0.2,
+        "task-x", "pytorch-ddp", nodes, "env-1", env={"PYTHONHASHSEED": "0"}, grace_seconds=0.2, master_port=PORT,
         entrypoint=spec.Entrypoint(str(DATA / "workspace" / "script.py"), (SCENARIO, str(DATA))),
         checkpoint_dir=str(DATA / "checkpoints"),
     )  # fmt: skip
@@ -180,6 +180,7 @@ def report(line: int, code: int) -> None:
                 "finals": Event.objects.filter(code=f"STATE_{task.state.upper()}").count(),
                 "points": task.metrics.count(), "printed": printed(), "strays": strays(),
                 "leases": Lease.objects.count() + PortLease.objects.count(),
+                "seen": list(task.attempts.values_list("seen", flat=True)),
             }
         ),
         flush=True,

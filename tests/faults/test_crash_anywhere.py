@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.kubernetes.fixtures import kubernetes
+from tests.running import free_port
 
 __all__ = ["kubernetes"]
 pytestmark = pytest.mark.faults
@@ -18,12 +19,13 @@ ROOT = Path(__file__).resolve().parents[2]
 def lives(scenario: str, every: int, scratch: Path, *more: str) -> list[dict]:
     path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("crash.py")), scenario, str(every), str(scratch), *more],
+        [sys.executable, str(Path(__file__).with_name("crash.py")), scenario, str(every), str(scratch),
+         str(free_port()), *more],
         env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) > 8, "the crash points were not reached"
+    assert len(found) > 4, "the crash points were not reached"
     assert found[-1]["code"] == 0, "the last life is the one that no crash cut short"
     return found
 
@@ -54,7 +56,7 @@ def test_the_same_on_kubernetes(scenario, every, state, kubernetes, tmp_path):
 
 def check(found: list[dict], scenario: str, state: str, starts: dict[str, int]) -> None:
     for life in found:
-        where = f"died at line {life['line']}: {life['place']}"
+        where = f"died at line {life['line']}: {life['place']}: {life}"
         assert life["state"] == state, where
         assert {rank: count for rank, count in life["starts"].items() if count != 1} == {}, where
         if scenario != "restart":  # a rank of the first attempt may be ended before it wrote its line

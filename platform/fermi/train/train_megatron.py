@@ -379,4 +379,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    train_ddp.run_and_leave(main, sys.argv[1:])
