@@ -602,6 +602,1526 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: {
+                    page?: number;
+                    pageSize?: number;
+                    search?: string;
+                    ordering?: string;
+                    group?: string;
+                    node?: string;
+                    status?: ("online" | "suspect" | "lost" | "never")[];
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                items: {
+                                    id: string;
+                                    node: string;
+                                    number: number;
+                                    gpu: number | null;
+                                    /** @enum {string} */
+                                    status: "online" | "suspect" | "lost" | "never";
+                                    group: {
+                                        id: string;
+                                        name: string;
+                                    } | null;
+                                    rank: number | null;
+                                    localRank: number | null;
+                                    nodeRank: number | null;
+                                    worldSize: number | null;
+                                    lastHeartbeatAt: string | null;
+                                    heartbeatAgeSeconds: number | null;
+                                    generation: number;
+                                    process: {
+                                        /** @enum {string} */
+                                        state: "idle" | "starting" | "running" | "exited";
+                                        pid: number | null;
+                                        exitCode: number | null;
+                                        taskId: string | null;
+                                        attempt: number | null;
+                                    } | null;
+                                    usage: {
+                                        gpuUtilization: number | null;
+                                        gpuMemoryUsedMb: number | null;
+                                        gpuMemoryTotalMb: number | null;
+                                        cpuPercent: number | null;
+                                        memoryUsedMb: number | null;
+                                    } | null;
+                                    environmentId: string | null;
+                                    host: string;
+                                    ip: string | null;
+                                    version: string;
+                                }[];
+                                total: number;
+                                page: number;
+                                pageSize: number;
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/{worker_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    worker_id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                id: string;
+                                node: string;
+                                number: number;
+                                gpu: number | null;
+                                /** @enum {string} */
+                                status: "online" | "suspect" | "lost" | "never";
+                                group: {
+                                    id: string;
+                                    name: string;
+                                } | null;
+                                rank: number | null;
+                                localRank: number | null;
+                                nodeRank: number | null;
+                                worldSize: number | null;
+                                lastHeartbeatAt: string | null;
+                                heartbeatAgeSeconds: number | null;
+                                generation: number;
+                                process: {
+                                    /** @enum {string} */
+                                    state: "idle" | "starting" | "running" | "exited";
+                                    pid: number | null;
+                                    exitCode: number | null;
+                                    taskId: string | null;
+                                    attempt: number | null;
+                                } | null;
+                                usage: {
+                                    gpuUtilization: number | null;
+                                    gpuMemoryUsedMb: number | null;
+                                    gpuMemoryTotalMb: number | null;
+                                    cpuPercent: number | null;
+                                    memoryUsedMb: number | null;
+                                } | null;
+                                environmentId: string | null;
+                                host: string;
+                                ip: string | null;
+                                version: string;
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    worker_id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: null;
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/{worker_id}/environment": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    worker_id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                env: {
+                                    [key: string]: string;
+                                };
+                                problems: {
+                                    field: string;
+                                    error: string;
+                                    message: string;
+                                    hint: string;
+                                }[];
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/join-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: {
+                    page?: number;
+                    pageSize?: number;
+                    search?: string;
+                    ordering?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                items: {
+                                    id: string;
+                                    name: string;
+                                    /** Format: date-time */
+                                    createdAt: string;
+                                    lastUsedAt: string | null;
+                                }[];
+                                total: number;
+                                page: number;
+                                pageSize: number;
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        name: string;
+                        projectId?: string;
+                    };
+                };
+            };
+            responses: {
+                201: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                id: string;
+                                name: string;
+                                token: string;
+                                command: string;
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/join-tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    token_id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: null;
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: {
+                    page?: number;
+                    pageSize?: number;
+                    search?: string;
+                    ordering?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                items: {
+                                    id: string;
+                                    name: string;
+                                    masterAddress: string;
+                                    worldSize: number | null;
+                                    masterPort: number;
+                                    /** @enum {string} */
+                                    backend: "nccl" | "gloo";
+                                    script: string;
+                                    args: string[];
+                                    env: {
+                                        [key: string]: string;
+                                    };
+                                    maxRestarts: number;
+                                    effectiveWorldSize: number;
+                                    workers: {
+                                        id: string;
+                                        node: string;
+                                        number: number;
+                                        /** @enum {string} */
+                                        status: "online" | "suspect" | "lost" | "never";
+                                        rank: number | null;
+                                        localRank: number | null;
+                                        nodeRank: number | null;
+                                    }[];
+                                    problems: {
+                                        field: string;
+                                        error: string;
+                                        message: string;
+                                        hint: string;
+                                    }[];
+                                    task: {
+                                        id: string;
+                                        name: string;
+                                        status: components["schemas"]["TaskState"];
+                                    } | null;
+                                    allowedActions: ("start" | "stop" | "restart" | "edit" | "delete")[];
+                                }[];
+                                total: number;
+                                page: number;
+                                pageSize: number;
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        name: string;
+                        masterAddress?: string;
+                        worldSize?: number | null;
+                        masterPort?: number;
+                        /** @enum {string} */
+                        backend?: "nccl" | "gloo";
+                        script?: string;
+                        args?: string[];
+                        env?: {
+                            [key: string]: string;
+                        };
+                        maxRestarts?: number;
+                        projectId?: string;
+                    };
+                };
+            };
+            responses: {
+                201: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                id: string;
+                                name: string;
+                                masterAddress: string;
+                                worldSize: number | null;
+                                masterPort: number;
+                                /** @enum {string} */
+                                backend: "nccl" | "gloo";
+                                script: string;
+                                args: string[];
+                                env: {
+                                    [key: string]: string;
+                                };
+                                maxRestarts: number;
+                                effectiveWorldSize: number;
+                                workers: {
+                                    id: string;
+                                    node: string;
+                                    number: number;
+                                    /** @enum {string} */
+                                    status: "online" | "suspect" | "lost" | "never";
+                                    rank: number | null;
+                                    localRank: number | null;
+                                    nodeRank: number | null;
+                                }[];
+                                problems: {
+                                    field: string;
+                                    error: string;
+                                    message: string;
+                                    hint: string;
+                                }[];
+                                task: {
+                                    id: string;
+                                    name: string;
+                                    status: components["schemas"]["TaskState"];
+                                } | null;
+                                allowedActions: ("start" | "stop" | "restart" | "edit" | "delete")[];
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups/{group_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    group_id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                id: string;
+                                name: string;
+                                masterAddress: string;
+                                worldSize: number | null;
+                                masterPort: number;
+                                /** @enum {string} */
+                                backend: "nccl" | "gloo";
+                                script: string;
+                                args: string[];
+                                env: {
+                                    [key: string]: string;
+                                };
+                                maxRestarts: number;
+                                effectiveWorldSize: number;
+                                workers: {
+                                    id: string;
+                                    node: string;
+                                    number: number;
+                                    /** @enum {string} */
+                                    status: "online" | "suspect" | "lost" | "never";
+                                    rank: number | null;
+                                    localRank: number | null;
+                                    nodeRank: number | null;
+                                }[];
+                                problems: {
+                                    field: string;
+                                    error: string;
+                                    message: string;
+                                    hint: string;
+                                }[];
+                                task: {
+                                    id: string;
+                                    name: string;
+                                    status: components["schemas"]["TaskState"];
+                                } | null;
+                                allowedActions: ("start" | "stop" | "restart" | "edit" | "delete")[];
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    group_id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: null;
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        options?: never;
+        head?: never;
+        patch: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    group_id: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        name?: string;
+                        masterAddress?: string;
+                        worldSize?: number | null;
+                        masterPort?: number;
+                        /** @enum {string} */
+                        backend?: "nccl" | "gloo";
+                        script?: string;
+                        args?: string[];
+                        env?: {
+                            [key: string]: string;
+                        };
+                        maxRestarts?: number;
+                    };
+                };
+            };
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                id: string;
+                                name: string;
+                                masterAddress: string;
+                                worldSize: number | null;
+                                masterPort: number;
+                                /** @enum {string} */
+                                backend: "nccl" | "gloo";
+                                script: string;
+                                args: string[];
+                                env: {
+                                    [key: string]: string;
+                                };
+                                maxRestarts: number;
+                                effectiveWorldSize: number;
+                                workers: {
+                                    id: string;
+                                    node: string;
+                                    number: number;
+                                    /** @enum {string} */
+                                    status: "online" | "suspect" | "lost" | "never";
+                                    rank: number | null;
+                                    localRank: number | null;
+                                    nodeRank: number | null;
+                                }[];
+                                problems: {
+                                    field: string;
+                                    error: string;
+                                    message: string;
+                                    hint: string;
+                                }[];
+                                task: {
+                                    id: string;
+                                    name: string;
+                                    status: components["schemas"]["TaskState"];
+                                } | null;
+                                allowedActions: ("start" | "stop" | "restart" | "edit" | "delete")[];
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        trace?: never;
+    };
+    "/api/v1/worker-groups/{group_id}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    group_id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                id: string;
+                                name: string;
+                                masterAddress: string;
+                                worldSize: number | null;
+                                masterPort: number;
+                                /** @enum {string} */
+                                backend: "nccl" | "gloo";
+                                script: string;
+                                args: string[];
+                                env: {
+                                    [key: string]: string;
+                                };
+                                maxRestarts: number;
+                                effectiveWorldSize: number;
+                                workers: {
+                                    id: string;
+                                    node: string;
+                                    number: number;
+                                    /** @enum {string} */
+                                    status: "online" | "suspect" | "lost" | "never";
+                                    rank: number | null;
+                                    localRank: number | null;
+                                    nodeRank: number | null;
+                                }[];
+                                problems: {
+                                    field: string;
+                                    error: string;
+                                    message: string;
+                                    hint: string;
+                                }[];
+                                task: {
+                                    id: string;
+                                    name: string;
+                                    status: components["schemas"]["TaskState"];
+                                } | null;
+                                allowedActions: ("start" | "stop" | "restart" | "edit" | "delete")[];
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups/{group_id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    group_id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                id: string;
+                                name: string;
+                                masterAddress: string;
+                                worldSize: number | null;
+                                masterPort: number;
+                                /** @enum {string} */
+                                backend: "nccl" | "gloo";
+                                script: string;
+                                args: string[];
+                                env: {
+                                    [key: string]: string;
+                                };
+                                maxRestarts: number;
+                                effectiveWorldSize: number;
+                                workers: {
+                                    id: string;
+                                    node: string;
+                                    number: number;
+                                    /** @enum {string} */
+                                    status: "online" | "suspect" | "lost" | "never";
+                                    rank: number | null;
+                                    localRank: number | null;
+                                    nodeRank: number | null;
+                                }[];
+                                problems: {
+                                    field: string;
+                                    error: string;
+                                    message: string;
+                                    hint: string;
+                                }[];
+                                task: {
+                                    id: string;
+                                    name: string;
+                                    status: components["schemas"]["TaskState"];
+                                } | null;
+                                allowedActions: ("start" | "stop" | "restart" | "edit" | "delete")[];
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups/{group_id}/restart": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    group_id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                id: string;
+                                name: string;
+                                masterAddress: string;
+                                worldSize: number | null;
+                                masterPort: number;
+                                /** @enum {string} */
+                                backend: "nccl" | "gloo";
+                                script: string;
+                                args: string[];
+                                env: {
+                                    [key: string]: string;
+                                };
+                                maxRestarts: number;
+                                effectiveWorldSize: number;
+                                workers: {
+                                    id: string;
+                                    node: string;
+                                    number: number;
+                                    /** @enum {string} */
+                                    status: "online" | "suspect" | "lost" | "never";
+                                    rank: number | null;
+                                    localRank: number | null;
+                                    nodeRank: number | null;
+                                }[];
+                                problems: {
+                                    field: string;
+                                    error: string;
+                                    message: string;
+                                    hint: string;
+                                }[];
+                                task: {
+                                    id: string;
+                                    name: string;
+                                    status: components["schemas"]["TaskState"];
+                                } | null;
+                                allowedActions: ("start" | "stop" | "restart" | "edit" | "delete")[];
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        workerIds: string[];
+                        groupId: string | null;
+                    };
+                };
+            };
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                moved: number;
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/preflights": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: {
+                    page?: number;
+                    pageSize?: number;
+                    search?: string;
+                    ordering?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                items: {
+                                    id: string;
+                                    /** @enum {string} */
+                                    status: "queued" | "running" | "done" | "failed";
+                                    /** @enum {string} */
+                                    level: "quick" | "full";
+                                    /** Format: date-time */
+                                    createdAt: string;
+                                    endedAt: string | null;
+                                    environments: {
+                                        id: string;
+                                        name: string;
+                                    }[];
+                                    nodes: {
+                                        environmentId: string;
+                                        name: string;
+                                        /** @enum {string} */
+                                        level: "pass" | "warn" | "fail" | "unknown";
+                                        findings: {
+                                            check: string;
+                                            /** @enum {string} */
+                                            level: "pass" | "warn" | "fail" | "unknown";
+                                            code: string;
+                                            message: string;
+                                            hint: string;
+                                            value: unknown;
+                                        }[];
+                                    }[];
+                                    pairs: {
+                                        from: string;
+                                        to: string;
+                                        /** @enum {string} */
+                                        level: "pass" | "warn" | "fail" | "unknown";
+                                        rttMs: number | null;
+                                        bandwidthMbps: number | null;
+                                        interface: string | null;
+                                        findings: {
+                                            check: string;
+                                            /** @enum {string} */
+                                            level: "pass" | "warn" | "fail" | "unknown";
+                                            code: string;
+                                            message: string;
+                                            hint: string;
+                                            value: unknown;
+                                        }[];
+                                    }[];
+                                    together: {
+                                        /** @enum {string} */
+                                        level: "pass" | "warn" | "fail" | "unknown";
+                                        allReduceMs: number | null;
+                                        barrierMs: number | null;
+                                        findings: {
+                                            check: string;
+                                            /** @enum {string} */
+                                            level: "pass" | "warn" | "fail" | "unknown";
+                                            code: string;
+                                            message: string;
+                                            hint: string;
+                                            value: unknown;
+                                        }[];
+                                    } | null;
+                                    verdict: {
+                                        /** @enum {string} */
+                                        level: "pass" | "warn" | "fail" | "unknown";
+                                        message: string;
+                                        culprits: {
+                                            environmentIds: string[];
+                                            code: string;
+                                            message: string;
+                                            hint: string;
+                                        }[];
+                                    } | null;
+                                }[];
+                                total: number;
+                                page: number;
+                                pageSize: number;
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        environmentIds: string[];
+                        masterNode?: string;
+                        /** @enum {string} */
+                        level?: "quick" | "full";
+                        framework?: string;
+                    };
+                };
+            };
+            responses: {
+                201: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                id: string;
+                                /** @enum {string} */
+                                status: "queued" | "running" | "done" | "failed";
+                                /** @enum {string} */
+                                level: "quick" | "full";
+                                /** Format: date-time */
+                                createdAt: string;
+                                endedAt: string | null;
+                                environments: {
+                                    id: string;
+                                    name: string;
+                                }[];
+                                nodes: {
+                                    environmentId: string;
+                                    name: string;
+                                    /** @enum {string} */
+                                    level: "pass" | "warn" | "fail" | "unknown";
+                                    findings: {
+                                        check: string;
+                                        /** @enum {string} */
+                                        level: "pass" | "warn" | "fail" | "unknown";
+                                        code: string;
+                                        message: string;
+                                        hint: string;
+                                        value: unknown;
+                                    }[];
+                                }[];
+                                pairs: {
+                                    from: string;
+                                    to: string;
+                                    /** @enum {string} */
+                                    level: "pass" | "warn" | "fail" | "unknown";
+                                    rttMs: number | null;
+                                    bandwidthMbps: number | null;
+                                    interface: string | null;
+                                    findings: {
+                                        check: string;
+                                        /** @enum {string} */
+                                        level: "pass" | "warn" | "fail" | "unknown";
+                                        code: string;
+                                        message: string;
+                                        hint: string;
+                                        value: unknown;
+                                    }[];
+                                }[];
+                                together: {
+                                    /** @enum {string} */
+                                    level: "pass" | "warn" | "fail" | "unknown";
+                                    allReduceMs: number | null;
+                                    barrierMs: number | null;
+                                    findings: {
+                                        check: string;
+                                        /** @enum {string} */
+                                        level: "pass" | "warn" | "fail" | "unknown";
+                                        code: string;
+                                        message: string;
+                                        hint: string;
+                                        value: unknown;
+                                    }[];
+                                } | null;
+                                verdict: {
+                                    /** @enum {string} */
+                                    level: "pass" | "warn" | "fail" | "unknown";
+                                    message: string;
+                                    culprits: {
+                                        environmentIds: string[];
+                                        code: string;
+                                        message: string;
+                                        hint: string;
+                                    }[];
+                                } | null;
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/preflights/{preflight_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    preflight_id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": {
+                            code: number;
+                            message: string;
+                            data: {
+                                id: string;
+                                /** @enum {string} */
+                                status: "queued" | "running" | "done" | "failed";
+                                /** @enum {string} */
+                                level: "quick" | "full";
+                                /** Format: date-time */
+                                createdAt: string;
+                                endedAt: string | null;
+                                environments: {
+                                    id: string;
+                                    name: string;
+                                }[];
+                                nodes: {
+                                    environmentId: string;
+                                    name: string;
+                                    /** @enum {string} */
+                                    level: "pass" | "warn" | "fail" | "unknown";
+                                    findings: {
+                                        check: string;
+                                        /** @enum {string} */
+                                        level: "pass" | "warn" | "fail" | "unknown";
+                                        code: string;
+                                        message: string;
+                                        hint: string;
+                                        value: unknown;
+                                    }[];
+                                }[];
+                                pairs: {
+                                    from: string;
+                                    to: string;
+                                    /** @enum {string} */
+                                    level: "pass" | "warn" | "fail" | "unknown";
+                                    rttMs: number | null;
+                                    bandwidthMbps: number | null;
+                                    interface: string | null;
+                                    findings: {
+                                        check: string;
+                                        /** @enum {string} */
+                                        level: "pass" | "warn" | "fail" | "unknown";
+                                        code: string;
+                                        message: string;
+                                        hint: string;
+                                        value: unknown;
+                                    }[];
+                                }[];
+                                together: {
+                                    /** @enum {string} */
+                                    level: "pass" | "warn" | "fail" | "unknown";
+                                    allReduceMs: number | null;
+                                    barrierMs: number | null;
+                                    findings: {
+                                        check: string;
+                                        /** @enum {string} */
+                                        level: "pass" | "warn" | "fail" | "unknown";
+                                        code: string;
+                                        message: string;
+                                        hint: string;
+                                        value: unknown;
+                                    }[];
+                                } | null;
+                                verdict: {
+                                    /** @enum {string} */
+                                    level: "pass" | "warn" | "fail" | "unknown";
+                                    message: string;
+                                    culprits: {
+                                        environmentIds: string[];
+                                        code: string;
+                                        message: string;
+                                        hint: string;
+                                    }[];
+                                } | null;
+                            };
+                        };
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/scripts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: {
+            parameters: {
+                query?: {
+                    target?: "shell" | "slurm" | "kubernetes" | "torchrun" | "compose";
+                };
+                header?: never;
+                path: {
+                    task_id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/gzip": string;
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorEnvelope"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1383,6 +2903,8 @@ export interface components {
             /** @default 0 */
             priority?: number;
             resumeFrom?: string | null;
+            /** @enum {string} */
+            preflight?: "off" | "quick" | "full";
         };
         TaskCreated: {
             taskId: string;
@@ -1435,6 +2957,7 @@ export interface components {
             allowedActions: components["schemas"]["AllowedActionsEnum"][];
             request: unknown;
             totalSteps: number | null;
+            preflightId: string | null;
         };
         TaskDetailEnvelope: {
             data: components["schemas"]["TaskDetail"];

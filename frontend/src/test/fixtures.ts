@@ -112,6 +112,7 @@ export const task: Task = {
   allowedActions: ["stop", "clone"],
   request: {},
   totalSteps: 100,
+  preflightId: null,
 };
 
 export const dataset: Dataset = {
