@@ -93,6 +93,9 @@ class Store(Protocol):
     def names(self) -> Sequence[tuple[str, str, int]]:
         """All known attempts: name, task, number."""
 
+    def workers(self) -> Mapping[str, Status]:
+        """Every worker there is; for `fermi clusters check`."""
+
     def watch(self, stop: Event, on_change: Callable[[str], None]) -> None:
         """Until `stop`: calls `on_change` with the name of each attempt of which a report changed or a worker's status
         did. May only wait for `stop` where the changes reach the platform in another way."""
