@@ -19,8 +19,9 @@ from apps.training.states import FINAL, State
 
 class Task(models.Model):
     """`spec` is the snapshot the task is run from (`fermi.launch.spec.JobSpec` without its attempt), `request` is what
-    the user sent; a script of the user's own may need neither dataset nor model of ours. `due_at` is schedule, claim and back-off in one: a pass takes the row by compare-and-set on it; None
-    when final. `deadline_at` bounds the present state."""
+    the user sent; a script of the user's own may need neither dataset nor model of ours. `due_at` is schedule, claim
+    and back-off in one: a pass takes the row by compare-and-set on it; None when final. `deadline_at` bounds the
+    present state."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "task"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks")

@@ -126,8 +126,8 @@ class Launch(models.Model):
 
 
 class Order(models.Model):
-    """One rank for one worker, and what that worker last said of it. `worker` is an id and not a key: the order outlives
-    a worker that is deleted. `machine`: the host it was given to."""
+    """One rank for one worker, and what that worker last said of it. `worker` is an id and not a key: the order
+    outlives a worker that is deleted. `machine`: the host it was given to."""
 
     launch = models.ForeignKey(Launch, on_delete=models.CASCADE, related_name="orders")
     worker = models.CharField(max_length=80, db_index=True)

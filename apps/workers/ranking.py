@@ -50,7 +50,8 @@ def problems(line: Line) -> list[Problem]:
 
 def wrong(line: Line) -> list[Problem]:
     """Settings that contradict the members or the rules; what is only missing is not among it."""
-    found = []
+    found: list[Problem] = []
+    params: dict[str, object]
     there, master = len(line.workers), line.master_address
     if master and line.workers and master not in line.nodes:
         node = _node_of(master)

@@ -7,8 +7,8 @@ from apps.workers.models import Revision
 
 
 def following() -> int:
-    """The next one, inside of a transaction: nobody else gets one until that ends. So a reader who has seen a number has
-    seen everything before it, and two who change memberships do so one after the other."""
+    """The next one, inside of a transaction: nobody else gets one until that ends. So a reader who has seen a number
+    has seen everything before it, and two who change memberships do so one after the other."""
     if not Revision.objects.filter(pk=1).update(value=F("value") + 1):
         Revision.objects.bulk_create([Revision(pk=1)], ignore_conflicts=True)
         Revision.objects.filter(pk=1).update(value=F("value") + 1)

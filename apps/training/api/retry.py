@@ -8,8 +8,9 @@ from apps.common.requests import parse
 from apps.training.api.serializers import TaskCreateRequest
 from apps.training.models import Task
 from apps.training.services import steer
+from apps.training.services.build import Draft, build
 from apps.training.services.create import create
-from apps.training.services.preview import preview
+from apps.training.services.preview import TASK
 
 
 def retry(user: User, task_id: str) -> Task:
@@ -21,6 +22,6 @@ def submit(user: User, request: Mapping[str, Any]) -> Task:
     return create(user, parse(TaskCreateRequest, request), request)
 
 
-def shown(user: User, request: Mapping[str, Any]) -> dict[str, Any]:
-    """What `submit` would run."""
-    return preview(user, parse(TaskCreateRequest, request), request)
+def draft(user: User, request: Mapping[str, Any]) -> Draft:
+    """What `submit` would run, with everything that is wrong with it."""
+    return build(user, parse(TaskCreateRequest, request), request, TASK)

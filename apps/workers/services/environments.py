@@ -5,6 +5,7 @@ Which workers an environment has changes only while nobody uses it, so that a ta
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -75,10 +76,11 @@ def settle(project: str, nodes: Collection[str]) -> None:
 def settle_health() -> int:
     """Brings the environments' status in step with what is heard of their workers; how many it changed."""
     judge, changed, back = health.judge(), 0, False
-    heard: defaultdict[str, list[Any]] = defaultdict(list)
+    heard: defaultdict[tuple[str, str], list[datetime | None]] = defaultdict(list)
     rows = Worker.objects.exclude(environment=None)
-    for key, status, at in rows.values_list("environment_id", "environment__status", "report__at"):
-        heard[key, status].append(at)
+    row: Any
+    for row in rows.values_list("environment_id", "environment__status", "report__at"):
+        heard[row[0], row[1]].append(row[2])
     for (key, before), moments in heard.items():
         status = _status(judge.status(at) for at in moments)
         if status != before:
@@ -109,7 +111,11 @@ def _facts(workers: Sequence[Worker], on_node: int, judge: health.Judge) -> dict
         "ip": told.get("ip") or None,
         "versions": {key: str(value)[:60] for key, value in (told.get("versions") or {}).items() if value},
         "network": told.get("network") or {},
-        "engine": {"workers": [worker.pk for worker in workers]},
+        "engine": {
+            "workers": [worker.pk for worker in workers],
+            **({"gpus": [worker.gpu for worker in workers]} if on_gpu else {}),
+            **({"address": told["address"]} if told.get("address") else {}),
+        },
         "discovered_as": first.node,
     }
 

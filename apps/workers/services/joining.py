@@ -103,7 +103,7 @@ def _check_names(workers: Entries) -> None:
         except ValueError:
             node = ""
         if not node or len(node) > NODE_LENGTH:
-            problems.append(Problem(f"workers.{index}.id", "WORKER_ID_INVALID", {"worker": key, "high": NODE_LENGTH}))
+            problems.append(Problem(f"workers.{index}.id", "WORKER_NAME_INVALID", {"worker": key, "high": NODE_LENGTH}))
         elif key in seen:
             problems.append(Problem(f"workers.{index}.id", "WORKER_DUPLICATE", {"worker": key}))
         seen.add(key)

@@ -38,11 +38,19 @@ def place(nodes: Iterable[Node], master: str) -> list[Placement]:
 
 def first(nodes: Iterable[Node], master: str, world_size: int) -> tuple[Node, ...]:
     """As much of the nodes as has the first `world_size` ranks: later nodes are left out, the last one may be used in
-    part."""
+    part. A list in a node's `engine` that is as long as the node has ranks has one entry for each."""
     taken = []
     for at in place(nodes, master):
-        if left := max(0, min(at.node.processes, world_size - at.first_rank)):
-            taken.append(replace(at.node, gpu_count=left) if at.node.gpu_count else at.node)
+        node, left = at.node, min(at.node.processes, world_size - at.first_rank)
+        if 0 < left < node.processes:
+            whole = node.processes
+            engine = {
+                name: value[:left] if isinstance(value, list) and len(value) == whole else value
+                for name, value in node.engine.items()
+            }
+            node = replace(node, gpu_count=left, engine=engine)
+        if left > 0:
+            taken.append(node)
     return tuple(taken)
 
 
