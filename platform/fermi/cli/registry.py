@@ -33,5 +33,6 @@ COMMANDS = {
     "stop": Entry("fermi.cli.tasks", "stop", "Stop tasks"),
     "retry": Entry("fermi.cli.tasks", "retry", "Run a task again, from its newest checkpoint"),
     "clone": Entry("fermi.cli.tasks", "clone", "Print a task's request, to change and submit it"),
+    "worker": Entry("fermi.cli.worker", "worker", "Make this host a worker: runs ranks for the platform"),
     "delete": Entry("fermi.cli.tasks", "delete", "Delete ended tasks with their logs and checkpoints"),
 }

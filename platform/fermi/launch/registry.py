@@ -25,6 +25,7 @@ ALIASES = {"ddp": "pytorch-ddp", "fsdp": "pytorch-fsdp", "megatron": "megatron-l
 BACKENDS = {
     "local": "fermi.launch.backends.local",
     "kubernetes": "fermi.launch.backends.kubernetes",
+    "agent": "fermi.launch.backends.agent",
 }
 
 
