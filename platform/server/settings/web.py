@@ -100,6 +100,9 @@ SPECTACULAR_SETTINGS = {
         "VersionStatus": "apps.catalog.models.VersionStatus",
         "Role": "apps.accounts.models.Role",
         "FindingLevel": "apps.clusters.api.serializers.LEVELS",
+        "JudgedLevel": "apps.training.api.preflight_forms.JUDGED_LEVELS",
+        "PreflightLevel": "apps.training.api.preflight_forms.TEST_LEVELS",
+        "PreflightStatus": "apps.training.api.preflight_forms.PREFLIGHT_STATUSES",
     },
     "COMPONENT_SPLIT_REQUEST": False,  # what comes in and what goes out are different serializers anyway
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
