@@ -5,7 +5,8 @@ Task 1──* Node        the environments it was made from, by node rank, as th
   │ 1──* Event        what happened, once each, in order
   │ 1──* MetricPoint  a line of numbers a rank printed
   │ 1──* Checkpoint   what a restart can resume from
-  └ 1──* LogCursor    how far each rank's log has been read into the tables above
+  ├ 1──* LogCursor    how far each rank's log has been read into the tables above
+  └ 1──1 Preflight    the pre-flight test that goes before it; itself run by a task of the framework `preflight`
 """
 
 from functools import partial
@@ -121,12 +122,26 @@ class Event(models.Model):
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="events")
     attempt = models.PositiveIntegerField(default=0)
     at = models.DateTimeField()
-    kind = models.CharField(max_length=20)  # state | attempt | script
+    kind = models.CharField(max_length=20)  # state | attempt | script | preflight
     code = models.CharField(max_length=60)
     params = models.JSONField(default=dict)
 
     class Meta:
         indexes = [models.Index(fields=["task", "id"])]
+
+
+class Preflight(models.Model):
+    """A pre-flight test. `run` is the task that runs it: same leases, attempts, deadlines and ends as any, one process
+    per node, and in no list of training tasks. `before`: the task whose first stage it is. `report`: what
+    `fermi.launch.preflight.judge` says, once the run has ended."""
+
+    run = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="preflight")
+    before = models.OneToOneField(Task, on_delete=models.CASCADE, null=True, related_name="stage")
+    level = models.CharField(max_length=10)  # quick | full
+    report = models.JSONField(default=dict, blank=True)
+
+    def __str__(self) -> str:
+        return str(self.run_id)
 
 
 class MetricPoint(models.Model):

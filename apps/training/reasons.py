@@ -12,6 +12,7 @@ class Reason(StrEnum):
     WAITING_FOR_ENVIRONMENTS = "WAITING_FOR_ENVIRONMENTS"
     ENVIRONMENT_UNAVAILABLE = "ENVIRONMENT_UNAVAILABLE"
     RESTARTING = "RESTARTING"
+    PREFLIGHT_RUNNING = "PREFLIGHT_RUNNING"
     # waiting, in the engine's knowledge; when the time to start is over, the end of an attempt
     QUEUE_WAITING = "QUEUE_WAITING"
     GPU_INSUFFICIENT = "GPU_INSUFFICIENT"
@@ -48,6 +49,7 @@ class Reason(StrEnum):
     INITIALIZE_TIMEOUT = "INITIALIZE_TIMEOUT"
     QUEUE_TIMEOUT = "QUEUE_TIMEOUT"
     INVALID_SPEC = "INVALID_SPEC"
+    PREFLIGHT_FAILED = "PREFLIGHT_FAILED"
     # the engine does not confirm that an attempt is gone
     STOP_UNCONFIRMED = "STOP_UNCONFIRMED"
 

@@ -11,9 +11,10 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.training import shapes
-from apps.training.models import Attempt, Event, MetricPoint, Task
+from apps.training.models import Attempt, Event, MetricPoint, Preflight, Task
 from apps.training.states import State, allowed_actions
 from fermi.launch import registry
+from fermi.launch.preflight import PREFLIGHT
 from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec
 
@@ -54,7 +55,7 @@ BRIEF = {
 
 def tasks(user: User, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
     """Rows for `brief`."""
-    rows = access.visible(Task.objects.all(), user)
+    rows = access.visible(Task.objects.exclude(framework=PREFLIGHT), user)
     for name, condition in FILTERS.items():
         if filters.get(name):
             rows = rows.filter(condition(filters[name]))
@@ -161,6 +162,7 @@ def detail(task: Task) -> dict[str, Any]:
         ],
         "attempts": [_attempt(attempt) for attempt in attempts],
         "request": task.request,
+        "preflightId": Preflight.objects.filter(before=task).values_list("pk", flat=True).first(),
         "totalSteps": job.hyperparameters.get("totalSteps"),
     }
 

@@ -6,6 +6,7 @@ from apps.clusters.api.serializers import WarningItem
 from apps.common.openapi import ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.states import Action, State
+from fermi.launch.preflight import LEVELS
 
 STATES = [(state.value, state.value) for state in State]
 ACTIONS = [(action.value, action.value) for action in Action]
@@ -71,6 +72,11 @@ class TaskCreateRequest(serializers.Serializer):
     maxRestarts = serializers.IntegerField(source="max_restarts", default=3)
     priority = serializers.IntegerField(min_value=-1000, max_value=1000, default=0)
     resumeFrom = serializers.CharField(source="resume_from", allow_null=True, allow_blank=True, default=None)
+    preflight = serializers.ChoiceField(
+        [(choice, choice) for choice in ("off", *LEVELS)],
+        default="off",
+        help_text="a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit",
+    )
 
 
 class DistributedInfo(serializers.Serializer):
@@ -225,6 +231,7 @@ class TaskDetail(TaskBrief):
     datasetId = serializers.CharField(allow_null=True, help_text="null: the script reads none of ours")
     datasetVersionId = serializers.CharField(allow_null=True)
     modelId = serializers.CharField(allow_null=True)
+    preflightId = serializers.CharField(allow_null=True, help_text="of the pre-flight test that went before it")
     summary = TaskSummary()
     warnings = WarningItem(many=True)
     proposal = TaskProposal(allow_null=True, help_text="null: nothing was left empty")
@@ -278,7 +285,7 @@ class TaskEvent(serializers.Serializer):
     id = serializers.IntegerField()
     attempt = serializers.IntegerField()
     at = serializers.DateTimeField()
-    kind = serializers.ChoiceField([(kind, kind) for kind in ("state", "attempt", "script")])
+    kind = serializers.ChoiceField([(kind, kind) for kind in ("state", "attempt", "script", "preflight")])
     code = serializers.CharField()
     params = serializers.JSONField()
     message = serializers.CharField()

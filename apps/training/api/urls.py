@@ -1,12 +1,15 @@
 from django.urls import path
 
-from apps.training.api import views
+from apps.training.api import preflight_views, views
 
 TASK = "training-tasks/<str:task_id>"
 
 urlpatterns = [
     path("training-tasks", views.TasksView.as_view()),
     path("training-tasks/preview", views.TaskPreviewView.as_view()),
+    path("preflights", preflight_views.PreflightsView.as_view()),
+    path("preflights/<str:preflight_id>", preflight_views.PreflightView.as_view()),
+    path("preflights/<str:preflight_id>/stop", preflight_views.PreflightStopView.as_view()),
     path("frameworks/recommend", views.FrameworkRecommendView.as_view()),
     path(TASK, views.TaskView.as_view()),
     path(f"{TASK}/stop", views.TaskStopView.as_view()),

@@ -1,6 +1,6 @@
 """From a request to the job it describes, with everything that is wrong with it and everything worth knowing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -114,6 +114,11 @@ def _environments(user: User, body: Mapping[str, Any], problems: list[Problem]) 
         if stray := [key for key in ids if key not in config["node_ids"]]:
             problems.append(Problem(where, "ENVIRONMENTS_CONTRADICT", {"environments": ", ".join(stray)}))
         ids, where = config["node_ids"], f"{CONFIG}.nodeIds"
+    return environments_named(user, ids, where, problems), where
+
+
+def environments_named(user: User, ids: Sequence[str], where: str, problems: list[Problem]) -> list[DevEnvironment]:
+    """Those of `ids` that there are, for one task; what is wrong is added to `problems`, at the field `where`."""
     if not ids:
         problems.append(Problem(where, "ENVIRONMENT_REQUIRED"))
     found, wrong = clusters.pick(user, ids, where)
@@ -128,7 +133,7 @@ def _environments(user: User, body: Mapping[str, Any], problems: list[Problem]) 
         elif environment.cluster_id != found[0].cluster_id:
             params = {"environment": environment.name, "first": found[0].name}
             problems.append(Problem(at, "CLUSTERS_DIFFER", params))
-    return found, where
+    return found
 
 
 def _master(body: Mapping[str, Any], environments: list[DevEnvironment], where: str, problems: list[Problem]) -> str:

@@ -20,6 +20,9 @@ FRAMEWORKS = {
 }
 """Name in the API -> module."""
 
+STAGES = {"preflight": "fermi.launch.preflight"}
+"""What the platform itself runs beside training: planned as a framework is, and never offered as one."""
+
 ALIASES = {"ddp": "pytorch-ddp", "fsdp": "pytorch-fsdp", "megatron": "megatron-lm"}
 
 BACKENDS = {
@@ -32,6 +35,11 @@ BACKENDS = {
 def framework(name: str) -> Framework:
     """Raises UnknownName (FRAMEWORK_UNKNOWN) with what there is."""
     return cast(Framework, _load("FRAMEWORK_UNKNOWN", FRAMEWORKS, ALIASES.get(name, name)))
+
+
+def planner(name: str) -> Framework:
+    """What plans a stored task: its framework, or a stage."""
+    return cast(Framework, _load("FRAMEWORK_UNKNOWN", FRAMEWORKS | STAGES, ALIASES.get(name, name)))
 
 
 def framework_name(name: str) -> str:

@@ -106,6 +106,9 @@ SPECTACULAR_SETTINGS = {
         "AllowedActionsEnum": "apps.training.api.serializers.ACTIONS",
         "CommunicationBackend": "apps.workers.models.CommunicationBackend",
         "FindingLevel": "apps.clusters.api.serializers.LEVELS",
+        "JudgedLevel": "apps.training.api.preflight_forms.JUDGED_LEVELS",
+        "PreflightLevel": "apps.training.api.preflight_forms.TEST_LEVELS",
+        "PreflightStatus": "apps.training.api.preflight_forms.PREFLIGHT_STATUSES",
     },
     "COMPONENT_SPLIT_REQUEST": False,  # what comes in and what goes out are different serializers anyway
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
