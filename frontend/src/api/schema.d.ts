@@ -548,6 +548,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/scripts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Scripts, rendered files and a README to start the task by hand, as a .tar.gz; one kind for each target. */
+        get: operations["downloadTaskScripts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/stop": {
         parameters: {
             query?: never;
@@ -3141,6 +3158,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    downloadTaskScripts: {
+        parameters: {
+            query?: {
+                /** @description another port for rank 0 */
+                masterPort?: number;
+                /** @description shell | slurm | kubernetes | torchrun | compose */
+                target?: string;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/gzip": string;
                 };
             };
             default: {

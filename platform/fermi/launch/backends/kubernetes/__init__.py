@@ -35,17 +35,18 @@ them), `python`, `pod` (where this was learnt).
 
 import json
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fermi.launch.backends.kubernetes.engine import KubernetesBackend
+if TYPE_CHECKING:
+    from fermi.launch.backends.kubernetes.engine import KubernetesBackend
 
-__all__ = ["KubernetesBackend", "connect"]
 
-
-def connect(connection: dict[str, Any]) -> KubernetesBackend:
+def connect(connection: dict[str, Any]) -> "KubernetesBackend":
     return _connect(json.dumps(connection, sort_keys=True))
 
 
 @lru_cache
-def _connect(key: str) -> KubernetesBackend:
+def _connect(key: str) -> "KubernetesBackend":
+    from fermi.launch.backends.kubernetes.engine import KubernetesBackend  # rendering needs no Kubernetes client
+
     return KubernetesBackend(json.loads(key))
