@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fermi.runner import meet, ports
-from fermi.runner.node import Node, Paths
+from fermi.runner.node import Node, Paths, adopt_orphans
 
 LONGEST_LINE = 1 << 16
 ENDED = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -55,8 +55,9 @@ class PortTaken(Exception):
 class Output:
     """What a rank prints, on its way from the rank's pipe to the terminal, line by line, and to its file."""
 
-    def __init__(self, rank: int, mark: str, folder: str) -> None:
-        self.rank, self.mark, self.rest = rank, mark.encode(), b""
+    def __init__(self, rank: int, mark: str | None, folder: str) -> None:
+        self.rank, self.rest = rank, b""
+        self.mark = None if mark is None else mark.format(rank=rank).encode()
         self.pipe: int | None = None
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self.file = os.open(os.path.join(folder, f"{rank}.log"), flags, 0o640) if folder else None
@@ -75,13 +76,17 @@ class Output:
             return
         if self.file is not None:
             _write(self.file, data)
-        *lines, self.rest = (self.rest + data).split(b"\n")
-        if self.rest and (not data or len(self.rest) > LONGEST_LINE):
-            lines, self.rest = [*lines, self.rest], b""
-        _write(1, b"".join(self.mark + line + b"\n" for line in lines))
+        if self.mark is not None:
+            self.show(self.mark, data)
         if not data:
             os.close(self.pipe)
             self.pipe = None
+
+    def show(self, mark: bytes, data: bytes) -> None:
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        if self.rest and (not data or len(self.rest) > LONGEST_LINE):
+            lines, self.rest = [*lines, self.rest], b""
+        _write(1, b"".join(mark + line + b"\n" for line in lines))
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -95,15 +100,15 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 class HandNode(Node):
-    """`mark`: what stands before each line of a rank, such as `[rank {rank}] `."""
+    """`mark`: what stands before each line of a rank, such as `[rank {rank}] `; None: its lines are not shown."""
 
-    ends_on = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    ends_on: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-    def __init__(self, spec: dict[str, Any], mark: str, folder: str, *, until_eof: bool) -> None:
+    def __init__(self, spec: dict[str, Any], mark: str | None, folder: str, *, until_eof: bool) -> None:
         super().__init__(spec, Paths(os.path.join(spec["cwd"], "fermi-node.json")), os.open(os.devnull, os.O_RDONLY))
         if folder:
             os.makedirs(folder, exist_ok=True)
-        self.outputs = {rank["rank"]: Output(rank["rank"], mark.format(**rank), folder) for rank in spec["ranks"]}
+        self.outputs = {rank["rank"]: Output(rank["rank"], mark, folder) for rank in spec["ranks"]}
         self.until_eof, self.asked_by = until_eof, 0
         if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
             self.ends_on = (signal.SIGTERM, signal.SIGINT)
@@ -175,7 +180,7 @@ def run(
     env: dict[str, str] | None = None,
     meeting: Meeting | None = None,
     port: int | None = None,
-    mark: str = "[rank {rank}] ",
+    mark: str | None = "[rank {rank}] ",
     logs: str = "",
     grace_seconds: float = 30.0,
     until_eof: bool = False,
@@ -195,6 +200,7 @@ def run(
         "ranks": [{"rank": rank, "local_rank": index, "env": own} for index, (rank, own) in enumerate(ranks)],
         "stop_signal": "SIGTERM", "grace_seconds": grace_seconds,
     }  # fmt: skip
+    adopt_orphans()
     node = HandNode(spec, mark, logs, until_eof=until_eof)
     node.run()
     return node.result()

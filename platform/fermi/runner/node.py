@@ -123,7 +123,7 @@ class Node:
     """One node's life. `ranks` are the entries of the status file, in order of local rank. `ends_on`: signals that ask
     it to end."""
 
-    ends_on: tuple[int, ...] = (signal.SIGTERM,)
+    ends_on: tuple[signal.Signals, ...] = (signal.SIGTERM,)
 
     def __init__(self, spec: dict[str, Any], paths: Paths, lock: int) -> None:
         self.spec, self.paths, self.lock = spec, paths, lock
@@ -281,6 +281,11 @@ class Node:
             time.sleep(0.005)
 
 
+def adopt_orphans() -> None:
+    """What the ranks leave behind becomes our child, so that `Node.sweep` finds it."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
 def _processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
@@ -364,7 +369,7 @@ def run(spec_path: str) -> None:
         return
     with open(paths.spec) as file:
         spec = json.load(file)
-    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     Node(spec, paths, lock).run()
 
 

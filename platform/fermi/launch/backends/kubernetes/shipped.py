@@ -12,15 +12,15 @@ RUNNER = ("fermi.runner.node", "fermi.runner.meet", "fermi.runner.pod")
 _IMPORT = re.compile(r"^ *from fermi\.train(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
 
 
-def modules(words: Iterable[object], runner: tuple[str, ...] = RUNNER) -> Mapping[str, str]:
+def modules(words: Iterable[object]) -> Mapping[str, str]:
     """Path -> text, for a command of these words. Packages are empty folders with an `__init__.py`."""
     trainers = tuple(word for word in words if isinstance(word, str) and word.startswith("fermi.train."))
-    return _modules(trainers, runner)
+    return _modules(trainers)
 
 
 @lru_cache
-def _modules(trainers: tuple[str, ...], runner: tuple[str, ...]) -> Mapping[str, str]:
-    wanted, found = [*runner, *trainers], dict.fromkeys(("fermi/__init__.py", "fermi/runner/__init__.py"), "")
+def _modules(trainers: tuple[str, ...]) -> Mapping[str, str]:
+    wanted, found = [*RUNNER, *trainers], dict.fromkeys(("fermi/__init__.py", "fermi/runner/__init__.py"), "")
     if trainers:
         found["fermi/train/__init__.py"] = ""
     while wanted:
