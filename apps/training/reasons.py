@@ -34,6 +34,7 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     EVICTED = "EVICTED"
     NODE_LOST = "NODE_LOST"
+    WORKER_LOST = "WORKER_LOST"
     POD_DELETED = "POD_DELETED"
     MASTER_UNREACHABLE = "MASTER_UNREACHABLE"
     NODES_MISSING = "NODES_MISSING"
@@ -56,7 +57,7 @@ RETRY_HELPS = frozenset(
         Reason.RANK_FAILED, Reason.RANK_KILLED, Reason.RUNNER_LOST, Reason.START_FAILED, Reason.START_TIMEOUT,
         Reason.GPU_INSUFFICIENT, Reason.RESOURCES_INSUFFICIENT, Reason.NODE_TAINTED, Reason.UNSCHEDULABLE,
         Reason.QUOTA_EXCEEDED, Reason.POD_NOT_CREATED, Reason.OUT_OF_MEMORY, Reason.EVICTED, Reason.NODE_LOST,
-        Reason.POD_DELETED, Reason.MASTER_UNREACHABLE, Reason.NODES_MISSING,
+        Reason.WORKER_LOST, Reason.POD_DELETED, Reason.MASTER_UNREACHABLE, Reason.NODES_MISSING,
     }
 )  # fmt: skip
 """Attempts that end for one of these are followed by another while `maxRestarts` lasts."""
