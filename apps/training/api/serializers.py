@@ -6,6 +6,7 @@ from apps.clusters.api.serializers import WarningItem
 from apps.common.openapi import ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.states import Action, State
+from fermi.launch.byhand import TARGETS
 from fermi.launch.preflight import LEVELS
 
 STATES = [(state.value, state.value) for state in State]
@@ -335,6 +336,13 @@ class TaskPlan(serializers.Serializer):
     attempt = serializers.IntegerField()
     files = NamedText(many=True)
     artifacts = EngineArtifact(many=True)
+
+
+class ScriptsQuery(serializers.Serializer):
+    target = serializers.CharField(default="shell", max_length=40, help_text=" | ".join(TARGETS))
+    masterPort = serializers.IntegerField(
+        source="master_port", min_value=1024, max_value=65535, required=False, help_text="another port for rank 0"
+    )
 
 
 class LogQuery(serializers.Serializer):

@@ -19,6 +19,7 @@ urlpatterns = [
     path(f"{TASK}/metrics", views.TaskMetricsView.as_view()),
     path(f"{TASK}/checkpoints", views.TaskCheckpointsView.as_view()),
     path(f"{TASK}/plan", views.TaskPlanView.as_view()),
+    path(f"{TASK}/scripts", views.TaskScriptsView.as_view()),
     path(f"{TASK}/logs", views.TaskLogsView.as_view()),
     path(f"{TASK}/logs/download", views.TaskLogDownloadView.as_view()),
     path(f"{TASK}/stream", views.TaskStreamView.as_view()),

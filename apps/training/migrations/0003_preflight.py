@@ -7,21 +7,10 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('catalog', '0001_initial'),
-        ('training', '0001_initial'),
+        ('training', '0002_tasks_without_data'),
     ]
 
     operations = [
-        migrations.AlterField(
-            model_name='task',
-            name='dataset_version',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, to='catalog.datasetversion'),
-        ),
-        migrations.AlterField(
-            model_name='task',
-            name='model',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, to='catalog.model'),
-        ),
         migrations.CreateModel(
             name='Preflight',
             fields=[

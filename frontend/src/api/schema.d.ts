@@ -268,6 +268,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/preflights": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The pre-flight tests of your projects, newest first. */
+        get: operations["listPreflights"];
+        put?: never;
+        /** @description Tests whether these environments can train together, as soon as they are free. */
+        post: operations["createPreflight"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/preflights/{preflight_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One test: every node, every pair, and the verdict. */
+        get: operations["getPreflight"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/preflights/{preflight_id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Ends a test. Asking again changes nothing. */
+        post: operations["stopPreflight"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects": {
         parameters: {
             query?: never;
@@ -542,6 +594,23 @@ export interface paths {
         put?: never;
         /** @description A new task with the same request, resuming from the newest checkpoint. */
         post: operations["retryTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/scripts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Scripts, rendered files and a README to start the task by hand, as a .tar.gz; one kind for each target. */
+        get: operations["downloadTaskScripts"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1411,6 +1480,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        JudgedLevel: "pass" | "warn" | "fail" | "unknown";
         LogLine: {
             /** @description with rank=all */
             rank?: number;
@@ -1602,6 +1673,139 @@ export interface components {
         };
         PatchedProjectRequest: {
             name?: string;
+        };
+        PreflightBrief: {
+            id: string;
+            /** @description done: there is a verdict, of whatever level */
+            status: components["schemas"]["PreflightStatus"];
+            /** @description why it waits, or why it failed */
+            reason: components["schemas"]["Reason"] | null;
+            level: components["schemas"]["PreflightLevel"];
+            /** @description the training task whose first stage it is */
+            taskId: string | null;
+            projectId: string;
+            owner: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            startedAt: string | null;
+            /** Format: date-time */
+            endedAt: string | null;
+            environments: components["schemas"]["PreflightEnvironment"][];
+            verdict: components["schemas"]["PreflightVerdict"] | null;
+        };
+        PreflightBriefPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["PreflightBrief"][];
+        };
+        PreflightBriefPageEnvelope: {
+            data: components["schemas"]["PreflightBriefPage"];
+            code: number;
+            message: string;
+        };
+        PreflightCreateRequest: {
+            environmentIds: string[];
+            /** @description the first environment by default */
+            masterNode?: string | null;
+            /** @default quick */
+            level?: components["schemas"]["PreflightLevel"];
+            /**
+             * @description what is to be trained with
+             * @default pytorch-ddp
+             */
+            framework?: string;
+        };
+        PreflightCulprit: {
+            environmentIds: string[];
+            code: string;
+            message: string;
+            /** @description which node to drop, or what to change */
+            hint: string;
+        };
+        PreflightDetail: {
+            id: string;
+            /** @description done: there is a verdict, of whatever level */
+            status: components["schemas"]["PreflightStatus"];
+            /** @description why it waits, or why it failed */
+            reason: components["schemas"]["Reason"] | null;
+            level: components["schemas"]["PreflightLevel"];
+            /** @description the training task whose first stage it is */
+            taskId: string | null;
+            projectId: string;
+            owner: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            startedAt: string | null;
+            /** Format: date-time */
+            endedAt: string | null;
+            environments: components["schemas"]["PreflightEnvironment"][];
+            verdict: components["schemas"]["PreflightVerdict"] | null;
+            nodes: components["schemas"]["PreflightNode"][];
+            pairs: components["schemas"]["PreflightPair"][];
+            /** @description null: a quick test, or it did not come to that */
+            together: components["schemas"]["PreflightTogether"] | null;
+        };
+        PreflightDetailEnvelope: {
+            data: components["schemas"]["PreflightDetail"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        PreflightEnum: "off" | "quick" | "full";
+        PreflightEnvironment: {
+            /** @description null = the environment was removed */
+            id: string | null;
+            name: string;
+        };
+        PreflightFinding: {
+            /** @description what was looked at: variables, devices, gpuMemory, disk, name, tcp, … */
+            check: string;
+            level: components["schemas"]["FindingLevel"];
+            code: string;
+            message: string;
+            /** @description what to do */
+            hint: string;
+            /** @description what was measured */
+            value: unknown | null;
+        };
+        /** @enum {string} */
+        PreflightLevel: "quick" | "full";
+        PreflightNode: {
+            environmentId: string;
+            name: string;
+            level: components["schemas"]["JudgedLevel"];
+            findings: components["schemas"]["PreflightFinding"][];
+        };
+        /** @description One direction. `from` and `to` are environment ids. */
+        PreflightPair: {
+            from: string;
+            to: string;
+            level: components["schemas"]["JudgedLevel"];
+            /** Format: double */
+            rttMs: number | null;
+            /** Format: double */
+            bandwidthMbps: number | null;
+            /** @description by which the way leads: NCCL_SOCKET_IFNAME */
+            interface: string | null;
+            findings: components["schemas"]["PreflightFinding"][];
+        };
+        /** @enum {string} */
+        PreflightStatus: "queued" | "running" | "done" | "failed";
+        PreflightTogether: {
+            level: components["schemas"]["JudgedLevel"];
+            /** Format: double */
+            allReduceMs: number | null;
+            /** Format: double */
+            barrierMs: number | null;
+            findings: components["schemas"]["PreflightFinding"][];
+        };
+        PreflightVerdict: {
+            level: components["schemas"]["FindingLevel"];
+            message: string;
+            culprits: components["schemas"]["PreflightCulprit"][];
         };
         PreviewRank: {
             rank: number;
@@ -1796,6 +2000,11 @@ export interface components {
             /** @default 0 */
             priority?: number;
             resumeFrom?: string | null;
+            /**
+             * @description a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit
+             * @default off
+             */
+            preflight?: components["schemas"]["PreflightEnum"];
         };
         TaskCreated: {
             taskId: string;
@@ -1839,6 +2048,8 @@ export interface components {
             datasetId: string | null;
             datasetVersionId: string | null;
             modelId: string | null;
+            /** @description of the pre-flight test that went before it */
+            preflightId: string | null;
             summary: components["schemas"]["TaskSummary"];
             warnings: components["schemas"]["WarningItem"][];
             /** @description null: nothing was left empty */
@@ -1867,7 +2078,7 @@ export interface components {
             hint: string;
         };
         /** @enum {string} */
-        TaskEventKindEnum: "state" | "attempt" | "script";
+        TaskEventKindEnum: "state" | "attempt" | "script" | "preflight";
         TaskEventPage: {
             total: number;
             page: number;
@@ -3032,6 +3243,130 @@ export interface operations {
             };
         };
     };
+    listPreflights: {
+        parameters: {
+            query?: {
+                /** @description id */
+                environment?: string;
+                ordering?: "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+                status?: "queued" | "running" | "done" | "failed";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreflightBriefPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createPreflight: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PreflightCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreflightDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getPreflight: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                preflight_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreflightDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    stopPreflight: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                preflight_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreflightDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listProjects: {
         parameters: {
             query?: {
@@ -3802,6 +4137,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    downloadTaskScripts: {
+        parameters: {
+            query?: {
+                /** @description another port for rank 0 */
+                masterPort?: number;
+                /** @description shell | slurm | kubernetes | torchrun | compose */
+                target?: string;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/gzip": string;
                 };
             };
             default: {

@@ -216,6 +216,9 @@ class JoinTokenItem(TypedDict):
     lastUsedAt: str | None
 
 
+JudgedLevel: TypeAlias = Literal["pass", "warn", "fail", "unknown"]
+
+
 class LogLine(TypedDict):
     rank: NotRequired[int]
     """
@@ -354,6 +357,85 @@ class PatchedProjectRequest(TypedDict):
     name: NotRequired[str]
 
 
+class PreflightCulprit(TypedDict):
+    environmentIds: list[str]
+    code: str
+    message: str
+    hint: str
+    """
+    which node to drop, or what to change
+    """
+
+
+PreflightEnum: TypeAlias = Literal["off", "quick", "full"]
+
+
+class PreflightEnvironment(TypedDict):
+    id: str | None
+    """
+    null = the environment was removed
+    """
+    name: str
+
+
+class PreflightFinding(TypedDict):
+    check: str
+    """
+    what was looked at: variables, devices, gpuMemory, disk, name, tcp, …
+    """
+    level: FindingLevel
+    code: str
+    message: str
+    hint: str
+    """
+    what to do
+    """
+    value: Any
+    """
+    what was measured
+    """
+
+
+PreflightLevel: TypeAlias = Literal["quick", "full"]
+
+
+class PreflightNode(TypedDict):
+    environmentId: str
+    name: str
+    level: JudgedLevel
+    findings: list[PreflightFinding]
+
+
+PreflightPair = TypedDict(
+    "PreflightPair",
+    {
+        "from": str,
+        "to": str,
+        "level": JudgedLevel,
+        "rttMs": float | None,
+        "bandwidthMbps": float | None,
+        "interface": str | None,
+        "findings": list[PreflightFinding],
+    },
+)
+
+
+PreflightStatus: TypeAlias = Literal["queued", "running", "done", "failed"]
+
+
+class PreflightTogether(TypedDict):
+    level: JudgedLevel
+    allReduceMs: float | None
+    barrierMs: float | None
+    findings: list[PreflightFinding]
+
+
+class PreflightVerdict(TypedDict):
+    level: FindingLevel
+    message: str
+    culprits: list[PreflightCulprit]
+
+
 class PreviewRank(TypedDict):
     rank: int
     localRank: int
@@ -478,9 +560,13 @@ class TaskCreateRequest(TypedDict):
     maxRestarts: NotRequired[int]
     priority: NotRequired[int]
     resumeFrom: NotRequired[str | None]
+    preflight: NotRequired[PreflightEnum]
+    """
+    a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit
+    """
 
 
-TaskEventKindEnum: TypeAlias = Literal["state", "attempt", "script"]
+TaskEventKindEnum: TypeAlias = Literal["state", "attempt", "script", "preflight"]
 
 
 class TaskNode(TypedDict):
@@ -936,6 +1022,73 @@ class PatchedMemberChangeRequest(TypedDict):
     role: NotRequired[Role]
 
 
+class PreflightBrief(TypedDict):
+    id: str
+    status: PreflightStatus
+    """
+    done: there is a verdict, of whatever level
+    """
+    reason: Reason | None
+    """
+    why it waits, or why it failed
+    """
+    level: PreflightLevel
+    taskId: str | None
+    """
+    the training task whose first stage it is
+    """
+    projectId: str
+    owner: str
+    createdAt: str
+    startedAt: str | None
+    endedAt: str | None
+    environments: list[PreflightEnvironment]
+    verdict: PreflightVerdict | None
+
+
+class PreflightCreateRequest(TypedDict):
+    environmentIds: list[EnvironmentId]
+    masterNode: NotRequired[str | None]
+    """
+    the first environment by default
+    """
+    level: NotRequired[PreflightLevel]
+    framework: NotRequired[str]
+    """
+    what is to be trained with
+    """
+
+
+class PreflightDetail(TypedDict):
+    id: str
+    status: PreflightStatus
+    """
+    done: there is a verdict, of whatever level
+    """
+    reason: Reason | None
+    """
+    why it waits, or why it failed
+    """
+    level: PreflightLevel
+    taskId: str | None
+    """
+    the training task whose first stage it is
+    """
+    projectId: str
+    owner: str
+    createdAt: str
+    startedAt: str | None
+    endedAt: str | None
+    environments: list[PreflightEnvironment]
+    verdict: PreflightVerdict | None
+    nodes: list[PreflightNode]
+    pairs: list[PreflightPair]
+    together: PreflightTogether | None
+    """
+    null: a quick test, or it did not come to that
+    """
+
+
 class ProjectItem(TypedDict):
     id: str
     name: str
@@ -1180,6 +1333,10 @@ class TaskDetail(TypedDict):
     """
     datasetVersionId: str | None
     modelId: str | None
+    preflightId: str | None
+    """
+    of the pre-flight test that went before it
+    """
     summary: TaskSummary
     warnings: list[WarningItem]
     proposal: TaskProposal | None

@@ -28,6 +28,7 @@ ALIASES = {"ddp": "pytorch-ddp", "fsdp": "pytorch-fsdp", "megatron": "megatron-l
 BACKENDS = {
     "local": "fermi.launch.backends.local",
     "kubernetes": "fermi.launch.backends.kubernetes",
+    "slurm": "fermi.launch.backends.slurm",
     "agent": "fermi.launch.backends.agent",
 }
 
