@@ -34,3 +34,6 @@ export const preflightQuery = (id: string) =>
   });
 
 export const createPreflight = (body: PreflightRequest) => unwrap(http.POST("/api/v1/preflights", { body }));
+
+export const stopPreflight = (id: string) =>
+  unwrap(http.POST("/api/v1/preflights/{preflight_id}/stop", { params: { path: { preflight_id: id } } }));

@@ -51,5 +51,5 @@ export type Attempt = Task["attempts"][number];
 export type Problem = Preview["problems"][number];
 export type Notice = Preview["warnings"][number];
 export type Finding = Preflight["nodes"][number]["findings"][number];
-export type Level = Finding["level"];
+export type Level = Preflight["nodes"][number]["level"];
 export type RenderedFile = Preview["files"][number];

@@ -307,7 +307,6 @@ export const en: Messages = {
     environment: "Environment of {{id}}",
     environmentHint: "What its process would be given if it started now; it follows its group and settings.",
     showEnvironment: "Show the environment of {{id}}",
-    nothingSet: "It is in no group, so it has no distributed variables.",
     select: "Select {{id}}",
     selectAll: "Select all on this page",
     selected: "{{count}} selected",
@@ -352,6 +351,7 @@ export const en: Messages = {
     configureTitle: "Configure group {{name}}",
     save: "Save settings",
     saved: "The settings were saved",
+    runningKeeps: "What runs keeps the settings it was started with; new ones count from the next start.",
     masterAddress: "Master address",
     masterAddressHint: "The name of the master's node, such as gn6; without the number of a worker.",
     worldSize: "World size",
@@ -461,6 +461,7 @@ export const en: Messages = {
     optionHint: "With a problem the task does not begin, and says which node or link it is.",
     optionOf: { off: "Off", quick: "Quick (seconds)", full: "Full (with bandwidth and collectives)" },
     ofTask: "Pre-flight",
+    forTask: "For task",
   },
   settings: {
     title: "Settings",

@@ -310,7 +310,6 @@ export const zh = {
     environment: "{{id}} 的环境变量",
     environmentHint: "现在启动时，它的进程会得到这些变量；分组或配置一变就跟着变。",
     showEnvironment: "查看 {{id}} 的环境变量",
-    nothingSet: "它不在任何分组里，所以没有分布式变量。",
     select: "选择 {{id}}",
     selectAll: "选择本页全部",
     selected: "已选 {{count}} 个",
@@ -352,6 +351,7 @@ export const zh = {
     configureTitle: "配置分组 {{name}}",
     save: "保存配置",
     saved: "配置已保存",
+    runningKeeps: "正在运行的训练保持启动时的配置；新的配置从下一次启动起生效。",
     masterAddress: "Master 地址",
     masterAddressHint: "主节点的名称，例如 gn6；不带 -编号。",
     worldSize: "World Size",
@@ -457,6 +457,7 @@ export const zh = {
     optionHint: "有问题时任务不会开始，并指出是哪个节点或哪条线路。",
     optionOf: { off: "不检查", quick: "快速（几秒）", full: "完整（含带宽与集合通信）" },
     ofTask: "预检",
+    forTask: "为任务",
   },
   settings: {
     title: "设置",

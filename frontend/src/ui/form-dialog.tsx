@@ -12,7 +12,7 @@ import { Modal, ModalClose } from "./modal";
 interface FormDialogProps<Answer> {
   trigger: ReactNode;
   title: string;
-  description?: string;
+  description?: string | undefined;
   submit: string;
   wide?: boolean;
   /** Names of the fields below; problems of others are told above the form. */

@@ -14,7 +14,7 @@ import { changeOf, FIELDS, textsOf } from "./settings";
 export function Configure({ group }: { group: WorkerGroup }) {
   const { t } = useTranslation();
   const client = useQueryClient();
-  const { name, workers, problems } = group;
+  const { name, workers, problems, allowedActions } = group;
   const texts = textsOf(group);
   const save = async (typed: Record<string, string>) => {
     await changeGroup(group.id, changeOf(typed));
@@ -25,6 +25,7 @@ export function Configure({ group }: { group: WorkerGroup }) {
     <FormDialog
       wide
       title={t("groups.configureTitle", { name })}
+      description={allowedActions.includes("stop") ? t("groups.runningKeeps") : undefined}
       submit={t("groups.save")}
       fields={FIELDS}
       known={workers.length > 0 ? problems : []}

@@ -20,7 +20,8 @@ import { PreflightStatus } from "@/ui/preflight-status";
 import { Facts } from "@/ui/table";
 import { Findings } from "./findings";
 import { Grid } from "./grid";
-import { type Cell, cellsOf, nodesOf, worstOf } from "./matrix";
+import { type Cell, cellsOf, worstOf } from "./matrix";
+import { Stop } from "./stop";
 
 export function Component() {
   const { t } = useTranslation();
@@ -47,8 +48,8 @@ export function Component() {
 
 function PreflightPage({ preflight }: { preflight: Preflight }) {
   const { t } = useTranslation();
-  const { id, status, environments } = preflight;
-  const again = environments.map((each) => each.id).join(",");
+  const { id, status, reason } = preflight;
+  const again = preflight.nodes.map(({ environmentId }) => environmentId).join(",");
   const download = () =>
     save(new Blob([JSON.stringify(preflight, null, 2)], { type: "application/json" }), `${id}.json`);
   return (
@@ -65,6 +66,7 @@ function PreflightPage({ preflight }: { preflight: Preflight }) {
       }
       actions={
         <>
+          {isRunning(preflight) && <Stop id={id} />}
           <ButtonLink to={`/preflight/create?environments=${again}`}>
             <RotateCcw />
             {t("preflight.again")}
@@ -77,6 +79,17 @@ function PreflightPage({ preflight }: { preflight: Preflight }) {
       }
     >
       <div className="space-y-4">
+        {reason && (
+          <Note tone={status === "failed" ? "bad" : "warn"}>
+            <p className="font-medium">{reason.message}</p>
+            {reason.hint && (
+              <p>
+                {t("task.hint")}
+                {reason.hint}
+              </p>
+            )}
+          </Note>
+        )}
         <Verdict preflight={preflight} />
         <Matrix preflight={preflight} />
         <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_22rem]">
@@ -94,10 +107,12 @@ function PreflightPage({ preflight }: { preflight: Preflight }) {
 /** Who is at fault and what to do comes before any detail. */
 function Verdict({ preflight }: { preflight: Preflight }) {
   const { t } = useTranslation();
-  const { verdict, environments } = preflight;
-  if (!verdict)
-    return <Note tone="info">{t(isRunning(preflight) ? "preflight.pending" : "preflight.noVerdict")}</Note>;
-  const nameOf = (id: string) => environments.find((each) => each.id === id)?.name ?? id;
+  const { verdict, nodes } = preflight;
+  if (!verdict) {
+    if (isRunning(preflight)) return <Note tone="info">{t("preflight.pending")}</Note>;
+    return preflight.reason ? null : <Note tone="idle">{t("preflight.noVerdict")}</Note>;
+  }
+  const nameOf = (id: string) => nodes.find(({ environmentId }) => environmentId === id)?.name ?? id;
   return (
     <Note tone={LEVEL_TONE[verdict.level]} role="status">
       <h2 className="flex flex-wrap items-center gap-2 font-semibold">
@@ -183,25 +198,29 @@ function Details({ cell: { from, to, pair, level } }: { cell: Cell }) {
 
 function Nodes({ preflight }: { preflight: Preflight }) {
   const { t } = useTranslation();
-  const reported = new Set(preflight.nodes.map(({ environmentId }) => environmentId));
   return (
     <Card title={t("preflight.nodes")}>
       <ul className="divide-y">
-        {nodesOf(preflight).map((node) => (
-          <li key={node.environmentId} className="py-3 first:pt-0 last:pb-0">
-            <p className="mb-1 flex flex-wrap items-center gap-2">
-              <Link to={`/environments/${node.environmentId}`} className="font-medium hover:underline">
-                {node.name}
-              </Link>
-              {reported.has(node.environmentId) && <LevelBadge level={node.level} />}
-            </p>
-            {reported.has(node.environmentId) ? (
-              <Findings findings={node.findings} />
-            ) : (
-              <p className="text-sm text-muted">{t("preflight.waiting")}</p>
-            )}
-          </li>
-        ))}
+        {cellsOf(preflight).map((line, place) => {
+          const cell = line[place];
+          return (
+            cell && (
+              <li key={cell.from.environmentId} className="py-3 first:pt-0 last:pb-0">
+                <p className="mb-1 flex flex-wrap items-center gap-2">
+                  <Link to={`/environments/${cell.from.environmentId}`} className="font-medium hover:underline">
+                    {cell.from.name}
+                  </Link>
+                  {cell.level && <LevelBadge level={cell.level} />}
+                </p>
+                {cell.level ? (
+                  <Findings findings={cell.from.findings} />
+                ) : (
+                  <p className="text-sm text-muted">{t("preflight.waiting")}</p>
+                )}
+              </li>
+            )
+          );
+        })}
       </ul>
     </Card>
   );
@@ -234,8 +253,19 @@ function Run({ preflight }: { preflight: Preflight }) {
       <Facts
         facts={[
           [t("preflight.level"), t(`preflight.levelOf.${preflight.level}`)],
+          [
+            t("preflight.forTask"),
+            preflight.taskId ? (
+              <Link to={`/training/${preflight.taskId}`} className="font-mono text-xs text-accent-ink hover:underline">
+                {preflight.taskId}
+              </Link>
+            ) : (
+              "–"
+            ),
+          ],
+          [t("task.owner"), preflight.owner],
           [t("preflight.created"), dateTime(preflight.createdAt)],
-          [t("preflight.duration"), duration(t, secondsBetween(preflight.createdAt, preflight.endedAt ?? now))],
+          [t("preflight.duration"), duration(t, secondsBetween(preflight.startedAt ?? preflight.createdAt, preflight.endedAt ?? now))],
         ]}
       />
     </Card>

@@ -13,29 +13,16 @@ export interface Cell {
   level: Level | undefined;
 }
 
-/** Environments that have not reported yet have their place all the same, so that nothing moves as results come. */
-export function nodesOf({ environments, nodes }: Preflight): PreflightNode[] {
-  return environments.map(
-    ({ id, name }) =>
-      nodes.find(({ environmentId }) => environmentId === id) ?? {
-        environmentId: id,
-        name,
-        level: "unknown",
-        findings: [],
-      },
-  );
-}
-
-export function cellsOf(preflight: Preflight): Cell[][] {
-  const nodes = nodesOf(preflight);
-  const reported = new Set(preflight.nodes.map(({ environmentId }) => environmentId));
-  const pairs = new Map(preflight.pairs.map((pair) => [`${pair.from} ${pair.to}`, pair]));
+/** Every node has its place from the beginning, so that nothing moves as results come. */
+export function cellsOf({ nodes, pairs, status }: Preflight): Cell[][] {
+  const known = (level: Level | undefined) =>
+    level === "unknown" && (status === "queued" || status === "running") ? undefined : level;
+  const found = new Map(pairs.map((pair) => [`${pair.from} ${pair.to}`, pair]));
   return nodes.map((from) =>
     nodes.map((to) => {
-      if (from === to)
-        return { from, to, pair: undefined, level: reported.has(from.environmentId) ? from.level : undefined };
-      const pair = pairs.get(`${from.environmentId} ${to.environmentId}`);
-      return { from, to, pair, level: pair?.level };
+      if (from === to) return { from, to, pair: undefined, level: known(from.level) };
+      const pair = found.get(`${from.environmentId} ${to.environmentId}`);
+      return { from, to, pair, level: known(pair?.level) };
     }),
   );
 }

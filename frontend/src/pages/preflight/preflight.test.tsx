@@ -35,12 +35,13 @@ test("the arrow keys go from square to square, and the details follow", async ()
 
 test("a run that goes on keeps a place for what has not come yet, and looks again", async () => {
   let over = false;
-  const [first] = preflight.nodes;
+  const [first, second] = preflight.nodes;
+  if (!first || !second) throw new Error("the fixture has two nodes");
   const running: Preflight = {
     ...preflight,
     status: "running",
     endedAt: null,
-    nodes: first ? [first] : [],
+    nodes: [first, { ...second, level: "unknown", findings: [] }],
     pairs: [],
     together: null,
     verdict: null,

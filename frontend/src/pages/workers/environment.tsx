@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Braces } from "lucide-react";
 import { useTranslation } from "react-i18next";
+import { ApiError } from "@/api/errors";
 import { workerEnvironmentQuery } from "@/api/workers";
 import { quoted } from "@/lib/shell";
 import { Note } from "@/ui/badge";
@@ -49,8 +50,9 @@ export function EnvironmentPreview({ id }: { id: string }) {
 }
 
 function Variables({ id }: { id: string }) {
-  const { t } = useTranslation();
   const environment = useQuery(workerEnvironmentQuery(id));
+  if (environment.error instanceof ApiError && environment.error.status === 409)
+    return <Note tone="info">{environment.error.message}</Note>;
   if (environment.isError) return <Failure error={environment.error} retry={() => void environment.refetch()} />;
   if (environment.isPending) return <Loading />;
   const { env, problems } = environment.data;
@@ -63,11 +65,7 @@ function Variables({ id }: { id: string }) {
           ))}
         </Note>
       )}
-      {Object.keys(env).length > 0 ? (
-        <Code name={`${id}.sh`} content={exports(env)} />
-      ) : (
-        <p className="text-sm text-muted">{t("workers.nothingSet")}</p>
-      )}
+      {Object.keys(env).length > 0 && <Code name={`${id}.sh`} content={exports(env)} />}
     </div>
   );
 }

@@ -136,12 +136,11 @@ function Rank({ worker: { rank, localRank, nodeRank, worldSize } }: { worker: Wo
   );
 }
 
-type ProcessState = NonNullable<Worker["process"]>["state"];
+type ProcessState = Worker["process"]["state"];
 const TONE: Record<ProcessState, Tone> = { idle: "idle", starting: "info", running: "accent", exited: "idle" };
 
 function Process({ worker: { process } }: { worker: Worker }) {
   const { t } = useTranslation();
-  if (!process || process.state === "idle") return <Badge>{t("workers.processOf.idle")}</Badge>;
   const { state, pid, exitCode, taskId } = process;
   const failed = exitCode != null && exitCode !== 0;
   return (
@@ -163,9 +162,9 @@ const MB = 2 ** 20;
 
 function GpuUse({ worker: { id, usage } }: { worker: Worker }) {
   const { t } = useTranslation();
-  const share = usage?.gpuUtilization;
-  const used = usage?.gpuMemoryUsedMb;
-  const total = usage?.gpuMemoryTotalMb;
+  const share = usage.gpuUtilization;
+  const used = usage.gpuMemoryUsedMb;
+  const total = usage.gpuMemoryTotalMb;
   if (share == null && used == null) return <span className="text-muted">–</span>;
   return (
     <div className="w-32 space-y-1 text-xs text-muted tabular-nums">
@@ -202,7 +201,7 @@ function Meter({ label, value }: { label: string; value: number }) {
 
 function HostUse({ worker: { usage } }: { worker: Worker }) {
   const { t } = useTranslation();
-  if (usage?.cpuPercent == null && usage?.memoryUsedMb == null) return "–";
+  if (usage.cpuPercent == null && usage.memoryUsedMb == null) return "–";
   return (
     <>
       {usage.cpuPercent != null && <div>{t("workers.cpuUse", { percent: integer(Math.round(usage.cpuPercent)) })}</div>}
