@@ -74,7 +74,7 @@ def alive(pid: int) -> bool:
 
 
 def worker(folder: Path) -> Worker:
-    return Worker("gn6-0", None, folder, Host(folder, folder / "workspace", "python3", "127.0.0.1"))
+    return Worker("gn6-0", None, folder, Host(folder, folder / "workspace", "python3"))
 
 
 def test_answers_that_overtake_each_other_change_nothing_back(tmp_path):
@@ -106,17 +106,6 @@ def test_what_was_stopped_before_it_was_known_never_begins(tmp_path):
     assert one.startable() == []
     seen = one.report({})["process"]
     assert (seen["name"], seen["rank"], seen["state"], seen["exitCode"]) == ("task-x-1", 3, "exited", None)
-
-
-def test_an_order_that_was_begun_where_nobody_remembers_is_not_begun_again(tmp_path):
-    """The host was set up anew under a running attempt."""
-    one = worker(tmp_path)
-    order = {"name": "task-x-1", "taskId": "task-x", "attempt": 1, "rank": 3, "digest": "d", "begun": True}
-    one.learn({"generation": 2, "order": order, "stop": None}, 0.0, 0.0)
-    assert not one.lacks_order()
-    one.settle()
-    assert one.startable() == []
-    assert one.report({})["process"]["state"] == "exited"
 
 
 def test_lost_and_repeated_heartbeats_change_nothing(lab):
@@ -208,6 +197,15 @@ def test_a_worker_that_comes_back_ends_the_old_rank_before_it_begins_the_new_one
     assert not overlapped.is_set()
     until(lambda: lab.look(second).phase is Phase.RUNNING, what="the new attempt runs")
     assert len(lab.starts()) == 2
+
+
+def test_a_worker_that_another_host_has_taken_over_ends_what_it_runs(lab):
+    handle = lab.submit(lab.job("wait"))
+    pid = lab.ready(handle)
+    lab.platform.store.take_over("node-0-0")
+    until(lambda: not alive(pid), what="the rank is ended")
+    assert lab.look(handle).phase is Phase.RUNNING  # nothing that it says counts any more
+    lab.platform.store.give_back("node-0-0")
 
 
 def test_what_a_forgotten_attempt_left_on_the_host_goes_once_its_log_is_there(lab):

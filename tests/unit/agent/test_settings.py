@@ -28,7 +28,7 @@ def test_workers_are_named_by_ids_or_by_a_node_and_its_gpus():
     assert Settings(ids=("gn6-0", "gn6-12")).workers() == ("gn6", {"gn6-0": 0, "gn6-12": 12})
     assert Settings(node="gn6", gpus=(0, 2)).workers() == ("gn6", {"gn6-0": 0, "gn6-2": 2})
     assert Settings(ids=("a-b.c-7",)).workers() == ("a-b.c", {"a-b.c-7": 7})
-    assert Settings(node="gn6").workers() == ("gn6", {"gn6-0": 0})
+    assert Settings(node="gn6").workers() == ("gn6", {})
     assert numbers("0, 2,4-6") == (0, 2, 4, 5, 6)
 
 
@@ -37,6 +37,7 @@ def test_workers_are_named_by_ids_or_by_a_node_and_its_gpus():
     [
         ("WORKER_ID_REQUIRED", {}),
         ("WORKER_ID_INVALID", {"ids": ("gn6",)}),
+        ("WORKER_ID_INVALID", {"ids": ("gn6-00",)}),
         ("WORKER_ID_TWICE", {"ids": ("gn6-0", "gn6-0")}),
         ("WORKER_NODES_DIFFER", {"ids": ("gn6-0", "gn7-0")}),
         ("WORKER_NODES_DIFFER", {"ids": ("gn6-0",), "node": "gn7"}),
@@ -56,15 +57,17 @@ def test_a_gpu_that_is_not_there_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(usage, "gpus", lambda: {0: usage.Gpu(3, 10, 100), 1: usage.Gpu(None, None, None)})
     error = refused("WORKER_GPU_MISSING", node="gn6", gpus=(0, 1, 2), state=str(tmp_path))
     assert error.params == {"found": "2", "allowed": "0, 1"}
-    assert facts.check_gpus(Settings(gpus=(1,)), {"gn6-1": 1}) == {"gn6-1": 1}
-    assert facts.check_gpus(Settings(), {"gn6-0": 0}) == {"gn6-0": 0}
-    assert facts.check_gpus(Settings(gpus=(5,), emulate=True), {"gn6-5": 5}) == {"gn6-5": None}
+    assert facts.choose_gpus(Settings(gpus=(1,)), {"gn6-1": 1}) == {"gn6-1": 1}
+    assert facts.choose_gpus(Settings(), {"gn6-0": 0}) == {"gn6-0": 0}
+    assert facts.choose_gpus(Settings(node="gn6"), {}) == {"gn6-0": 0, "gn6-1": 1}
+    assert facts.choose_gpus(Settings(gpus=(5,), emulate=True), {"gn6-5": 5}) == {"gn6-5": None}
 
 
 def test_a_host_without_gpus_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(usage, "gpus", dict)
     assert refused("WORKER_GPU_MISSING", node="gn6", gpus=(0,), state=str(tmp_path)).params["allowed"] == "–"
-    assert facts.check_gpus(Settings(), {"gn6-0": 0}) == {"gn6-0": None}
+    assert facts.choose_gpus(Settings(), {"gn6-0": 0}) == {"gn6-0": None}
+    assert facts.choose_gpus(Settings(node="gn6"), {}) == {"gn6-0": None}
 
 
 def test_a_worker_is_driven_by_one_agent_of_a_folder_at_a_time(tmp_path):
