@@ -119,7 +119,7 @@ def report(run: Task, attempt: int) -> dict[str, Any]:
 def _facts(run: Task, attempt: int) -> Iterator[dict[str, Any]]:
     backend, handle = backend_for(run.cluster), handle_for(run, attempt)
     for rank in range(run.world_size):
-        yield from judge.facts(backend.logs(handle, rank, 0, LONGEST_OUTPUT).data)
+        yield from judge.lines(backend.logs(handle, rank, 0, LONGEST_OUTPUT).data)
 
 
 def finish(run: Task, found: dict[str, Any]) -> None:
