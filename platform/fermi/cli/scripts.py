@@ -88,8 +88,10 @@ def render(
             return _refuse(wrong)
     except LaunchError as error:
         return _refuse([Problem("distributedConfig.framework", error.code, error.params)])
-    files = byhand.render(job, target, texts.language(), request.get("connection"))
-    _write(Path(folder or f"{job.name}-{target}"), files, target, force)
+    place = Path(folder or f"{job.name}-{target}")
+    connection = {"folder": str(place.absolute()), **(request.get("connection") or {})}
+    files = byhand.render(job, target, texts.language(), connection)
+    _write(place, files, target, force)
     return 0
 
 

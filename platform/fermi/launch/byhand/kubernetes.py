@@ -7,7 +7,8 @@ import yaml
 
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.render import render
-from fermi.launch.byhand.quoting import word
+from fermi.launch.byhand.quoting import quoted, word
+from fermi.launch.byhand.scripts import not_the_platforms
 from fermi.launch.spec import JobSpec, Plan, Problem
 
 
@@ -18,14 +19,22 @@ def problems(job: JobSpec) -> list[Problem]:
 
 
 def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, str]:
-    rendered = render(job, plan, connection)
-    objects = [artifact.content for artifact in rendered.artifacts]
+    own = not_the_platforms(job)
+    rendered = render(own, plan, connection)
+    objects = [_unmanaged(artifact.content) for artifact in rendered.artifacts]
     found = {
         f"manifests/{number:02d}-{obj['kind'].lower()}-{obj['metadata']['name']}.yaml": _text(obj)
         for number, obj in enumerate(objects)
     }
     namespace = objects[0]["metadata"]["namespace"]
-    return {**found, "apply.sh": _script(_APPLY, job, namespace), "delete.sh": _script(_DELETE, job, namespace)}
+    return {**found, "apply.sh": _script(_APPLY, own, namespace), "delete.sh": _script(_DELETE, own, namespace)}
+
+
+def _unmanaged(of: Any) -> Any:
+    """Without the label by which a platform would take it for its own, forgotten, and delete it."""
+    if isinstance(of, Mapping):
+        return {name: _unmanaged(value) for name, value in of.items() if name != names.MANAGED_BY}
+    return [_unmanaged(item) for item in of] if isinstance(of, list) else of
 
 
 class _Dumper(yaml.SafeDumper):
@@ -49,7 +58,7 @@ def _text(obj: Mapping[str, Any]) -> str:
 def _script(text: str, job: JobSpec, namespace: str) -> str:
     return (
         text.replace("@name@", job.name).replace("@namespace@", word(namespace))
-        .replace("@selector@", word(names.selector(job.name)))
+        .replace("@selector@", quoted(f"{names.TASK}={job.task_id}"))
     )  # fmt: skip
 
 
@@ -61,7 +70,7 @@ read -r -a kubectl <<<"${KUBECTL:-kubectl}"
 "${kubectl[@]}" apply -f "$here/manifests"
 pods=("${kubectl[@]}" -n @namespace@ get pods -l @selector@ -o name)
 until [[ -n $("${pods[@]}") ]]; do sleep 1; done
-"${kubectl[@]}" -n @namespace@ wait --for=condition=Ready pod -l @selector@ --timeout=30m || true  # or ended already
+"${kubectl[@]}" -n @namespace@ wait --for=condition=Ready pod -l @selector@ --timeout=30m || true
 exec "${kubectl[@]}" -n @namespace@ logs -f --prefix --max-log-requests=100 -l @selector@
 """
 

@@ -8,6 +8,9 @@ from fermi.launch.byhand import scripts, torchrun
 from fermi.launch.byhand.quoting import word
 from fermi.launch.spec import JobSpec, Plan
 
+STARTED = ("shell", "torchrun", "compose")
+"""Targets with a script for each node."""
+
 MOST_RANKS = 64
 """In the table; what follows goes on in the same way."""
 
@@ -21,7 +24,12 @@ def _texts(lang: str) -> dict[str, str]:
 
 def text(job: JobSpec, plan: Plan, target: str, lang: str) -> str:
     texts = _texts(lang)
-    parts = [texts["intro"], texts["nodes"] + _nodes(plan), texts["ranks"] + _ranks(plan), texts[target]]
+    parts = [
+        texts["intro"],
+        texts["nodes"] + _nodes(plan, target in STARTED),
+        texts["ranks"] + _ranks(plan),
+        texts[target],
+    ]
     if target == "torchrun" and torchrun.is_uneven(plan):
         parts.append(texts["torchrun_uneven"])
     if target == "kubernetes":
@@ -31,10 +39,10 @@ def text(job: JobSpec, plan: Plan, target: str, lang: str) -> str:
         parts.append(texts["memory_jax" if plan.framework == "jax" else "memory_torch"])
     head = scripts.head(plan)
     values = {
-        "name": job.name, "framework": plan.framework, "world": plan.world_size, "count": len(plan.nodes),
-        "head": head, "host": word(head), "port": plan.master_port, "other_port": _other(plan.master_port),
-        "grace": f"{plan.grace_seconds:g}", "checkpoints": job.checkpoint_dir or "-",
-        "train": job.train_data or "-", "valid": job.valid_data or "-",
+        "name": job.name, "name_by_hand": scripts.not_the_platforms(job).name, "framework": plan.framework,
+        "world": plan.world_size, "count": len(plan.nodes), "head": head, "host": word(head),
+        "port": plan.master_port, "other_port": _other(plan.master_port), "grace": f"{plan.grace_seconds:g}",
+        "train": job.train_data or "-", "valid": job.valid_data or "-", "checkpoints": job.checkpoint_dir or "-",
     }  # fmt: skip
     return "\n".join(part.format_map(values).strip() + "\n" for part in parts)
 
@@ -43,13 +51,13 @@ def _other(port: int) -> int:
     return port + 1 if port < 65535 else port - 1
 
 
-def _nodes(plan: Plan) -> str:
+def _nodes(plan: Plan, started: bool) -> str:
     rows = []
     for node in plan.nodes:
         gpus = f"{node.node.gpu_count} × {node.node.gpu_type or 'GPU'}" if node.node.gpu_count else "CPU"
         ranks = scripts.ranks_of(node).partition(" ")[2]
         cells = (node.node_rank, node.node.name, scripts.address(node.node), gpus, ranks)
-        rows.append(_row(*cells, f"`{scripts.start_name(node.node_rank)}`"))
+        rows.append(_row(*cells, f"`{scripts.start_name(node.node_rank)}`" if started else "-"))
     return "".join(rows)
 
 

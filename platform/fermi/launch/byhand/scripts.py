@@ -1,6 +1,7 @@
 """What the start scripts of all targets have in common."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from fermi.launch.byhand.quoting import assignment, quoted, value, word
 from fermi.launch.spec import JobSpec, Late, Node, NodePlan, Plan, Value, resolve
@@ -18,6 +19,11 @@ def address(node: Node) -> str:
 
 def head(plan: Plan) -> str:
     return address(plan.nodes[0].node)
+
+
+def not_the_platforms(job: JobSpec) -> JobSpec:
+    """Under another name, by which no engine can take it for an attempt that a platform started there."""
+    return replace(job, task_id=f"{job.task_id}-hand")
 
 
 def start_name(node_rank: int) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.launch.backends.kubernetes import shipped
+from fermi.launch import shipped
 from fermi.launch.byhand import scripts
 from fermi.launch.byhand.quoting import assignment, word
 from fermi.launch.spec import JobSpec, NodePlan, Plan, Problem
@@ -27,7 +27,7 @@ def nodes(job: JobSpec, plan: Plan, head: str) -> dict[str, str]:
 
 def library(plan: Plan) -> dict[str, str]:
     words = (part for node in plan.nodes for part in node.command)
-    return {f"{scripts.LIB}/{path}": text for path, text in shipped.modules(words, RUNNER).items()}
+    return {f"{scripts.LIB}/{path}": text for path, text in shipped.modules(RUNNER, words).items()}
 
 
 def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> str:

@@ -17,7 +17,9 @@ from fermi.launch.backends.slurm.refusals import UNKNOWN_JOB, Refused, refusal
 from fermi.launch.errors import BackendError
 
 TIMEOUT_SECONDS = 60.0
-UNREACHABLE = re.compile(r"unable to contact|connection refused|connect failure|timed out|authentication", re.IGNORECASE)
+UNREACHABLE = re.compile(
+    r"unable to contact|connection refused|connect failure|timed out|authentication", re.IGNORECASE
+)
 
 
 class Commands:
