@@ -19,7 +19,7 @@ from bench.cluster import Cluster
 from bench.table import Figure, Target
 from bench.timing import in_turns, seconds
 from fermi.launch import registry
-from fermi.launch.backends.kubernetes import KubernetesBackend
+from fermi.launch.backends.kubernetes.engine import KubernetesBackend
 from fermi.launch.spec import Handle, JobSpec, Rendered
 from tests.e2e.kubernetes_platform import SMALL, Lab
 from tests.fakes.kubernetes import FakeCluster

@@ -57,6 +57,9 @@ Query: TypeAlias = dict[str, Any]
 Data: TypeAlias = Mapping[str, Any] | HttpResponseBase | None
 
 
+_CONTENT = {"application/gzip": OpenApiTypes.BINARY}
+
+
 def answer(data: Any, *, status: int = 200, message: str = "OK", **params: Any) -> Response:
     """`data` in the envelope; `message` is a code of `fermi.messages`. A creation is HTTP 201 with `code` 200."""
     return Response({"code": 200, "message": text(message, params)[0], "data": data}, status=status)
@@ -78,7 +81,7 @@ def operation(
     """See the module. `name` is the operation's id in OpenAPI; `data` one object or `page` a page of them;
     `media` for a method that answers with something else than JSON; `partial` for PATCH."""
     shape = page_of(page) if page else data
-    documented: Any = {(status, media): OpenApiTypes.STR} if media else {status: envelope(shape)}
+    documented: Any = {(status, media): _CONTENT.get(media, OpenApiTypes.STR)} if media else {status: envelope(shape)}
     document = extend_schema(
         operation_id=name,
         parameters=[

@@ -138,7 +138,7 @@ class TaskAdmin(ReadOnlyAdmin):
 
     @admin.action(description=both("停止", "Stop"), permissions=["operate"])
     def stop(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
-        self.apply(request, rows, lambda user, task: steer.stop(user, task.pk), ("正在停止", "stopping"))
+        self.apply(request, rows, lambda user, task: steer.stop_any(user, task.pk), ("正在停止", "stopping"))
 
     @admin.action(description=both("重试", "Retry"), permissions=["operate"])
     def retry(self, request: HttpRequest, rows: QuerySet[Task]) -> None:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from apps.training.states import State
+from fermi.launch.preflight import PREFLIGHT
 
 DEADLINES: dict[State, timedelta] = {
     State.INITIALIZING: timedelta(hours=6),  # a large text folder is tokenised meanwhile
@@ -12,6 +13,9 @@ DEADLINES: dict[State, timedelta] = {
     State.STOPPING: timedelta(minutes=2),
 }
 """For an attempt that is being ended, STOPPING's applies (beyond its grace), whatever the task's state is called."""
+
+PREFLIGHT_RUNS = timedelta(minutes=15)
+"""A pre-flight test bounds all it does; this is for one whose processes hang all the same."""
 
 LOOK_AGAIN: dict[State, timedelta] = {
     State.INITIALIZING: timedelta(seconds=2),
@@ -30,6 +34,11 @@ FAILURE_GRACE_SECONDS = 3.0
 
 QUICK_END = timedelta(seconds=60)
 LONGEST_BACKOFF = timedelta(seconds=60)
+
+
+def lasting(framework: str, state: State) -> timedelta:
+    """How long a task may stay in `state`, which is not final."""
+    return PREFLIGHT_RUNS if framework == PREFLIGHT and state is State.RUNNING else DEADLINES[state]
 
 
 def backoff(attempt: int, lasted: timedelta) -> timedelta:

@@ -5,7 +5,8 @@ Task 1──* Node        the environments it was made from, by node rank, as th
   │ 1──* Event        what happened, once each, in order
   │ 1──* MetricPoint  a line of numbers a rank printed
   │ 1──* Checkpoint   what a restart can resume from
-  └ 1──* LogCursor    how far each rank's log has been read into the tables above
+  ├ 1──* LogCursor    how far each rank's log has been read into the tables above
+  └ 1──1 Preflight    the pre-flight test that goes before it; itself run by a task of the framework `preflight`
 """
 
 from functools import partial
@@ -19,8 +20,9 @@ from apps.training.states import FINAL, State
 
 class Task(models.Model):
     """`spec` is the snapshot the task is run from (`fermi.launch.spec.JobSpec` without its attempt), `request` is what
-    the user sent. `due_at` is schedule, claim and back-off in one: a pass takes the row by compare-and-set on it; None
-    when final. `deadline_at` bounds the present state."""
+    the user sent; a script of the user's own may need neither dataset nor model of ours. `due_at` is schedule, claim
+    and back-off in one: a pass takes the row by compare-and-set on it; None when final. `deadline_at` bounds the
+    present state."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "task"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks")
@@ -28,8 +30,8 @@ class Task(models.Model):
     cluster = models.ForeignKey("clusters.Cluster", on_delete=models.PROTECT, related_name="tasks")
     name = models.CharField(max_length=100)
     framework = models.CharField(max_length=20)
-    dataset_version = models.ForeignKey("catalog.DatasetVersion", on_delete=models.PROTECT)
-    model = models.ForeignKey("catalog.Model", on_delete=models.PROTECT)
+    dataset_version = models.ForeignKey("catalog.DatasetVersion", on_delete=models.PROTECT, null=True, blank=True)
+    model = models.ForeignKey("catalog.Model", on_delete=models.PROTECT, null=True, blank=True)
     distributed = models.BooleanField(default=False)
     node_count = models.PositiveIntegerField()
     total_gpus = models.PositiveIntegerField()
@@ -120,12 +122,26 @@ class Event(models.Model):
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="events")
     attempt = models.PositiveIntegerField(default=0)
     at = models.DateTimeField()
-    kind = models.CharField(max_length=20)  # state | attempt | script
+    kind = models.CharField(max_length=20)  # state | attempt | script | preflight
     code = models.CharField(max_length=60)
     params = models.JSONField(default=dict)
 
     class Meta:
         indexes = [models.Index(fields=["task", "id"])]
+
+
+class Preflight(models.Model):
+    """A pre-flight test. `run` is the task that runs it: same leases, attempts, deadlines and ends as any, one process
+    per node, and in no list of training tasks. `before`: the task whose first stage it is. `report`: what
+    `fermi.launch.preflight.judge` says, once the run has ended."""
+
+    run = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="preflight")
+    before = models.OneToOneField(Task, on_delete=models.CASCADE, null=True, related_name="stage")
+    level = models.CharField(max_length=10)  # quick | full
+    report = models.JSONField(default=dict, blank=True)
+
+    def __str__(self) -> str:
+        return str(self.run_id)
 
 
 class MetricPoint(models.Model):

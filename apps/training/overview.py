@@ -19,6 +19,7 @@ from apps.training import shapes
 from apps.training.models import Attempt, Task
 from apps.training.reasons import Reason
 from apps.training.states import State
+from fermi.launch.preflight import PREFLIGHT
 
 ROWS = 20
 WEEK = timedelta(days=7)
@@ -56,7 +57,7 @@ def overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _states() -> Table:
-    counts = dict(Task.objects.order_by().values_list("state").annotate(Count("pk")))
+    counts = dict(Task.objects.exclude(framework=PREFLIGHT).order_by().values_list("state").annotate(Count("pk")))
     address = reverse("admin:training_task_changelist")
     rows = [[_link(f"{address}?state__exact={state}", STATE_NAMES[state]), counts.get(state, 0)] for state in State]
     return _table([both("状态", "status"), both("任务", "tasks")], rows)
@@ -76,7 +77,7 @@ def _zones() -> Table:
 
 
 def _queue() -> Table:
-    waiting = Task.objects.filter(state__in=[State.INITIALIZING, State.QUEUED])
+    waiting = Task.objects.filter(state__in=[State.INITIALIZING, State.QUEUED]).exclude(framework=PREFLIGHT)
     headers = [both("任务", "task"), both("创建者", "owner"), both("已等待", "waiting for"), both("原因", "reason")]
     moment = now()
     rows = [
@@ -114,7 +115,7 @@ def _failures() -> Table:
     """Of attempts, and of tasks that failed for good."""
     since = now() - WEEK
     attempts = Attempt.objects.filter(created_at__gte=since).exclude(outcome__in=GOOD_ENDS)
-    tasks = Task.objects.filter(state=State.FAILED, ended_at__gte=since)
+    tasks = Task.objects.filter(state=State.FAILED, ended_at__gte=since).exclude(framework=PREFLIGHT)
     by_attempt = dict(attempts.order_by().values_list("outcome").annotate(Count("pk")))
     by_task = dict(tasks.order_by().values_list("reason").annotate(Count("pk")))
     codes = sorted({*by_attempt, *by_task}, key=lambda code: (-by_attempt.get(code, 0) - by_task.get(code, 0), code))

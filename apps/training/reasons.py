@@ -12,6 +12,7 @@ class Reason(StrEnum):
     WAITING_FOR_ENVIRONMENTS = "WAITING_FOR_ENVIRONMENTS"
     ENVIRONMENT_UNAVAILABLE = "ENVIRONMENT_UNAVAILABLE"
     RESTARTING = "RESTARTING"
+    PREFLIGHT_RUNNING = "PREFLIGHT_RUNNING"
     # waiting, in the engine's knowledge; when the time to start is over, the end of an attempt
     QUEUE_WAITING = "QUEUE_WAITING"
     GPU_INSUFFICIENT = "GPU_INSUFFICIENT"
@@ -34,6 +35,7 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     EVICTED = "EVICTED"
     NODE_LOST = "NODE_LOST"
+    WORKER_LOST = "WORKER_LOST"
     POD_DELETED = "POD_DELETED"
     MASTER_UNREACHABLE = "MASTER_UNREACHABLE"
     NODES_MISSING = "NODES_MISSING"
@@ -47,6 +49,7 @@ class Reason(StrEnum):
     INITIALIZE_TIMEOUT = "INITIALIZE_TIMEOUT"
     QUEUE_TIMEOUT = "QUEUE_TIMEOUT"
     INVALID_SPEC = "INVALID_SPEC"
+    PREFLIGHT_FAILED = "PREFLIGHT_FAILED"
     # the engine does not confirm that an attempt is gone
     STOP_UNCONFIRMED = "STOP_UNCONFIRMED"
 
@@ -56,7 +59,7 @@ RETRY_HELPS = frozenset(
         Reason.RANK_FAILED, Reason.RANK_KILLED, Reason.RUNNER_LOST, Reason.START_FAILED, Reason.START_TIMEOUT,
         Reason.GPU_INSUFFICIENT, Reason.RESOURCES_INSUFFICIENT, Reason.NODE_TAINTED, Reason.UNSCHEDULABLE,
         Reason.QUOTA_EXCEEDED, Reason.POD_NOT_CREATED, Reason.OUT_OF_MEMORY, Reason.EVICTED, Reason.NODE_LOST,
-        Reason.POD_DELETED, Reason.MASTER_UNREACHABLE, Reason.NODES_MISSING,
+        Reason.WORKER_LOST, Reason.POD_DELETED, Reason.MASTER_UNREACHABLE, Reason.NODES_MISSING,
     }
 )  # fmt: skip
 """Attempts that end for one of these are followed by another while `maxRestarts` lasts."""

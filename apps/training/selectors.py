@@ -11,9 +11,10 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.training import shapes
-from apps.training.models import Attempt, Event, MetricPoint, Task
+from apps.training.models import Attempt, Event, MetricPoint, Preflight, Task
 from apps.training.states import State, allowed_actions
 from fermi.launch import registry
+from fermi.launch.preflight import PREFLIGHT
 from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec
 
@@ -54,7 +55,7 @@ BRIEF = {
 
 def tasks(user: User, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
     """Rows for `brief`."""
-    rows = access.visible(Task.objects.all(), user)
+    rows = access.visible(Task.objects.exclude(framework=PREFLIGHT), user)
     for name, condition in FILTERS.items():
         if filters.get(name):
             rows = rows.filter(condition(filters[name]))
@@ -127,7 +128,7 @@ def detail(task: Task) -> dict[str, Any]:
     seen = {rank["rank"]: rank for rank in (newest.seen.get("ranks", []) if newest else [])}
     return {
         **shown,
-        "datasetId": task.dataset_version.dataset_id,
+        "datasetId": task.dataset_version.dataset_id if task.dataset_version else None,
         "datasetVersionId": task.dataset_version_id,
         "modelId": task.model_id,
         "summary": task.summary,
@@ -161,6 +162,7 @@ def detail(task: Task) -> dict[str, Any]:
         ],
         "attempts": [_attempt(attempt) for attempt in attempts],
         "request": task.request,
+        "preflightId": Preflight.objects.filter(before=task).values_list("pk", flat=True).first(),
         "totalSteps": job.hyperparameters.get("totalSteps"),
     }
 

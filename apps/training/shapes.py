@@ -62,5 +62,9 @@ def artifacts(stored: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, str]]
 
 
 def _explained(params: Mapping[str, Any], lang: str | None) -> dict[str, Any]:
-    codes = {name: params[name] for name in EXPLAINED if params.get(name) in Reason.__members__}
+    codes = {name: params[name] for name in EXPLAINED if _is_code(params.get(name))}
     return {**params, **{name: text(code, params, lang)[0].rstrip(".。") for name, code in codes.items()}}
+
+
+def _is_code(word: Any) -> bool:
+    return word in Reason.__members__ or str(word).startswith("PREFLIGHT_")

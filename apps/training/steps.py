@@ -14,7 +14,7 @@ from apps.catalog.models import DatasetVersion, VersionStatus
 from apps.clusters import leases
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.common.clock import now
-from apps.training import hints, ingest, transitions
+from apps.training import hints, ingest, preflights, transitions
 from apps.training.decisions import Decision
 from apps.training.launching import backend_for, handle_for, job_for, resume_point
 from apps.training.limits import DEADLINES, FAILURE_GRACE_SECONDS, LOOK_AGAIN, backoff
@@ -28,6 +28,9 @@ from fermi.launch.spec import Cause, Observation, Phase, Rendered
 
 
 def prepare(task: Task) -> timedelta | None:
+    if task.dataset_version_id is None:
+        transitions.move(task, State.QUEUED)
+        return None
     version = DatasetVersion.objects.get(pk=task.dataset_version_id)
     if version.status == VersionStatus.FAILED:
         transitions.move(task, State.FAILED, Reason.DATASET_FAILED, {"version": version.name, **(version.error or {})})
@@ -47,6 +50,8 @@ def lease(task: Task) -> timedelta | None:
     if reason := _unavailable(task, wanted):
         transitions.explain(task, Reason.ENVIRONMENT_UNAVAILABLE, reason)
         return LOOK_AGAIN[State.QUEUED]
+    if (wait := preflights.stage(task)) is not None:
+        return wait
     backend = backend_for(task.cluster)
     candidates = _free_ports(task, backend)
     number, resume_from = task.attempt + 1, resume_point(task)
@@ -58,7 +63,7 @@ def lease(task: Task) -> timedelta | None:
                 task=task, number=number, master_port=port, resume_from=resume_from, created_at=now(), plan={}
             )
             job = job_for(task, attempt)
-            plan = registry.framework(task.framework).plan(job)
+            plan = registry.planner(task.framework).plan(job)
             attempt.plan = backend.render(job, plan).to_json()
             attempt.save(force_insert=True)
             transitions.move(task, State.STARTING, attempt=number)
@@ -118,6 +123,7 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
     """Nothing of the attempt is left: everything it printed is read, then the task restarts or ends."""
     assert decision.to is not None
     ingest.drain(task.pk, attempt.number)
+    report = preflights.report(task, attempt.number) if task.framework == preflights.PREFLIGHT else None
     ended = now()
     restart = decision.to is State.QUEUED
     reason, params = attempt.outcome, attempt.outcome_params
@@ -129,6 +135,8 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
         transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDED", ending)
         leases.release_ports(attempt.name)
         transitions.move(task, decision.to, reason, params)
+        if report is not None:
+            preflights.finish(task, report)
         _release_if_final(task)
     return (backoff(attempt.number, ended - attempt.created_at) or None) if restart else timedelta()
 
@@ -137,6 +145,7 @@ def end(task: Task, decision: Decision) -> timedelta | None:
     assert decision.to is not None
     with transaction.atomic():
         transitions.move(task, decision.to, decision.cause.code, decision.cause.params)
+        preflights.end_with(task)
         _release_if_final(task)
     return timedelta()
 

@@ -22,7 +22,7 @@ def end(task: Task, state: State = State.FAILED, reason: str = "QUEUE_TIMEOUT") 
     Task.objects.filter(pk=task.pk).update(state=state, due_at=None, reason=reason, ended_at=timezone.now())
 
 
-READS = ["", "/events", "/metrics", "/checkpoints", "/logs", "/plan", "/logs/download", "/stream"]
+READS = ["", "/events", "/metrics", "/checkpoints", "/logs", "/plan", "/scripts", "/logs/download", "/stream"]
 
 
 @pytest.mark.parametrize("path", READS)

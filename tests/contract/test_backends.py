@@ -121,7 +121,7 @@ def test_the_rank_that_failed_is_named_and_its_siblings_end(engine):
     seen = engine.until(handle, Phase.FAILED)
     assert seen.cause.code == "RANK_FAILED"
     assert seen.cause.params.items() >= {"rank": 1, "nodeRank": 0, "node": "node-0", "exitCode": 1}.items()
-    assert "ValueError: out of luck" in engine.log(handle, 1)
+    until(lambda: "ValueError: out of luck" in engine.log(handle, 1), what="what it printed is here")
     assert "node.py" not in engine.log(handle, 1)
     engine.until_gone(handle)
 

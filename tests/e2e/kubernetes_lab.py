@@ -20,7 +20,7 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 from fermi.launch import registry
-from fermi.launch.backends.kubernetes import KubernetesBackend
+from fermi.launch.backends.kubernetes.engine import KubernetesBackend
 from fermi.launch.backends.kubernetes.names import CONTAINER, SELECTOR
 from fermi.launch.backends.kubernetes.render import merge
 from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase

@@ -44,7 +44,7 @@ from fermi.launch.backends.local.engine import running_attempts, stop_everything
 
 WATCHED = ("apps/training/reconciler.py", "apps/training/steps.py", "apps/training/transitions.py",
            "apps/training/ingest.py", "apps/clusters/leases.py",
-           "backends/local/engine.py", "backends/local/launcher.py",
+           "backends/local/engine.py", "backends/local/launcher.py", "runner/ending.py",
            "backends/kubernetes/engine.py", "backends/kubernetes/deletion.py")  # fmt: skip
 CONNECTION = {"kubeconfig": KUBECONFIG, "namespace": "fermi", "python": sys.executable} if KUBECONFIG else {}
 SCRIPT = """

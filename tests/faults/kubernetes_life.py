@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fermi.launch import registry
-from fermi.launch.backends.kubernetes import KubernetesBackend
+from fermi.launch.backends.kubernetes.engine import KubernetesBackend
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Phase
 

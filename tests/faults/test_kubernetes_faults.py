@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fermi.launch.backends.kubernetes import KubernetesBackend
 from fermi.launch.backends.kubernetes.client import Client
+from fermi.launch.backends.kubernetes.engine import KubernetesBackend
 from fermi.launch.backends.kubernetes.names import MANAGED_BY
 from tests.fakes.kubernetes import Exits, FakeCluster, Sleeps, errors
 from tests.fakes.kubernetes.faults import Fault

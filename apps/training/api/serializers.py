@@ -6,6 +6,8 @@ from apps.clusters.api.serializers import WarningItem
 from apps.common.openapi import ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.states import Action, State
+from fermi.launch.byhand import TARGETS
+from fermi.launch.preflight import LEVELS
 
 STATES = [(state.value, state.value) for state in State]
 ACTIONS = [(action.value, action.value) for action in Action]
@@ -22,6 +24,10 @@ class DistributedConfigRequest(serializers.Serializer):
         source="master_port", required=False, help_text="the first of the platform's range by default"
     )
     backend = serializers.CharField(max_length=20, default="auto", help_text="auto, nccl or gloo")
+    worldSize = serializers.IntegerField(
+        source="world_size", allow_null=True, default=None,
+        help_text="how many processes; all by default, with fewer those with the first ranks",
+    )  # fmt: skip
     strategy = serializers.DictField(
         child=serializers.IntegerField(min_value=1), default=dict, help_text="dataParallel, tensorParallel, …"
     )
@@ -43,9 +49,17 @@ class TaskCreateRequest(serializers.Serializer):
     taskName = serializers.CharField(
         source="name", default="", allow_blank=True, help_text="required; ≤ 100 characters"
     )
-    datasetId = serializers.CharField(source="dataset_id", default="", allow_blank=True, help_text="required")
-    datasetVersionId = serializers.CharField(source="version_id", default="", allow_blank=True, help_text="required")
-    modelId = serializers.CharField(source="model_id", default="", allow_blank=True, help_text="required")
+    datasetId = serializers.CharField(
+        source="dataset_id", default="", allow_blank=True, allow_null=True,
+        help_text="required; null for a script of one's own that reads none",
+    )  # fmt: skip
+    datasetVersionId = serializers.CharField(
+        source="version_id", default="", allow_blank=True, allow_null=True, help_text="required with datasetId"
+    )
+    modelId = serializers.CharField(
+        source="model_id", default="", allow_blank=True, allow_null=True,
+        help_text="required; null for a script of one's own",
+    )  # fmt: skip
     launchMode = serializers.CharField(source="launch_mode", default="existing", help_text="existing")
     environmentIds = serializers.ListField(
         source="environment_ids", child=serializers.CharField(max_length=100), max_length=4096, default=list
@@ -59,6 +73,11 @@ class TaskCreateRequest(serializers.Serializer):
     maxRestarts = serializers.IntegerField(source="max_restarts", default=3)
     priority = serializers.IntegerField(min_value=-1000, max_value=1000, default=0)
     resumeFrom = serializers.CharField(source="resume_from", allow_null=True, allow_blank=True, default=None)
+    preflight = serializers.ChoiceField(
+        [(choice, choice) for choice in ("off", *LEVELS)],
+        default="off",
+        help_text="a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit",
+    )
 
 
 class DistributedInfo(serializers.Serializer):
@@ -210,9 +229,10 @@ class TaskAttempt(serializers.Serializer):
 
 
 class TaskDetail(TaskBrief):
-    datasetId = serializers.CharField()
-    datasetVersionId = serializers.CharField()
-    modelId = serializers.CharField()
+    datasetId = serializers.CharField(allow_null=True, help_text="null: the script reads none of ours")
+    datasetVersionId = serializers.CharField(allow_null=True)
+    modelId = serializers.CharField(allow_null=True)
+    preflightId = serializers.CharField(allow_null=True, help_text="of the pre-flight test that went before it")
     summary = TaskSummary()
     warnings = WarningItem(many=True)
     proposal = TaskProposal(allow_null=True, help_text="null: nothing was left empty")
@@ -266,7 +286,7 @@ class TaskEvent(serializers.Serializer):
     id = serializers.IntegerField()
     attempt = serializers.IntegerField()
     at = serializers.DateTimeField()
-    kind = serializers.ChoiceField([(kind, kind) for kind in ("state", "attempt", "script")])
+    kind = serializers.ChoiceField([(kind, kind) for kind in ("state", "attempt", "script", "preflight")])
     code = serializers.CharField()
     params = serializers.JSONField()
     message = serializers.CharField()
@@ -316,6 +336,13 @@ class TaskPlan(serializers.Serializer):
     attempt = serializers.IntegerField()
     files = NamedText(many=True)
     artifacts = EngineArtifact(many=True)
+
+
+class ScriptsQuery(serializers.Serializer):
+    target = serializers.CharField(default="shell", max_length=40, help_text=" | ".join(TARGETS))
+    masterPort = serializers.IntegerField(
+        source="master_port", min_value=1024, max_value=65535, required=False, help_text="another port for rank 0"
+    )
 
 
 class LogQuery(serializers.Serializer):

@@ -1,12 +1,15 @@
 from django.urls import path
 
-from apps.training.api import views
+from apps.training.api import preflight_views, views
 
 TASK = "training-tasks/<str:task_id>"
 
 urlpatterns = [
     path("training-tasks", views.TasksView.as_view()),
     path("training-tasks/preview", views.TaskPreviewView.as_view()),
+    path("preflights", preflight_views.PreflightsView.as_view()),
+    path("preflights/<str:preflight_id>", preflight_views.PreflightView.as_view()),
+    path("preflights/<str:preflight_id>/stop", preflight_views.PreflightStopView.as_view()),
     path("frameworks/recommend", views.FrameworkRecommendView.as_view()),
     path(TASK, views.TaskView.as_view()),
     path(f"{TASK}/stop", views.TaskStopView.as_view()),
@@ -16,6 +19,7 @@ urlpatterns = [
     path(f"{TASK}/metrics", views.TaskMetricsView.as_view()),
     path(f"{TASK}/checkpoints", views.TaskCheckpointsView.as_view()),
     path(f"{TASK}/plan", views.TaskPlanView.as_view()),
+    path(f"{TASK}/scripts", views.TaskScriptsView.as_view()),
     path(f"{TASK}/logs", views.TaskLogsView.as_view()),
     path(f"{TASK}/logs/download", views.TaskLogDownloadView.as_view()),
     path(f"{TASK}/stream", views.TaskStreamView.as_view()),

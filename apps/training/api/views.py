@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from asgiref.sync import sync_to_async
 from django.db.models import F
-from django.http import StreamingHttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
@@ -13,10 +13,11 @@ from apps.training import logs, selectors, shapes, streaming
 from apps.training.api import serializers as forms
 from apps.training.api.retry import retry
 from apps.training.models import Checkpoint, Task
-from apps.training.services import steer
+from apps.training.services import scripts, steer
 from apps.training.services.create import create
 from apps.training.services.preview import preview
 from apps.training.services.recommend import recommend
+from fermi.launch.errors import UnknownName
 
 
 class TasksView(APIView):
@@ -122,6 +123,20 @@ class TaskPlanView(APIView):
         if found is None:
             raise ApiError(404, "ATTEMPT_UNKNOWN", "attempt")
         return found
+
+
+class TaskScriptsView(APIView):
+    @operation("downloadTaskScripts", query=forms.ScriptsQuery, media="application/gzip")
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """Scripts, rendered files and a README to start the task by hand, as a .tar.gz; one kind for each target."""
+        task = steer.find(request.user, task_id)
+        try:
+            name, content = scripts.archive(task, query["target"], language(), query.get("master_port"))
+        except UnknownName as unknown:
+            raise ApiError(400, unknown.code, "target", **unknown.params) from unknown
+        response = HttpResponse(content, content_type="application/gzip")
+        response["Content-Disposition"] = f'attachment; filename="{name}"'
+        return response
 
 
 class TaskLogsView(APIView):

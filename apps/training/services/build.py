@@ -1,6 +1,6 @@
 """From a request to the job it describes, with everything that is wrong with it and everything worth knowing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -14,9 +14,9 @@ from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.training.launching import backend_for
-from fermi.launch import registry, summary, validate
+from fermi.launch import ranks, registry, summary, validate
 from fermi.launch.errors import UnknownName
-from fermi.launch.spec import Entrypoint, JobSpec, Problem
+from fermi.launch.spec import Entrypoint, JobSpec, Node, Problem
 
 NAME_LENGTH = 100
 MAX_RESTARTS = 100
@@ -47,8 +47,9 @@ def build(user: User, body: Mapping[str, Any], request: Mapping[str, Any], task_
         problems.append(Problem("launchMode", "LAUNCH_MODE_UNKNOWN", {"found": body["launch_mode"]}))
     environments, where = _environments(user, body, problems)
     version = _version(_usable(Dataset.objects.all(), user, environments), body, problems)
+    own_script = body["entrypoint"] is not None
     model = _usable(Model.objects.all(), user, environments).filter(pk=body["model_id"]).first()
-    if model is None:
+    if model is None and not (own_script and body["model_id"] is None):
         problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": body["model_id"]}))
     draft = Draft(
         request, body["name"].strip(), environments, version, model,
@@ -84,6 +85,8 @@ def _usable(rows: Rows, user: User, environments: list[DevEnvironment]) -> Rows:
 
 def _version(datasets: QuerySet[Dataset], body: Mapping[str, Any], problems: list[Problem]) -> DatasetVersion | None:
     dataset, version = body["dataset_id"], body["version_id"]
+    if dataset is None and version is None and body["entrypoint"] is not None:
+        return None
     found = DatasetVersion.objects.filter(pk=version, dataset__in=datasets).first()
     if not datasets.filter(pk=dataset).exists():
         problems.append(Problem("datasetId", "DATASET_UNKNOWN", {"dataset": dataset}))
@@ -111,6 +114,11 @@ def _environments(user: User, body: Mapping[str, Any], problems: list[Problem]) 
         if stray := [key for key in ids if key not in config["node_ids"]]:
             problems.append(Problem(where, "ENVIRONMENTS_CONTRADICT", {"environments": ", ".join(stray)}))
         ids, where = config["node_ids"], f"{CONFIG}.nodeIds"
+    return environments_named(user, ids, where, problems), where
+
+
+def environments_named(user: User, ids: Sequence[str], where: str, problems: list[Problem]) -> list[DevEnvironment]:
+    """Those of `ids` that there are, for one task; what is wrong is added to `problems`, at the field `where`."""
     if not ids:
         problems.append(Problem(where, "ENVIRONMENT_REQUIRED"))
     found, wrong = clusters.pick(user, ids, where)
@@ -125,7 +133,7 @@ def _environments(user: User, body: Mapping[str, Any], problems: list[Problem]) 
         elif environment.cluster_id != found[0].cluster_id:
             params = {"environment": environment.name, "first": found[0].name}
             problems.append(Problem(at, "CLUSTERS_DIFFER", params))
-    return found, where
+    return found
 
 
 def _master(body: Mapping[str, Any], environments: list[DevEnvironment], where: str, problems: list[Problem]) -> str:
@@ -161,7 +169,7 @@ def _job(draft: Draft, body: Mapping[str, Any], framework: str, master: str, tas
         task_id=task_id,
         project=draft.environments[0].project_id,
         framework=framework,
-        nodes=tuple(clusters.snapshots(draft.environments)),
+        nodes=_nodes(draft, config, master),
         master=master,
         recipe=draft.model.recipe if draft.model else "gpt",
         model_parameters=draft.model.parameters if entry and draft.model else None,
@@ -177,6 +185,19 @@ def _job(draft: Draft, body: Mapping[str, Any], framework: str, master: str, tas
         checkpoint_dir=str(settings.DATA_DIR / "checkpoints" / task_id),
         resume_from=body["resume_from"] or "",
     )
+
+
+def _nodes(draft: Draft, config: Mapping[str, Any], master: str) -> tuple[Node, ...]:
+    """All that were chosen, or as much of them as `worldSize` asks for."""
+    nodes = tuple(clusters.snapshots(draft.environments))
+    wanted, there = config.get("world_size"), sum(node.processes for node in nodes)
+    if wanted is None:
+        return nodes
+    if not 1 <= wanted <= there:
+        params = {"found": wanted, "high": there}
+        draft.problems.append(Problem(f"{CONFIG}.worldSize", "WORLD_SIZE_TOO_LARGE", params))
+        return nodes
+    return ranks.first(nodes, master, wanted)
 
 
 def _warnings(job: JobSpec) -> list[Problem]:

@@ -15,4 +15,4 @@ def drain(user: User, environments: Iterable[DevEnvironment]) -> list[str]:
     for environment in drained:
         change_environment(user, environment, {"cordoned": True})
     holders = Lease.objects.filter(environment__in=drained).values_list("holder", flat=True)
-    return [steer.stop(user, task_id).pk for task_id in sorted(set(holders))]
+    return [steer.stop_any(user, task_id).pk for task_id in sorted(set(holders))]

@@ -16,16 +16,26 @@ from apps.training import hints, transitions
 from apps.training.launching import backend_for, handle_for
 from apps.training.models import Checkpoint, Task
 from apps.training.states import ACTIVE, FINAL, Action, State, allowed_actions
+from fermi.launch.preflight import PREFLIGHT
 from fermi.launch.spec import JobSpec
 
 
 def find(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
-    return access.get(Task.objects.select_related("cluster"), user, task_id, role)
+    rows = Task.objects.exclude(framework=PREFLIGHT).select_related("cluster")
+    return access.get(rows, user, task_id, role)
 
 
 def stop(user: User, task_id: str) -> Task:
     """Asking again changes nothing, and a task that has ended stays as it ended."""
-    task = find(user, task_id, Role.MEMBER)
+    return _stop(user, find(user, task_id, Role.MEMBER))
+
+
+def stop_any(user: User, task_id: str) -> Task:
+    """Also a pre-flight test, by its own id."""
+    return _stop(user, access.get(Task.objects.all(), user, task_id, Role.MEMBER))
+
+
+def _stop(user: User, task: Task) -> Task:
     with transaction.atomic():
         fresh = Task.objects.filter(pk=task.pk, stop_requested_at=None, state__in=ACTIVE)
         if fresh.update(stop_requested_at=now()):
@@ -68,13 +78,16 @@ def delete(user: User, task_id: str) -> None:
     users = Task.objects.filter(state__in=ACTIVE, spec__resume_from__startswith=f"{checkpoints}/")
     if busy := users.values_list("pk", flat=True).first():
         raise ApiError(409, "CHECKPOINTS_IN_USE", task=busy)
-    backend = backend_for(task.cluster)
-    for number in task.attempts.values_list("number", flat=True):
-        backend.forget(handle_for(task, number))
-    for folder in (checkpoints, settings.DATA_DIR / "logs" / task.pk):
-        shutil.rmtree(folder, ignore_errors=True)
+    test = Task.objects.filter(preflight__before=task).select_related("cluster").first()
+    for each in filter(None, (task, test)):
+        for number in each.attempts.values_list("number", flat=True):
+            backend_for(each.cluster).forget(handle_for(each, number))
+        shutil.rmtree(settings.DATA_DIR / "logs" / each.pk, ignore_errors=True)
+    shutil.rmtree(checkpoints, ignore_errors=True)
     with transaction.atomic():
         audit.record(user, "task.delete", task.pk, project=task.project_id, name=task.name)
+        if test:
+            test.delete()
         task.delete()
 
 

@@ -268,6 +268,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/preflights": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The pre-flight tests of your projects, newest first. */
+        get: operations["listPreflights"];
+        put?: never;
+        /** @description Tests whether these environments can train together, as soon as they are free. */
+        post: operations["createPreflight"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/preflights/{preflight_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One test: every node, every pair, and the verdict. */
+        get: operations["getPreflight"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/preflights/{preflight_id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Ends a test. Asking again changes nothing. */
+        post: operations["stopPreflight"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects": {
         parameters: {
             query?: never;
@@ -548,6 +600,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/scripts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Scripts, rendered files and a README to start the task by hand, as a .tar.gz; one kind for each target. */
+        get: operations["downloadTaskScripts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/stop": {
         parameters: {
             query?: never;
@@ -596,6 +665,269 @@ export interface paths {
         put?: never;
         /** @description What a create would run: ranks, environments, files, the engine's objects, problems. Creates nothing. */
         post: operations["previewTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Groups of workers. */
+        get: operations["listWorkerGroups"];
+        put?: never;
+        /** @description A group, empty or with workers that are in none (member). */
+        post: operations["createWorkerGroup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups/{group_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One group, with its workers in the order of ranks. */
+        get: operations["getWorkerGroup"];
+        put?: never;
+        post?: never;
+        /** @description Its workers are then in no group, its tasks stay (member). */
+        delete: operations["deleteWorkerGroup"];
+        options?: never;
+        head?: never;
+        /** @description Name, settings, script (member). A task that runs keeps what it was started with. */
+        patch: operations["changeWorkerGroup"];
+        trace?: never;
+    };
+    "/api/v1/worker-groups/{group_id}/restart": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Stops the group's task and starts a new one as soon as the workers are free (member). */
+        post: operations["restartWorkerGroup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups/{group_id}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Starts the group's script as a training task (member). */
+        post: operations["startWorkerGroup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups/{group_id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Stops the group's task; asking again changes nothing (member). */
+        post: operations["stopWorkerGroup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Moves workers to a group, or out of any; all of them or none (member). */
+        post: operations["moveWorkers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The workers of your projects. */
+        get: operations["listWorkers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/{worker_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One worker. */
+        get: operations["getWorker"];
+        put?: never;
+        post?: never;
+        /** @description Forgets it, unless a task uses it (member). */
+        delete: operations["removeWorker"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/{worker_id}/environment": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The environment variables that the worker's process would get if its group were started now. */
+        get: operations["getWorkerEnvironment"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/{worker_id}/logs/{task_id}/{attempt}/{rank}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * @description A piece of a rank's log from byte `offset` on, as raw bytes; with the worker's own token. A piece that comes
+         *     again is not stored again; one that lies beyond the end is 409 with `data.acknowledged`, where to go on.
+         */
+        put: operations["appendWorkerLog"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/{worker_id}/order": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the worker is to run, in full; with its own token. */
+        get: operations["getWorkerOrder"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/heartbeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description What workers do now, and what each is to do. Repeating or losing one changes nothing. */
+        post: operations["workerHeartbeat"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/join-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What lets hosts join your projects. */
+        get: operations["listJoinTokens"];
+        put?: never;
+        /** @description Lets hosts register workers in a project (member); it is shown this once. */
+        post: operations["createJoinToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/join-tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description From now on nobody joins with it; workers that did stay (member). */
+        delete: operations["revokeJoinToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/register": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description A host's workers join, or join again; with a join token. */
+        post: operations["registerWorkers"];
         delete?: never;
         options?: never;
         head?: never;
@@ -704,6 +1036,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        CommunicationBackend: "nccl" | "gloo";
         DatasetCreateRequest: {
             name: string;
             description?: string;
@@ -791,6 +1125,8 @@ export interface components {
              * @default auto
              */
             backend?: string;
+            /** @description how many processes; all by default, with fewer those with the first ranks */
+            worldSize?: number | null;
             /** @description dataParallel, tensorParallel, … */
             strategy?: {
                 [key: string]: number;
@@ -1018,6 +1354,134 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        GroupAction: "start" | "stop" | "restart" | "edit" | "delete";
+        GroupCreateRequest: {
+            name: string;
+            /** @description the master's node name, without -number; may be left out with one node */
+            masterAddress?: string;
+            /** @description null = the number of workers; never more */
+            worldSize?: number | null;
+            masterPort?: number;
+            backend?: components["schemas"]["CommunicationBackend"];
+            script?: string;
+            args?: string[];
+            env?: {
+                [key: string]: string;
+            };
+            maxRestarts?: number;
+            /** @description by default your only one */
+            projectId?: string | null;
+            /** @description workers that are in no group yet */
+            workerIds?: string[];
+        };
+        GroupItem: {
+            id: string;
+            name: string;
+            projectId: string;
+            masterAddress: string;
+            worldSize: number | null;
+            effectiveWorldSize: number;
+            masterPort: number;
+            backend: components["schemas"]["CommunicationBackend"];
+            script: string;
+            args: string[];
+            env: {
+                [key: string]: string;
+            };
+            maxRestarts: number;
+            /** Format: date-time */
+            createdAt: string;
+            /** @description in the order of ranks */
+            workers: components["schemas"]["GroupMember"][];
+            /** @description what keeps it from being started */
+            problems: components["schemas"]["ProblemItem"][];
+            /** @description the newest one */
+            task: components["schemas"]["GroupTask"] | null;
+            allowedActions: components["schemas"]["GroupAction"][];
+        };
+        GroupItemEnvelope: {
+            data: components["schemas"]["GroupItem"];
+            code: number;
+            message: string;
+        };
+        GroupItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["GroupItem"][];
+        };
+        GroupItemPageEnvelope: {
+            data: components["schemas"]["GroupItemPage"];
+            code: number;
+            message: string;
+        };
+        GroupMember: {
+            id: string;
+            node: string;
+            number: number;
+            status: components["schemas"]["WorkerStatus"];
+            /** @description null: takes no part, the world is smaller */
+            rank: number | null;
+            localRank: number | null;
+            nodeRank: number | null;
+        };
+        GroupMoveRequest: {
+            workerIds: string[];
+            /** @description null = out of any group */
+            groupId: string | null;
+        };
+        GroupRef: {
+            id: string;
+            name: string;
+        };
+        GroupTask: {
+            id: string;
+            name: string;
+            status: components["schemas"]["TaskState"];
+        };
+        JoinTokenCreateRequest: {
+            name: string;
+            /** @description by default your only one */
+            projectId?: string | null;
+        };
+        JoinTokenCreated: {
+            id: string;
+            name: string;
+            projectId: string;
+            /** @description shown this once */
+            token: string;
+            /** @description what to run on a host */
+            command: string;
+        };
+        JoinTokenCreatedEnvelope: {
+            data: components["schemas"]["JoinTokenCreated"];
+            code: number;
+            message: string;
+        };
+        JoinTokenItem: {
+            id: string;
+            name: string;
+            projectId: string;
+            owner: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            lastUsedAt: string | null;
+        };
+        JoinTokenItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["JoinTokenItem"][];
+        };
+        JoinTokenItemPageEnvelope: {
+            data: components["schemas"]["JoinTokenItemPage"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        JudgedLevel: "pass" | "warn" | "fail" | "unknown";
         LogLine: {
             /** @description with rank=all */
             rank?: number;
@@ -1189,11 +1653,159 @@ export interface components {
             };
             network?: components["schemas"]["NetworkFacts"];
         };
+        PatchedGroupChangeRequest: {
+            name?: string;
+            /** @description the master's node name, without -number; may be left out with one node */
+            masterAddress?: string;
+            /** @description null = the number of workers; never more */
+            worldSize?: number | null;
+            masterPort?: number;
+            backend?: components["schemas"]["CommunicationBackend"];
+            script?: string;
+            args?: string[];
+            env?: {
+                [key: string]: string;
+            };
+            maxRestarts?: number;
+        };
         PatchedMemberChangeRequest: {
             role?: components["schemas"]["Role"];
         };
         PatchedProjectRequest: {
             name?: string;
+        };
+        PreflightBrief: {
+            id: string;
+            /** @description done: there is a verdict, of whatever level */
+            status: components["schemas"]["PreflightStatus"];
+            /** @description why it waits, or why it failed */
+            reason: components["schemas"]["Reason"] | null;
+            level: components["schemas"]["PreflightLevel"];
+            /** @description the training task whose first stage it is */
+            taskId: string | null;
+            projectId: string;
+            owner: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            startedAt: string | null;
+            /** Format: date-time */
+            endedAt: string | null;
+            environments: components["schemas"]["PreflightEnvironment"][];
+            verdict: components["schemas"]["PreflightVerdict"] | null;
+        };
+        PreflightBriefPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["PreflightBrief"][];
+        };
+        PreflightBriefPageEnvelope: {
+            data: components["schemas"]["PreflightBriefPage"];
+            code: number;
+            message: string;
+        };
+        PreflightCreateRequest: {
+            environmentIds: string[];
+            /** @description the first environment by default */
+            masterNode?: string | null;
+            /** @default quick */
+            level?: components["schemas"]["PreflightLevel"];
+            /**
+             * @description what is to be trained with
+             * @default pytorch-ddp
+             */
+            framework?: string;
+        };
+        PreflightCulprit: {
+            environmentIds: string[];
+            code: string;
+            message: string;
+            /** @description which node to drop, or what to change */
+            hint: string;
+        };
+        PreflightDetail: {
+            id: string;
+            /** @description done: there is a verdict, of whatever level */
+            status: components["schemas"]["PreflightStatus"];
+            /** @description why it waits, or why it failed */
+            reason: components["schemas"]["Reason"] | null;
+            level: components["schemas"]["PreflightLevel"];
+            /** @description the training task whose first stage it is */
+            taskId: string | null;
+            projectId: string;
+            owner: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            startedAt: string | null;
+            /** Format: date-time */
+            endedAt: string | null;
+            environments: components["schemas"]["PreflightEnvironment"][];
+            verdict: components["schemas"]["PreflightVerdict"] | null;
+            nodes: components["schemas"]["PreflightNode"][];
+            pairs: components["schemas"]["PreflightPair"][];
+            /** @description null: a quick test, or it did not come to that */
+            together: components["schemas"]["PreflightTogether"] | null;
+        };
+        PreflightDetailEnvelope: {
+            data: components["schemas"]["PreflightDetail"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        PreflightEnum: "off" | "quick" | "full";
+        PreflightEnvironment: {
+            /** @description null = the environment was removed */
+            id: string | null;
+            name: string;
+        };
+        PreflightFinding: {
+            /** @description what was looked at: variables, devices, gpuMemory, disk, name, tcp, … */
+            check: string;
+            level: components["schemas"]["FindingLevel"];
+            code: string;
+            message: string;
+            /** @description what to do */
+            hint: string;
+            /** @description what was measured */
+            value: unknown | null;
+        };
+        /** @enum {string} */
+        PreflightLevel: "quick" | "full";
+        PreflightNode: {
+            environmentId: string;
+            name: string;
+            level: components["schemas"]["JudgedLevel"];
+            findings: components["schemas"]["PreflightFinding"][];
+        };
+        /** @description One direction. `from` and `to` are environment ids. */
+        PreflightPair: {
+            from: string;
+            to: string;
+            level: components["schemas"]["JudgedLevel"];
+            /** Format: double */
+            rttMs: number | null;
+            /** Format: double */
+            bandwidthMbps: number | null;
+            /** @description by which the way leads: NCCL_SOCKET_IFNAME */
+            interface: string | null;
+            findings: components["schemas"]["PreflightFinding"][];
+        };
+        /** @enum {string} */
+        PreflightStatus: "queued" | "running" | "done" | "failed";
+        PreflightTogether: {
+            level: components["schemas"]["JudgedLevel"];
+            /** Format: double */
+            allReduceMs: number | null;
+            /** Format: double */
+            barrierMs: number | null;
+            findings: components["schemas"]["PreflightFinding"][];
+        };
+        PreflightVerdict: {
+            level: components["schemas"]["FindingLevel"];
+            message: string;
+            culprits: components["schemas"]["PreflightCulprit"][];
         };
         PreviewRank: {
             rank: number;
@@ -1269,6 +1881,11 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        RegisteredWorker: {
+            id: string;
+            /** @description the worker's own; the one before is void */
+            token: string;
+        };
         RejectedFramework: {
             framework: string;
             label: string;
@@ -1277,7 +1894,7 @@ export interface components {
         /** @enum {string} */
         Role: "viewer" | "member" | "maintainer";
         /** @enum {string} */
-        StateEnum: "waiting" | "running" | "exited";
+        ShownProcessState: "idle" | "starting" | "running" | "exited";
         SummaryRequest: {
             environmentIds: string[];
             masterNode?: string | null;
@@ -1350,20 +1967,20 @@ export interface components {
              */
             taskName?: string;
             /**
-             * @description required
+             * @description required; null for a script of one's own that reads none
              * @default
              */
-            datasetId?: string;
+            datasetId?: string | null;
             /**
-             * @description required
+             * @description required with datasetId
              * @default
              */
-            datasetVersionId?: string;
+            datasetVersionId?: string | null;
             /**
-             * @description required
+             * @description required; null for a script of one's own
              * @default
              */
-            modelId?: string;
+            modelId?: string | null;
             /**
              * @description existing
              * @default existing
@@ -1383,6 +2000,11 @@ export interface components {
             /** @default 0 */
             priority?: number;
             resumeFrom?: string | null;
+            /**
+             * @description a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit
+             * @default off
+             */
+            preflight?: components["schemas"]["PreflightEnum"];
         };
         TaskCreated: {
             taskId: string;
@@ -1422,9 +2044,12 @@ export interface components {
             step: number | null;
             /** Format: double */
             loss: number | null;
-            datasetId: string;
-            datasetVersionId: string;
-            modelId: string;
+            /** @description null: the script reads none of ours */
+            datasetId: string | null;
+            datasetVersionId: string | null;
+            modelId: string | null;
+            /** @description of the pre-flight test that went before it */
+            preflightId: string | null;
             summary: components["schemas"]["TaskSummary"];
             warnings: components["schemas"]["WarningItem"][];
             /** @description null: nothing was left empty */
@@ -1453,7 +2078,7 @@ export interface components {
             hint: string;
         };
         /** @enum {string} */
-        TaskEventKindEnum: "state" | "attempt" | "script";
+        TaskEventKindEnum: "state" | "attempt" | "script" | "preflight";
         TaskEventPage: {
             total: number;
             page: number;
@@ -1521,11 +2146,13 @@ export interface components {
             localRank: number;
             nodeRank: number;
             device: number | null;
-            state: components["schemas"]["StateEnum"];
+            state: components["schemas"]["TaskRankStateEnum"];
             pid: number | null;
             /** @description negative: killed by that signal */
             exitCode: number | null;
         };
+        /** @enum {string} */
+        TaskRankStateEnum: "waiting" | "running" | "exited";
         /** @enum {string} */
         TaskState: "initializing" | "queued" | "starting" | "running" | "stopping" | "succeeded" | "failed" | "stopped";
         TaskSummary: {
@@ -1588,6 +2215,251 @@ export interface components {
             code: string;
             message: string;
             hint: string;
+        };
+        WorkerBeat: {
+            id: string;
+            /** @description the worker's own */
+            token: string;
+            incarnation: string;
+            /** @description counts up within an incarnation */
+            sequence: number;
+            /** @description the newest one acted on */
+            generation: number;
+            process?: components["schemas"]["WorkerProcess"] | null;
+            usage?: components["schemas"]["WorkerUsage"] | null;
+            logs?: components["schemas"]["WorkerLogs"] | null;
+        };
+        WorkerDesired: {
+            id: string;
+            generation: number;
+            order: components["schemas"]["WorkerOrderRef"] | null;
+            stop: components["schemas"]["WorkerStop"] | null;
+            error: components["schemas"]["WorkerError"] | null;
+        };
+        WorkerEntry: {
+            /** @description <node>-<number> */
+            id: string;
+            /** @description null = CPU */
+            gpu?: number | null;
+        };
+        WorkerEnvironment: {
+            /** @description empty while the group cannot be started */
+            env: {
+                [key: string]: string;
+            };
+            problems: components["schemas"]["ProblemItem"][];
+        };
+        WorkerEnvironmentEnvelope: {
+            data: components["schemas"]["WorkerEnvironment"];
+            code: number;
+            message: string;
+        };
+        WorkerError: {
+            code: string;
+            message: string;
+        };
+        /** @description Of the host; what is left out is not known. */
+        WorkerFacts: {
+            /** @description the same after every restart */
+            machineId?: string;
+            host?: string;
+            ip?: string | null;
+            /** @description where other hosts reach it */
+            address?: string | null;
+            zone?: string | null;
+            gpuType?: string | null;
+            gpuCount?: number;
+            emulated?: boolean;
+            cpuCores?: number;
+            memoryGb?: number;
+            versions?: {
+                [key: string]: string | null;
+            };
+            interfaces?: unknown[];
+            network?: {
+                [key: string]: unknown;
+            };
+            workspace?: string;
+            python?: string;
+        };
+        WorkerHeartbeatAnswer: {
+            /** Format: double */
+            intervalSeconds: number;
+            workers: components["schemas"]["WorkerDesired"][];
+        };
+        WorkerHeartbeatAnswerEnvelope: {
+            data: components["schemas"]["WorkerHeartbeatAnswer"];
+            code: number;
+            message: string;
+        };
+        WorkerHeartbeatRequest: {
+            /**
+             * Format: double
+             * @description how long the answer may be held while there is nothing new
+             * @default 0
+             */
+            waitSeconds?: number;
+            workers: components["schemas"]["WorkerBeat"][];
+        };
+        WorkerItem: {
+            id: string;
+            node: string;
+            number: number;
+            status: components["schemas"]["WorkerStatus"];
+            /** @description null: takes no part, the world is smaller */
+            rank: number | null;
+            localRank: number | null;
+            nodeRank: number | null;
+            projectId: string;
+            /** @description null = CPU */
+            gpu: number | null;
+            group: components["schemas"]["GroupRef"] | null;
+            worldSize: number | null;
+            /** Format: date-time */
+            lastHeartbeatAt: string | null;
+            /** Format: double */
+            heartbeatAgeSeconds: number | null;
+            generation: number;
+            process: components["schemas"]["WorkerProcessItem"];
+            usage: components["schemas"]["WorkerUsageItem"];
+            environmentId: string | null;
+            host: string;
+            ip: string | null;
+            version: string;
+        };
+        WorkerItemEnvelope: {
+            data: components["schemas"]["WorkerItem"];
+            code: number;
+            message: string;
+        };
+        WorkerItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["WorkerItem"][];
+        };
+        WorkerItemPageEnvelope: {
+            data: components["schemas"]["WorkerItemPage"];
+            code: number;
+            message: string;
+        };
+        WorkerLogAnswer: {
+            /** @description bytes of this log that are here */
+            acknowledged: number;
+        };
+        WorkerLogAnswerEnvelope: {
+            data: components["schemas"]["WorkerLogAnswer"];
+            code: number;
+            message: string;
+        };
+        WorkerLogs: {
+            offset: number;
+        };
+        WorkerOrder: {
+            name: string;
+            generation: number;
+            digest: string;
+            spec: unknown;
+            files: {
+                [key: string]: unknown;
+            };
+        };
+        WorkerOrderEnvelope: {
+            data: components["schemas"]["WorkerOrder"];
+            code: number;
+            message: string;
+        };
+        WorkerOrderRef: {
+            name: string;
+            taskId: string;
+            attempt: number;
+            rank: number;
+            /** @description another one: fetch the order */
+            digest: string;
+        };
+        WorkerProcess: {
+            /** @description the attempt, as in the order */
+            name: string;
+            rank?: number | null;
+            state: components["schemas"]["WorkerProcessState"];
+            pid?: number | null;
+            /** @description negative: killed by that signal */
+            exitCode?: number | null;
+            /**
+             * Format: double
+             * @description unix seconds
+             */
+            endedAt?: number | null;
+            /** @description whether a process, or a byte of its log, is still there */
+            left?: boolean | null;
+        };
+        WorkerProcessItem: {
+            state: components["schemas"]["ShownProcessState"];
+            pid: number | null;
+            exitCode: number | null;
+            taskId: string | null;
+            attempt: number | null;
+        };
+        /** @enum {string} */
+        WorkerProcessState: "starting" | "running" | "exited";
+        WorkerRegisterRequest: {
+            workers: components["schemas"]["WorkerEntry"][];
+            /** @description another one for each start of the agent */
+            incarnation: string;
+            facts: components["schemas"]["WorkerFacts"];
+        };
+        /** @enum {string} */
+        WorkerStatus: "online" | "suspect" | "lost" | "never";
+        WorkerStop: {
+            name: string;
+            /** Format: double */
+            graceSeconds: number;
+            /**
+             * Format: double
+             * @description unix seconds
+             */
+            killAt: number;
+        };
+        WorkerUsage: {
+            /** Format: double */
+            gpuUtilization?: number | null;
+            /** Format: double */
+            gpuMemoryUsedMb?: number | null;
+            /** Format: double */
+            gpuMemoryTotalMb?: number | null;
+            /** Format: double */
+            cpuPercent?: number | null;
+            /** Format: double */
+            memoryUsedMb?: number | null;
+        };
+        WorkerUsageItem: {
+            /** Format: double */
+            gpuUtilization: number | null;
+            /** Format: double */
+            gpuMemoryUsedMb: number | null;
+            /** Format: double */
+            gpuMemoryTotalMb: number | null;
+            /** Format: double */
+            cpuPercent: number | null;
+            /** Format: double */
+            memoryUsedMb: number | null;
+        };
+        WorkersMoved: {
+            /** @description workers that are where they were to go */
+            moved: string[];
+        };
+        WorkersMovedEnvelope: {
+            data: components["schemas"]["WorkersMoved"];
+            code: number;
+            message: string;
+        };
+        WorkersRegistered: {
+            workers: components["schemas"]["RegisteredWorker"][];
+        };
+        WorkersRegisteredEnvelope: {
+            data: components["schemas"]["WorkersRegistered"];
+            code: number;
+            message: string;
         };
         ZoneItem: {
             id: string;
@@ -2359,6 +3231,130 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ModelItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listPreflights: {
+        parameters: {
+            query?: {
+                /** @description id */
+                environment?: string;
+                ordering?: "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+                status?: "queued" | "running" | "done" | "failed";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreflightBriefPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createPreflight: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PreflightCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreflightDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getPreflight: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                preflight_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreflightDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    stopPreflight: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                preflight_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreflightDetailEnvelope"];
                 };
             };
             default: {
@@ -3153,6 +4149,40 @@ export interface operations {
             };
         };
     };
+    downloadTaskScripts: {
+        parameters: {
+            query?: {
+                /** @description another port for rank 0 */
+                masterPort?: number;
+                /** @description shell | slurm | kubernetes | torchrun | compose */
+                target?: string;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/gzip": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     stopTask: {
         parameters: {
             query?: never;
@@ -3235,6 +4265,619 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskPreviewEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listWorkerGroups: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GroupCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedGroupChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    restartWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    startWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    stopWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    moveWorkers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GroupMoveRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkersMovedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listWorkers: {
+        parameters: {
+            query?: {
+                /** @description id or name; `none` = in no group */
+                group?: string;
+                node?: string;
+                ordering?: "id" | "-id" | "group" | "-group" | "lastHeartbeatAt" | "-lastHeartbeatAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+                /** @description may repeat */
+                status?: ("online" | "suspect" | "lost" | "never")[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getWorker: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    removeWorker: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getWorkerEnvironment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerEnvironmentEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    appendWorkerLog: {
+        parameters: {
+            query: {
+                offset: number;
+            };
+            header?: never;
+            path: {
+                attempt: string;
+                rank: string;
+                task_id: string;
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerLogAnswerEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getWorkerOrder: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerOrderEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    workerHeartbeat: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WorkerHeartbeatRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerHeartbeatAnswerEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listJoinTokens: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "lastUsedAt" | "-lastUsedAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JoinTokenItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createJoinToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JoinTokenCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JoinTokenCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    revokeJoinToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    registerWorkers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WorkerRegisterRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkersRegisteredEnvelope"];
                 };
             };
             default: {

@@ -14,6 +14,8 @@ import { LanguageSwitch, ThemeSwitch } from "./preferences";
 const PAGES = [
   { to: "/training", label: "app.tasks" },
   { to: "/environments", label: "app.environments" },
+  { to: "/workers", label: "app.workers" },
+  { to: "/preflight", label: "app.preflights" },
   { to: "/datasets", label: "app.datasets" },
   { to: "/models", label: "app.models" },
   { to: "/zones", label: "app.zones" },

@@ -1,4 +1,15 @@
-import type { Dataset, Environment, Framework, Metric, Model, Task, Zone } from "@/api/types";
+import type {
+  Dataset,
+  Environment,
+  Framework,
+  Metric,
+  Model,
+  Preflight,
+  Task,
+  Worker,
+  WorkerGroup,
+  Zone,
+} from "@/api/types";
 
 export function environment(id: string, over: Partial<Environment> = {}): Environment {
   return {
@@ -112,6 +123,7 @@ export const task: Task = {
   allowedActions: ["stop", "clone"],
   request: {},
   totalSteps: 100,
+  preflightId: null,
 };
 
 export const dataset: Dataset = {
@@ -161,3 +173,121 @@ export const framework: Framework = {
 };
 
 export const zone: Zone = { id: "zone-a", name: "北京可用区A", environmentCount: 2, gpuCount: 4 };
+
+export function worker(id: string, over: Partial<Worker> = {}): Worker {
+  const [node = "", number] = id.split("-");
+  return {
+    id,
+    node,
+    number: Number(number),
+    gpu: Number(number),
+    status: "online",
+    group: null,
+    rank: null,
+    localRank: null,
+    nodeRank: null,
+    worldSize: null,
+    lastHeartbeatAt: "2026-11-21T05:00:00Z",
+    heartbeatAgeSeconds: 3,
+    generation: 1,
+    projectId: "project-1",
+    process: { state: "idle", pid: null, exitCode: null, taskId: null, attempt: null },
+    usage: {
+      gpuUtilization: null,
+      gpuMemoryUsedMb: null,
+      gpuMemoryTotalMb: null,
+      cpuPercent: null,
+      memoryUsedMb: null,
+    },
+    environmentId: "env-1",
+    host: node,
+    ip: "192.168.1.10",
+    version: "1.0",
+    ...over,
+  };
+}
+
+/** The document's first table. */
+export const group: WorkerGroup = {
+  id: "group-1",
+  name: "bert",
+  projectId: "project-1",
+  createdAt: "2026-11-21T05:00:00Z",
+  masterAddress: "gn6",
+  worldSize: null,
+  effectiveWorldSize: 4,
+  masterPort: 29500,
+  backend: "nccl",
+  script: "train.py",
+  args: ["--epochs", "3"],
+  env: { NCCL_DEBUG: "INFO" },
+  maxRestarts: 3,
+  workers: ["gn6-0", "gn39-0", "gn40-0", "gn7-0"].map((id, rank) => {
+    const { node, number, status } = worker(id);
+    return { id, node, number, status, rank, localRank: 0, nodeRank: rank };
+  }),
+  problems: [],
+  task: null,
+  allowedActions: ["start", "edit", "delete"],
+};
+
+/** Two nodes; one way between them is slow. */
+export const preflight: Preflight = {
+  id: "preflight-1",
+  status: "done",
+  level: "full",
+  reason: null,
+  taskId: null,
+  projectId: "project-1",
+  owner: "ada",
+  startedAt: "2026-11-21T05:00:01Z",
+  createdAt: "2026-11-21T05:00:00Z",
+  endedAt: "2026-11-21T05:00:09Z",
+  environments: [
+    { id: "env-1", name: "gn6" },
+    { id: "env-2", name: "gn7" },
+  ],
+  nodes: ["env-1", "env-2"].map((environmentId, index) => ({
+    environmentId,
+    name: `gn${index + 6}`,
+    level: "pass" as const,
+    findings: [{ check: "disk", level: "pass" as const, code: "OK", message: "磁盘充足", hint: "", value: null }],
+  })),
+  pairs: [
+    {
+      from: "env-1",
+      to: "env-2",
+      level: "warn",
+      rttMs: 0.21,
+      bandwidthMbps: 94,
+      interface: "eth0",
+      findings: [
+        {
+          check: "bandwidth",
+          level: "warn",
+          code: "LINK_SLOW",
+          message: "gn6 → gn7 只有 94 Mbit/s",
+          hint: "检查网线与交换机端口",
+          value: 94,
+        },
+      ],
+    },
+    {
+      from: "env-2",
+      to: "env-1",
+      level: "pass",
+      rttMs: 0.2,
+      bandwidthMbps: 940,
+      interface: "eth0",
+      findings: [],
+    },
+  ],
+  together: { level: "pass", allReduceMs: 1.5, barrierMs: 0.4, findings: [] },
+  verdict: {
+    level: "warn",
+    message: "一条线路很慢",
+    culprits: [
+      { environmentIds: ["env-2"], code: "LINK_SLOW", message: "gn7 的下行很慢", hint: "换掉它，或修好网线" },
+    ],
+  },
+};

@@ -1,6 +1,6 @@
 import { http, HttpResponse } from "msw";
 import { setupServer } from "msw/node";
-import { dataset, environment, framework, model, task, zone } from "./fixtures";
+import { dataset, environment, framework, group, model, preflight, task, worker, zone } from "./fixtures";
 
 export const api = (path: string) => `http://fermi.test/api/v1${path}`;
 
@@ -29,6 +29,11 @@ export const platform = setupServer(
   http.get(api("/tokens"), () => list()),
   http.get(api("/projects/:id/members"), () => list({ username: "ada", role: "maintainer" })),
   http.get(api("/datasets"), () => list(dataset)),
+  http.get(api("/workers"), () => list(worker("gn6-0"), worker("gn7-0"))),
+  http.get(api("/workers/join-tokens"), () => list()),
+  http.get(api("/worker-groups"), () => list(group)),
+  http.get(api("/preflights"), () => list(preflight)),
+  http.get(api("/preflights/:id"), () => ok(preflight)),
   http.get(api("/models"), () => list(model)),
   http.get(api("/availability-zones"), () => list(zone)),
   http.get(api("/frameworks"), () => list(framework)),

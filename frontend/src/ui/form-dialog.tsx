@@ -1,75 +1,104 @@
 import { useMutation } from "@tanstack/react-query";
-import { Dialog } from "radix-ui";
-import { type ReactNode, type SubmitEvent, useState } from "react";
+import { type ReactNode, type SubmitEvent, useId, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { ApiError } from "@/api/errors";
+import type { Problem } from "@/api/types";
 import { Note } from "./badge";
 import { Button } from "./button";
 import { describe } from "./failure";
 import { Field } from "./field";
+import { Modal, ModalClose } from "./modal";
 
-interface FormDialogProps {
+interface FormDialogProps<Answer> {
   trigger: ReactNode;
   title: string;
-  description?: string;
+  description?: string | undefined;
   submit: string;
+  wide?: boolean;
   /** Names of the fields below; problems of others are told above the form. */
   fields: readonly string[];
+  /** What is known to be wrong before anything is sent. */
+  known?: Problem[];
   /** The texts of the form by name; rejects with what is wrong, and the dialog stays. */
-  onSubmit: (texts: Record<string, string>) => Promise<unknown>;
+  onSubmit: (texts: Record<string, string>) => Promise<Answer>;
+  /** What to show in place of the form once it is done; without it the dialog closes. */
+  result?: (answer: Answer) => ReactNode;
   children: (problem: (field: string) => string | undefined) => ReactNode;
 }
 
-export function FormDialog({ trigger, title, description, submit, fields, onSubmit, children }: FormDialogProps) {
+const NONE: Problem[] = [];
+
+export function FormDialog<Answer>(props: FormDialogProps<Answer>) {
+  const { trigger, title, description, submit, wide, fields, known = NONE, onSubmit, result, children } = props;
   const { t } = useTranslation();
   const [open, setOpen] = useState(false);
-  const send = useMutation({ mutationFn: onSubmit, onSuccess: () => setOpen(false) });
-  const problems = send.error instanceof ApiError ? send.error.problems : [];
-  const placed = problems.some(({ field }) => fields.includes(field));
+  const send = useMutation({ mutationFn: onSubmit, onSuccess: () => setOpen(result !== undefined) });
+  const refused = send.error instanceof ApiError ? send.error.problems : NONE;
+  const problems = send.error ? refused : known;
+  const belongs = (problem: Problem, field: string) =>
+    problem.field === field || problem.field.startsWith(`${field}.`);
+  const elsewhere = problems.filter((problem) => !fields.some((field) => belongs(problem, field)));
   const onFormSubmit = (event: SubmitEvent<HTMLFormElement>) => {
     event.preventDefault();
     const entries = [...new FormData(event.currentTarget)].map(([name, value]) => [name, (value as string).trim()]);
     send.mutate(Object.fromEntries(entries) as Record<string, string>);
   };
+  const onOpenChange = (next: boolean) => {
+    setOpen(next);
+    if (next) send.reset();
+  };
   return (
-    <Dialog.Root
+    <Modal
+      trigger={trigger}
+      title={title}
+      description={description}
+      wide={wide}
       open={open}
-      onOpenChange={(next) => {
-        setOpen(next);
-        if (next) send.reset();
-      }}
+      onOpenChange={onOpenChange}
     >
-      <Dialog.Trigger asChild>{trigger}</Dialog.Trigger>
-      <Dialog.Portal>
-        <Dialog.Overlay className="fixed inset-0 z-40 bg-black/50" />
-        <Dialog.Content
-          {...(!description && { "aria-describedby": undefined })}
-          className="fixed top-1/2 left-1/2 z-50 max-h-[calc(100dvh-2rem)] w-[calc(100vw-2rem)] max-w-md -translate-x-1/2 -translate-y-1/2 overflow-y-auto rounded-xl border bg-surface p-5 shadow-lg"
-        >
-          <Dialog.Title className="text-base font-semibold">{title}</Dialog.Title>
-          {description && (
-            <Dialog.Description className="mt-1 text-sm text-muted">{description}</Dialog.Description>
+      {result && send.isSuccess ? (
+        <div className="space-y-4">
+          {result(send.data)}
+          <div className="flex justify-end">
+            <ModalClose asChild>
+              <Button look="primary">{t("app.close")}</Button>
+            </ModalClose>
+          </div>
+        </div>
+      ) : (
+        <form onSubmit={onFormSubmit} className="space-y-4">
+          {send.error && refused.length === 0 && (
+            <Note tone="bad" role="alert">
+              {describe(t, send.error)}
+            </Note>
           )}
-          <form onSubmit={onFormSubmit} className="mt-4 space-y-4">
-            {send.error && !placed && (
-              <Note tone="bad" role="alert">
-                {describe(t, send.error)}
-              </Note>
-            )}
-            {children((field) => problems.find((problem) => problem.field === field)?.message)}
-            <div className="flex justify-end gap-2">
-              <Dialog.Close asChild>
-                <Button>{t("app.cancel")}</Button>
-              </Dialog.Close>
-              <Button type="submit" look="primary" disabled={send.isPending}>
-                {submit}
-              </Button>
-            </div>
-          </form>
-        </Dialog.Content>
-      </Dialog.Portal>
-    </Dialog.Root>
+          {elsewhere.length > 0 && (
+            <Note tone="bad" role={send.error ? "alert" : "status"}>
+              {elsewhere.map((problem, index) => (
+                <p key={index}>{problemText(problem)}</p>
+              ))}
+            </Note>
+          )}
+          {children((field) => {
+            const here = problems.filter((problem) => belongs(problem, field)).map(problemText);
+            return here.length > 0 ? here.join("\n") : undefined;
+          })}
+          <div className="flex justify-end gap-2">
+            <ModalClose asChild>
+              <Button>{t("app.cancel")}</Button>
+            </ModalClose>
+            <Button type="submit" look="primary" disabled={send.isPending}>
+              {submit}
+            </Button>
+          </div>
+        </form>
+      )}
+    </Modal>
   );
+}
+
+export function problemText({ message, hint }: Problem): string {
+  return hint ? `${message} ${hint}` : message;
 }
 
 interface TextFieldProps {
@@ -78,14 +107,53 @@ interface TextFieldProps {
   error: string | undefined;
   hint?: string;
   required?: boolean;
-  placeholder?: string;
+  placeholder?: string | undefined;
+  defaultValue?: string | number | undefined;
+  inputMode?: "numeric";
+  /** Values to choose from, while any other may be typed. */
+  suggestions?: string[];
 }
 
-export function TextField({ name, label, error, hint, required, placeholder }: TextFieldProps) {
+export function TextField({ label, error, hint, suggestions, ...input }: TextFieldProps) {
+  const list = useId();
   return (
     <Field label={label} error={error} hint={hint}>
       {(wiring) => (
-        <input {...wiring} name={name} required={required} placeholder={placeholder} className="control" />
+        <>
+          <input {...wiring} {...input} {...(suggestions && { list })} autoComplete="off" className="control" />
+          {suggestions && (
+            <datalist id={list}>
+              {suggestions.map((each) => (
+                <option key={each} value={each} />
+              ))}
+            </datalist>
+          )}
+        </>
+      )}
+    </Field>
+  );
+}
+
+interface LinesFieldProps {
+  name: string;
+  label: string;
+  error: string | undefined;
+  hint: string;
+  defaultValue: string;
+}
+
+/** A text of several lines. */
+export function LinesField({ label, error, hint, ...input }: LinesFieldProps) {
+  return (
+    <Field label={label} error={error} hint={hint}>
+      {(wiring) => (
+        <textarea
+          {...wiring}
+          {...input}
+          rows={3}
+          spellCheck={false}
+          className="control h-auto py-2 font-mono"
+        />
       )}
     </Field>
   );

@@ -1,5 +1,6 @@
 import type { ReactNode } from "react";
 import { cx } from "@/lib/cx";
+import type { Ticks } from "@/lib/ticks";
 
 export interface Column {
   label: ReactNode;
@@ -9,6 +10,8 @@ export interface Column {
 /** Columns join as the room grows; give their cells the same class. */
 export const MEDIUM = "hidden md:table-cell";
 export const WIDE = "hidden lg:table-cell";
+/** A cell with a checkbox. */
+export const TICK = "w-px pr-0!";
 
 interface TableProps {
   label: string;
@@ -43,6 +46,19 @@ export function Table({ label, columns, children }: TableProps) {
 }
 
 export const ROW = "align-top *:px-4 *:py-3 hover:bg-sunken/60";
+
+/** The checkbox above the others. */
+export function TickAll({ ticks, label }: { ticks: Ticks; label: string }) {
+  return (
+    <input
+      type="checkbox"
+      aria-label={label}
+      disabled={ticks.ids.length === 0}
+      checked={ticks.all}
+      onChange={ticks.toggleAll}
+    />
+  );
+}
 
 /** Pairs of a name and what it is. */
 export function Facts({ facts, className }: { facts: [string, ReactNode][]; className?: string }) {

@@ -33,5 +33,10 @@ COMMANDS = {
     "stop": Entry("fermi.cli.tasks", "stop", "Stop tasks"),
     "retry": Entry("fermi.cli.tasks", "retry", "Run a task again, from its newest checkpoint"),
     "clone": Entry("fermi.cli.tasks", "clone", "Print a task's request, to change and submit it"),
+    "worker": Entry("fermi.cli.worker", "worker", "Make this host a worker: runs ranks for the platform"),
+    "scripts": Entry("fermi.cli.scripts", "scripts", "Download a task as scripts to start it by hand"),
+    "render": Entry("fermi.cli.scripts", "render", "Write scripts that start a training by hand, without a platform"),
+    "launch": Entry("fermi.cli.launch", "launch", "Start the ranks of this machine by hand"),
+    "quickstart": Entry("fermi.cli.quickstart", "quickstart", "Common ways to start, common problems and their fixes"),
     "delete": Entry("fermi.cli.tasks", "delete", "Delete ended tasks with their logs and checkpoints"),
 }

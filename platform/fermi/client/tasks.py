@@ -117,6 +117,13 @@ class Tasks:
         """What was rendered for an attempt, by default the newest."""
         return self._transport.call("GET", _path(task_id, "/plan"), params={"attempt": attempt})
 
+    def scripts(self, task_id: str, *, target: str = "shell", master_port: int | None = None) -> bytes:
+        """A .tar.gz of scripts, rendered files and a README to start the task by hand; `target`: shell, torchrun,
+        slurm, kubernetes or compose."""
+        params = {"target": target, "masterPort": master_port}
+        with self._transport.open(_path(task_id, "/scripts"), params=params) as response:
+            return response.read()
+
     def logs(
         self,
         task_id: str,

@@ -20,17 +20,27 @@ FRAMEWORKS = {
 }
 """Name in the API -> module."""
 
+STAGES = {"preflight": "fermi.launch.preflight"}
+"""What the platform itself runs beside training: planned as a framework is, and never offered as one."""
+
 ALIASES = {"ddp": "pytorch-ddp", "fsdp": "pytorch-fsdp", "megatron": "megatron-lm"}
 
 BACKENDS = {
     "local": "fermi.launch.backends.local",
     "kubernetes": "fermi.launch.backends.kubernetes",
+    "slurm": "fermi.launch.backends.slurm",
+    "agent": "fermi.launch.backends.agent",
 }
 
 
 def framework(name: str) -> Framework:
     """Raises UnknownName (FRAMEWORK_UNKNOWN) with what there is."""
     return cast(Framework, _load("FRAMEWORK_UNKNOWN", FRAMEWORKS, ALIASES.get(name, name)))
+
+
+def planner(name: str) -> Framework:
+    """What plans a stored task: its framework, or a stage."""
+    return cast(Framework, _load("FRAMEWORK_UNKNOWN", FRAMEWORKS | STAGES, ALIASES.get(name, name)))
 
 
 def framework_name(name: str) -> str:

@@ -120,7 +120,10 @@ def first_status(name: str, node_rank: int, state: str) -> dict[str, Any]:
 
 
 class Node:
-    """One node's life. `ranks` are the entries of the status file, in order of local rank."""
+    """One node's life. `ranks` are the entries of the status file, in order of local rank. `ends_on`: signals that ask
+    it to end."""
+
+    ends_on: tuple[signal.Signals, ...] = (signal.SIGTERM,)
 
     def __init__(self, spec: dict[str, Any], paths: Paths, lock: int) -> None:
         self.spec, self.paths, self.lock = spec, paths, lock
@@ -136,10 +139,10 @@ class Node:
     def run(self) -> None:
         wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(number, lambda *_: None)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
+        for number in (signal.SIGCHLD, signal.SIGUSR1, *self.ends_on):
+            signal.signal(number, lambda *_: None)
         self.save("starting")
         if read_json(self.paths.stop) is None:
             for entry, rank in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
@@ -173,8 +176,12 @@ class Node:
             numbers = os.read(wake, 4096)
         except BlockingIOError:
             return
-        if signal.SIGTERM in numbers:
-            self.ask_to_end(self.spec["grace_seconds"])
+        for number in numbers:
+            if number in self.ends_on:
+                self.signalled(number)
+
+    def signalled(self, number: int) -> None:
+        self.ask_to_end(self.spec["grace_seconds"])
 
     def seconds_to_sleep(self) -> float:
         return (
@@ -253,6 +260,16 @@ class Node:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(entry["pid"], number)
 
+    def first_to_fail(self) -> dict[str, Any] | None:
+        """A rank that a signal killed explains its peers' errors, which follow it within moments."""
+        failed = [entry for entry in self.ranks if entry["exit_code"]]
+        if not failed:
+            return None
+        begin = min(entry["ended_at"] for entry in failed)
+        killed = [e for e in failed if e["exit_code"] < 0 and e["exit_code"] != -signal.SIGTERM
+                  and e["ended_at"] - begin < 5]  # fmt: skip
+        return min(killed or failed, key=lambda entry: entry["ended_at"])
+
     def sweep(self) -> None:
         """Kills what is left of the ranks' sessions and every orphan that came here, until nothing is."""
         sessions = {entry["pid"] for entry in self.ranks if entry["pid"]}
@@ -262,6 +279,11 @@ class Node:
                     os.kill(pid, signal.SIGKILL)
             self.reap()
             time.sleep(0.005)
+
+
+def adopt_orphans() -> None:
+    """What the ranks leave behind becomes our child, so that `Node.sweep` finds it."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _processes() -> list[int]:
@@ -347,7 +369,7 @@ def run(spec_path: str) -> None:
         return
     with open(paths.spec) as file:
         spec = json.load(file)
-    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     Node(spec, paths, lock).run()
 
 

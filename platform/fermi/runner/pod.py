@@ -151,16 +151,6 @@ class PodNode(Node):
             output.pipe = None
             output.flush()
 
-    def first_to_fail(self) -> dict[str, Any] | None:
-        """A rank that a signal killed explains its peers' errors, which follow it within moments."""
-        failed = [entry for entry in self.ranks if entry["exit_code"]]
-        if not failed:
-            return None
-        begin = min(entry["ended_at"] for entry in failed)
-        killed = [e for e in failed if e["exit_code"] < 0 and e["exit_code"] != -signal.SIGTERM
-                  and e["ended_at"] - begin < 5]  # fmt: skip
-        return min(killed or failed, key=lambda entry: entry["ended_at"])
-
     def report(self) -> int:
         """Writes the termination message and returns the exit code."""
         ranks = [[entry["rank"], entry["exit_code"], entry["ended_at"]] for entry in self.ranks]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fermi.launch import registry
-from fermi.launch.backends.kubernetes import KubernetesBackend
+from fermi.launch.backends.kubernetes.engine import KubernetesBackend
 from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Rendered
 from tests.fakes.kubernetes import FakeCluster
 from tests.fakes.kubernetes.fixtures import kubernetes

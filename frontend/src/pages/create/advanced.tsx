@@ -5,7 +5,7 @@ import { modelsQuery } from "@/api/inventory";
 import { cx } from "@/lib/cx";
 import { Field } from "@/ui/field";
 import { Fold } from "@/ui/fold";
-import type { Draft } from "./draft";
+import { type Draft, type Preflight, PREFLIGHTS } from "./draft";
 import { FrameworkSelect } from "./framework-fields";
 import { useLabels } from "./labels";
 import { textFor } from "./problems";
@@ -28,6 +28,7 @@ const FIELDS = [
   "maxRestarts",
   "priority",
   "resumeFrom",
+  "preflight",
   "distributedConfig.masterPort",
   "distributedConfig.backend",
 ];
@@ -97,6 +98,7 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
             hint={t("create.resumeFromHint")}
             mono
           />
+          <PreflightSelect {...section} />
           {draft.selected.length > 1 && <Network {...section} />}
         </Group>
         {draft.selected.length === 1 && framework && (
@@ -153,6 +155,29 @@ function Hyperparameters({ draft, problems, onChange }: SectionProps) {
         </Field>
       ))}
     </Group>
+  );
+}
+
+function PreflightSelect({ draft, problems, onChange }: SectionProps) {
+  const { t } = useTranslation();
+  return (
+    <Field label={t("preflight.option")} hint={t("preflight.optionHint")} error={textFor(problems, "preflight")}>
+      {(wiring) => (
+        <select
+          {...wiring}
+          name="preflight"
+          className="control"
+          value={draft.preflight}
+          onChange={({ target }) => onChange({ preflight: target.value as Preflight })}
+        >
+          {PREFLIGHTS.map((each) => (
+            <option key={each} value={each}>
+              {t(`preflight.optionOf.${each}`)}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
   );
 }
 

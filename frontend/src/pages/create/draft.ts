@@ -1,5 +1,6 @@
 import type { CreateRequest, Framework } from "@/api/types";
-import { frameworkNamed, numberOr, rulesOf, textOf, valueOf } from "./options";
+import { environmentOf, linesOf, numberOr } from "@/lib/typed";
+import { frameworkNamed, rulesOf, textOf, valueOf } from "./options";
 
 export const DEFAULT_FRAMEWORK = "pytorch-ddp";
 export const LAUNCH_MODE = "existing";
@@ -11,6 +12,10 @@ export interface Tuning {
 }
 
 const UNTUNED: Tuning = { strategy: {}, options: {} };
+
+/** What is checked before the task begins. */
+export type Preflight = NonNullable<CreateRequest["preflight"]>;
+export const PREFLIGHTS: Preflight[] = ["off", "quick", "full"];
 
 /** The form as it stands: text where a person types text. */
 export interface Draft {
@@ -37,6 +42,7 @@ export interface Draft {
   maxRestarts: string;
   priority: string;
   resumeFrom: string;
+  preflight: Preflight;
 }
 
 export const EMPTY: Draft = {
@@ -58,6 +64,7 @@ export const EMPTY: Draft = {
   maxRestarts: "",
   priority: "",
   resumeFrom: "",
+  preflight: "off",
 };
 
 export function tuningOf(draft: Draft): Tuning {
@@ -77,10 +84,6 @@ export function toggle(draft: Draft, id: string): Draft {
   return { ...draft, selected, master: selected.includes(draft.master) ? draft.master : (selected[0] ?? "") };
 }
 
-function lines(text: string): string[] {
-  return text.split("\n").filter((line) => line.trim() !== "");
-}
-
 /** Entries with something in them, each made of its text by `read`. */
 function filled<T>(
   fields: Record<string, string>,
@@ -93,15 +96,6 @@ function filled<T>(
   );
 }
 
-function environmentVariables(text: string): Record<string, string> {
-  return Object.fromEntries(
-    lines(text).map((line) => {
-      const [name = "", ...value] = line.split("=");
-      return [name.trim(), value.join("=")];
-    }),
-  );
-}
-
 function scalar(text: string): unknown {
   return text === "true" || text === "false" ? text === "true" : numberOr(text);
 }
@@ -111,7 +105,7 @@ const isEmpty = (object: object) => Object.keys(object).length === 0;
 /** What is not a number is sent as it was typed, so that the server's own words say what is wrong with it. */
 export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest {
   const hyperparameters = filled(draft.hyperparameters, scalar);
-  const env = environmentVariables(draft.env);
+  const env = environmentOf(draft.env);
   return {
     taskName: draft.taskName,
     datasetId: draft.datasetId,
@@ -119,13 +113,14 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
     modelId: draft.modelId,
     launchMode: draft.launchMode,
     ...nodes(draft, frameworks),
-    ...(draft.script.trim() && { entrypoint: { script: draft.script.trim(), args: lines(draft.args) } }),
+    ...(draft.script.trim() && { entrypoint: { script: draft.script.trim(), args: linesOf(draft.args) } }),
     ...(!isEmpty(hyperparameters) && { hyperparameters }),
     ...(!isEmpty(env) && { env }),
     ...(filled({ maxRestarts: draft.maxRestarts, priority: draft.priority }, numberOr) as {
       maxRestarts?: number;
       priority?: number;
     }),
+    ...(draft.preflight !== "off" && { preflight: draft.preflight }),
     ...(draft.resumeFrom.trim() && { resumeFrom: draft.resumeFrom.trim() }),
   };
 }
@@ -187,5 +182,6 @@ export function draftOf(request: CreateRequest): Draft {
     maxRestarts: text(request.maxRestarts),
     priority: text(request.priority),
     resumeFrom: text(request.resumeFrom),
+    preflight: request.preflight ?? "off",
   };
 }

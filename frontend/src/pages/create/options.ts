@@ -1,4 +1,5 @@
 import type { Framework } from "@/api/types";
+import { numberOr } from "@/lib/typed";
 
 /** One property of a framework's options, as its JSON Schema describes it. */
 export interface Rule {
@@ -49,12 +50,6 @@ export function range({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: 
   ]
     .filter(Boolean)
     .join(", ");
-}
-
-/** What is not a number stays as it was typed. */
-export function numberOr(text: string): number | string {
-  const number = Number(text);
-  return text.trim() !== "" && Number.isFinite(number) ? number : text;
 }
 
 function jsonOr(text: string): unknown {

@@ -44,6 +44,7 @@ const PARTS: [prefix: string, part: keyof Draft][] = [
   ["maxRestarts", "maxRestarts"],
   ["priority", "priority"],
   ["resumeFrom", "resumeFrom"],
+  ["preflight", "preflight"],
 ];
 
 /** Which part of the draft a problem is about; everything else follows from the choice of environments. */

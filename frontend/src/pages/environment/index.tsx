@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Ban, CircleCheck } from "lucide-react";
+import { Ban, CircleCheck, ClipboardCheck } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link, useParams } from "react-router";
 import { cordon, environmentQuery } from "@/api/environments";
@@ -45,6 +45,7 @@ export function Component() {
 }
 
 function EnvironmentPage({ environment }: { environment: Environment }) {
+  const { t } = useTranslation();
   const me = useQuery(meQuery).data;
   const { name, notSelectableReason: obstacle } = environment;
   return (
@@ -57,7 +58,15 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
           <span className="font-mono text-xs font-normal text-muted">{environment.id}</span>
         </span>
       }
-      actions={maintains(me, environment.projectId) && <CordonButton environment={environment} />}
+      actions={
+        <>
+          <ButtonLink to={`/preflight/create?environments=${environment.id}`}>
+            <ClipboardCheck />
+            {t("preflight.run")}
+          </ButtonLink>
+          {maintains(me, environment.projectId) && <CordonButton environment={environment} />}
+        </>
+      }
     >
       {obstacle && (
         <div className="mb-4">

@@ -9,6 +9,7 @@ import type { Action, Task } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
+import { Scripts } from "./scripts";
 
 /** What may be done is what the server says may be done. */
 export function Actions({ task }: { task: Task }) {
@@ -96,7 +97,12 @@ export function Actions({ task }: { task: Task }) {
       />
     ),
   };
-  return (Object.keys(buttons) as Action[])
-    .filter((action) => task.allowedActions.includes(action))
-    .map((action) => buttons[action]);
+  return (
+    <>
+      {(Object.keys(buttons) as Action[])
+        .filter((action) => task.allowedActions.includes(action))
+        .map((action) => buttons[action])}
+      <Scripts id={task.taskId} />
+    </>
+  );
 }

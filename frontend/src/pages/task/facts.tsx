@@ -1,5 +1,6 @@
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
 import type { Task } from "@/api/types";
 import { dateTime } from "@/lib/format";
 import { Card } from "@/ui/card";
@@ -10,12 +11,20 @@ export function Facts({ task }: { task: Task }) {
   const { t } = useTranslation();
   const facts: [string, ReactNode][] = [
     [t("task.framework"), task.framework],
-    [t("task.dataset"), `${task.datasetId} / ${task.datasetVersionId}`],
-    [t("task.model"), task.modelId],
+    [t("task.dataset"), [task.datasetId, task.datasetVersionId].filter(Boolean).join(" / ") || "–"],
+    [t("task.model"), task.modelId || "–"],
     [t("task.restarts"), task.maxRestarts],
     [t("task.owner"), task.owner],
     [t("task.created"), dateTime(task.createdAt)],
   ];
+  if (task.preflightId) {
+    facts.push([
+      t("preflight.ofTask"),
+      <Link to={`/preflight/${task.preflightId}`} className="font-mono text-xs break-all text-accent-ink hover:underline">
+        {task.preflightId}
+      </Link>,
+    ]);
+  }
   return (
     <Card title={t("task.facts")}>
       <FactList facts={facts} />

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { CreateRequest } from "@/api/types";
-import { asCommand, quoted, recipes, yaml } from "./reuse";
+import { quoted } from "@/lib/shell";
+import { asCommand, recipes, yaml } from "./reuse";
 
 const request = {
   taskName: "it's 第一个",

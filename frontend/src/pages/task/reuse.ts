@@ -1,4 +1,5 @@
 import type { CreateRequest, RenderedFile } from "@/api/types";
+import { quoted } from "@/lib/shell";
 
 /** The request of a task as what one pastes into a terminal or keeps in a repository. */
 export function recipes(request: CreateRequest, origin: string): RenderedFile[] {
@@ -30,6 +31,7 @@ export function asCommand(request: CreateRequest): string {
     ["--max-restarts", request.maxRestarts],
     ["--priority", request.priority],
     ["--resume-from", request.resumeFrom],
+    ["--preflight", request.preflight],
     ["--script", entrypoint?.script],
   ];
   const lines = flags
@@ -47,11 +49,6 @@ function asCurl(request: CreateRequest, origin: string): string {
 ${JSON.stringify(request, null, 2)}
 END
 `;
-}
-
-/** One word for a POSIX shell. */
-export function quoted(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }
 
 /** The command reads values as JSON where they can be read so: a text that looks like something else is quoted. */

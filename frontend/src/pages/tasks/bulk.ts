@@ -3,6 +3,7 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { isOver, stopById, taskChanged } from "@/api/tasks";
 import type { TaskBrief } from "@/api/types";
+import { useTicks } from "@/lib/ticks";
 import { describe } from "@/ui/failure";
 
 /** How stopping one of the selected went. */
@@ -17,10 +18,8 @@ const AT_ONCE = 4;
 export function useBulkStop(tasks: TaskBrief[]) {
   const { t } = useTranslation();
   const client = useQueryClient();
-  const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set());
   const [outcomes, setOutcomes] = useState<ReadonlyMap<string, Outcome>>(new Map());
-  const stoppable = tasks.filter((task) => !isOver(task)).map(({ taskId }) => taskId);
-  const selected = stoppable.filter((id) => ticked.has(id));
+  const ticks = useTicks(tasks.filter((task) => !isOver(task)).map(({ taskId }) => taskId));
 
   const stopOne = async (id: string) => {
     const outcome = await stopById(id).then(
@@ -32,31 +31,19 @@ export function useBulkStop(tasks: TaskBrief[]) {
   const stop = useMutation({
     mutationFn: async () => {
       setOutcomes(new Map());
-      const waiting = [...selected];
+      const waiting = [...ticks.selected];
       const worker = async () => {
         for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) await stopOne(id);
       };
       await Promise.all(Array.from({ length: AT_ONCE }, worker));
     },
     onSettled: () => {
-      setTicked(new Set());
+      ticks.clear();
       return taskChanged(client);
     },
   });
 
-  return {
-    stoppable,
-    selected,
-    outcomes,
-    isPending: stop.isPending,
-    stop: () => stop.mutate(),
-    toggle: (id: string) => {
-      const next = new Set(ticked);
-      if (!next.delete(id)) next.add(id);
-      setTicked(next);
-    },
-    toggleAll: () => setTicked(new Set(selected.length === stoppable.length ? [] : stoppable)),
-  };
+  return { ticks, outcomes, isPending: stop.isPending, stop: () => stop.mutate() };
 }
 
 export type BulkStop = ReturnType<typeof useBulkStop>;

@@ -58,7 +58,7 @@ export function Component() {
             {t("tasks.clearFilters")}
           </Button>
         )}
-        {bulk.stoppable.length > 0 && <BulkBar bulk={bulk} />}
+        {bulk.ticks.ids.length > 0 && <BulkBar bulk={bulk} />}
       </div>
       {tasks.isError && <Failure error={tasks.error} retry={() => void tasks.refetch()} />}
       {tasks.isPending && <Loading />}
@@ -145,7 +145,7 @@ function Filters({ params, onChange }: FiltersProps) {
 
 function BulkBar({ bulk }: { bulk: BulkStop }) {
   const { t } = useTranslation();
-  const count = bulk.selected.length;
+  const count = bulk.ticks.selected.length;
   return (
     <div className="ml-auto flex items-center gap-2">
       <span role="status" className="text-sm text-muted">

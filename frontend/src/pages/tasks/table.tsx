@@ -5,10 +5,8 @@ import type { TaskBrief } from "@/api/types";
 import { ago, dateTime, duration, figure, integer, secondsBetween } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { StatusBadge } from "@/ui/status";
-import { MEDIUM, ROW, Table, WIDE } from "@/ui/table";
+import { MEDIUM, ROW, Table, TICK, TickAll, WIDE } from "@/ui/table";
 import type { BulkStop, Outcome } from "./bulk";
-
-const TICK = "w-px pr-0!";
 
 /** On a narrow screen the first cell says it all; columns join it as the room grows. */
 export function TaskTable({ tasks, bulk }: { tasks: TaskBrief[]; bulk: BulkStop }) {
@@ -19,15 +17,7 @@ export function TaskTable({ tasks, bulk }: { tasks: TaskBrief[]; bulk: BulkStop 
       label={t("tasks.title")}
       columns={[
         {
-          label: (
-            <input
-              type="checkbox"
-              aria-label={t("tasks.selectAll")}
-              disabled={bulk.stoppable.length === 0}
-              checked={bulk.selected.length > 0 && bulk.selected.length === bulk.stoppable.length}
-              onChange={bulk.toggleAll}
-            />
-          ),
+          label: <TickAll ticks={bulk.ticks} label={t("tasks.selectAll")} />,
           className: TICK,
         },
         { label: t("tasks.name") },
@@ -46,8 +36,8 @@ export function TaskTable({ tasks, bulk }: { tasks: TaskBrief[]; bulk: BulkStop 
             key={task.taskId}
             task={task}
             now={now}
-            ticked={bulk.selected.includes(task.taskId)}
-            onTick={() => bulk.toggle(task.taskId)}
+            ticked={bulk.ticks.selected.includes(task.taskId)}
+            onTick={() => bulk.ticks.toggle(task.taskId)}
             outcome={bulk.outcomes.get(task.taskId)}
           />
         ))}

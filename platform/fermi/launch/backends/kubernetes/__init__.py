@@ -5,7 +5,7 @@
       └─ Job <task>-<attempt>-node-<k>, one per environment; or one JobSet with a replicated job for each
 
 render.py    a plan as these objects; pure                 client.py    requests and their failures
-shipped.py   our own modules that pods need                watch.py     one list + watch per kind and process
+                                                           watch.py     one list + watch per kind and process
 gang.py      an attempt's objects, as the watch knows them state.py     from them to an observation
 causes.py    why it waits, why it failed                   logs.py      pods' logs into files, by offset
 deletion.py  the end of an attempt, fencing, orphans       engine.py    the backend's verbs
@@ -35,17 +35,18 @@ them), `python`, `pod` (where this was learnt).
 
 import json
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fermi.launch.backends.kubernetes.engine import KubernetesBackend
+if TYPE_CHECKING:
+    from fermi.launch.backends.kubernetes.engine import KubernetesBackend
 
-__all__ = ["KubernetesBackend", "connect"]
 
-
-def connect(connection: dict[str, Any]) -> KubernetesBackend:
+def connect(connection: dict[str, Any]) -> "KubernetesBackend":
     return _connect(json.dumps(connection, sort_keys=True))
 
 
 @lru_cache
-def _connect(key: str) -> KubernetesBackend:
+def _connect(key: str) -> "KubernetesBackend":
+    from fermi.launch.backends.kubernetes.engine import KubernetesBackend  # rendering needs no Kubernetes client
+
     return KubernetesBackend(json.loads(key))

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fermi.launch.backends import logfiles
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, container, phase
@@ -51,15 +52,7 @@ class Files:
         return self.folder / f"node-{node_rank}.{end}"
 
     def chunk(self, rank: int, cursor: int, limit: int) -> LogChunk:
-        try:
-            with open(self.rank(rank), "rb") as file:
-                if cursor < 0:
-                    cursor = max(0, os.fstat(file.fileno()).st_size + cursor)
-                file.seek(cursor)
-                data = file.read(limit)
-                return LogChunk(data, cursor + len(data), end=len(data) < limit)
-        except FileNotFoundError:
-            return LogChunk(b"", max(cursor, 0), end=True)
+        return logfiles.chunk(self.rank(rank), cursor, limit)
 
     def report(self, node_rank: int) -> dict[str, Any]:
         try:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.launch.backends.kubernetes import names, shipped
+from fermi.launch import shipped
+from fermi.launch.backends.kubernetes import names
 from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, Value, resolve
 
 JOB_DIR, RUN_DIR = "/fermi/job", "/fermi/run"
@@ -43,7 +44,7 @@ class _Gang:
         head = f"{names.node_name(job.name, 0)}-0-0" if self.jobset else "node-0"
         self.head = f"{head}.{job.name}.{self.namespace}.svc"
         self.bindings = {Late.HEAD_HOST: self.head, Late.FILES_DIR: f"{RUN_DIR}/files"}
-        self.modules = shipped.modules(word for node in plan.nodes for word in node.command)
+        self.modules = shipped.modules(shipped.POD, (word for node in plan.nodes for word in node.command))
         paths = ["job.json", *(f"files/{name}" for name in plan.files), *self.modules]
         items = [{"key": _key(path), "path": path} for path in paths]
         self._config_volume = {"name": "fermi-job", "configMap": {"name": job.name, "items": items}}

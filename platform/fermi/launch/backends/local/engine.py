@@ -1,10 +1,8 @@
 """The backend's verbs on this machine. Files are the only memory; any process of the platform can ask."""
 
 import errno
-import json
 import os
 import shutil
-import signal
 import socket
 import tempfile
 import time
@@ -12,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fermi.launch.backends import logfiles
+from fermi.launch.backends.culprit import cause_of_failure
 from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.backends.local.render import render
 from fermi.launch.errors import BackendError
@@ -27,10 +27,7 @@ from fermi.launch.spec import (
     RankSeen,
     Rendered,
 )
-from fermi.runner import node, processes, status
-
-RUNNER_OVERDUE_SECONDS = 10.0
-"""A runner that is this late in ending its ranks after their grace is killed itself."""
+from fermi.runner import ending, node, status
 
 
 class LocalBackend:
@@ -94,25 +91,10 @@ class LocalBackend:
     def cancel(self, handle: Handle, grace_seconds: float) -> None:
         run_dir = self._run_dir(handle.name)
         run_dir.mkdir(parents=True, exist_ok=True)
-        stop = node.read_json(str(run_dir / "stop.json"))
-        now = time.time()
-        if stop is None or now + grace_seconds < stop["kill_at"]:
-            stop = {"grace_seconds": grace_seconds, "kill_at": now + grace_seconds}
-            node.write_atomically(str(run_dir / "stop.json"), stop)
-        overdue = now > stop["kill_at"] + RUNNER_OVERDUE_SECONDS
-        for spec in self._specs(run_dir):
-            self._cancel_node(spec, overdue)
+        ending.end(run_dir, self._specs(run_dir), grace_seconds)
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
-        try:
-            with open(self._log_dir(handle.task_id, handle.attempt) / f"{rank}.log", "rb") as file:
-                if cursor < 0:
-                    cursor = max(0, os.fstat(file.fileno()).st_size + cursor)
-                file.seek(cursor)
-                data = file.read(limit)
-                return LogChunk(data, cursor + len(data), end=len(data) < limit)
-        except FileNotFoundError:
-            return LogChunk(b"", max(cursor, 0), end=True)
+        return logfiles.chunk(self._log_dir(handle.task_id, handle.attempt) / f"{rank}.log", cursor, limit)
 
     def port_is_free(self, port: int) -> bool:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -160,18 +142,6 @@ class LocalBackend:
             return Observation(Phase.FAILED, left, ranks, cause)
         return Observation(_phase(nodes, ranks, handle.world_size), left, ranks)
 
-    def _cancel_node(self, spec: Path, overdue: bool) -> None:
-        paths = node.Paths(str(spec))
-        written = node.read_json(paths.status)
-        if written is None:
-            _make_unstartable(paths, spec)
-        elif written["state"] != "exited" and written["boot_id"] == node.boot_id():
-            if processes.is_alive(written["runner"]):
-                processes.send_signal(written["runner"], signal.SIGKILL if overdue else signal.SIGUSR1)
-            else:
-                for stray in processes.session_members(written["ranks"]):
-                    processes.send_signal(stray, signal.SIGKILL)
-
 
 def _put(path: Path, text: str) -> None:
     """All at once: when an attempt is submitted again, its ranks may be reading the file."""
@@ -205,20 +175,6 @@ def _parts(name: str) -> tuple[str, int]:
     return task_id, int(attempt)
 
 
-def _make_unstartable(paths: node.Paths, spec: Path) -> None:
-    """Writes the end of a node that never began, under its lock: a runner that comes late finds it and goes away. Where
-    a runner has just taken the lock, it will find `stop.json`."""
-    lock = node.try_lock(paths.lock)
-    if lock is None:
-        return
-    try:
-        if node.read_json(paths.status) is None:
-            content = json.loads(spec.read_text())
-            node.write_atomically(paths.status, node.first_status(content["name"], content["node_rank"], "exited"))
-    finally:
-        os.close(lock)
-
-
 def _phase(nodes: Sequence[status.NodeState], ranks: Sequence[RankSeen], world_size: int) -> Phase:
     if len(ranks) < world_size or any(rank.state == "waiting" for rank in ranks):
         ended = all(seen.state == "exited" for seen in nodes)
@@ -229,30 +185,13 @@ def _phase(nodes: Sequence[status.NodeState], ranks: Sequence[RankSeen], world_s
 
 
 def _cause(nodes: Sequence[status.NodeState], ranks: Sequence[RankSeen], specs: Sequence[Path]) -> Cause | None:
-    """What failed first. A rank that a signal killed explains its peers' errors, which follow it within moments."""
-    failed = [rank for rank in ranks if rank.state == "exited" and rank.exit_code != 0]
-    if not failed:
-        lost = [node_rank for node_rank, seen in enumerate(nodes) if seen.state == "lost"]
-        if not lost:
-            return None
-        return Cause("RUNNER_LOST", {"nodeRank": lost[0], "node": _node_name(specs[lost[0]])})
-    first_end = min(rank.ended_at or 0 for rank in failed)
+    def name(node_rank: int) -> str:
+        return _node_name(specs[node_rank])
 
-    def guilt(rank: RankSeen) -> tuple[bool, float]:
-        with_first = (rank.ended_at or 0) - first_end < 5
-        killed = (rank.exit_code or 0) < 0 and rank.exit_code != -signal.SIGTERM
-        return not (with_first and killed), rank.ended_at or 0
-
-    culprit = min(failed, key=guilt)
-    params = {
-        "rank": culprit.rank,
-        "nodeRank": culprit.node_rank,
-        "node": _node_name(specs[culprit.node_rank]),
-    }
-    assert culprit.exit_code is not None
-    if culprit.exit_code < 0:
-        return Cause("RANK_KILLED", {**params, "signal": signal.Signals(-culprit.exit_code).name})
-    return Cause("RANK_FAILED", {**params, "exitCode": culprit.exit_code})
+    if cause := cause_of_failure(ranks, name):
+        return cause
+    lost = [node_rank for node_rank, seen in enumerate(nodes) if seen.state == "lost"]
+    return Cause("RUNNER_LOST", {"nodeRank": lost[0], "node": name(lost[0])}) if lost else None
 
 
 def _node_name(spec: Path) -> str:

@@ -1,4 +1,5 @@
-"""Our own modules that a pod needs: the node runner, and the trainer where the job uses one. The image has neither."""
+"""Our own modules that a node needs where nothing of ours is installed (a pod, a machine of a Slurm cluster): the node
+runner, and the trainer where the job uses one."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,19 +9,24 @@ from pathlib import Path
 import fermi
 
 _ROOT = Path(fermi.__file__).parent
-RUNNER = ("fermi.runner.node", "fermi.runner.meet", "fermi.runner.pod")
+POD = ("fermi.runner.node", "fermi.runner.meet", "fermi.runner.pod")
+SLURM = (*POD, "fermi.runner.slurm")
 _IMPORT = re.compile(r"^ *from fermi\.train(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
 
 
-def modules(words: Iterable[object]) -> Mapping[str, str]:
+def trainers(words: Iterable[object]) -> tuple[str, ...]:
+    """Those of our trainers that a command of these words runs."""
+    return tuple(word for word in words if isinstance(word, str) and word.startswith("fermi.train."))
+
+
+def modules(runner: tuple[str, ...], words: Iterable[object]) -> Mapping[str, str]:
     """Path -> text, for a command of these words. Packages are empty folders with an `__init__.py`."""
-    trainers = tuple(word for word in words if isinstance(word, str) and word.startswith("fermi.train."))
-    return _modules(trainers)
+    return _modules(runner, trainers(words))
 
 
 @lru_cache
-def _modules(trainers: tuple[str, ...]) -> Mapping[str, str]:
-    wanted, found = [*RUNNER, *trainers], dict.fromkeys(("fermi/__init__.py", "fermi/runner/__init__.py"), "")
+def _modules(runner: tuple[str, ...], trainers: tuple[str, ...]) -> Mapping[str, str]:
+    wanted, found = [*runner, *trainers], dict.fromkeys(("fermi/__init__.py", "fermi/runner/__init__.py"), "")
     if trainers:
         found["fermi/train/__init__.py"] = ""
     while wanted:

@@ -1,0 +1,103 @@
+"""Shapes of requests and answers about pre-flight tests."""
+
+from rest_framework import serializers
+
+from apps.clusters.api.serializers import LEVELS
+from apps.common.pages import OrderingField, PageQuery
+from apps.training.api.serializers import Reason
+from fermi.launch import preflight
+
+PREFLIGHT_STATUSES = [(status, status) for status in ("queued", "running", "done", "failed")]
+JUDGED_LEVELS = [(level, level) for level in (*LEVELS, "unknown")]
+TEST_LEVELS = [(level, level) for level in preflight.LEVELS]
+
+
+class PreflightCreateRequest(serializers.Serializer):
+    environmentIds = serializers.ListField(
+        source="environment_ids", child=serializers.CharField(max_length=100), max_length=1024
+    )
+    masterNode = serializers.CharField(
+        source="master", allow_null=True, default=None, help_text="the first environment by default"
+    )
+    level = serializers.ChoiceField(TEST_LEVELS, default="quick")
+    framework = serializers.CharField(max_length=40, default="pytorch-ddp", help_text="what is to be trained with")
+
+
+class PreflightQuery(PageQuery):
+    status = serializers.ChoiceField(PREFLIGHT_STATUSES, required=False)
+    environment = serializers.CharField(required=False, help_text="id")
+    ordering = OrderingField("-createdAt", createdAt="run__created_at")
+
+
+class PreflightEnvironment(serializers.Serializer):
+    id = serializers.CharField(allow_null=True, help_text="null = the environment was removed")
+    name = serializers.CharField()
+
+
+class PreflightFinding(serializers.Serializer):
+    check = serializers.CharField(help_text="what was looked at: variables, devices, gpuMemory, disk, name, tcp, …")
+    level = serializers.ChoiceField(LEVELS)
+    code = serializers.CharField()
+    message = serializers.CharField()
+    hint = serializers.CharField(help_text="what to do")
+    value = serializers.JSONField(allow_null=True, help_text="what was measured")
+
+
+class PreflightNode(serializers.Serializer):
+    environmentId = serializers.CharField()
+    name = serializers.CharField()
+    level = serializers.ChoiceField(JUDGED_LEVELS)
+    findings = PreflightFinding(many=True)
+
+
+class PreflightPair(serializers.Serializer):
+    """One direction. `from` and `to` are environment ids."""
+
+    locals()["from"] = serializers.CharField()  # no name that a class body could assign otherwise
+    to = serializers.CharField()
+    level = serializers.ChoiceField(JUDGED_LEVELS)
+    rttMs = serializers.FloatField(allow_null=True)
+    bandwidthMbps = serializers.FloatField(allow_null=True)
+    interface = serializers.CharField(allow_null=True, help_text="by which the way leads: NCCL_SOCKET_IFNAME")
+    findings = PreflightFinding(many=True)
+
+
+class PreflightTogether(serializers.Serializer):
+    level = serializers.ChoiceField(JUDGED_LEVELS)
+    allReduceMs = serializers.FloatField(allow_null=True)
+    barrierMs = serializers.FloatField(allow_null=True)
+    findings = PreflightFinding(many=True)
+
+
+class PreflightCulprit(serializers.Serializer):
+    environmentIds = serializers.ListField(child=serializers.CharField())
+    code = serializers.CharField()
+    message = serializers.CharField()
+    hint = serializers.CharField(help_text="which node to drop, or what to change")
+
+
+class PreflightVerdict(serializers.Serializer):
+    level = serializers.ChoiceField(LEVELS)
+    message = serializers.CharField()
+    culprits = PreflightCulprit(many=True)
+
+
+class PreflightBrief(serializers.Serializer):
+    id = serializers.CharField()
+    status = serializers.ChoiceField(PREFLIGHT_STATUSES, help_text="done: there is a verdict, of whatever level")
+    reason = Reason(allow_null=True, help_text="why it waits, or why it failed")
+    level = serializers.ChoiceField(TEST_LEVELS)
+    taskId = serializers.CharField(allow_null=True, help_text="the training task whose first stage it is")
+    projectId = serializers.CharField()
+    owner = serializers.CharField()
+    createdAt = serializers.DateTimeField()
+    startedAt = serializers.DateTimeField(allow_null=True)
+    endedAt = serializers.DateTimeField(allow_null=True)
+    environments = PreflightEnvironment(many=True)
+    verdict = PreflightVerdict(allow_null=True)
+
+
+class PreflightDetail(PreflightBrief):
+    nodes = PreflightNode(many=True)
+    pairs = PreflightPair(many=True)
+    together = PreflightTogether(allow_null=True, help_text="null: a quick test, or it did not come to that")

@@ -1,0 +1,32 @@
+"""Pre-flight tests: ask for one, look, stop."""
+
+from apps.common.api import APIView, Body, Data, Query, Request, operation, page
+from apps.training import preflight_shapes as shapes
+from apps.training.api import preflight_forms as forms
+from apps.training.services import preflight as service
+
+
+class PreflightsView(APIView):
+    @operation("listPreflights", query=forms.PreflightQuery, page=forms.PreflightBrief)
+    def get(self, request: Request, query: Query) -> Data:
+        """The pre-flight tests of your projects, newest first."""
+        return page(service.listed(request.user, query), query, shapes.brief)
+
+    @operation("createPreflight", body=forms.PreflightCreateRequest, data=forms.PreflightDetail, status=201)
+    def post(self, request: Request, body: Body) -> Data:
+        """Tests whether these environments can train together, as soon as they are free."""
+        return shapes.detail(service.create(request.user, **body))
+
+
+class PreflightView(APIView):
+    @operation("getPreflight", data=forms.PreflightDetail)
+    def get(self, request: Request, preflight_id: str) -> Data:
+        """One test: every node, every pair, and the verdict."""
+        return shapes.detail(service.find(request.user, preflight_id))
+
+
+class PreflightStopView(APIView):
+    @operation("stopPreflight", data=forms.PreflightDetail)
+    def post(self, request: Request, preflight_id: str) -> Data:
+        """Ends a test. Asking again changes nothing."""
+        return shapes.detail(service.stop(request.user, preflight_id))

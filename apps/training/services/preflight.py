@@ -1,0 +1,73 @@
+"""Asking for a pre-flight test, and finding one again."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Q, QuerySet
+
+from apps.accounts import access, audit
+from apps.accounts.models import Role, User
+from apps.clusters import selectors as clusters
+from apps.common.errors import ApiError, ProblemsError
+from apps.training import preflights
+from apps.training.models import Preflight
+from apps.training.preflight_shapes import STATES
+from apps.training.services import steer
+from apps.training.services.build import environments_named
+from fermi.launch import registry
+from fermi.launch.errors import UnknownName
+from fermi.launch.spec import JobSpec, Problem
+
+
+def create(user: User, *, environment_ids: Sequence[str], master: str | None, level: str, framework: str) -> Preflight:
+    """Raises ProblemsError with everything that is wrong."""
+    problems: list[Problem] = []
+    environments = environments_named(user, environment_ids, "environmentIds", problems)
+    if master is not None and master not in environment_ids:
+        allowed = ", ".join(environment_ids) or "–"
+        problems.append(Problem("masterNode", "MASTER_NOT_SELECTED", {"master": master, "allowed": allowed}))
+    try:
+        registry.framework(framework)
+    except UnknownName as unknown:
+        problems.append(Problem("framework", unknown.code, unknown.params))
+    if problems:
+        raise ProblemsError(problems)
+    project = environments[0].project_id
+    access.require(user, project, Role.MEMBER)
+    job = JobSpec(
+        task_id="", project=project, framework=registry.framework_name(framework),
+        nodes=tuple(clusters.snapshots(environments)), master=master or environments[0].pk,
+        master_port=settings.MASTER_PORTS.start,
+    )  # fmt: skip
+    test = preflights.begin(user, environments[0].cluster, job, level)
+    audit.record(user, "preflight.create", test.pk, project=project)
+    return find(user, test.pk)
+
+
+def listed(user: User, filters: Mapping[str, Any]) -> QuerySet[Preflight]:
+    rows = access.visible(_rows(), user, "run__project")
+    if status := filters.get("status"):
+        rows = rows.filter(run__state__in=STATES[status])
+    if environment := filters.get("environment"):
+        rows = rows.filter(run__nodes__environment=environment)
+    if word := filters.get("search"):
+        rows = rows.filter(Q(pk__icontains=word) | Q(run__name__icontains=word))
+    return rows
+
+
+def find(user: User, key: str) -> Preflight:
+    test = access.visible(_rows(), user, "run__project").filter(pk=key).first()
+    if test is None:
+        raise ApiError(404, "NOT_FOUND")
+    return test
+
+
+def _rows() -> QuerySet[Preflight]:
+    return Preflight.objects.select_related("run__owner").prefetch_related("run__nodes")
+
+
+def stop(user: User, key: str) -> Preflight:
+    """Asking again changes nothing."""
+    steer.stop_any(user, find(user, key).pk)
+    return find(user, key)

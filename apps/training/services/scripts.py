@@ -1,0 +1,24 @@
+"""A task as a folder of scripts that people start by hand."""
+
+from dataclasses import replace
+
+from apps.common.errors import ProblemsError
+from apps.training.launching import resume_point, seen_from
+from apps.training.models import Task
+from fermi.launch import byhand
+from fermi.launch.spec import JobSpec
+
+
+def archive(task: Task, target: str, lang: str, master_port: int | None = None) -> tuple[str, bytes]:
+    """The file's name and a .tar.gz: the task as its newest attempt runs, going on from where it has come to. Raises
+    UnknownName for a target that there is none of, ProblemsError for one that cannot start this task."""
+    spec = JobSpec.from_json(task.spec)
+    newest = task.attempts.order_by("-number").first()
+    port = master_port or (newest.master_port if newest else spec.master_port)
+    job = spec.for_attempt(max(task.attempt, 1), master_port=port, resume_from=resume_point(task))
+    job = replace(seen_from(task.cluster, job), project=str(task.project_id))
+    if found := byhand.problems(job, target):
+        raise ProblemsError(found)
+    connection = task.cluster.connection if task.cluster.backend == target else {}
+    name = f"{job.name}-{target}"
+    return f"{name}.tar.gz", byhand.archive(name, byhand.render(job, target, lang, connection))

@@ -1,0 +1,95 @@
+import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
+import { everyPage, http, unwrap } from "./client";
+import type { Worker, WorkerGroupChange, WorkerGroupRequest } from "./types";
+
+export interface WorkerFilters {
+  search?: string;
+  group?: string;
+  node?: string;
+  status?: string;
+  page: number;
+}
+
+export const WORKERS_PER_PAGE = 50;
+/** The most that the platform gives at once. */
+const PAGE = 200;
+
+export const workerKeys = {
+  all: ["workers"] as const,
+  list: (filters: WorkerFilters) => [...workerKeys.all, "list", filters] as const,
+  environment: (id: string) => [...workerKeys.all, "environment", id] as const,
+  groups: ["workers", "groups"] as const,
+  tokens: ["join-tokens"] as const,
+};
+
+/** One page of the list, as the server filters and orders it; heartbeats come every few seconds. */
+export const workersQuery = ({ status, ...rest }: WorkerFilters) =>
+  queryOptions({
+    queryKey: workerKeys.list({ ...rest, ...(status && { status }) }),
+    queryFn: () => {
+      const query = {
+        ...rest,
+        pageSize: WORKERS_PER_PAGE,
+        ...(status && { status: [status as Worker["status"]] }),
+      };
+      return unwrap(http.GET("/api/v1/workers", { params: { query } }));
+    },
+    placeholderData: keepPreviousData,
+    refetchInterval: 2_000,
+  });
+
+/** What the worker's process would be given if it started now. */
+export const workerEnvironmentQuery = (id: string) =>
+  queryOptions({
+    queryKey: workerKeys.environment(id),
+    queryFn: () =>
+      unwrap(http.GET("/api/v1/workers/{worker_id}/environment", { params: { path: { worker_id: id } } })),
+    refetchInterval: 2_000,
+  });
+
+export const deleteWorker = (id: string) =>
+  unwrap(http.DELETE("/api/v1/workers/{worker_id}", { params: { path: { worker_id: id } } }));
+
+export const groupsQuery = queryOptions({
+  queryKey: workerKeys.groups,
+  queryFn: () =>
+    everyPage((page) =>
+      unwrap(http.GET("/api/v1/worker-groups", { params: { query: { page, pageSize: PAGE } } })),
+    ),
+  refetchInterval: 2_000,
+});
+
+export const createGroup = (body: WorkerGroupRequest) => unwrap(http.POST("/api/v1/worker-groups", { body }));
+
+export const changeGroup = (id: string, body: WorkerGroupChange) =>
+  unwrap(http.PATCH("/api/v1/worker-groups/{group_id}", { params: { path: { group_id: id } }, body }));
+
+export const deleteGroup = (id: string) =>
+  unwrap(http.DELETE("/api/v1/worker-groups/{group_id}", { params: { path: { group_id: id } } }));
+
+export const steerGroup = (id: string, action: "start" | "stop" | "restart") =>
+  unwrap(http.POST(`/api/v1/worker-groups/{group_id}/${action}`, { params: { path: { group_id: id } } }));
+
+/** Null takes them out of the group that they are in. */
+export const moveWorkers = (workerIds: string[], groupId: string | null) =>
+  unwrap(http.POST("/api/v1/worker-groups/move", { body: { workerIds, groupId } }));
+
+/** The list, the groups and the previews all follow from who is where. */
+export function workersChanged(client: QueryClient): Promise<void> {
+  return client.invalidateQueries({ queryKey: workerKeys.all });
+}
+
+export const joinTokensQuery = queryOptions({
+  queryKey: workerKeys.tokens,
+  queryFn: () =>
+    everyPage((page) =>
+      unwrap(http.GET("/api/v1/workers/join-tokens", { params: { query: { page, pageSize: PAGE } } })),
+    ),
+});
+
+/** The answer holds the token itself and the command that uses it, this once. */
+export const createJoinToken = (body: { name: string; projectId?: string }) =>
+  unwrap(http.POST("/api/v1/workers/join-tokens", { body }));
+
+export const revokeJoinToken = (id: string) =>
+  unwrap(http.DELETE("/api/v1/workers/join-tokens/{token_id}", { params: { path: { token_id: id } } }));

@@ -1,0 +1,21 @@
+import { useState } from "react";
+
+/** The ticked ones among those that can be ticked now. */
+export function useTicks(ids: string[]) {
+  const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set());
+  const selected = ids.filter((id) => ticked.has(id));
+  return {
+    ids,
+    selected,
+    all: selected.length > 0 && selected.length === ids.length,
+    clear: () => setTicked(new Set()),
+    toggle: (id: string) => {
+      const next = new Set(ticked);
+      if (!next.delete(id)) next.add(id);
+      setTicked(next);
+    },
+    toggleAll: () => setTicked(new Set(selected.length === ids.length ? [] : ids)),
+  };
+}
+
+export type Ticks = ReturnType<typeof useTicks>;

@@ -1,0 +1,125 @@
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import type { WorkerGroup } from "@/api/types";
+import { Badge, Note } from "@/ui/badge";
+import { Card } from "@/ui/card";
+import { problemText } from "@/ui/form-dialog";
+import { StatusBadge } from "@/ui/status";
+import { Facts } from "@/ui/table";
+import { WorkerBadge } from "@/ui/worker";
+import { GroupActions } from "./actions";
+import { Configure } from "./configure";
+
+/** A long group is read in the list of workers. */
+const SHOWN = 32;
+
+export function GroupCard({ group }: { group: WorkerGroup }) {
+  const { t } = useTranslation();
+  const { name, task, workers, problems, effectiveWorldSize, allowedActions } = group;
+  return (
+    <Card
+      title={
+        <span id={group.id} className="flex flex-wrap items-center gap-2">
+          {name}
+          {task && (
+            <Link to={`/training/${task.id}`} className="flex items-center gap-2 text-sm font-normal hover:underline">
+              <StatusBadge status={task.status} />
+              {task.name}
+            </Link>
+          )}
+        </span>
+      }
+      aside={
+        <span className="flex flex-wrap items-center gap-2">
+          <GroupActions group={group} />
+          {allowedActions.includes("edit") && <Configure group={group} />}
+        </span>
+      }
+    >
+      <div className="space-y-4">
+        {workers.length > 0 && problems.length > 0 && (
+          <Note tone="warn">
+            <p className="font-medium">{t("groups.problems")}</p>
+            {problems.map((problem, index) => (
+              <p key={index}>{problemText(problem)}</p>
+            ))}
+          </Note>
+        )}
+        <Facts
+          className="sm:grid sm:grid-cols-2 sm:gap-x-8 sm:gap-y-1.5 sm:space-y-0"
+          facts={[
+            [t("groups.masterAddress"), group.masterAddress || "–"],
+            [
+              t("groups.worldSize"),
+              t("groups.worldSizeOf", { count: effectiveWorldSize, workers: workers.length }),
+            ],
+            [t("groups.masterPort"), group.masterPort],
+            [t("groups.backend"), group.backend],
+            [t("groups.script"), <span className="font-mono text-xs break-all">{group.script || "–"}</span>],
+            [t("groups.maxRestarts"), group.maxRestarts],
+          ]}
+        />
+        {workers.length > 0 ? (
+          <Members group={group} />
+        ) : (
+          <p className="text-sm text-muted">
+            {t("groups.noWorkers")}{" "}
+            <Link to="/workers" className="text-accent-ink underline">
+              {t("groups.goMove")}
+            </Link>
+          </p>
+        )}
+      </div>
+    </Card>
+  );
+}
+
+function Members({ group: { id, name, workers } }: { group: WorkerGroup }) {
+  const { t } = useTranslation();
+  return (
+    <div>
+      <div
+        role="group"
+        tabIndex={0}
+        aria-label={t("groups.members", { name })}
+        className="max-h-96 overflow-auto rounded-lg border"
+      >
+        <table className="w-full text-left text-sm">
+          <thead className="sticky top-0 bg-sunken text-xs text-muted">
+            <tr className="*:px-3 *:py-1.5 *:font-medium *:whitespace-nowrap">
+              <th>{t("workers.id")}</th>
+              <th className="text-right">RANK</th>
+              <th className="text-right">LOCAL_RANK</th>
+              <th className="text-right">NODE_RANK</th>
+              <th>{t("workers.status")}</th>
+            </tr>
+          </thead>
+          <tbody className="divide-y">
+            {workers.slice(0, SHOWN).map((worker) => (
+              <tr key={worker.id} className="*:px-3 *:py-1.5">
+                <td className="font-medium whitespace-nowrap">{worker.id}</td>
+                {worker.rank == null ? (
+                  <td colSpan={3} className="text-right">
+                    <Badge title={t("groups.spareHint")}>{t("groups.spare")}</Badge>
+                  </td>
+                ) : (
+                  [worker.rank, worker.localRank, worker.nodeRank].map((rank, index) => (
+                    <td key={index} className="text-right tabular-nums">
+                      {rank}
+                    </td>
+                  ))
+                )}
+                <td>
+                  <WorkerBadge status={worker.status} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <Link to={`/workers?group=${id}`} className="mt-2 inline-block text-sm text-accent-ink hover:underline">
+        {t("groups.more", { count: workers.length })}
+      </Link>
+    </div>
+  );
+}

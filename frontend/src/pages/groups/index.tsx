@@ -1,0 +1,80 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Plus } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { meQuery } from "@/api/session";
+import { createGroup, groupsQuery, workersChanged } from "@/api/workers";
+import { WorkerSections } from "@/pages/workers/sections";
+import { Button } from "@/ui/button";
+import { Empty } from "@/ui/empty";
+import { Failure, Loading } from "@/ui/failure";
+import { Field } from "@/ui/field";
+import { FormDialog, TextField } from "@/ui/form-dialog";
+import { Page } from "@/ui/page";
+import { GroupCard } from "./card";
+
+export function Component() {
+  const { t } = useTranslation();
+  const groups = useQuery(groupsQuery);
+  return (
+    <Page title={t("workers.groups")} actions={<CreateGroup />}>
+      <WorkerSections />
+      {groups.isError && <Failure error={groups.error} retry={() => void groups.refetch()} />}
+      {groups.isPending && <Loading />}
+      {groups.data?.length === 0 && (
+        <section className="rounded-xl border bg-surface shadow-xs">
+          <Empty title={t("groups.empty")} hint={t("groups.emptyHint")}>
+            <CreateGroup />
+          </Empty>
+        </section>
+      )}
+      <div className="grid items-start gap-4 xl:grid-cols-2">
+        {groups.data?.map((group) => (
+          <GroupCard key={group.id} group={group} />
+        ))}
+      </div>
+    </Page>
+  );
+}
+
+function CreateGroup() {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const projects = useQuery(meQuery).data?.projects ?? [];
+  const create = async ({ name = "", projectId }: Record<string, string>) => {
+    await createGroup({ name, ...(projectId && { projectId }) });
+    await workersChanged(client);
+  };
+  return (
+    <FormDialog
+      title={t("groups.create")}
+      submit={t("groups.create")}
+      fields={["name", "projectId"]}
+      onSubmit={create}
+      trigger={
+        <Button look="primary">
+          <Plus />
+          {t("groups.create")}
+        </Button>
+      }
+    >
+      {(problem) => (
+        <>
+          <TextField name="name" label={t("groups.name")} error={problem("name")} required />
+          {projects.length > 1 && (
+            <Field label={t("workers.project")} error={problem("projectId")}>
+              {(wiring) => (
+                <select {...wiring} name="projectId" className="control">
+                  {projects.map(({ id, name }) => (
+                    <option key={id} value={id}>
+                      {name}
+                    </option>
+                  ))}
+                </select>
+              )}
+            </Field>
+          )}
+        </>
+      )}
+    </FormDialog>
+  );
+}

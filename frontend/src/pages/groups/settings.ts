@@ -1,0 +1,52 @@
+import type { WorkerGroup, WorkerGroupChange } from "@/api/types";
+import { environmentOf, linesOf, numberOr } from "@/lib/typed";
+
+/** Names of the dialog's controls, as the API has them. */
+export const FIELDS = [
+  "name",
+  "masterAddress",
+  "worldSize",
+  "masterPort",
+  "backend",
+  "script",
+  "args",
+  "env",
+  "maxRestarts",
+] as const;
+
+type Field = (typeof FIELDS)[number];
+
+/** The dialog's texts. */
+export function textsOf(group: WorkerGroup): Record<Field, string> {
+  return {
+    name: group.name,
+    masterAddress: group.masterAddress,
+    worldSize: group.worldSize == null ? "" : String(group.worldSize),
+    masterPort: String(group.masterPort),
+    backend: group.backend,
+    script: group.script,
+    args: group.args.join("\n"),
+    env: Object.entries(group.env)
+      .map(([name, value]) => `${name}=${value}`)
+      .join("\n"),
+    maxRestarts: String(group.maxRestarts),
+  };
+}
+
+const DEFAULT_PORT = 29500;
+
+/** What is not a number is sent as it was typed, so that the server's own words say what is wrong with it. */
+export function changeOf(texts: Record<string, string>): WorkerGroupChange {
+  const text = (field: Field) => texts[field] ?? "";
+  return {
+    name: text("name"),
+    masterAddress: text("masterAddress"),
+    worldSize: text("worldSize") ? (numberOr(text("worldSize")) as number) : null,
+    masterPort: numberOr(text("masterPort") || String(DEFAULT_PORT)) as number,
+    backend: text("backend") as WorkerGroup["backend"],
+    script: text("script"),
+    args: linesOf(text("args")),
+    env: environmentOf(text("env")),
+    maxRestarts: numberOr(text("maxRestarts") || "0") as number,
+  };
+}

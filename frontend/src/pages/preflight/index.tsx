@@ -1,0 +1,273 @@
+import { useQuery } from "@tanstack/react-query";
+import { Download, RotateCcw } from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+import { Link, useParams } from "react-router";
+import { ApiError } from "@/api/errors";
+import { isRunning, preflightQuery } from "@/api/preflights";
+import type { Preflight } from "@/api/types";
+import { dateTime, duration, figure, secondsBetween } from "@/lib/format";
+import { useNow } from "@/lib/hooks";
+import { save } from "@/lib/save";
+import { Note } from "@/ui/badge";
+import { Button, ButtonLink } from "@/ui/button";
+import { Card } from "@/ui/card";
+import { Empty } from "@/ui/empty";
+import { Failure, Loading } from "@/ui/failure";
+import { LEVEL_TONE, LevelBadge } from "@/ui/level";
+import { Page } from "@/ui/page";
+import { PreflightStatus } from "@/ui/preflight-status";
+import { Facts } from "@/ui/table";
+import { Findings } from "./findings";
+import { Grid } from "./grid";
+import { type Cell, cellsOf, worstOf } from "./matrix";
+import { Stop } from "./stop";
+
+export function Component() {
+  const { t } = useTranslation();
+  const { id = "" } = useParams();
+  const preflight = useQuery(preflightQuery(id));
+  if (preflight.data) return <PreflightPage key={id} preflight={preflight.data} />;
+  if (preflight.error instanceof ApiError && preflight.error.status === 404) {
+    return (
+      <Page title={t("preflight.notFound")}>
+        <Empty title={t("preflight.notFound")} hint={t("preflight.notFoundHint")}>
+          <ButtonLink look="primary" to="/preflight">
+            {t("preflight.backToList")}
+          </ButtonLink>
+        </Empty>
+      </Page>
+    );
+  }
+  return preflight.isError ? (
+    <Failure error={preflight.error} retry={() => void preflight.refetch()} />
+  ) : (
+    <Loading />
+  );
+}
+
+function PreflightPage({ preflight }: { preflight: Preflight }) {
+  const { t } = useTranslation();
+  const { id, status, reason } = preflight;
+  const again = preflight.nodes.map(({ environmentId }) => environmentId).join(",");
+  const download = () =>
+    save(new Blob([JSON.stringify(preflight, null, 2)], { type: "application/json" }), `${id}.json`);
+  return (
+    <Page
+      title={`${t("preflight.title")} ${id}`}
+      heading={
+        <span className="flex flex-wrap items-center gap-x-3 gap-y-1">
+          {t("preflight.title")}
+          <span role="status" className="font-normal">
+            <PreflightStatus status={status} />
+          </span>
+          <span className="font-mono text-xs font-normal text-muted">{id}</span>
+        </span>
+      }
+      actions={
+        <>
+          {isRunning(preflight) && <Stop id={id} />}
+          <ButtonLink to={`/preflight/create?environments=${again}`}>
+            <RotateCcw />
+            {t("preflight.again")}
+          </ButtonLink>
+          <Button onClick={download}>
+            <Download />
+            {t("preflight.download")}
+          </Button>
+        </>
+      }
+    >
+      <div className="space-y-4">
+        {reason && (
+          <Note tone={status === "failed" ? "bad" : "warn"}>
+            <p className="font-medium">{reason.message}</p>
+            {reason.hint && (
+              <p>
+                {t("task.hint")}
+                {reason.hint}
+              </p>
+            )}
+          </Note>
+        )}
+        <Verdict preflight={preflight} />
+        <Matrix preflight={preflight} />
+        <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_22rem]">
+          <Nodes preflight={preflight} />
+          <div className="min-w-0 space-y-4">
+            {preflight.together && <Together together={preflight.together} />}
+            <Run preflight={preflight} />
+          </div>
+        </div>
+      </div>
+    </Page>
+  );
+}
+
+/** Who is at fault and what to do comes before any detail. */
+function Verdict({ preflight }: { preflight: Preflight }) {
+  const { t } = useTranslation();
+  const { verdict, nodes } = preflight;
+  if (!verdict) {
+    if (isRunning(preflight)) return <Note tone="info">{t("preflight.pending")}</Note>;
+    return preflight.reason ? null : <Note tone="idle">{t("preflight.noVerdict")}</Note>;
+  }
+  const nameOf = (id: string) => nodes.find(({ environmentId }) => environmentId === id)?.name ?? id;
+  return (
+    <Note tone={LEVEL_TONE[verdict.level]} role="status">
+      <h2 className="flex flex-wrap items-center gap-2 font-semibold">
+        <LevelBadge level={verdict.level} />
+        {verdict.message}
+      </h2>
+      {verdict.culprits.length > 0 && (
+        <ul className="mt-2 space-y-2">
+          {verdict.culprits.map((culprit, index) => (
+            <li key={index}>
+              <p className="flex flex-wrap gap-x-2 font-medium">
+                {culprit.environmentIds.map((each) => (
+                  <Link key={each} to={`/environments/${each}`} className="underline">
+                    {nameOf(each)}
+                  </Link>
+                ))}
+              </p>
+              <p>{culprit.message}</p>
+              {culprit.hint && (
+                <p>
+                  {t("task.hint")}
+                  {culprit.hint}
+                </p>
+              )}
+            </li>
+          ))}
+        </ul>
+      )}
+    </Note>
+  );
+}
+
+function Matrix({ preflight }: { preflight: Preflight }) {
+  const { t } = useTranslation();
+  const [pointed, setPointed] = useState<[row: number, column: number]>();
+  const cells = cellsOf(preflight);
+  const chosen = pointed ?? worstOf(cells);
+  const cell = cells[chosen[0]]?.[chosen[1]];
+  return (
+    <Card title={t("preflight.matrix")}>
+      <p className="mb-3 text-sm text-muted">{t("preflight.matrixHint")}</p>
+      <Grid cells={cells} chosen={chosen} onChoose={setPointed} />
+      {cell && <Details cell={cell} />}
+    </Card>
+  );
+}
+
+function Details({ cell: { from, to, pair, level } }: { cell: Cell }) {
+  const { t } = useTranslation();
+  const isNode = from === to;
+  return (
+    <section aria-label={t("preflight.details")} className="mt-4 rounded-lg bg-sunken px-4 py-3">
+      <h3 className="mb-2 flex flex-wrap items-center gap-2 text-sm font-semibold">
+        {isNode
+          ? t("preflight.node", { name: from.name })
+          : t("preflight.pair", { from: from.name, to: to.name })}
+        {level && <LevelBadge level={level} />}
+      </h3>
+      {pair && (
+        <Facts
+          className="mb-2 max-w-sm"
+          facts={[
+            [
+              t("preflight.rtt"),
+              pair.rttMs == null ? "–" : t("preflight.milliseconds", { value: figure(pair.rttMs) }),
+            ],
+            [
+              t("preflight.bandwidth"),
+              pair.bandwidthMbps == null ? "–" : t("preflight.megabits", { value: figure(pair.bandwidthMbps) }),
+            ],
+            [t("preflight.interface"), pair.interface ?? "–"],
+          ]}
+        />
+      )}
+      {level ? (
+        <Findings findings={(isNode ? from.findings : pair?.findings) ?? []} />
+      ) : (
+        <p className="text-sm text-muted">{t("preflight.waiting")}</p>
+      )}
+    </section>
+  );
+}
+
+function Nodes({ preflight }: { preflight: Preflight }) {
+  const { t } = useTranslation();
+  return (
+    <Card title={t("preflight.nodes")}>
+      <ul className="divide-y">
+        {cellsOf(preflight).map((line, place) => {
+          const cell = line[place];
+          return (
+            cell && (
+              <li key={cell.from.environmentId} className="py-3 first:pt-0 last:pb-0">
+                <p className="mb-1 flex flex-wrap items-center gap-2">
+                  <Link to={`/environments/${cell.from.environmentId}`} className="font-medium hover:underline">
+                    {cell.from.name}
+                  </Link>
+                  {cell.level && <LevelBadge level={cell.level} />}
+                </p>
+                {cell.level ? (
+                  <Findings findings={cell.from.findings} />
+                ) : (
+                  <p className="text-sm text-muted">{t("preflight.waiting")}</p>
+                )}
+              </li>
+            )
+          );
+        })}
+      </ul>
+    </Card>
+  );
+}
+
+function Together({ together }: { together: NonNullable<Preflight["together"]> }) {
+  const { t } = useTranslation();
+  const took = (ms: number | null | undefined) =>
+    ms == null ? "–" : t("preflight.milliseconds", { value: figure(ms) });
+  return (
+    <Card title={t("preflight.together")} aside={<LevelBadge level={together.level} />}>
+      <p className="mb-3 text-sm text-muted">{t("preflight.togetherHint")}</p>
+      <Facts
+        className="mb-3"
+        facts={[
+          [t("preflight.allReduce"), took(together.allReduceMs)],
+          [t("preflight.barrier"), took(together.barrierMs)],
+        ]}
+      />
+      <Findings findings={together.findings} />
+    </Card>
+  );
+}
+
+function Run({ preflight }: { preflight: Preflight }) {
+  const { t } = useTranslation();
+  const now = useNow(isRunning(preflight));
+  return (
+    <Card title={t("preflight.details")}>
+      <Facts
+        facts={[
+          [t("preflight.level"), t(`preflight.levelOf.${preflight.level}`)],
+          [
+            t("preflight.forTask"),
+            preflight.taskId ? (
+              <Link to={`/training/${preflight.taskId}`} className="font-mono text-xs text-accent-ink hover:underline">
+                {preflight.taskId}
+              </Link>
+            ) : (
+              "–"
+            ),
+          ],
+          [t("task.owner"), preflight.owner],
+          [t("preflight.created"), dateTime(preflight.createdAt)],
+          [t("preflight.duration"), duration(t, secondsBetween(preflight.startedAt ?? preflight.createdAt, preflight.endedAt ?? now))],
+        ]}
+      />
+    </Card>
+  );
+}

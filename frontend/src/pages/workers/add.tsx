@@ -1,0 +1,86 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Plus } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { meQuery } from "@/api/session";
+import type { JoinTokenCreated } from "@/api/types";
+import { createJoinToken, workerKeys } from "@/api/workers";
+import { Note } from "@/ui/badge";
+import { Button } from "@/ui/button";
+import { Code } from "@/ui/code";
+import { CopyButton } from "@/ui/copy";
+import { Field } from "@/ui/field";
+import { FormDialog, TextField } from "@/ui/form-dialog";
+
+/** Makes a join token and says what to run with it. */
+export function AddWorkers() {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const projects = useQuery(meQuery).data?.projects ?? [];
+  const create = async ({ name = "", projectId }: Record<string, string>) => {
+    const made = await createJoinToken({ name, ...(projectId && { projectId }) });
+    await client.invalidateQueries({ queryKey: workerKeys.tokens });
+    return made;
+  };
+  return (
+    <FormDialog
+      wide
+      title={t("workers.add")}
+      description={t("workers.addHint")}
+      submit={t("workers.create")}
+      fields={["name", "projectId"]}
+      onSubmit={create}
+      result={(made) => <Made made={made} />}
+      trigger={
+        <Button look="primary">
+          <Plus />
+          {t("workers.add")}
+        </Button>
+      }
+    >
+      {(problem) => (
+        <>
+          <TextField
+            name="name"
+            label={t("workers.tokenName")}
+            error={problem("name")}
+            placeholder={t("workers.tokenNamePlaceholder")}
+            required
+          />
+          {projects.length > 1 && (
+            <Field label={t("workers.project")} error={problem("projectId")}>
+              {(wiring) => (
+                <select {...wiring} name="projectId" className="control">
+                  {projects.map(({ id, name }) => (
+                    <option key={id} value={id}>
+                      {name}
+                    </option>
+                  ))}
+                </select>
+              )}
+            </Field>
+          )}
+        </>
+      )}
+    </FormDialog>
+  );
+}
+
+function Made({ made: { token, command } }: { made: JoinTokenCreated }) {
+  const { t } = useTranslation();
+  return (
+    <div role="status" className="space-y-4">
+      <Note tone="ok">{t("workers.once")}</Note>
+      <div className="space-y-1.5">
+        <p className="text-sm font-medium">{t("workers.command")}</p>
+        <Code name="fermi-worker.sh" content={command} />
+      </div>
+      <div className="space-y-1">
+        <p className="text-sm font-medium">{t("workers.token")}</p>
+        <p className="flex items-center gap-2 font-mono text-xs">
+          <code className="min-w-0 break-all select-all">{token}</code>
+          <CopyButton text={token} />
+        </p>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,112 @@
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+import { useSearchParams } from "react-router";
+import { groupsQuery, WORKERS_PER_PAGE, workersQuery } from "@/api/workers";
+import type { Worker, WorkerGroup } from "@/api/types";
+import { pageOf, textsOf, withFilter } from "@/lib/filters";
+import { useTicks } from "@/lib/ticks";
+import { Button } from "@/ui/button";
+import { Empty } from "@/ui/empty";
+import { Failure, Loading } from "@/ui/failure";
+import { FilterSelect, SearchBox } from "@/ui/filters";
+import { Page } from "@/ui/page";
+import { Pager } from "@/ui/pager";
+import { WORKER_STATUSES } from "@/ui/worker";
+import { AddWorkers } from "./add";
+import { MoveTo } from "./move";
+import { WorkerSections } from "./sections";
+import { WorkerTable } from "./table";
+
+const FILTERS = ["search", "group", "node", "status"] as const;
+/** The API's word for workers without a group. */
+const NO_GROUP = "none";
+const NOBODY: Worker[] = [];
+const NO_GROUPS: WorkerGroup[] = [];
+
+export function Component() {
+  const { t } = useTranslation();
+  const [params, setParams] = useSearchParams();
+  const [cleared, setCleared] = useState(0);
+  const filters = textsOf(params, FILTERS);
+  const page = pageOf(params);
+  const found = useQuery(workersQuery({ ...filters, page }));
+  const groups = useQuery(groupsQuery).data ?? NO_GROUPS;
+  const workers = found.data?.items ?? NOBODY;
+  const ticks = useTicks(workers.map(({ id }) => id));
+  const nodes = [...new Set([...(filters.node ? [filters.node] : []), ...workers.map(({ node }) => node)])];
+  const set = (name: string, value: string) =>
+    setParams((now) => withFilter(now, name, value), { replace: true });
+  const of = (name: (typeof FILTERS)[number]) => ({
+    value: filters[name] ?? "",
+    onChange: (value: string) => set(name, value),
+  });
+  const clear = () => {
+    setParams({});
+    setCleared(cleared + 1);
+  };
+  const filtered = Object.keys(filters).length > 0;
+  return (
+    <Page title={t("workers.title")} actions={<AddWorkers />}>
+      <WorkerSections />
+      <div className="mb-4 flex flex-wrap items-center gap-2">
+        <SearchBox
+          key={cleared}
+          label={t("workers.search")}
+          value={filters.search ?? ""}
+          onSettled={(text) => set("search", text)}
+        />
+        <FilterSelect
+          label={t("workers.group")}
+          any={t("workers.allGroups")}
+          options={[[NO_GROUP, t("workers.noGroup")], ...groups.map(({ id, name }) => [id, name] as [string, string])]}
+          {...of("group")}
+        />
+        <FilterSelect
+          label={t("workers.node")}
+          any={t("workers.allNodes")}
+          options={nodes.sort().map((node) => [node, node])}
+          {...of("node")}
+        />
+        <FilterSelect
+          label={t("workers.status")}
+          any={t("tasks.allStatuses")}
+          options={WORKER_STATUSES.map((each) => [each, t(`workers.statusOf.${each}`)])}
+          {...of("status")}
+        />
+        {workers.length > 0 && <MoveTo ticks={ticks} groups={groups} />}
+      </div>
+      {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
+      {found.isPending && <Loading />}
+      {found.data?.items.length === 0 && (
+        <section className="rounded-xl border bg-surface shadow-xs">
+          {filtered ? (
+            <Empty title={t("workers.nothingMatches")}>
+              <Button onClick={clear}>{t("tasks.clearFilters")}</Button>
+            </Empty>
+          ) : (
+            <Empty title={t("workers.empty")} hint={t("workers.emptyHint")}>
+              <AddWorkers />
+            </Empty>
+          )}
+        </section>
+      )}
+      {found.data && workers.length > 0 && (
+        <>
+          <WorkerTable
+            workers={workers}
+            ticks={ticks}
+            seenAt={found.dataUpdatedAt}
+            onNode={(node) => set("node", node)}
+          />
+          <Pager
+            count={t("workers.count", { count: found.data.total })}
+            pages={Math.ceil(found.data.total / WORKERS_PER_PAGE)}
+            page={page}
+            onPage={(next) => set("page", String(next))}
+          />
+        </>
+      )}
+    </Page>
+  );
+}

@@ -1,0 +1,235 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Trash2 } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import type { Worker } from "@/api/types";
+import { deleteWorker, workersChanged } from "@/api/workers";
+import { bytes, duration, integer } from "@/lib/format";
+import { useNow } from "@/lib/hooks";
+import type { Ticks } from "@/lib/ticks";
+import { Badge, type Tone } from "@/ui/badge";
+import { Button } from "@/ui/button";
+import { Confirm } from "@/ui/confirm";
+import { toastError } from "@/ui/failure";
+import { MEDIUM, ROW, Table, TICK, TickAll, WIDE } from "@/ui/table";
+import { WorkerBadge } from "@/ui/worker";
+import { EnvironmentPreview } from "./environment";
+
+interface WorkerTableProps {
+  workers: Worker[];
+  ticks: Ticks;
+  /** When the server said this, by the page's clock. */
+  seenAt: number;
+  onNode: (node: string) => void;
+}
+
+export function WorkerTable({ workers, ticks, seenAt, onNode }: WorkerTableProps) {
+  const { t } = useTranslation();
+  const now = useNow();
+  return (
+    <Table
+      label={t("workers.title")}
+      columns={[
+        { label: <TickAll ticks={ticks} label={t("workers.selectAll")} />, className: TICK },
+        { label: t("workers.id") },
+        { label: t("workers.status") },
+        { label: t("workers.group"), className: MEDIUM },
+        { label: t("workers.rank"), className: MEDIUM },
+        { label: t("workers.process"), className: MEDIUM },
+        { label: t("workers.usage"), className: WIDE },
+        { label: t("workers.host"), className: WIDE },
+        { label: "" },
+      ]}
+    >
+      {workers.map((worker) => (
+        <tr key={worker.id} className={ROW}>
+          <td className={TICK}>
+            <input
+              type="checkbox"
+              aria-label={t("workers.select", { id: worker.id })}
+              checked={ticks.selected.includes(worker.id)}
+              onChange={() => ticks.toggle(worker.id)}
+            />
+          </td>
+          <td>
+            <span className="font-medium break-words">{worker.id}</span>
+            <div className="text-xs text-muted">
+              <button
+                type="button"
+                aria-label={t("workers.onlyNode", { name: worker.node })}
+                className="rounded hover:text-accent-ink hover:underline"
+                onClick={() => onNode(worker.node)}
+              >
+                {worker.node}
+              </button>
+              {" · "}
+              {worker.gpu == null ? t("workers.cpu") : t("workers.gpu", { number: worker.gpu })}
+            </div>
+            <div className="mt-1 space-y-1 text-xs text-muted md:hidden">
+              <div>
+                {worker.group?.name ?? t("workers.noGroup")}
+                {worker.rank != null && ` · rank ${worker.rank}`}
+              </div>
+              <Process worker={worker} />
+            </div>
+          </td>
+          <td className="whitespace-nowrap">
+            <WorkerBadge status={worker.status} />
+            {worker.heartbeatAgeSeconds != null && (
+              <div className="mt-1 text-xs text-muted tabular-nums" title={worker.lastHeartbeatAt ?? undefined}>
+                <Age seconds={worker.heartbeatAgeSeconds + (now - seenAt) / 1000} />
+              </div>
+            )}
+          </td>
+          <td className={MEDIUM}>
+            {worker.group ? (
+              <Link
+                to={`/workers/groups#${worker.group.id}`}
+                className="text-accent-ink hover:underline"
+              >
+                {worker.group.name}
+              </Link>
+            ) : (
+              <span className="text-muted">{t("workers.noGroup")}</span>
+            )}
+          </td>
+          <td className={`${MEDIUM} tabular-nums`}>
+            <Rank worker={worker} />
+          </td>
+          <td className={MEDIUM}>
+            <Process worker={worker} />
+          </td>
+          <td className={WIDE}>
+            <GpuUse worker={worker} />
+          </td>
+          <td className={`${WIDE} text-xs whitespace-nowrap text-muted tabular-nums`}>
+            <HostUse worker={worker} />
+          </td>
+          <td className="w-px">
+            <span className="flex justify-end gap-1">
+              <EnvironmentPreview id={worker.id} />
+              <DeleteWorker id={worker.id} />
+            </span>
+          </td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
+function Age({ seconds }: { seconds: number }) {
+  const { t } = useTranslation();
+  return seconds < 1 ? t("workers.heartbeatNow") : t("workers.heartbeat", { age: duration(t, seconds) });
+}
+
+function Rank({ worker: { rank, localRank, nodeRank, worldSize } }: { worker: Worker }) {
+  const { t } = useTranslation();
+  if (rank == null) return <span className="text-muted">–</span>;
+  return (
+    <>
+      <span className="font-medium">{rank}</span>
+      {worldSize != null && <span className="text-muted"> / {worldSize}</span>}
+      <div className="text-xs whitespace-nowrap text-muted">
+        {t("workers.rankFacts", { local: localRank, node: nodeRank })}
+      </div>
+    </>
+  );
+}
+
+type ProcessState = Worker["process"]["state"];
+const TONE: Record<ProcessState, Tone> = { idle: "idle", starting: "info", running: "accent", exited: "idle" };
+
+function Process({ worker: { process } }: { worker: Worker }) {
+  const { t } = useTranslation();
+  const { state, pid, exitCode, taskId } = process;
+  const failed = exitCode != null && exitCode !== 0;
+  return (
+    <>
+      <Badge tone={failed ? "bad" : TONE[state]}>{t(`workers.processOf.${state}`)}</Badge>
+      <div className="mt-1 text-xs text-muted">
+        {exitCode != null ? t("task.exitCode", { code: exitCode }) : pid != null && t("task.pid", { pid })}
+      </div>
+      {taskId && (
+        <Link to={`/training/${taskId}`} className="font-mono text-xs break-all text-accent-ink hover:underline">
+          {taskId}
+        </Link>
+      )}
+    </>
+  );
+}
+
+const MB = 2 ** 20;
+
+function GpuUse({ worker: { id, usage } }: { worker: Worker }) {
+  const { t } = useTranslation();
+  const share = usage.gpuUtilization;
+  const used = usage.gpuMemoryUsedMb;
+  const total = usage.gpuMemoryTotalMb;
+  if (share == null && used == null) return <span className="text-muted">–</span>;
+  return (
+    <div className="w-32 space-y-1 text-xs text-muted tabular-nums">
+      {share != null && (
+        <div className="flex items-center gap-2">
+          <Meter label={`${t("workers.usage")} ${id}`} value={share / 100} />
+          <span className="w-9 text-right">{integer(Math.round(share))}%</span>
+        </div>
+      )}
+      {used != null && (
+        <div>
+          {bytes(used * MB)}
+          {total != null && ` / ${bytes(total * MB)}`}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Meter({ label, value }: { label: string; value: number }) {
+  return (
+    <span
+      role="meter"
+      aria-label={label}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-valuenow={Math.round(value * 100)}
+      className="h-1.5 flex-1 overflow-hidden rounded-full bg-sunken"
+    >
+      <span className="block h-full rounded-full bg-accent" style={{ width: `${Math.min(1, value) * 100}%` }} />
+    </span>
+  );
+}
+
+function HostUse({ worker: { usage } }: { worker: Worker }) {
+  const { t } = useTranslation();
+  if (usage.cpuPercent == null && usage.memoryUsedMb == null) return "–";
+  return (
+    <>
+      {usage.cpuPercent != null && <div>{t("workers.cpuUse", { percent: integer(Math.round(usage.cpuPercent)) })}</div>}
+      {usage.memoryUsedMb != null && <div>{t("workers.memoryUse", { size: bytes(usage.memoryUsedMb * MB) })}</div>}
+    </>
+  );
+}
+
+function DeleteWorker({ id }: { id: string }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const remove = useMutation({
+    mutationFn: () => deleteWorker(id),
+    onError: (error) => toastError(t, error),
+    onSettled: () => workersChanged(client),
+  });
+  return (
+    <Confirm
+      danger
+      title={t("workers.deleteTitle", { id })}
+      description={t("workers.deleteHint")}
+      action={t("workers.deleteAction")}
+      onConfirm={() => remove.mutate()}
+      trigger={
+        <Button look="ghost" size="icon" aria-label={t("workers.delete", { id })} disabled={remove.isPending}>
+          <Trash2 />
+        </Button>
+      }
+    />
+  );
+}

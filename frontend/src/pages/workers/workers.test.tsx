@@ -1,0 +1,148 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http } from "msw";
+import { expect, test, vi } from "vitest";
+import { worker } from "@/test/fixtures";
+import { api, list, ok, platform, refuse } from "@/test/platform";
+import { visit } from "@/test/render";
+import { exports } from "./environment";
+
+test("a worker shows its state, heartbeat, rank, process and use", async () => {
+  const busy = worker("gn6-1", {
+    status: "suspect",
+    group: { id: "group-1", name: "bert" },
+    rank: 1,
+    localRank: 1,
+    nodeRank: 0,
+    worldSize: 4,
+    process: { state: "running", pid: 4242, exitCode: null, taskId: "task-1", attempt: 1 },
+    usage: {
+      gpuUtilization: 87.4,
+      gpuMemoryUsedMb: 2048,
+      gpuMemoryTotalMb: 8192,
+      cpuPercent: 12,
+      memoryUsedMb: 512,
+    },
+  });
+  platform.use(http.get(api("/workers"), () => list(busy)));
+  visit("/workers");
+  const row = (await screen.findByRole("checkbox", { name: "选择 gn6-1" })).closest("tr");
+  const text = row?.textContent ?? "";
+  for (const part of ["心跳迟到", "GPU 1", "bert", "1 / 4", "进程号 4242", "87%", "2 GiB / 8 GiB"])
+    expect(text).toContain(part);
+  expect(text).toMatch(/\d秒前/);
+  expect(within(row as HTMLElement).getByRole("meter").getAttribute("aria-valuenow")).toBe("87");
+});
+
+test("filters live in the address and are sent to the server; a node is one click away", async () => {
+  const asked: string[] = [];
+  platform.use(
+    http.get(api("/workers"), ({ request }) => {
+      asked.push(new URL(request.url).search);
+      return list(worker("gn6-0"), worker("gn7-0"));
+    }),
+  );
+  const page = visit("/workers?status=lost");
+  await userEvent.click(await screen.findByRole("button", { name: "只看节点 gn7" }));
+  await userEvent.selectOptions(screen.getByLabelText("分组"), "bert");
+  await waitFor(() => expect(page.address()).toBe("/workers?status=lost&node=gn7&group=group-1"));
+  await waitFor(() => expect(asked.at(-1)).toContain("group=group-1&node=gn7"));
+  expect(asked.at(-1)).toContain("status=lost");
+});
+
+test("an empty list says what to do; the command is shown once the token is made", async () => {
+  platform.use(
+    http.get(api("/workers"), () => list()),
+    http.post(api("/workers/join-tokens"), () =>
+      ok({ id: "j-1", name: "room A", token: "fermi_join_x", command: "fermi worker --token fermi_join_x" }, 201),
+    ),
+  );
+  visit("/workers");
+  await screen.findByText("还没有 Worker");
+  await userEvent.click(screen.getAllByRole("button", { name: "添加 Worker" })[0] as HTMLElement);
+  const dialog = within(await screen.findByRole("dialog"));
+  await userEvent.type(dialog.getByLabelText("用途"), "room A");
+  await userEvent.click(dialog.getByRole("button", { name: "创建令牌" }));
+  expect((await dialog.findByLabelText("fermi-worker.sh")).textContent).toBe("fermi worker --token fermi_join_x");
+  await userEvent.click(dialog.getAllByRole("button", { name: "关闭" })[0] as HTMLElement);
+  await waitFor(() => expect(screen.queryByText("fermi_join_x")).toBeNull());
+});
+
+test("the ticked workers are moved together, and a refusal is said in the dialog", async () => {
+  const sent: unknown[] = [];
+  platform.use(
+    http.post(api("/worker-groups/move"), async ({ request }) => {
+      sent.push(await request.json());
+      return sent.length === 1
+        ? refuse(409, "WORKERS_HELD", "有误", [
+            { field: "workerIds.0", error: "WORKER_HELD", message: "gn6-0 正被 task-1 使用", hint: "先停止它" },
+          ])
+        : ok({ moved: 2 });
+    }),
+  );
+  visit("/workers");
+  await userEvent.click(await screen.findByRole("checkbox", { name: "选择本页全部" }));
+  await userEvent.click(screen.getByRole("button", { name: "移动到" }));
+  const dialog = within(await screen.findByRole("dialog", { name: "把 2 个 Worker 移动到" }));
+  await userEvent.click(dialog.getByRole("button", { name: "移动到" }));
+  await dialog.findByText("gn6-0 正被 task-1 使用 先停止它");
+  await userEvent.selectOptions(dialog.getByLabelText("目标分组"), "未分组");
+  await userEvent.click(dialog.getByRole("button", { name: "移动到" }));
+  await screen.findByText("已移动 2 个 Worker");
+  expect(sent).toEqual([
+    { workerIds: ["gn6-0", "gn7-0"], groupId: "group-1" },
+    { workerIds: ["gn6-0", "gn7-0"], groupId: null },
+  ]);
+  await screen.findByRole("checkbox", { name: "选择 gn6-0", checked: false });
+});
+
+test("a worker's environment is previewed, ready to be pasted", async () => {
+  platform.use(
+    http.get(api("/workers/gn6-0/environment"), () =>
+      ok({
+        env: { RANK: "0", NCCL_DEBUG: "a b", MASTER_ADDR: "gn6" },
+        problems: [{ field: "worldSize", error: "X", message: "World Size 太大", hint: "" }],
+      }),
+    ),
+  );
+  visit("/workers");
+  await userEvent.click(await screen.findByRole("button", { name: "查看 gn6-0 的环境变量" }));
+  const code = await screen.findByLabelText("gn6-0.sh");
+  expect(code.textContent).toBe("export MASTER_ADDR=gn6\nexport RANK=0\nexport NCCL_DEBUG='a b'\n");
+  expect(screen.getByText("World Size 太大")).toBeTruthy();
+});
+
+test("variables stand in the order in which one reads them", () => {
+  const names = ["PATH", "LOCAL_WORLD_SIZE", "NODE_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE", "MASTER_PORT", "MASTER_ADDR"];
+  const env = Object.fromEntries(names.map((name) => [name, "1"]));
+  expect([...exports(env).matchAll(/export (\w+)/g)].map(([, name]) => name)).toEqual([
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "WORLD_SIZE",
+    "RANK",
+    "LOCAL_RANK",
+    "NODE_RANK",
+    "LOCAL_WORLD_SIZE",
+    "PATH",
+  ]);
+});
+
+test("a worker is deleted, and a join token revoked, after a question", async () => {
+  const deleted = vi.fn(() => ok(null));
+  const revoked = vi.fn(() => ok(null));
+  const token = { id: "j-1", name: "room A", createdAt: "2026-11-21T05:00:00Z", lastUsedAt: null };
+  platform.use(
+    http.delete(api("/workers/gn6-0"), deleted),
+    http.get(api("/workers/join-tokens"), () => list(token)),
+    http.delete(api("/workers/join-tokens/j-1"), revoked),
+  );
+  visit("/workers");
+  await userEvent.click(await screen.findByRole("button", { name: "删除 gn6-0" }));
+  expect(deleted).not.toHaveBeenCalled();
+  await userEvent.click(within(await screen.findByRole("alertdialog")).getByRole("button", { name: "删除" }));
+  await waitFor(() => expect(deleted).toHaveBeenCalledTimes(1));
+  await userEvent.click(screen.getByRole("link", { name: "加入令牌" }));
+  await userEvent.click(await screen.findByRole("button", { name: "撤销" }));
+  await userEvent.click(within(await screen.findByRole("alertdialog")).getByRole("button", { name: "撤销" }));
+  await waitFor(() => expect(revoked).toHaveBeenCalledTimes(1));
+});

@@ -1,0 +1,25 @@
+import { Check, CircleHelp, TriangleAlert, X } from "lucide-react";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+import type { Level } from "@/api/types";
+import { Badge, type Tone } from "./badge";
+
+export const LEVEL_TONE: Record<Level, Tone> = { pass: "ok", warn: "warn", fail: "bad", unknown: "idle" };
+
+/** A shape of its own for each, so that nobody needs the colour. */
+export const LEVEL_ICON: Record<Level, ReactNode> = {
+  pass: <Check aria-hidden className="size-3.5 shrink-0" />,
+  warn: <TriangleAlert aria-hidden className="size-3.5 shrink-0" />,
+  fail: <X aria-hidden className="size-3.5 shrink-0" />,
+  unknown: <CircleHelp aria-hidden className="size-3.5 shrink-0" />,
+};
+
+export function LevelBadge({ level }: { level: Level }) {
+  const { t } = useTranslation();
+  return (
+    <Badge tone={LEVEL_TONE[level]}>
+      {LEVEL_ICON[level]}
+      {t(`preflight.outcomeOf.${level}`)}
+    </Badge>
+  );
+}

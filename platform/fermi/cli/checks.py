@@ -1,0 +1,119 @@
+"""Small looks at this machine and at the way to another, for `fermi quickstart`."""
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from fermi.cli.texts import _
+from fermi.runner import meet, ports
+
+GB = 1 << 30
+TIMEOUT_S = 5.0
+
+
+class Look(NamedTuple):
+    level: Literal["pass", "warn", "fail"]
+    text: str
+
+
+class Where(NamedTuple):
+    """What is looked at: the master, as the other nodes reach it."""
+
+    host: str
+    port: int
+
+
+def port(where: Where) -> Iterator[Look]:
+    """Whether rank 0 could listen, on this machine."""
+    if ports.is_free(where.port):
+        yield Look("pass", _("Port {port} is free on this machine.", port=where.port))
+    else:
+        who = ports.holder(where.port) or _("another user's process")
+        yield Look("fail", _("Port {port} is in use on this machine by {who}.", port=where.port, who=who))
+
+
+def network(where: Where) -> Iterator[Look]:
+    """From here to the master: its name, the interface that leads there, its port."""
+    try:
+        found = socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        yield Look("fail", _("{host} does not resolve: {why}", host=where.host, why=error))
+        return
+    addresses = list(dict.fromkeys(str(item[4][0]) for item in found))
+    loopback = any(address.startswith("127.") or address == "::1" for address in addresses)
+    text = _("{host} is {addresses}.", host=where.host, addresses=", ".join(addresses))
+    if loopback and where.host not in addresses and where.host != "localhost":
+        yield Look("warn", text + " " + _("On other nodes that would be they themselves: see /etc/hosts."))
+    else:
+        yield Look("pass", text)
+    if interface := meet.interface_to(where.host):
+        yield Look("pass", _("The way there is by {interface} (NCCL_SOCKET_IFNAME).", interface=interface))
+    try:
+        socket.create_connection((where.host, where.port), TIMEOUT_S).close()
+    except ConnectionRefusedError:
+        text = _("{host} answers, but nothing listens on port {port}.", host=where.host, port=where.port)
+        yield Look("warn", text + " " + _("That is right until rank 0 has started."))
+    except OSError as error:
+        text = _("Port {port} of {host} cannot be reached: {why}", host=where.host, port=where.port, why=error)
+        yield Look("fail", text)
+    else:
+        yield Look("pass", _("Port {port} of {host} can be reached.", host=where.host, port=where.port))
+
+
+def memory(_where: Where) -> Iterator[Look]:
+    """Of the machine, of /dev/shm, and of its GPUs with what holds it."""
+    values = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    free, total = (int(values[name].split()[0]) / (1 << 20) for name in ("MemAvailable", "MemTotal"))
+    level: Literal["pass", "warn"] = "pass" if free > total / 10 else "warn"
+    yield Look(level, _("Memory: {free} of {total} GB are available.", free=f"{free:.1f}", total=f"{total:.1f}"))
+    shared = shutil.disk_usage("/dev/shm")
+    level = "pass" if shared.free >= GB else "warn"
+    yield Look(level, _("/dev/shm: {free} GB are free.", free=f"{shared.free / GB:.1f}"))
+    yield from _gpus()
+
+
+def _gpus() -> Iterator[Look]:
+    if not shutil.which("nvidia-smi"):
+        yield Look("pass", _("No NVIDIA GPUs here: ranks run on the CPU."))
+        return
+    for row in _smi("--query-gpu=index,name,memory.used,memory.total"):
+        index, name, used, total = row
+        level: Literal["pass", "warn"] = "pass" if float(used) < float(total) / 10 else "warn"
+        yield Look(level, _("GPU {index} ({name}): {used} of {total} MiB are in use.",
+                            index=index, name=name, used=used, total=total))  # fmt: skip
+    for pid, name, used in _smi("--query-compute-apps=pid,process_name,used_memory"):
+        yield Look("warn", _("Process {pid} ({name}) holds {used} MiB of GPU memory.", pid=pid, name=name, used=used))
+
+
+def _smi(query: str) -> list[list[str]]:
+    command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line.strip()]
+
+
+def stack(_where: Where) -> Iterator[Look]:
+    """What a training needs, as this interpreter has it."""
+    for name in ("torch", "jax"):
+        try:
+            yield Look("pass", f"{name} {version(name)}")
+        except PackageNotFoundError:
+            yield Look("warn", _("{name} is not installed in this Python.", name=name))
+
+
+CHECKS: dict[str, Callable[[Where], Iterator[Look]]] = {
+    "port": port,
+    "network": network,
+    "memory": memory,
+    "stack": stack,
+}
+
+
+def run(names: list[str], where: Where) -> list[Look]:
+    return [look for name in names for look in CHECKS[name](where)]

@@ -1,0 +1,195 @@
+"""Starting the ranks of this machine by hand: `fermi launch … -- python train.py`."""
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from fermi import messages
+from fermi.cli import output, texts
+from fermi.cli.failures import REFUSED
+from fermi.cli.options import Session, command
+from fermi.cli.texts import _
+from fermi.launch.byhand import placement, sbatch
+from fermi.launch.errors import LaunchError
+from fermi.runner import hand, meet, ports
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+MEETING = "fermi-launch"
+MARKS = {"prefix": "[rank {rank}] ", "plain": ""}
+
+
+def _count(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
+    """`4`, `1,2` for nodes of different size, or `auto`."""
+    if text in (None, "auto", "gpu"):
+        return ()
+    numbers = text.split(",")
+    if not all(number.isdecimal() for number in numbers):
+        raise click.BadParameter(_("{value!r} is neither a number, nor one for each node such as 1,2", value=text))
+    return tuple(map(int, numbers))
+
+
+def place_options(function: Function) -> Function:
+    """Dashes or underscores, as torchrun has it."""
+
+    def named(name: str, **rest: Any) -> Callable[[Function], Function]:
+        return click.option(*dict.fromkeys((f"--{name}", f"--{name.replace('-', '_')}")), **rest)
+
+    for option in reversed(
+        [
+            named("rank", type=int, help=_("The one rank to start here; the others are started the same way.")),
+            named("world-size", type=int, help=_("How many ranks there are in all.")),
+            named("local-rank", type=int, help=_("Of that one rank, on its node.")),
+            named("nnodes", type=int, help=_("How many nodes there are; this command runs on each.")),
+            named("node-rank", type=int, help=_("Which of them this is, from 0.")),
+            named("nproc-per-node", callback=_count, help=_("Ranks per node: 4, or 1,2 for each. Default: its GPUs.")),
+            named("master-addr", help=_("Where rank 0 runs, as the others reach it. Default: MASTER_ADDR.")),
+            named("master-port", type=int, help=_("Default: MASTER_PORT, else 29500, or a free one on one node.")),
+        ]
+    ):
+        function = option(function)
+    return function
+
+
+@command(
+    "launch",
+    _(
+        "One node: --nproc-per-node 4. Several: --nnodes 2 --node-rank 0 --master-addr ADDRESS on each. One rank: "
+        "--rank 3 --world-size 8 --master-addr ADDRESS. In Slurm: srun fermi launch, nothing else needed."
+        "\n\nThe exit code is that of the rank that failed first. Ctrl-C ends all ranks here."
+    ),
+    output=False,
+)
+@click.option("--mode", type=click.Choice(["auto", "manual", "slurm", "create_slurm"]), default="auto",
+              help=_("Default: Slurm's variables where they are, else what the options say."))  # fmt: skip
+@place_options
+@click.option("--logs", metavar="FOLDER", help=_("Write each rank's output to FOLDER/RANK.log, too."))
+@click.option("--output", "shown", type=click.Choice([*MARKS, "none"]), default="prefix",
+              help=_("How ranks' lines are shown here; none: only in --logs."))  # fmt: skip
+@click.option("--grace", type=float, default=30.0, help=_("Seconds that ranks get to end by themselves."))
+@click.option("--patience", type=float, default=meet.PATIENCE_SECONDS, help=_("Seconds to wait for the others."))
+@click.option("--no-wait", is_flag=True, help=_("Start at once, instead of when all nodes are there."))
+@click.option("--dry-run", is_flag=True, help=_("Show the ranks' environment and start nothing."))
+@click.option("--num-nodes", type=int, default=1, help=_("create_slurm: nodes."))
+@click.option("--gpus-per-node", type=int, help=_("create_slurm: GPUs; default: as many as ranks. 0: none."))
+@click.option("--cpus-per-task", type=int, help=_("create_slurm: CPU cores for each rank."))
+@click.option("--job-name", default="fermi", help=_("create_slurm: name of the job."))
+@click.option("--partition", default="", help=_("create_slurm: as sbatch has it."))
+@click.option("--account", default="", help=_("create_slurm: as sbatch has it."))
+@click.option("--qos", default="", help=_("create_slurm: as sbatch has it."))
+@click.option("--time", "limit", default="", help=_("create_slurm: time limit, such as 2-00:00:00."))
+@click.option("--file", default="slurm_scripts/run_slurm.sh", help=_("create_slurm: where to write the script."))
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
+def launch(session: Session, mode: str, words: tuple[str, ...], file: str, **given: Any) -> int:
+    try:
+        if mode == "create_slurm":
+            return _create(Path(file), [*words], given)
+        return _launch(mode, [*words], given)
+    except LaunchError as error:
+        refuse(error)
+        return REFUSED
+
+
+def refuse(error: LaunchError) -> None:
+    """What is wrong and what to do next."""
+    message, hint = messages.text(error.code, texts.language(), **error.params)
+    output.fault(message)
+    click.echo(f"  → {hint}", err=True)
+
+
+def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
+    kept = ("rank", "world_size", "local_rank", "nnodes", "node_rank", "master_addr", "master_port")
+    asked = placement.Asked(mode, nproc=given["nproc_per_node"], **{name: given[name] for name in kept})  # type: ignore[arg-type]
+    place = placement.find(asked, os.environ, gpus := _gpus())
+    words = _runnable(words)
+    port = place.master_port or _some_port()
+    env = {**_defaults(place, gpus), **place.shared_env(port)}
+    if given["dry_run"]:
+        _show(place, env, words)
+        return 0
+    meeting = None
+    if place.members > 1 and not given["no_wait"]:
+        name, patience = f"{MEETING}-{place.world_size}", given["patience"]
+        meeting = hand.Meeting(name, place.member, place.members, place.master_addr, port, patience)
+    try:
+        return hand.run(
+            words,
+            [(rank, place.rank_env(rank, local)) for rank, local in place.ranks],
+            env=env,
+            meeting=meeting,
+            port=port if place.member == 0 else None,
+            mark=MARKS.get(given["shown"]),
+            logs=given["logs"] or "",
+            grace_seconds=given["grace"],
+        )
+    except hand.PortTaken as taken:
+        who = taken.holder or _("another user's process")
+        raise LaunchError("LAUNCH_PORT_TAKEN", port=port, holder=who, nearest=_some_port()) from taken
+    except meet.GaveUp as gave_up:
+        raise LaunchError(f"LAUNCH_{gave_up.cause}", evidence=gave_up.detail) from gave_up
+
+
+def _runnable(words: list[str]) -> list[str]:
+    """A script of Python needs no interpreter before it. Raises LaunchError for what is not there."""
+    if words[0].endswith(".py"):
+        words = [sys.executable, *words]
+    if shutil.which(words[0]) is None:
+        raise LaunchError("LAUNCH_COMMAND_MISSING", found=words[0])
+    script = next((word for word in words[1:] if not word.startswith("-")), "")
+    if "-m" not in words and "-c" not in words and script.endswith(".py") and not Path(script).is_file():
+        raise LaunchError("LAUNCH_SCRIPT_MISSING", found=script, folder=Path.cwd())
+    return words
+
+
+def _defaults(place: placement.Place, gpus: int) -> dict[str, str]:
+    """What is set unless it is already."""
+    threads = max(1, (os.cpu_count() or 1) // place.local_world_size) if gpus else 1
+    wanted = {"OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
+    return {name: value for name, value in wanted.items() if name not in os.environ}
+
+
+def _gpus() -> int:
+    """NVIDIA's, as the ranks will see them."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
+    return sum(path.name.removeprefix("nvidia").isdecimal() for path in Path("/dev").glob("nvidia*"))
+
+
+def _some_port() -> int:
+    """Of one machine's own: the usual one, or any that is free."""
+    if ports.is_free(placement.PORT):
+        return placement.PORT
+    with socket.create_server(("", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _show(place: placement.Place, env: dict[str, str], words: list[str]) -> None:
+    import shlex
+
+    for rank, local in place.ranks:
+        values = {**env, **place.rank_env(rank, local)}
+        click.echo(" ".join([*(f"{name}={shlex.quote(value)}" for name, value in values.items()), shlex.join(words)]))
+
+
+def _create(file: Path, words: list[str], given: dict[str, Any]) -> int:
+    counts = given["nproc_per_node"] or (given["gpus_per_node"] or 1,)
+    batch = sbatch.Batch(
+        given["num_nodes"], counts[0], given["gpus_per_node"], given["job_name"], given["partition"],
+        given["account"], given["qos"], given["limit"], given["cpus_per_task"],
+    )  # fmt: skip
+    text = sbatch.script(batch, words)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(0o755)
+    except OSError as error:
+        raise click.UsageError(_("{file} cannot be written: {why}", file=file, why=error.strerror)) from error
+    click.echo(_("Written: {file}. Submit it with: sbatch {file}", file=file))
+    return 0

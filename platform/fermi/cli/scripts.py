@@ -1,0 +1,175 @@
+"""A training as a folder of scripts to start by hand: of a task of a platform, or from a request file alone."""
+
+import io
+import re
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import click
+
+from fermi import messages
+from fermi.cli import output, reading, texts
+from fermi.cli.failures import REFUSED
+from fermi.cli.options import Session, command
+from fermi.cli.texts import _
+from fermi.client import Problem as Told
+from fermi.launch import byhand
+from fermi.launch.byhand import request as requests
+from fermi.launch.errors import LaunchError
+from fermi.launch.spec import Problem
+
+TARGETS = click.Choice(list(byhand.TARGETS))
+FIRST = {"slurm": "submit.sh", "kubernetes": "apply.sh", "compose": "docker-compose.yml"}
+_SPELLED = {
+    "name": "taskName",
+    "train_data": "trainData",
+    "valid_data": "validData",
+    "checkpoint_dir": "checkpointDir",
+}
+_NODE = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<address>\[[^\]]+\]|[^:=]+)(?::(?P<gpus>\d+))?")
+
+
+@command(
+    "scripts", _("Start scripts for every node, the rendered files and a README, for that very task."), output=False
+)
+@click.argument("task_id", metavar="TASK")
+@click.option("--target", type=TARGETS, default="shell", help=_("What starts it."))
+@click.option("-o", "--output", "folder", metavar="FOLDER", help=_("Where to write. Default: named for the task."))
+@click.option("--master-port", type=int, help=_("Another port for rank 0."))
+@click.option("--force", is_flag=True, help=_("Write into a folder that is not empty."))
+def scripts(
+    session: Session, task_id: str, target: str, folder: str | None, master_port: int | None, force: bool
+) -> None:
+    _download(session, task_id, target, folder, master_port, force)
+
+
+@command(
+    "render",
+    _("From a request file (-f), from --node for each machine, or from both: flags win. With --task, of a task."),
+    output=False,
+)
+@click.option("--target", type=TARGETS, default="shell", help=_("What starts it."))
+@click.option("-o", "--output", "folder", metavar="FOLDER", help=_("Where to write. Default: named for the task."))
+@click.option("--force", is_flag=True, help=_("Write into a folder that is not empty."))
+@click.option("--task", "task_id", metavar="TASK", help=_("A task of the platform, instead of a request."))
+@click.option("-f", "--file", metavar="FILE", help=_("Request in YAML or JSON, with `nodes`; -: stdin."))
+@click.option("--name", help=_("Name of the task."))
+@click.option("--node", "nodes", multiple=True, metavar="[NAME=]ADDRESS[:GPUS]", help=_("A machine; repeat for more."))
+@click.option("--emulated", is_flag=True, help=_("CPU processes stand in for the machines' GPUs."))
+@click.option("--master", help=_("Name of rank 0's machine. Default: the first."))
+@click.option("--master-port", type=int, help=_("Another port for rank 0."))
+@click.option("--framework", help=_("Such as ddp; see `fermi frameworks`."))
+@click.option("--train-data", help=_("Path of the training tokens, on every node."))
+@click.option("--valid-data", help=_("Path of the validation tokens, on every node."))
+@click.option("--checkpoint-dir", help=_("Where checkpoints go."))
+@click.option("--hp", "hyperparameters", multiple=True, metavar="KEY=VALUE",
+              help=_("A hyperparameter, such as batchSize=8."))  # fmt: skip
+@click.option(
+    "--set-env", "env", multiple=True, metavar="KEY=VALUE", help=_("An environment variable of the training.")
+)
+@click.option("--script", help=_("Your own script instead of the model's recipe; its arguments after --."))
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def render(
+    session: Session, target: str, folder: str | None, force: bool, task_id: str | None, file: str | None, **given: Any
+) -> int:
+    if task_id:
+        if file or any(value for name, value in given.items() if name != "master_port"):
+            raise click.UsageError(_("--task has everything already; only --master-port goes with it."))
+        _download(session, task_id, target, folder, given["master_port"], force)
+        return 0
+    request = _request(reading.request(file) if file else {}, **given)
+    if wrong := requests.problems(request):
+        return _refuse(wrong)
+    try:
+        job, wrong = requests.job(request)
+        if wrong := wrong or byhand.problems(job, target):
+            return _refuse(wrong)
+    except LaunchError as error:
+        return _refuse([Problem("distributedConfig.framework", error.code, error.params)])
+    place = Path(folder or f"{job.name}-{target}")
+    connection = {"folder": str(place.absolute()), **(request.get("connection") or {})}
+    files = byhand.render(job, target, texts.language(), connection)
+    _write(place, files, target, force)
+    return 0
+
+
+def _request(
+    file: Mapping[str, Any], *, nodes: tuple[str, ...], master: str | None, master_port: int | None,
+    framework: str | None, script: str | None, args: tuple[str, ...], hyperparameters: tuple[str, ...],
+    env: tuple[str, ...], emulated: bool, **plain: str | None,
+) -> dict[str, Any]:  # fmt: skip
+    """The file's, with what the flags say."""
+    request = dict(file)
+    spelled = {
+        "name": "taskName",
+        "train_data": "trainData",
+        "valid_data": "validData",
+        "checkpoint_dir": "checkpointDir",
+    }
+    request |= {spelled[name]: value for name, value in plain.items() if value is not None}
+    if nodes:
+        request["nodes"] = [_node(text) for text in nodes]
+    config = {"masterNode": master, "masterPort": master_port, "framework": framework}
+    if chosen := {name: value for name, value in config.items() if value is not None}:
+        request["distributedConfig"] = {**(request.get("distributedConfig") or {}), **chosen}
+    if script:
+        request["entrypoint"] = {"script": script, "args": [*args]}
+    elif args:
+        raise click.UsageError(_("Arguments after -- are the script's: name it with --script."))
+    if hyperparameters:
+        request["hyperparameters"] = {
+            **(request.get("hyperparameters") or {}),
+            **reading.values(hyperparameters, "--hp"),
+        }
+    if env:
+        request["env"] = {**(request.get("env") or {}), **reading.settings(env, "--set-env")}
+    return request
+
+
+def _node(text: str) -> dict[str, Any]:
+    """`gpu-a=10.0.0.1:4`, `10.0.0.1:4` or `gpu-a`."""
+    found = _NODE.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(_("{value!r} is not [NAME=]ADDRESS[:GPUS]", value=text), param_hint="--node")
+    address = found["address"].strip("[]")
+    return {"name": found["name"] or address, "ip": address, "gpuCount": int(found["gpus"] or 0)}
+
+
+def _refuse(wrong: list[Problem]) -> int:
+    output.fault(_("This cannot be rendered:"))
+    told = ((one, messages.text(one.code, texts.language(), **one.params)) for one in wrong)
+    output.problems([Told(one.field, one.code, message, hint) for one, (message, hint) in told])
+    return REFUSED
+
+
+def _download(
+    session: Session, task_id: str, target: str, folder: str | None, master_port: int | None, force: bool
+) -> None:
+    packed = session.fermi.tasks.scripts(task_id, target=target, master_port=master_port)
+    files, root = {}, task_id
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        for entry in tar:
+            root, *rest = PurePosixPath(entry.name).parts
+            content = tar.extractfile(entry)
+            if content is not None and rest and ".." not in rest:
+                files["/".join(rest)] = content.read().decode("utf-8", "surrogateescape")
+    _write(Path(folder or root), files, target, force)
+
+
+def _write(folder: Path, files: Mapping[str, str], target: str, force: bool) -> None:
+    if not force and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise click.UsageError(_("{folder} is there already: choose another with -o, or --force.", folder=folder))
+    try:
+        for path, text in files.items():
+            place = folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, "utf-8", "surrogateescape", newline="\n")
+            if path.endswith(".sh"):
+                place.chmod(0o755)
+    except OSError as error:
+        raise click.UsageError(_("{file} cannot be written: {why}", file=folder, why=error.strerror)) from error
+    first = folder / FIRST.get(target, "start-all.sh")
+    click.echo(_("{count} files in {folder}. Read README.md there; begin with {first}.",
+                 count=len(files), folder=folder, first=first))  # fmt: skip

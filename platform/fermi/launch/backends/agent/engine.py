@@ -1,0 +1,81 @@
+"""The backend's verbs on worker agents. The store is the only memory, and its workers do the rest."""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fermi.launch.backends import logfiles
+from fermi.launch.backends.agent import state
+from fermi.launch.backends.agent.render import orders, render
+from fermi.launch.backends.agent.store import Store
+from fermi.launch.errors import BackendError
+from fermi.launch.spec import Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
+
+store: Store | None = None
+
+
+def known_store() -> Store:
+    """Raises BackendError where nobody has handed one over: outside of the platform only rendering works."""
+    if store is None:
+        raise BackendError("WORKER_STORE_MISSING", permanent=True)
+    return store
+
+
+class AgentBackend:
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.connection = connection
+        self.data_dir = Path(connection.get("data_dir") or "var").resolve()
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        """The hosts' own folders cannot be looked into from here."""
+        found = []
+        for index, node in enumerate(job.nodes):
+            workers = node.engine.get("workers") or []
+            if len(workers) != node.processes:
+                params = {"environment": node.name, "found": len(workers), "expected": node.processes}
+                found.append(Problem(f"environmentIds.{index}", "WORKERS_DIFFER", params))
+        if job.resume_from.startswith(f"{self.data_dir}/") and not Path(job.resume_from).exists():
+            found.append(Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from}))
+        return found
+
+    def render(self, job: JobSpec, plan: Plan) -> Rendered:
+        return render(job, plan)
+
+    def submit(self, rendered: Rendered) -> None:
+        task_id, attempt = _parts(rendered.name)
+        known_store().put(rendered.name, task_id, attempt, orders(rendered))
+
+    def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
+        names = [handle.name for handle in handles]
+        known = known_store().attempts(names)
+        return {name: state.observe(known.get(name)) for name in names}
+
+    def cancel(self, handle: Handle, grace_seconds: float) -> None:
+        known_store().stop(handle.name, handle.task_id, handle.attempt, grace_seconds)
+
+    def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        """Workers ship them here while they train."""
+        path = self.data_dir / "logs" / handle.task_id / str(handle.attempt) / f"{rank}.log"
+        return logfiles.chunk(path, cursor, limit)
+
+    def port_is_free(self, port: int) -> bool:
+        """On another host: not known here. A rank that finds it taken fails, and the next attempt has another."""
+        return True
+
+    def stand_by(self, preload: Sequence[str]) -> None:
+        """Agents keep processes of their own standing by."""
+
+    def forget(self, handle: Handle) -> None:
+        known_store().forget(handle.name)
+
+    def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
+        known_store().watch(stop, on_change)
+
+    def orphans(self, live: Collection[str]) -> list[Handle]:
+        return [Handle(name, task, number, 0) for name, task, number in known_store().names() if name not in live]
+
+
+def _parts(name: str) -> tuple[str, int]:
+    task_id, _, attempt = name.rpartition("-")
+    return task_id, int(attempt)

@@ -1,0 +1,61 @@
+"""From what the workers of an attempt report to an observation. Pure."""
+
+from fermi.launch.backends.agent.store import Attempt, Report
+from fermi.launch.backends.culprit import cause_of_failure
+from fermi.launch.spec import Cause, Observation, Phase, RankSeen
+
+_SEEN = {"ordered": "waiting", "starting": "waiting", "running": "running", "exited": "exited"}
+
+
+def observe(attempt: Attempt | None) -> Observation:
+    if attempt is None or not attempt.reports:
+        return Observation(Phase.ABSENT, False if attempt and attempt.stopped else None)
+    reports = sorted(attempt.reports, key=lambda report: report.rank)
+    ranks = tuple(_rank(report) for report in reports)
+    left = _left([_of_one(report, attempt.stopped) for report in reports])
+    if cause := _cause(reports, ranks, attempt.stopped):
+        return Observation(Phase.FAILED, left, ranks, cause)
+    return Observation(_phase(reports), left, ranks)
+
+
+def _rank(report: Report) -> RankSeen:
+    return RankSeen(
+        report.rank, report.node_rank, _SEEN[report.state],  # type: ignore[arg-type]
+        report.pid, report.exit_code, report.ended_at,
+    )  # fmt: skip
+
+
+def _of_one(report: Report, stopped: bool) -> bool | None:
+    """A lost worker cannot say. Once its attempt is stopped it is fenced: whatever still runs there is ended by its
+    agent before anything else begins, so nothing of the attempt can come back."""
+    if report.left is False:
+        return False
+    if report.status == "lost":
+        return False if stopped else None
+    return True
+
+
+def _left(each: list[bool | None]) -> bool | None:
+    return True if True in each else None if None in each else False
+
+
+def _cause(reports: list[Report], ranks: tuple[RankSeen, ...], stopped: bool) -> Cause | None:
+    """A rank's own failure explains more than a worker that is gone; a rank that never began explains nothing where the
+    attempt was stopped."""
+    nodes = {report.node_rank: report.node for report in reports}
+    if cause := cause_of_failure(ranks, nodes.__getitem__):
+        return cause
+    for report in reports:
+        if report.status == "lost" and report.state != "exited":
+            return Cause("WORKER_LOST", {"worker": report.worker, "node": report.node, "rank": report.rank})
+    for report in reports:
+        if report.state == "exited" and report.exit_code is None and not stopped:
+            return Cause("RUNNER_LOST", {"nodeRank": report.node_rank, "node": report.node})
+    return None
+
+
+def _phase(reports: list[Report]) -> Phase:
+    if all(report.state == "exited" for report in reports):
+        return Phase.SUCCEEDED if all(report.exit_code == 0 for report in reports) else Phase.FAILED
+    began = all(report.state in ("running", "exited") for report in reports)
+    return Phase.RUNNING if began else Phase.STARTING

@@ -1,0 +1,133 @@
+"""Is a Slurm cluster fit to train on: reachable, new enough, its partition up, GPUs on its nodes, and the data directory
+one that jobs can write to."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fermi.launch.backends.slurm.driver import Driver, Machine
+from fermi.launch.backends.slurm.engine import driver
+from fermi.launch.backends.slurm.render import folder_of
+from fermi.launch.checks import Finding, Level
+from fermi.launch.errors import BackendError
+
+LEAST = (21, 8)
+BAD = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "NOT_RESPONDING", "ERROR"})
+_GRES = re.compile(r"([a-z_]+):(?:([\w.-]+):)?(\d+)", re.IGNORECASE)
+
+_TEXT = {"type": "string", "pattern": r"^[^\r\n]+$"}
+_PATH = {"type": "string", "pattern": r"^/[^\r\n]*$"}
+_WORDS = {"type": "array", "items": _TEXT}
+CONNECTION = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "url": {"type": "string", "pattern": r"^(https?://[^/\s]+|unix:/\S+)$", "description": "slurmrestd"},
+        "user": {**_TEXT, "description": "whose jobs they are"},
+        "token_file": {**_PATH, "description": "a file with a JWT on the platform's hosts"},
+        "key_file": {**_PATH, "description": "Slurm's jwt_hs256.key on the platform's hosts"},
+        "ca_file": _PATH,
+        "bin": {**_PATH, "description": "folder of sbatch, squeue and scancel, where there is no slurmrestd"},
+        "conf": {**_PATH, "description": "slurm.conf for these"},
+        "folder": {**_PATH, "description": "the platform's data directory as the nodes see it"},
+        "workspace": {**_PATH, "description": "folder of relative scripts, as the nodes see it"},
+        "python": {**_TEXT, "description": "interpreter on the nodes"},
+        "partition": _TEXT,
+        "account": _TEXT,
+        "qos": _TEXT,
+        "reservation": _TEXT,
+        "constraint": _TEXT,
+        "time_limit": {"type": "string", "pattern": r"^(\d+-)?\d+(:\d+){0,2}$", "description": "as in sbatch"},
+        "mem": {"type": "string", "pattern": r"^\d+[KMGT]?$", "description": "per node; 0 = all of it"},
+        "gres": {**_TEXT, "description": "what a GPU is called; default `gpu`"},
+        "options": {
+            "type": "object",
+            "additionalProperties": {"type": ["string", "integer", "boolean"]},
+            "propertyNames": {"pattern": "^[a-z][a-z-]+$"},
+            "description": "other long options of sbatch",
+        },
+        "modules": {**_WORDS, "description": "`module load` on the nodes"},
+        "conda": {**_TEXT, "description": "`conda activate` on the nodes"},
+        "setup": {"type": "array", "items": {"type": "string"}, "description": "lines of shell before the job"},
+        "container": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["runtime"],
+            "properties": {"runtime": {"enum": ["pyxis", "apptainer"]}, "image": _TEXT, "mounts": _WORDS},
+        },
+    },
+    "dependentSchemas": {
+        "url": {"anyOf": [{"required": ["token_file"]}, {"required": ["key_file"]}, {
+            "properties": {"url": {"pattern": "^unix:"}}}]},
+    },
+}  # fmt: skip
+"""A Unix socket may know its user by itself (`rest_auth/local`)."""
+
+
+def findings(connection: Mapping[str, Any]) -> list[Finding]:
+    asked = driver(connection)
+    where = str(connection.get("url") or "scontrol")
+    try:
+        version = asked.version()
+        found = [Finding(Level.PASS, "SLURM_REACHABLE", {"where": where}), _version(version)]
+        found += [*_partitions(asked, connection), *_machines(asked.machines(), connection)]
+    except BackendError as error:
+        return [Finding(Level.FAIL, error.code, error.params), _folder(connection)]
+    return [*found, _folder(connection)]
+
+
+def _version(version: str) -> Finding:
+    number = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    params = {"version": version, "least": ".".join(f"{part:02}" for part in LEAST)}
+    return Finding(Level.PASS, "SLURM_VERSION", params) if number >= LEAST else Finding(
+        Level.FAIL, "SLURM_TOO_OLD", params
+    )  # fmt: skip
+
+
+def _partitions(asked: Driver, connection: Mapping[str, Any]) -> Iterator[Finding]:
+    known = asked.partitions()
+    wanted = [name for name in str(connection.get("partition") or "").split(",") if name]
+    params = {"partitions": ", ".join(sorted(known)) or "-"}
+    for name in wanted or known:
+        if name not in known:
+            yield Finding(Level.FAIL, "PARTITION_MISSING", {**params, "partition": name})
+        elif not known[name]:
+            remedy = f"scontrol update PartitionName={name} State=UP"
+            yield Finding(Level.WARN, "PARTITION_DOWN", {**params, "partition": name}, remedy)
+        elif wanted:
+            yield Finding(Level.PASS, "PARTITION_UP", {**params, "partition": name})
+    if not wanted:
+        yield Finding(Level.PASS, "PARTITIONS_FOUND", params)
+
+
+def _machines(machines: list[Machine], connection: Mapping[str, Any]) -> Iterator[Finding]:
+    wanted = {name for name in str(connection.get("partition") or "").split(",") if name}
+    ours = [one for one in machines if not wanted or wanted & set(one.partitions)]
+    bad = [one for one in ours if one.states & BAD]
+    if bad:
+        text = ", ".join(f"{one.name} ({one.reason or '+'.join(sorted(one.states))})" for one in bad)
+        remedy = f"scontrol update NodeName={','.join(one.name for one in bad)} State=RESUME"
+        yield Finding(Level.WARN, "NODES_NOT_READY", {"nodes": text, "ready": len(ours) - len(bad)}, remedy)
+    counts: Counter[str] = Counter()
+    for one in ours:
+        for name, kind, count in _GRES.findall(one.gres):
+            counts[f"{name}:{kind}" if kind else name] += int(count)
+    if counts:
+        text = ", ".join(f"{name} × {count}" for name, count in sorted(counts.items()))
+        yield Finding(Level.PASS, "GPUS_FOUND", {"gpus": text, "nodes": len(ours)})
+    else:
+        yield Finding(Level.WARN, "SLURM_GPUS_NOT_FOUND", {"nodes": len(ours)})
+
+
+def _folder(connection: Mapping[str, Any]) -> Finding:
+    """Written to from here; whether the nodes have it at that place, a first task shows."""
+    here = Path(connection.get("data_dir") or "var").resolve()
+    there = next(folder for folder in (here, *here.parents) if folder.exists())
+    params = {"path": str(here), "folder": folder_of({"data_dir": str(here), **connection})}
+    if os.access(there, os.W_OK | os.X_OK):
+        return Finding(Level.PASS, "SHARED_FOLDER_USABLE", params)
+    return Finding(Level.FAIL, "FOLDER_UNUSABLE", params, f"chmod u+rwx {there}")

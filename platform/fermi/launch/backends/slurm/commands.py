@@ -1,0 +1,88 @@
+"""sbatch, squeue, scancel and scontrol, where there is no slurmrestd. They speak the same JSON (`--json`, Slurm 21.08 or
+later)."""
+
+import getpass
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fermi.launch.backends.slurm import driver
+from fermi.launch.backends.slurm.driver import Job, Machine, Submission
+from fermi.launch.backends.slurm.refusals import UNKNOWN_JOB, Refused, refusal
+from fermi.launch.errors import BackendError
+
+TIMEOUT_SECONDS = 60.0
+UNREACHABLE = re.compile(
+    r"unable to contact|connection refused|connect failure|timed out|authentication", re.IGNORECASE
+)
+
+
+class Commands:
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self._bin, self._conf = connection.get("bin"), connection.get("conf")
+        self.user = str(connection.get("user") or getpass.getuser())
+
+    def version(self) -> str:
+        said = self._run("scontrol", "ping")
+        if " is UP" not in said and "(UP)" not in said:
+            raise BackendError("SLURM_UNREACHABLE", why=said.strip(), where="scontrol ping")
+        return self._run("sinfo", "--version").split()[-1]
+
+    def jobs(self) -> list[Job]:
+        return [driver.job(row) for row in self._json("squeue", "--json", "--states=all")["jobs"]]
+
+    def job(self, job_id: int) -> list[Job]:
+        return [one for one in self.jobs() if job_id in (one.id, one.leader)]
+
+    def submit(self, submission: Submission) -> int:
+        """From the script that already lies in its folder, with an environment that has nothing of ours in it."""
+        said = self._run("sbatch", "--parsable", "job.sh", folder=submission.folder, env=submission.environment)
+        return int(said.strip().split(";")[0])
+
+    def cancel(self, job_id: int) -> None:
+        try:
+            self._run("scancel", str(job_id))
+        except Refused as refused:
+            if refused.number not in UNKNOWN_JOB:
+                raise
+
+    def partitions(self) -> dict[str, bool]:
+        lines = self._run("sinfo", "--noheader", "--format=%R|%a").splitlines()
+        return {name: state == "up" for name, _, state in (line.partition("|") for line in lines)}
+
+    def machines(self) -> list[Machine]:
+        return [driver.machine(row) for row in self._json("sinfo", "--json")["nodes"]]
+
+    def _json(self, *words: str) -> dict[str, Any]:
+        said = self._run(*words)
+        try:
+            found = json.loads(said)
+        except ValueError as error:
+            raise BackendError("SLURM_UNREACHABLE", why=said[:200], where=" ".join(words)) from error
+        return found if isinstance(found, dict) else {}
+
+    def _run(self, *words: str, folder: str | None = None, env: Mapping[str, str] | None = None) -> str:
+        program = str(Path(self._bin) / words[0]) if self._bin else shutil.which(words[0])
+        if not program or not os.access(program, os.X_OK):
+            raise BackendError("SLURM_COMMAND_MISSING", permanent=True, command=words[0])
+        variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(Path.home()), **(env or {})}
+        if conf := self._conf or os.environ.get("SLURM_CONF"):
+            variables["SLURM_CONF"] = str(conf)
+        try:
+            done = subprocess.run(
+                [program, *words[1:]], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, cwd=folder,
+                env=variables, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise BackendError("SLURM_UNREACHABLE", why=str(error), where=words[0]) from error
+        if done.returncode == 0:
+            return done.stdout
+        why = (done.stderr.strip() or done.stdout.strip())[-500:]
+        if UNREACHABLE.search(why):
+            raise BackendError("SLURM_UNREACHABLE", why=why, where=words[0])
+        raise refusal(0, why)

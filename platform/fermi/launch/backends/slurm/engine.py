@@ -1,0 +1,159 @@
+"""The backend's verbs on Slurm. Its jobs and the shared folder are the memory; any process of the platform can ask."""
+
+import getpass
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from fermi.launch.backends import logfiles
+from fermi.launch.backends.slurm import causes, components, state
+from fermi.launch.backends.slurm.commands import Commands
+from fermi.launch.backends.slurm.driver import Driver, Job, Submission
+from fermi.launch.backends.slurm.render import files, folder_of, render
+from fermi.launch.backends.slurm.rest import Rest
+from fermi.launch.backends.slurm.rundir import RunDir
+from fermi.launch.errors import BackendError
+from fermi.launch.spec import Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
+
+log = logging.getLogger(__name__)
+
+OVERDUE_SECONDS = 5.0
+"""A job whose runners are this late in ending their ranks after their grace is cancelled in Slurm."""
+WATCH_SECONDS = 1.0
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def driver(connection: Mapping[str, Any]) -> Driver:
+    return Rest(connection) if connection.get("url") else Commands(connection)
+
+
+class SlurmBackend:
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.connection = connection
+        self.data_dir = Path(connection.get("data_dir") or "var").resolve()
+        self.driver = driver(connection)
+
+    def problems(self, job: JobSpec) -> list[Problem]:
+        found, taken = [], {}
+        for index, node in enumerate(job.nodes):
+            machine = str(node.engine.get("node") or "")
+            if machine and machine in taken:
+                params = {"environment": node.name, "other": taken[machine], "machine": machine}
+                found.append(Problem(f"environmentIds.{index}", "SLURM_NODE_TWICE", params))
+            taken[machine] = node.name
+        if job.resume_from.startswith(f"{self.data_dir}/") and not Path(job.resume_from).exists():
+            found.append(Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from}))
+        return found
+
+    def render(self, job: JobSpec, plan: Plan) -> Rendered:
+        return render(job, plan, {"data_dir": str(self.data_dir), **self.connection})
+
+    def submit(self, rendered: Rendered) -> None:
+        """Who was cancelled is never submitted: `cancel` leaves its word in the folder first and looks for jobs then,
+        this does so the other way round, and the job itself looks once more. A job that was taken by Slurm while we
+        were killed is found by its comment."""
+        run = self._run(rendered.name)
+        if run.is_stopped() or run.submitted():
+            return
+        run.write(files(rendered))
+        with run.alone():
+            if run.is_stopped() or run.submitted():
+                return
+            known = [job.leader for job in self._jobs().get(rendered.name, ())]
+            run.remember(min(known) if known else self.driver.submit(self._submission(rendered)))
+        if run.is_stopped():
+            self._cancel(self._jobs().get(rendered.name, ()))
+
+    def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
+        """One listing for all; of those that it lacks, Slurm is asked again by id."""
+        seen = {handle: self._run(handle.name).look() for handle in handles}
+        if not seen:
+            return {}
+        jobs = self._jobs()
+        return {
+            handle.name: state.observe(
+                look, jobs.get(handle.name) or self._by_id(handle.name, look.begun or look.submitted), handle,
+                time.time(),
+            )
+            for handle, look in seen.items()
+        }  # fmt: skip
+
+    def cancel(self, handle: Handle, grace_seconds: float) -> None:
+        """Runners end their ranks when they see the word in the folder; Slurm ends what has none yet, or is late."""
+        run = self._run(handle.name)
+        stop = run.stop(grace_seconds)
+        overdue = time.time() > stop["kill_at"] + OVERDUE_SECONDS
+        self._cancel(job for job in self._jobs().get(handle.name, ()) if overdue or job.state not in causes.LIVES)
+
+    def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        path = self.data_dir / "logs" / handle.task_id / str(handle.attempt) / f"{rank}.log"
+        return logfiles.chunk(path, cursor, limit)
+
+    def port_is_free(self, port: int) -> bool:
+        """The nodes are elsewhere."""
+        return True
+
+    def stand_by(self, preload: Sequence[str]) -> None:
+        """Jobs begin cold."""
+
+    def forget(self, handle: Handle) -> None:
+        self._cancel(self._jobs().get(handle.name, ()))
+        self._run(handle.name).remove()
+
+    def watch(self, stop: Event, on_change: Callable[[str], None]) -> None:
+        """Ranks write their logs where we read them; what changes in Slurm is seen by asking every second."""
+        known: dict[str, list[Job]] = {}
+        while not stop.wait(WATCH_SECONDS):
+            try:
+                jobs = self._jobs()
+            except BackendError as error:
+                log.warning("Slurm cannot be asked: %s", error)
+                continue
+            for name in sorted(name for name in known.keys() | jobs.keys() if known.get(name) != jobs.get(name)):
+                on_change(name)
+            known = jobs
+
+    def orphans(self, live: Collection[str]) -> list[Handle]:
+        """Attempts with a job that is not over, and not among `live` (names): to be passed to `forget`."""
+        left = [name for name, jobs in self._jobs().items() if name not in live and not all(map(state.is_over, jobs))]
+        return [Handle(name, *_parts(name), world_size=0) for name in sorted(left)]
+
+    def _run(self, name: str) -> RunDir:
+        return RunDir(self.data_dir / "runs" / name)
+
+    def _jobs(self) -> dict[str, list[Job]]:
+        """All of ours, by the attempt's name in their comment: an id may be somebody else's by now."""
+        found: defaultdict[str, list[Job]] = defaultdict(list)
+        for job in self.driver.jobs():
+            if name := components.attempt(job.comment):
+                found[name].append(job)
+        return dict(found)
+
+    def _by_id(self, name: str, job_id: int) -> list[Job]:
+        """A listing may leave out what it does not show to everybody."""
+        if not job_id:
+            return []
+        return [job for job in self.driver.job(job_id) if components.attempt(job.comment) == name]
+
+    def _cancel(self, jobs: Iterable[Job]) -> None:
+        for leader in sorted({job.leader for job in jobs if not state.is_over(job)}):
+            self.driver.cancel(leader)
+
+    def _submission(self, rendered: Rendered) -> Submission:
+        by_kind = {artifact.kind: artifact.content for artifact in rendered.artifacts}
+        user = str(self.connection.get("user") or getpass.getuser())
+        folder = f"{folder_of({'data_dir': str(self.data_dir), **self.connection})}/runs/{rendered.name}"
+        environment = {"PATH": PATH, "USER": user, "LOGNAME": user, "LANG": "C.UTF-8"}
+        return Submission(by_kind["script"], folder, by_kind["submission"]["components"], environment)
+
+
+def _parts(name: str) -> tuple[str, int]:
+    task_id, _, attempt = name.rpartition("-")
+    return task_id, int(attempt)
+
+
+__all__ = ["SlurmBackend", "driver"]

@@ -1,0 +1,165 @@
+"""From an attempt's folder, and what Slurm says of its job, to what is seen of it. Pure.
+
+The folder was read before Slurm was asked. So a job that Slurm does not list has been forgotten or was lost, and when
+Slurm ends a job, its state is known here before the ranks' own ends can be taken for failures.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fermi.launch.backends.culprit import cause_of_failure
+from fermi.launch.backends.slurm import causes
+from fermi.launch.backends.slurm.driver import Job
+from fermi.launch.backends.slurm.rundir import Seen
+from fermi.launch.spec import Cause, Handle, Observation, Phase, RankSeen
+
+SETTLE_SECONDS = 5.0
+"""How much later than Slurm a shared folder may show what a job wrote last."""
+LOST_SECONDS = 30.0
+"""How long after the grace a runner is believed to live whose job Slurm does not know any more."""
+_GAVE_UP = {"MASTER_UNREACHABLE": "SLURM_HEAD_UNREACHABLE", "NODES_MISSING": "SLURM_NODES_MISSING"}
+
+
+def observe(seen: Seen, jobs: Sequence[Job], handle: Handle, now: float) -> Observation:
+    """`jobs`: all that Slurm lists under the attempt's name."""
+    alive = [job for job in jobs if not is_over(job)]
+    if seen.order is None:
+        if alive:  # its folder is not to be seen
+            return Observation(Phase.UNKNOWN, True)
+        return Observation(Phase.ABSENT, False if seen.stop is not None else None)
+    mine = _mine(seen, jobs)
+    if alive:
+        return _alive(seen, mine, alive, handle)
+    if mine:
+        return _over(seen, mine, handle, now)
+    if seen.submitted:
+        return _forgotten(seen, handle, now)
+    return Observation(Phase.ABSENT, False if seen.stop is not None else None)
+
+
+def _mine(seen: Seen, jobs: Sequence[Job]) -> list[Job]:
+    """The components of the job that runs, or ran: the one that was first to begin, else the newest."""
+    leaders = {job.leader for job in jobs}
+    leader = seen.begun if seen.begun in leaders else max(leaders, default=0)
+    return sorted((job for job in jobs if job.leader == leader), key=lambda job: job.id)
+
+
+def _alive(seen: Seen, mine: list[Job], alive: list[Job], handle: Handle) -> Observation:
+    ranks = _ranks(seen, over=False)
+    if cause := _by_slurm(mine):  # being ended
+        return Observation(Phase.FAILED, True, ranks, cause)
+    if _gave_up(seen) or any(rank.exit_code for rank in ranks):
+        if any(not job.state for job in mine) or _asked(seen):  # being ended, and it is not told yet by whom
+            return Observation(Phase.UNKNOWN, True, ranks)
+        return Observation(Phase.FAILED, True, ranks, _own(seen, ranks))
+    if _succeeded(seen, ranks, handle):
+        return Observation(Phase.SUCCEEDED, True, ranks)
+    if len(ranks) == handle.world_size and all(rank.state != "waiting" for rank in ranks):
+        return Observation(Phase.RUNNING, True, ranks)
+    pending = [job for job in alive if job.state in causes.WAITS]
+    waiting = causes.waiting(pending[0]) if pending and seen.stop is None else None
+    return Observation(Phase.STARTING, True, ranks, waiting=waiting)
+
+
+def _over(seen: Seen, mine: list[Job], handle: Handle, now: float) -> Observation:
+    ranks = _ranks(seen, over=True)
+    if _succeeded(seen, ranks, handle):
+        return Observation(Phase.SUCCEEDED, False, ranks)
+    if (cause := _by_slurm(mine)) and not _is_ours(seen, cause):
+        return Observation(Phase.FAILED, False, ranks, cause)
+    if cause := _own(seen, ranks):
+        return Observation(Phase.FAILED, False, ranks, cause)
+    if seen.stop is not None:
+        return Observation(Phase.FAILED if seen.begun else Phase.ABSENT, False, ranks)
+    if now - max(job.end for job in mine) < SETTLE_SECONDS:
+        return Observation(Phase.UNKNOWN, True, ranks)
+    if seen.begun == mine[0].leader and all(job.state == "COMPLETED" for job in mine):
+        return Observation(Phase.SUCCEEDED, False, ranks)
+    return Observation(Phase.FAILED, False, ranks, _failed(seen, mine[0]))
+
+
+def _forgotten(seen: Seen, handle: Handle, now: float) -> Observation:
+    """Slurm forgets a job some minutes after its end, and a crashed controller those that began after its last save."""
+    ranks = _ranks(seen, over=seen.end is not None)
+    written = len(seen.statuses) == len(seen.order["names"] if seen.order else ())
+    done = seen.end is not None or (written and all(s["state"] == "exited" for s in seen.statuses.values()))
+    if done and _succeeded(seen, ranks, handle):
+        return Observation(Phase.SUCCEEDED, False, ranks)
+    if done and (cause := _own(seen, ranks)):
+        return Observation(Phase.FAILED, False, ranks, cause)
+    cause = Cause("JOB_LOST", {"job": seen.begun or seen.submitted})
+    stopped = seen.stop is not None and (
+        done
+        or not any(status["state"] != "exited" for status in seen.statuses.values())
+        or now > seen.stop["kill_at"] + LOST_SECONDS
+    )
+    left = False if done or stopped else None
+    return Observation(Phase.FAILED, left, _ranks(seen, over=left is False), cause)
+
+
+def is_over(job: Job) -> bool:
+    """Unknown states are not: nothing may happen because of them."""
+    return job.state in causes.OVER and "COMPLETING" not in job.flags
+
+
+def _by_slurm(mine: Iterable[Job]) -> Cause | None:
+    found = [cause for job in mine if (cause := causes.ended(job))]
+    telling = [cause for cause in found if cause.code != "JOB_CANCELLED"]  # a component that fails takes others along
+    return next(iter(telling or found), None)
+
+
+def _is_ours(seen: Seen, cause: Cause) -> bool:
+    """Whether it was us who cancelled."""
+    return seen.stop is not None and cause.code == "JOB_CANCELLED"
+
+
+def _asked(seen: Seen) -> bool:
+    return any(status.get("asked") for status in seen.statuses.values())
+
+
+def _gave_up(seen: Seen) -> Cause | None:
+    for rank, status in sorted(seen.statuses.items()):
+        if why := status.get("cause"):
+            params = {"node": seen.node_name(rank), "evidence": why["evidence"], "job": seen.begun}
+            code = _GAVE_UP.get(why["code"], "JOB_FAILED")
+            return Cause(code, {**params, "why": why["evidence"]})
+    return None
+
+
+def _own(seen: Seen, ranks: Sequence[RankSeen]) -> Cause | None:
+    """Why it failed by itself. What ranks did after Slurm had asked for the end is not theirs: only the time limit asks
+    so and leaves the job to end by itself."""
+    if cause := _gave_up(seen):
+        return cause
+    failure = cause_of_failure(ranks, seen.node_name)
+    if failure and _asked(seen) and seen.stop is None:
+        return Cause("TIME_LIMIT", {"job": seen.begun, "nodes": "", "why": "TIMEOUT"})
+    if failure:
+        return failure
+    return None
+
+
+def _failed(seen: Seen, job: Job) -> Cause:
+    """The script came to its end and no rank failed: a runner was killed, or there never was one."""
+    for rank, status in sorted(seen.statuses.items()):
+        if status["state"] != "exited":
+            return Cause("RUNNER_LOST", {"nodeRank": rank, "node": seen.node_name(rank)})
+    return Cause("JOB_FAILED", {"job": job.leader, "why": seen.tail or f"exit code {job.exit_code}"})
+
+
+def _succeeded(seen: Seen, ranks: Sequence[RankSeen], handle: Handle) -> bool:
+    return len(ranks) == handle.world_size and all(rank.state == "exited" and rank.exit_code == 0 for rank in ranks)
+
+
+def _ranks(seen: Seen, *, over: bool) -> tuple[RankSeen, ...]:
+    """`over`: nothing of it lives, whatever was written last."""
+    return tuple(
+        _rank(entry, node_rank, over)
+        for node_rank, status in sorted(seen.statuses.items())
+        for entry in status["ranks"]
+    )
+
+
+def _rank(entry: dict[str, Any], node_rank: int, over: bool) -> RankSeen:
+    state = "exited" if over and entry["state"] == "running" else entry["state"]
+    return RankSeen(entry["rank"], node_rank, state, entry["pid"], entry["exit_code"], entry["ended_at"])

@@ -1,0 +1,76 @@
+"""The README of a folder: the nodes, ranks, ports and commands of that very job, and what to do when it fails."""
+
+import tomllib
+from functools import cache
+from importlib import resources
+
+from fermi.launch.byhand import scripts, torchrun
+from fermi.launch.byhand.quoting import word
+from fermi.launch.spec import JobSpec, Plan
+
+STARTED = ("shell", "torchrun", "compose")
+"""Targets with a script for each node."""
+
+MOST_RANKS = 64
+"""In the table; what follows goes on in the same way."""
+
+
+@cache
+def _texts(lang: str) -> dict[str, str]:
+    text = resources.files(__package__).joinpath("readme.toml").read_text("utf-8")
+    found: dict[str, str] = tomllib.loads(text)[lang]
+    return found
+
+
+def text(job: JobSpec, plan: Plan, target: str, lang: str) -> str:
+    texts = _texts(lang)
+    parts = [
+        texts["intro"],
+        texts["nodes"] + _nodes(plan, target in STARTED),
+        texts["ranks"] + _ranks(plan),
+        texts[target],
+    ]
+    if target == "torchrun" and torchrun.is_uneven(plan):
+        parts.append(texts["torchrun_uneven"])
+    if target == "kubernetes":
+        parts.append(texts["trouble_kubernetes"])
+    else:
+        parts.append(texts["trouble"])
+        parts.append(texts["memory_jax" if plan.framework == "jax" else "memory_torch"])
+    head = scripts.head(plan)
+    values = {
+        "name": job.name, "name_by_hand": scripts.not_the_platforms(job).name, "framework": plan.framework,
+        "world": plan.world_size, "count": len(plan.nodes), "head": head, "host": word(head),
+        "port": plan.master_port, "other_port": _other(plan.master_port), "grace": f"{plan.grace_seconds:g}",
+        "train": job.train_data or "-", "valid": job.valid_data or "-", "checkpoints": job.checkpoint_dir or "-",
+    }  # fmt: skip
+    return "\n".join(part.format_map(values).strip() + "\n" for part in parts)
+
+
+def _other(port: int) -> int:
+    return port + 1 if port < 65535 else port - 1
+
+
+def _nodes(plan: Plan, started: bool) -> str:
+    rows = []
+    for node in plan.nodes:
+        gpus = f"{node.node.gpu_count} × {node.node.gpu_type or 'GPU'}" if node.node.gpu_count else "CPU"
+        ranks = scripts.ranks_of(node).partition(" ")[2]
+        cells = (node.node_rank, node.node.name, scripts.address(node.node), gpus, ranks)
+        rows.append(_row(*cells, f"`{scripts.start_name(node.node_rank)}`" if started else "-"))
+    return "".join(rows)
+
+
+def _ranks(plan: Plan) -> str:
+    rows = [
+        _row(process.rank, node.node_rank, process.local_rank, len(node.processes),
+             "CPU" if process.device is None else f"GPU {process.device}")
+        for node in plan.nodes
+        for process in node.processes
+    ]  # fmt: skip
+    return "".join(rows[:MOST_RANKS]) + (_row(*"…" * 5) if len(rows) > MOST_RANKS else "")
+
+
+def _row(*cells: object) -> str:
+    texts = (" ".join(str(cell).split()).replace("|", "\\|").replace("{", "{{").replace("}", "}}") for cell in cells)
+    return "| " + " | ".join(texts) + " |\n"

@@ -1,0 +1,65 @@
+"""torchrun on each node, for frameworks on torch.distributed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.launch import registry
+from fermi.launch.byhand import scripts, shell
+from fermi.launch.spec import JobSpec, Late, NodePlan, Plan, Problem
+
+FRAMEWORKS = ("pytorch-ddp", "pytorch-fsdp", "deepspeed", "megatron-lm")
+
+SETS = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"}
+"""By torchrun, to the same values: it numbers nodes by --node-rank and ranks by node."""
+
+
+def problems(job: JobSpec) -> list[Problem]:
+    """What torchrun cannot start: it knows no other frameworks, and gives all ranks of a node the same environment."""
+    if registry.framework_name(job.framework) not in FRAMEWORKS:
+        params = {"framework": job.framework, "allowed": ", ".join(FRAMEWORKS)}
+        return [Problem("target", "TORCHRUN_NOT_FOR_FRAMEWORK", params)]
+    plan = registry.framework(job.framework).plan(job)
+    own = sorted({name for node in plan.nodes for process in node.processes for name in process.env} - SETS)
+    return [Problem("target", "TORCHRUN_RANKS_DIFFER", {"names": ", ".join(own)})] if own else []
+
+
+def is_uneven(plan: Plan) -> bool:
+    return len({len(node.processes) for node in plan.nodes}) > 1
+
+
+def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, str]:
+    head = scripts.head(plan)
+    found = {scripts.start_name(node.node_rank): _start(job, plan, node, head) for node in plan.nodes}
+    found["start-all.sh"] = scripts.start_all(job, plan)
+    return found | scripts.configs(plan, head) | shell.library(plan)
+
+
+def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> str:
+    return scripts.start(job, plan, node, head, [
+        *scripts.array("environment", scripts.environment(node, without=SETS)),
+        "",
+        *(_UNEVEN if is_uneven(plan) else ()),
+        *scripts.array("command", [
+            '"$python" -m torch.distributed.run  # which is torchrun, of this very interpreter',
+            f"--nnodes={len(plan.nodes)} --nproc-per-node={len(node.processes)} --node-rank={node.node_rank}",
+            f'--master-addr="$head" --master-port={plan.master_port} --max-restarts=0',
+            *scripts.command(script(node)),
+        ]),
+        "if [[ ${1:-} == --until-eof ]]; then  # of start-all.sh: torchrun itself would outlive a broken connection",
+        f'  command=("$python" -m fermi.runner.hand --until-eof --port {plan.master_port} --mark "" --rank 0 -- '
+        '"${command[@]}")',
+        "fi",
+        'exec env "${environment[@]}" "${command[@]}"',
+    ])  # fmt: skip
+
+
+def script(node: NodePlan) -> list[Any]:
+    """`-m module …` or `script.py …`, without the interpreter."""
+    return [part for index, part in enumerate(node.command) if not (index < 2 and part in (Late.PYTHON, "-u"))]
+
+
+_UNEVEN = (
+    "# The nodes have different numbers of processes. torchrun's help asks for equal ones, but with the static",
+    "# rendezvous that --master-addr means it numbers ranks node after node, as it should (tried with torch 2.13).",
+    "# Do not add --rdzv-backend or restarts: then it does not. The target `shell` has no such limit.",
+)

@@ -1,0 +1,70 @@
+"""What the nodes of a pre-flight test printed, sorted. See `fermi.train.preflight` for who says what, and when."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Fact = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node under test: its rank in the test, its id and name for people, and the GPUs it is said to have (None: by
+    hand, nobody said)."""
+
+    rank: int
+    id: str
+    name: str
+    gpus: int | None = None
+
+
+@dataclass(slots=True)
+class Facts:
+    """By rank, or by pair of ranks. `said`: hello, node, devices, head, end. `heard`: whose datagrams a node got."""
+
+    said: dict[int, dict[str, Fact]] = field(default_factory=lambda: defaultdict(dict))
+    pairs: dict[tuple[int, int], Fact] = field(default_factory=dict)
+    bandwidth: dict[tuple[int, int], float] = field(default_factory=dict)
+    heard: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    together: dict[int, Fact] = field(default_factory=dict)
+
+    def get(self, rank: int, kind: str) -> Fact:
+        """Empty when it was not said."""
+        return self.said.get(rank, {}).get(kind, {})
+
+    def joined(self, rank: int) -> bool:
+        """Whether the head and it found each other; the head is with itself when it could listen."""
+        return self.get(rank, "head").get("via") is not None
+
+
+def lines(data: bytes) -> Iterator[Fact]:
+    """The facts among everything that a node printed."""
+    for line in data.split(b"\n"):
+        if line.startswith(b'{"preflight":'):
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(found, dict) and isinstance(found.get("rank"), int):
+                yield found
+
+
+def sort(facts: Iterable[Mapping[str, Any]]) -> Facts:
+    found = Facts()
+    for fact in facts:
+        rank, kind = fact["rank"], fact["preflight"]
+        match kind:
+            case "pair":
+                found.pairs[rank, fact["to"]] = dict(fact)
+            case "bandwidth":  # a pair may be measured again, and only the best counts: noise makes it less, never more
+                key = rank, fact["to"]
+                found.bandwidth[key] = max(found.bandwidth.get(key, 0.0), fact["mbps"])
+            case "heard":
+                found.heard[rank] |= set(fact["from"])
+            case "together":
+                found.together[rank] = dict(fact)
+            case _:
+                found.said[rank][kind] = dict(fact)
+    return found

@@ -1,0 +1,38 @@
+"""One thing that was looked at and how it is; one who is to blame."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+PASS, WARN, FAIL, UNKNOWN = "pass", "warn", "fail", "unknown"
+ORDER = (PASS, WARN, FAIL)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`code` has texts in `fermi.messages` (as `PREFLIGHT_<code>`), filled from `params`; `value`: what was seen."""
+
+    check: str
+    level: str
+    code: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    value: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "code": f"PREFLIGHT_{self.code}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """`ranks`: who; empty = nobody in particular."""
+
+    ranks: tuple[int, ...]
+    level: str
+    code: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+def worst(levels: Iterable[str]) -> str:
+    """`unknown` only where nothing else is there."""
+    known = [level for level in levels if level in ORDER]
+    return max(known, key=ORDER.index) if known else UNKNOWN

@@ -1,0 +1,48 @@
+"""One process per node, with the addresses, the port, the backend and the GPUs that training would have there."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fermi.launch.frameworks import ddp
+from fermi.launch.frameworks._plans import gang
+from fermi.launch.ranks import Placement
+from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
+
+INFO: Mapping[str, Any] = {"value": "preflight", "label": {"zh": "预检", "en": "Pre-flight test"}}
+OPTIONS: Mapping[str, Any] = {}
+PRELOAD = ddp.PRELOAD  # the process that stands by for training serves the test as well
+
+COMMAND = (Late.PYTHON, "-u", "-m", "fermi.train.preflight")
+
+
+def problems(spec: JobSpec) -> list[Problem]:
+    return []
+
+
+def warnings(spec: JobSpec) -> list[Problem]:
+    return []
+
+
+def propose(spec: JobSpec) -> Proposal:
+    return Proposal()
+
+
+def plan(spec: JobSpec) -> Plan:
+    """The nodes stay what they are (an engine gives each all its GPUs); only their ranks are counted as one each."""
+    single = replace(spec, nodes=tuple(replace(node, gpu_count=min(node.gpu_count, 1)) for node in spec.nodes))
+    whole = {node.id: node for node in spec.nodes}
+
+    def order(at: Placement) -> dict[str, Value]:
+        node = whole[at.node.id]
+        about = {
+            "level": spec.options.get("level", "quick"),
+            "name": node.name,
+            "gpus": node.gpu_count if node.has_cuda else 0,
+            "addresses": [address for address in (node.ip, node.host) if address],
+        }
+        return {"FERMI_PREFLIGHT": json.dumps(about, sort_keys=True)}
+
+    made = gang(single, INFO["value"], COMMAND, files={}, preload=PRELOAD, node_env=order)
+    return replace(made, nodes=tuple(replace(node, node=whole[node.node.id]) for node in made.nodes))

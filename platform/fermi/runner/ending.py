@@ -1,0 +1,53 @@
+"""Ends node runners that may have begun, may be about to, or may be dead: nothing of them comes afterwards."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from fermi.runner import node, processes
+
+RUNNER_OVERDUE_SECONDS = 10.0
+"""A runner that is this late in ending its ranks after their grace is killed itself."""
+
+
+def end(run_dir: Path, specs: Iterable[Path], grace_seconds: float) -> None:
+    """Asks and returns; to be called until nothing is left. A second, shorter grace wins. A spec that has not begun
+    cannot begin any more."""
+    stop = node.read_json(str(run_dir / "stop.json"))
+    now = time.time()
+    if stop is None or now + grace_seconds < stop["kill_at"]:
+        stop = {"grace_seconds": grace_seconds, "kill_at": now + grace_seconds}
+        node.write_atomically(str(run_dir / "stop.json"), stop)
+    overdue = now > stop["kill_at"] + RUNNER_OVERDUE_SECONDS
+    for spec in specs:
+        _end_one(spec, overdue)
+
+
+def make_unstartable(spec: Path) -> None:
+    """Writes the end of a node that never began, under its lock: a runner that comes late finds it and goes away. Where
+    a runner has just taken the lock, it will find `stop.json`."""
+    paths = node.Paths(str(spec))
+    lock = node.try_lock(paths.lock)
+    if lock is None:
+        return
+    try:
+        if node.read_json(paths.status) is None:
+            content = json.loads(spec.read_text())
+            node.write_atomically(paths.status, node.first_status(content["name"], content["node_rank"], "exited"))
+    finally:
+        os.close(lock)
+
+
+def _end_one(spec: Path, overdue: bool) -> None:
+    written = node.read_json(node.Paths(str(spec)).status)
+    if written is None:
+        make_unstartable(spec)
+    elif written["state"] != "exited" and written["boot_id"] == node.boot_id():
+        if processes.is_alive(written["runner"]):
+            processes.send_signal(written["runner"], signal.SIGKILL if overdue else signal.SIGUSR1)
+        else:
+            for stray in processes.session_members(written["ranks"]):
+                processes.send_signal(stray, signal.SIGKILL)

@@ -1,0 +1,131 @@
+"""One node of a job as one task of a Slurm step: `python3 -m fermi.runner.slurm <the attempt's folder>`.
+
+Standard library only, Python 3.9 or later: the node has nothing of ours but the shared folder. There, `order.json` says
+which Slurm node is which node of the plan (where nobody cared, the task's number says it), and `node-<k>.json` what it
+runs. Waits until all nodes are there (`meet.py`), starts one process per GPU, and keeps `node-<k>.status.json`; what it
+has to say itself goes to the job's log.
+
+Slurm asks for the end with SIGTERM (before the time limit, when the job is cancelled or preempted); the platform does
+with `stop.json`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from fermi.runner import meet
+from fermi.runner.node import Node, Paths, read_json
+from fermi.runner.pod import bind
+
+GAVE_UP = 71
+ENDED_BEFORE = 128 + signal.SIGTERM
+
+
+class SlurmNode(Node):
+    def __init__(self, spec: dict[str, Any], paths: Paths) -> None:
+        super().__init__(spec, paths, os.open(os.devnull, os.O_RDONLY))  # one task per node and job, so no lock
+        numbers = {name: int(os.environ.get(name, -1)) for name in ("SLURM_PROCID", "SLURM_NODEID")}
+        self.status.update(host=os.environ.get("SLURMD_NODENAME", ""), asked="", cause=None, **numbers)
+
+    def say(self, text: str) -> None:
+        print(f"fermi: node {self.spec['node_rank']} ({self.spec['node']}): {text}", file=sys.stderr, flush=True)
+
+    def drain(self, wake: int) -> None:
+        """A SIGTERM is Slurm's, and what follows from it is not the ranks' own failure."""
+        try:
+            numbers = os.read(wake, 4096)
+        except BlockingIOError:
+            return
+        if signal.SIGTERM in numbers:
+            self.asked("SIGTERM")
+            self.ask_to_end(self.spec["grace_seconds"])
+
+    def asked(self, by: str) -> None:
+        if not self.status["asked"]:
+            self.status["asked"] = by
+            self.save(self.status["state"])
+            self.say("Slurm asks for the end")
+
+    def give_up(self, cause: str, detail: str) -> int:
+        self.say(f"gave up: {cause}: {detail}")
+        self.status["cause"] = {"code": cause, "evidence": detail}
+        self.save("exited")
+        return GAVE_UP
+
+    def code(self) -> int:
+        if any(entry["state"] != "exited" for entry in self.ranks):
+            return ENDED_BEFORE
+        return 1 if any(entry["exit_code"] for entry in self.ranks) else 0
+
+
+def place(order: dict[str, Any]) -> int:
+    """Which node of the plan this is."""
+    host = os.environ.get("SLURMD_NODENAME", "")
+    if host in order["hosts"]:
+        return int(order["hosts"].index(host))
+    return int(os.environ["SLURM_PROCID"])
+
+
+def main(run_dir: str) -> int:
+    order = read_json(os.path.join(run_dir, "order.json"))
+    paths = Paths(os.path.join(run_dir, f"node-{place(order)}.json"))
+    spec = read_json(paths.spec)
+    if read_json(paths.status) is not None:
+        print("fermi: this node has run before", file=sys.stderr)
+        return GAVE_UP
+    signals: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
+    node = SlurmNode(spec, paths)
+
+    def stopped() -> bool:
+        return bool(signals) or os.path.exists(paths.stop)
+
+    if spec["node_rank"] == 0:
+        _write_files(order, os.path.join(run_dir, "files"))
+    try:
+        head = _meet(order, spec["node_rank"], node, stopped)
+    except meet.GaveUp as error:
+        return node.give_up(error.cause, error.detail)
+    except OSError as error:
+        return node.give_up("START_FAILED", f"port {order['port']}: {error}")
+    if stopped():
+        node.status["asked"] = "SIGTERM" if signals else ""
+        node.save("exited")
+        return ENDED_BEFORE
+    late = {"head host": head, "python": sys.executable}
+    spec["command"] = [bind(word, late) for word in spec["command"]]
+    spec["env"] = {name: bind(value, late) for name, value in spec["env"].items()}
+    interface = meet.interface_to(head)
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        if interface and not os.environ.get(name):
+            spec["env"].setdefault(name, interface)
+    for rank in spec["ranks"]:
+        rank["env"] = {name: bind(value, late) for name, value in rank["env"].items()}
+    node.run()
+    return node.code()
+
+
+def _write_files(order: dict[str, Any], folder: str) -> None:
+    """Before the nodes have met, so all find them so."""
+    for name, pieces in order["files"].items():
+        path = os.path.join(folder, name)
+        with open(f"{path}.tmp", "w") as file:
+            file.write(bind(pieces, {"head host": os.environ["FERMI_HEAD"], "python": sys.executable}))
+        os.replace(f"{path}.tmp", path)
+
+
+def _meet(order: dict[str, Any], node_rank: int, node: SlurmNode, stopped: meet.Stopped) -> str:
+    head, port, patience = os.environ["FERMI_HEAD"], order["port"], meet.PATIENCE_SECONDS
+    if order["nodes"] == 1:
+        return head
+    if node_rank == 0:
+        meet.as_head(order["name"], order["nodes"], port, node.say, stopped, patience)
+        return head
+    return meet.as_member(order["name"], node_rank, head, port, node.say, stopped, patience)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

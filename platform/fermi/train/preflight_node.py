@@ -1,0 +1,342 @@
+"""What the pre-flight test sees of one node: variables, interfaces, versions, GPUs and who holds their memory, disks,
+shared memory; and, asked in a child process that may hang or crash, torch and JAX. Standard library only."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from importlib import metadata
+from typing import Any
+
+Fact = dict  # of str to whatever JSON knows
+
+VARIABLES = (
+    "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE",
+    "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "CUDA_VISIBLE_DEVICES",
+    "JAX_PLATFORMS", "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION",
+)  # fmt: skip
+PACKAGES = ("torch", "jax", "jaxlib", "numpy", "deepspeed")
+SMI_SECONDS = 15
+SIOCGIFADDR = 0x8915
+MEGABYTES = 16
+"""What the all-reduce sums up on each node."""
+
+
+def look() -> Fact:
+    """The fact `node`."""
+    gpus, driver = gpus_of_nvidia_smi()
+    return {
+        "host": socket.gethostname(),
+        "env": {name: os.environ[name] for name in VARIABLES if os.environ.get(name)},
+        "interfaces": interfaces(),
+        "versions": {**_versions(), **({"driver": driver} if driver else {})},
+        "gpus": gpus,
+        "disks": _disks(),
+        "shm": _space("/dev/shm"),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name) or ""
+    for distribution in ("nvidia-nccl-cu12", "nvidia-nccl-cu13"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found["nccl"] = metadata.version(distribution)
+    return found
+
+
+def _disks() -> list[Fact]:
+    paths = [os.getcwd(), "/tmp", os.environ.get("FERMI_CHECKPOINT_DIR") or os.getcwd()]
+    found = {}
+    for path in paths:
+        while not os.path.exists(path):
+            path = os.path.dirname(path)
+        space = _space(path)
+        if space:
+            found.setdefault(os.stat(path).st_dev, {"path": path, **space})
+    return list(found.values())
+
+
+def _space(path: str) -> Fact | None:
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return None
+    return {"freeMb": usage.free >> 20, "totalMb": usage.total >> 20}
+
+
+# --- Network ----------------------------------------------------------------------------------------------------------
+
+
+def interfaces() -> dict[str, list[str]]:
+    """Name -> addresses, of those that have some."""
+    found: dict[str, list[str]] = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = array.array("B", struct.pack("256s", name[:15].encode()))
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
+                found.setdefault(name, []).append(socket.inet_ntoa(bytes(request)[20:24]))
+    with contextlib.suppress(OSError), open("/proc/net/if_inet6") as file:
+        for line in file:
+            digits, *_, name = line.split()
+            address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
+            if not address.startswith("fe80:"):
+                found.setdefault(name, []).append(address)
+    return found
+
+
+def interface_to(address: str) -> str | None:
+    """By which the way to an address leads. Of a datagram socket: nothing is sent, a route is chosen."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            own = probe.getsockname()[0]
+    except OSError:
+        return None
+    return next((name for name, addresses in interfaces().items() if own in addresses), None)
+
+
+def in_hosts(name: str) -> str:
+    """The line of /etc/hosts that answers for a name, as `/etc/hosts:3`; empty if none does."""
+    with contextlib.suppress(OSError), open("/etc/hosts", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            words = line.partition("#")[0].split()
+            if name in words[1:]:
+                return f"/etc/hosts:{number}"
+    return ""
+
+
+# --- GPUs as the driver sees them -------------------------------------------------------------------------------------
+
+
+def gpus_of_nvidia_smi() -> tuple[list[Fact], str]:
+    """Those that this node may use, with who holds memory of them, and the driver's version."""
+    gpus = _smi("gpu", "index,uuid,name,memory.total,memory.used,driver_version")
+    if gpus is None:
+        return [], ""
+    apps = _smi("compute-apps", "gpu_uuid,pid,process_name,used_memory") or ""
+    return parse_smi(gpus, apps, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def _smi(what: str, columns: str) -> str | None:
+    command = ["nvidia-smi", f"--query-{what}={columns}", "--format=csv,noheader,nounits"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=SMI_SECONDS, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def parse_smi(gpus: str, apps: str, visible: str | None) -> tuple[list[Fact], str]:
+    """`visible`: CUDA_VISIBLE_DEVICES, numbers or beginnings of uuids; None = all."""
+    found, driver = [], ""
+    for row in _rows(gpus, 6):
+        index, uuid, name, total, used, driver = row
+        wanted = None if visible is None else [word.strip() for word in visible.split(",") if word.strip()]
+        if wanted is not None and index not in wanted and not any(uuid.startswith(w) for w in wanted if len(w) > 3):
+            continue
+        memory = {"totalMb": _number(total), "freeMb": max(0, _number(total) - _number(used))}
+        holders = [
+            {"pid": _number(pid), "name": os.path.basename(program), "memoryMb": _number(held)}
+            for gpu, pid, program, held in _rows(apps, 4)
+            if gpu == uuid and _number(pid) != os.getpid()
+        ]
+        found.append({"index": _number(index), "name": name, **memory, "processes": holders})
+    return found, driver
+
+
+def _rows(text: str, columns: int) -> list[list[str]]:
+    rows = [[word.strip() for word in line.split(",")] for line in text.splitlines()]
+    return [row for row in rows if len(row) == columns]
+
+
+def _number(text: str) -> int:
+    """0 for `[N/A]` and `[Insufficient Permissions]`."""
+    return int(text) if text.isdecimal() else 0
+
+
+# --- torch and JAX ----------------------------------------------------------------------------------------------------
+
+
+class Stack:
+    """A child that imports torch and JAX, tells what they see, and does something together with other nodes'. Forked
+    before there are threads; where it is forked from a process that has imported torch already, that costs nothing."""
+
+    def __init__(self) -> None:
+        self.orders, ours = os.pipe()
+        theirs, self.answers = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(ours)
+            os.close(theirs)
+            os.dup2(2, 1)  # what libraries print is no fact
+            with contextlib.suppress(BaseException):
+                _answer(self.orders, self.answers)
+            os._exit(0)
+        os.close(self.orders)
+        os.close(self.answers)
+        self.orders, self.answers = ours, theirs
+        self.found: Fact | None = None
+        self.rest = b""
+
+    def __enter__(self) -> Stack:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.waitpid(self.pid, 0)
+
+    def devices(self, seconds: float) -> Fact:
+        """`torch` and `jax`: None where it is not installed, with `error` where it does not work."""
+        if self.found is None:
+            answer = self._receive(seconds)
+            stuck = "ended while it was imported" if answer == {} else f"no answer within {seconds:.0f} s"
+            self.found = answer or {"torch": {"error": stuck, "gpus": 0}, "jax": None}
+        return self.found
+
+    def together(self, order: Fact, seconds: float) -> Fact:
+        try:
+            os.write(self.orders, json.dumps(order).encode() + b"\n")
+        except OSError:
+            return {"error": "the process with torch has ended"}
+        answer = self._receive(seconds)
+        return answer or {"error": "the process with torch ended" if answer == {} else f"no end within {seconds:.0f} s"}
+
+    def _receive(self, seconds: float) -> Fact | None:
+        """{} when the child is gone, None when it is silent."""
+        end = time.monotonic() + seconds
+        while b"\n" not in self.rest:
+            if not select.select([self.answers], [], [], max(0.0, end - time.monotonic()))[0]:
+                return None
+            data = os.read(self.answers, 1 << 16)
+            if not data:
+                return {}
+            self.rest += data
+        line, _, self.rest = self.rest.partition(b"\n")
+        found: Fact = json.loads(line)
+        return found
+
+
+def _answer(orders: int, answers: int) -> None:
+    """The child's life."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    began = time.monotonic()
+    found = {"torch": _torch(), "jax": _jax()}
+    found["seconds"] = round(time.monotonic() - began, 2)
+    os.write(answers, json.dumps(found).encode() + b"\n")
+    with os.fdopen(orders) as lines:
+        for line in lines:
+            try:
+                said = _together(json.loads(line))
+            except BaseException as error:
+                said = {"error": f"{type(error).__name__}: {_first_line(error)}"}
+            os.write(answers, json.dumps(said).encode() + b"\n")
+
+
+def _torch() -> Fact | None:
+    if not _installed("torch"):
+        return None
+    try:
+        import torch
+
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        nccl = torch.cuda.nccl.version() if gpus else None
+        return {
+            "version": torch.__version__,
+            "cuda": torch.version.cuda,
+            "nccl": ".".join(map(str, nccl)) if isinstance(nccl, tuple) else nccl,
+            "gpus": gpus,
+            "names": [torch.cuda.get_device_name(index) for index in range(gpus)],
+        }
+    except BaseException as error:
+        return {"error": f"{type(error).__name__}: {_first_line(error)}", "gpus": 0}
+
+
+def _jax() -> Fact | None:
+    if not _installed("jax"):
+        return None
+    try:
+        import jax
+
+        devices = jax.local_devices()
+        gpus = [device for device in devices if device.platform in ("gpu", "cuda", "rocm")]
+        return {"version": jax.__version__, "platform": devices[0].platform, "count": len(devices), "gpus": len(gpus)}
+    except BaseException as error:
+        return {"error": f"{type(error).__name__}: {_first_line(error)}", "gpus": 0}
+
+
+def _installed(name: str) -> bool:
+    try:
+        return name in sys.modules or bool(metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:300]
+
+
+def _together(order: Fact) -> Fact:
+    """A sum over all nodes and a barrier: the shortest of three, in ms."""
+    import datetime
+
+    import torch
+    import torch.distributed as dist
+
+    on_gpu = order["backend"] == "nccl"
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK") or 0)) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        order["backend"],
+        init_method=f"tcp://{_bracketed(order['head'])}:{order['port']}",
+        rank=order["rank"],
+        world_size=order["world"],
+        timeout=datetime.timedelta(seconds=30),
+    )
+    numbers = torch.ones(MEGABYTES << 18, device=device)
+    dist.all_reduce(numbers)  # the first one makes the connections
+    if numbers[0].item() != order["world"]:
+        raise RuntimeError(f"the sum over {order['world']} nodes is {numbers[0].item()}")
+    said = {
+        "backend": order["backend"],
+        "megabytes": MEGABYTES,
+        "allReduceMs": _timed(lambda: dist.all_reduce(numbers), on_gpu),
+        "barrierMs": _timed(dist.barrier, on_gpu),
+    }
+    dist.destroy_process_group()
+    return said
+
+
+def _timed(work: Any, on_gpu: bool) -> float:
+    import torch
+
+    best = float("inf")
+    for _ in range(3):
+        began = time.perf_counter()
+        work()
+        if on_gpu:
+            torch.cuda.synchronize()
+        best = min(best, (time.perf_counter() - began) * 1e3)
+    return round(best, 3)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
