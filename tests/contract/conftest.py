@@ -13,7 +13,9 @@ import pytest
 from fermi.launch import registry
 from fermi.launch.backends.base import Backend
 from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan
+from tests import slurm
 from tests.fakes.kubernetes import FakeCluster
+from tests.running import free_port
 from tests.waiting import until
 
 SCRIPT = Path(__file__).with_name("script.py")
@@ -73,9 +75,14 @@ class Engine:
             self.until_gone(handle)
 
 
-@pytest.fixture(params=["forked", "executed", "kubernetes"])
+@pytest.fixture(params=["forked", "executed", "kubernetes", "slurm"])
 def engine(request, tmp_path) -> Iterator[Engine]:
     """`executed`: an interpreter setting in the job's environment keeps ranks from being forked."""
+    if request.param == "slurm":
+        engine = OnSlurm(request.getfixturevalue("real_slurm"), tmp_path)
+        yield engine
+        engine.close()
+        return
     with (on_kubernetes if request.param == "kubernetes" else on_this_machine)(tmp_path) as engine:
         if request.param == "executed":
             make = engine.job
@@ -127,6 +134,30 @@ def on_kubernetes(scratch: Path) -> Iterator[OnKubernetes]:
         backend.close()
         cluster.close()
     assert not cluster.errors, "\n".join(cluster.errors)
+
+
+class OnSlurm(Engine):
+    shares_ports = False
+
+    def __init__(self, lab: slurm.Slurm, scratch: Path) -> None:
+        connection = {"data_dir": str(scratch / "data"), "python": sys.executable, **lab.connection}
+        super().__init__(lab.backend(**connection), scratch)
+
+    def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
+        job = super().job(mode, gpus, **{"master_port": free_port(), **changes})
+        nodes = (replace(node, engine={"node": slurm.NODES[at], "cpus": 4}) for at, node in enumerate(job.nodes))
+        return replace(job, nodes=tuple(nodes))
+
+
+@pytest.fixture(scope="module")
+def real_slurm() -> Iterator[slurm.Slurm]:
+    if why := slurm.why_not():
+        pytest.skip(why)
+    lab = slurm.Slurm()
+    try:
+        yield lab.start()
+    finally:
+        lab.close()
 
 
 def _light(plan: Plan) -> Plan:

@@ -1,10 +1,10 @@
 """Slurm's states and reasons, and what they mean here. What is not in the tables means nothing: UNKNOWN.
 
-    PENDING                          waits; `waiting` says for what
-    CONFIGURING RUNNING SUSPENDED    lives
-    COMPLETED FAILED                 the script came to its end; how it went, the folder says
-    CANCELLED TIMEOUT PREEMPTED …    Slurm, or somebody through it, ended it: the causes below
-    COMPLETING (beside a state)      something of it is still being ended
+PENDING                          waits; `waiting` says for what
+CONFIGURING RUNNING SUSPENDED    lives
+COMPLETED FAILED                 the script came to its end; how it went, the folder says
+CANCELLED TIMEOUT PREEMPTED …    Slurm, or somebody through it, ended it: the causes below
+COMPLETING (beside a state)      something of it is still being ended
 """
 
 from fermi.launch.backends.slurm.driver import Job
