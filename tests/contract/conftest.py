@@ -14,6 +14,7 @@ from fermi.launch import registry
 from fermi.launch.backends.agent import use
 from fermi.launch.backends.base import Backend
 from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan
+from tests import slurm
 from tests.fakes.kubernetes import FakeCluster
 from tests.fakes.workers import agent, serving
 from tests.running import free_port
@@ -77,9 +78,14 @@ class Engine:
             self.until_gone(handle)
 
 
-@pytest.fixture(params=["forked", "executed", "kubernetes", "agent"])
+@pytest.fixture(params=["forked", "executed", "kubernetes", "agent", "slurm"])
 def engine(request, tmp_path) -> Iterator[Engine]:
     """`executed`: an interpreter setting in the job's environment keeps ranks from being forked."""
+    if request.param == "slurm":
+        engine = OnSlurm(request.getfixturevalue("real_slurm"), tmp_path)
+        yield engine
+        engine.close()
+        return
     places = {"kubernetes": on_kubernetes, "agent": on_workers}
     with places.get(request.param, on_this_machine)(tmp_path) as engine:
         if request.param == "executed":
@@ -165,6 +171,30 @@ def on_workers(scratch: Path) -> Iterator[OnWorkers]:
             running.enter_context(agent(platform, scratch / node, node=node, gpus=tuple(range(WORKERS))))
         use(platform.store)
         yield OnWorkers(registry.backend("agent", {"data_dir": str(scratch / "data")}), scratch)
+
+
+class OnSlurm(Engine):
+    shares_ports = False
+
+    def __init__(self, lab: slurm.Slurm, scratch: Path) -> None:
+        connection = {"data_dir": str(scratch / "data"), "python": sys.executable, **lab.connection}
+        super().__init__(lab.backend(**connection), scratch)
+
+    def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
+        job = super().job(mode, gpus, **{"master_port": free_port(), **changes})
+        nodes = (replace(node, engine={"node": slurm.NODES[at], "cpus": 4}) for at, node in enumerate(job.nodes))
+        return replace(job, nodes=tuple(nodes))
+
+
+@pytest.fixture(scope="module")
+def real_slurm() -> Iterator[slurm.Slurm]:
+    if why := slurm.why_not():
+        pytest.skip(why)
+    lab = slurm.Slurm()
+    try:
+        yield lab.start()
+    finally:
+        lab.close()
 
 
 def _light(plan: Plan) -> Plan:

@@ -1,5 +1,5 @@
-"""sbatch, squeue, scancel and scontrol, where there is no slurmrestd. They speak the same JSON (`--json`, Slurm 21.08 or
-later)."""
+"""sbatch, squeue, scancel and scontrol, where there is no slurmrestd. They speak the same JSON (`--json`, from Slurm
+21.08 on)."""
 
 import getpass
 import json
@@ -17,9 +17,7 @@ from fermi.launch.backends.slurm.refusals import UNKNOWN_JOB, Refused, refusal
 from fermi.launch.errors import BackendError
 
 TIMEOUT_SECONDS = 60.0
-UNREACHABLE = re.compile(
-    r"unable to contact|connection refused|connect failure|timed out|authentication", re.IGNORECASE
-)
+UNREACHABLE = re.compile(r"(?i)unable to contact|connection refused|connect failure|timed out|authentication")
 
 
 class Commands:
