@@ -2281,6 +2281,10 @@ export interface components {
             };
             workspace?: string;
             python?: string;
+            hostname?: string;
+            system?: string;
+            /** @description of the agent */
+            version?: string;
         };
         WorkerHeartbeatAnswer: {
             /** Format: double */
@@ -2376,6 +2380,8 @@ export interface components {
             rank: number;
             /** @description another one: fetch the order */
             digest: string;
+            /** @description it was begun once: nobody begins it again */
+            begun?: boolean;
         };
         WorkerProcess: {
             /** @description the attempt, as in the order */

@@ -701,6 +701,12 @@ class WorkerFacts(TypedDict):
     network: NotRequired[dict[str, Any]]
     workspace: NotRequired[str]
     python: NotRequired[str]
+    hostname: NotRequired[str]
+    system: NotRequired[str]
+    version: NotRequired[str]
+    """
+    of the agent
+    """
 
 
 class WorkerLogAnswer(TypedDict):
@@ -730,6 +736,10 @@ class WorkerOrderRef(TypedDict):
     digest: str
     """
     another one: fetch the order
+    """
+    begun: NotRequired[bool]
+    """
+    it was begun once: nobody begins it again
     """
 
 
