@@ -77,6 +77,9 @@ class WorkerFacts(serializers.Serializer):
     network = serializers.DictField(child=serializers.JSONField(), required=False)
     workspace = serializers.CharField(max_length=500, required=False, allow_blank=True)
     python = serializers.CharField(max_length=500, required=False, allow_blank=True)
+    hostname = serializers.CharField(max_length=200, required=False, allow_blank=True)
+    system = serializers.CharField(max_length=500, required=False, allow_blank=True)
+    version = serializers.CharField(max_length=60, required=False, allow_blank=True, help_text="of the agent")
 
 
 class WorkerRegisterRequest(serializers.Serializer):
@@ -147,6 +150,7 @@ class WorkerOrderRef(serializers.Serializer):
     attempt = serializers.IntegerField()
     rank = serializers.IntegerField()
     digest = serializers.CharField(help_text="another one: fetch the order")
+    begun = serializers.BooleanField(required=False, help_text="it was begun once: nobody begins it again")
 
 
 class WorkerStop(serializers.Serializer):

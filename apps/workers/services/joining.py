@@ -11,7 +11,7 @@ from apps.accounts.models import Role, User
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.workers import health, revisions, tokens
-from apps.workers.models import NODE_LENGTH, JoinToken, Report, Worker
+from apps.workers.models import NODE_LENGTH, JoinToken, Order, Report, Worker
 from apps.workers.projects import chosen_project
 from apps.workers.services import environments
 from fermi.launch.ranks import split
@@ -67,8 +67,7 @@ def register(token: JoinToken, *, workers: Entries, incarnation: str, facts: dic
             worker = before or Worker(pk=entry["id"], node=node, number=number, project_id=token.project_id)
             worker.gpu, worker.facts, worker.machine, worker.incarnation = entry["gpu"], facts, machine, incarnation
             worker.digest, worker.generation = tokens.digest(given[worker.pk]), revision
-            if not same:
-                worker.desired = {}  # what another host was to run is not this one's
+            worker.desired = _still_desired(worker) if same else {}  # what another host was to run is not this one's
             worker.save(force_insert=before is None)
             Report.objects.update_or_create(
                 worker=worker,
@@ -92,6 +91,15 @@ def remove(user: User, worker_id: str) -> None:
         audit.record(user, "worker.remove", worker.pk, project=worker.project_id)
         worker.delete()
         environments.settle(worker.project_id, {worker.node})
+
+
+def _still_desired(worker: Worker) -> dict[str, Any]:
+    """With a word on whether the rank was ever begun: an agent that knows nothing of it must not begin it again."""
+    order = worker.desired.get("order")
+    if order is None:
+        return worker.desired
+    begun = Order.objects.filter(launch=order["name"], worker=worker.pk).exclude(state="ordered").exists()
+    return {**worker.desired, "order": {**order, "begun": begun}}
 
 
 def _check_names(workers: Entries) -> None:
