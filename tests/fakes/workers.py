@@ -48,6 +48,7 @@ class MemoryStore:
         self.changed = threading.Condition(threading.RLock())
         self.known: dict[str, Known] = {}
         self.ordered: dict[str, Ordered] = {}
+        self.taken: set[str] = set()
 
     def put(self, name: str, task_id: str, attempt: int, orders: Sequence[Order]) -> None:
         with self.changed:
@@ -96,6 +97,17 @@ class MemoryStore:
         with self.changed:
             self.known.setdefault(worker, Known(f"secret of {worker}"))
             return self.known[worker].token
+
+    def take_over(self, worker: str) -> None:
+        """Another host registers it."""
+        with self.changed:
+            self.known[worker].token = "the other's"
+            self.taken.add(worker)
+            self._raise([worker])
+
+    def give_back(self, worker: str) -> None:
+        with self.changed:
+            self.taken.discard(worker)
 
     def hear(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """The answer for one worker."""
@@ -205,6 +217,8 @@ class _Handler(BaseHTTPRequestHandler):
             if self.headers["Authorization"] != "Bearer join":
                 return 401, {"error": "TOKEN_INVALID", "message": "the token is not known"}
             workers = [worker["id"] for worker in json.loads(body)["workers"]]
+            if store.taken & {*workers}:
+                return 409, {"error": "WORKER_ID_TAKEN", "message": "another host has it"}
             return 201, {"data": {"workers": [{"id": worker, "token": store.register(worker)} for worker in workers]}}
         if parts == ["heartbeat"]:
             said = json.loads(body)

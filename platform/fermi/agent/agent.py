@@ -48,18 +48,18 @@ class Agent:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.node, numbers = settings.workers()
+        gpus = facts.choose_gpus(settings, numbers)
         if not settings.server:
             raise AgentError("WORKER_SERVER_REQUIRED")
         self.server = Server(settings.server)
         self.token = settings.join_token()
-        gpus = facts.check_gpus(settings, numbers)
-        self.folder = Folder(settings.state_folder(self.node), list(numbers))
+        self.folder = Folder(settings.state_folder(self.node), list(gpus))
         self.host = Host(
             self.folder.path,
             Path(settings.workspace).expanduser().resolve() if settings.workspace else self.folder.path / "workspace",
             settings.python or default_python(),
-            facts.address(settings, self.server.host, self.server.port),
         )
+        self.address = facts.address(settings, self.server.host, self.server.port)
         self.workers = [Worker(name, gpu, self.folder.worker(name), self.host) for name, gpu in gpus.items()]
         self.by_id = {worker.id: worker for worker in self.workers}
         self.secrets = {worker.id: self.folder.secret(worker.id) for worker in self.workers}
@@ -84,6 +84,8 @@ class Agent:
                   for loop in (self._listen, self._report, self._ship, self._measure)]  # fmt: skip
         for thread in others:
             thread.start()
+        if self.address.startswith("127."):
+            self._say("address", "", f"other hosts cannot reach {self.address}: several nodes need --address")
         if self.settings.warm:
             self.launcher.stand_by(registry.framework("pytorch-ddp").PRELOAD)
         while not self._ending.is_set():
@@ -184,14 +186,14 @@ class Agent:
             return False
         self._say("server", "", "")
         self.interval = min(60.0, max(0.2, float(answer.get("intervalSeconds") or self.interval)))
-        refused = False
+        refused = []
         for item in answer["workers"]:
             if (worker := self.by_id.get(item.get("id"))) is None:
                 continue
             problem = item.get("error")
             self._say("worker", worker.id, f"{problem['code']}: {problem['message']}" if problem else "")
             if problem:
-                refused = True
+                refused.append(worker)
                 continue
             with self._lock:
                 if worker.learn(item, asked_at, time.monotonic()):
@@ -199,7 +201,7 @@ class Agent:
         for worker in workers:
             self._fetch(worker)
         if refused:
-            self._register_again()
+            self._register_again(refused)
         return not refused
 
     def _fetch(self, worker: Worker) -> None:
@@ -288,17 +290,23 @@ class Agent:
             else:
                 return
 
-    def _register_again(self) -> None:
-        """The platform does not know a worker as we say it is: it was deleted, restored, or is driven elsewhere."""
-        if self.token:
-            try:
-                self._ask_to_register()
-            except FermiError as error:
-                self._say("register", "", f"not registered: {_all_of(error)}")
+    def _register_again(self, refused: Sequence[Worker]) -> None:
+        """The platform does not know them as we say they are: they were deleted, or are driven elsewhere."""
+        if not self.token:
+            return
+        try:
+            self._ask_to_register()
+        except FermiError as error:
+            self._say("register", "", f"not registered: {_all_of(error)}")
+            if isinstance(error, Conflict):
+                with self._lock:
+                    for worker in refused:
+                        worker.disown()
+                self._news.set()
 
     def _ask_to_register(self) -> None:
         told = facts.gather(
-            self.settings, self.folder.machine, self.host.address, self.host.python, str(self.host.workspace)
+            self.settings, self.folder.machine, self.address, self.host.python, str(self.host.workspace)
         )
         workers = [{"id": worker.id, "gpu": worker.gpu} for worker in self.workers]
         body = {"workers": workers, "incarnation": self.incarnation, "facts": told}

@@ -2,17 +2,17 @@
 
 import json
 import os
-import platform
 import socket
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import metadata
 from typing import Any
 
-import fermi
 from fermi.agent import usage
 from fermi.agent.errors import AgentError
 from fermi.agent.settings import Settings
+from fermi.runner import meet
 
 _TELL = """
 import importlib.metadata as m, json, sys
@@ -25,17 +25,17 @@ print(json.dumps({name: value for name, value in found.items() if value}))
 """
 
 
-def check_gpus(settings: Settings, numbers: Mapping[str, int]) -> dict[str, int | None]:
-    """The GPU of each worker; None = a CPU process. Raises AgentError for one that the host has not got."""
+def choose_gpus(settings: Settings, numbers: Mapping[str, int]) -> dict[str, int | None]:
+    """The GPU of each worker, None = a CPU process; where none is named, one worker for each GPU that there is. Raises
+    AgentError for one that the host has not got."""
     there = {} if settings.emulate else usage.gpus()
-    if not there and not settings.gpus:
-        return dict.fromkeys(numbers)
-    if settings.emulate:
-        return dict.fromkeys(numbers)
-    if missing := sorted(number for number in numbers.values() if number not in there):
+    wanted = numbers or {f"{settings.node}-{number}": number for number in there or (0,)}
+    if not there and (settings.emulate or not settings.gpus):
+        return dict.fromkeys(wanted)
+    if missing := sorted(number for number in wanted.values() if number not in there):
         found, allowed = ", ".join(map(str, missing)), ", ".join(map(str, sorted(there))) or "–"
         raise AgentError("WORKER_GPU_MISSING", found=found, allowed=allowed)
-    return dict(numbers)
+    return dict(wanted)
 
 
 def address(settings: Settings, server_host: str, server_port: int) -> str:
@@ -52,12 +52,13 @@ def address(settings: Settings, server_host: str, server_port: int) -> str:
 
 def gather(settings: Settings, machine: str, where: str, python: str, workspace: str) -> dict[str, Any]:
     rows = (usage.ask_smi("name,driver_version") if not settings.emulate else None) or []
-    versions = _versions(python) | ({"driver": rows[0][1]} if rows else {})
+    versions = {"fermi": _own_version(), **_versions(python), **({"driver": rows[0][1]} if rows else {})}
     return {
         "machineId": machine,
-        "host": where,
-        "hostname": socket.gethostname(),
+        "host": socket.gethostname(),
+        "address": where,
         "ip": _ip(where),
+        "network": _network(where),
         "zone": settings.zone,
         "gpuType": settings.gpu_type or (rows[0][0] if rows else ""),
         "gpuCount": len(rows),
@@ -68,8 +69,6 @@ def gather(settings: Settings, machine: str, where: str, python: str, workspace:
         "interfaces": [name for _, name in socket.if_nameindex()],
         "workspace": workspace,
         "python": python,
-        "version": getattr(fermi, "__version__", ""),
-        "system": platform.platform(),
     }
 
 
@@ -77,6 +76,22 @@ def _ip(where: str) -> str | None:
     with suppress(OSError):
         return str(socket.getaddrinfo(where, 0, type=socket.SOCK_STREAM)[0][4][0])
     return None
+
+
+def _network(where: str) -> dict[str, Any]:
+    """As `fermi.launch.network` reads it: what is known, no more."""
+    found: dict[str, Any] = {}
+    if interface := meet.interface_to(where):
+        found["interface"] = interface
+    with suppress(OSError):
+        found["infiniband"] = sorted(os.listdir("/sys/class/infiniband"))
+    return found
+
+
+def _own_version() -> str:
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version("fermi")
+    return ""
 
 
 def _versions(python: str) -> dict[str, str]:

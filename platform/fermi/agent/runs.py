@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fermi.runner import ending, meet, node, status
+from fermi.runner import ending, node, status
 from fermi.runner.pod import bind
 
 NEVER_STARTED = 127  # a shell's word for a command that could not be run
@@ -26,12 +26,11 @@ NO_RANK = {"command": [], "env": {}, "ranks": [], "node_rank": 0}
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What orders leave open. `address`: where the other hosts reach this one."""
+    """What orders leave open."""
 
     state: Path
     workspace: Path
     python: str
-    address: str
 
 
 class Run:
@@ -60,7 +59,6 @@ class Run:
         spec = {**body["spec"], "cwd": str(host.workspace)}
         spec["command"] = [bind(word, late) for word in spec["command"]]
         spec["env"] = {name: bind(value, late) for name, value in spec["env"].items()}
-        spec["env"] |= _interfaces(spec, host)
         spec["ranks"] = [_rank(rank, late, host) for rank in spec["ranks"]]
         spec["digest"] = body["digest"]
         node.write_atomically(str(folder / "rank.json"), spec)
@@ -173,12 +171,3 @@ def _rank(rank: Mapping[str, Any], late: dict[str, str], host: Host) -> dict[str
     log = host.state / rank["log"]
     log.parent.mkdir(parents=True, exist_ok=True)
     return {**rank, "log": str(log), "env": {name: bind(value, late) for name, value in rank["env"].items()}}
-
-
-def _interfaces(spec: Mapping[str, Any], host: Host) -> dict[str, str]:
-    """Where the network was not described: the interface that leads to the head; on the head itself, the one by which
-    the others reach it (its own name may well resolve to the loopback there)."""
-    head = host.address if spec["node_rank"] == 0 else spec["env"].get("MASTER_ADDR", "")
-    interface = meet.interface_to(head) if head else ""
-    wanted = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-    return {name: interface for name in wanted if interface and not spec["env"].get(name)}

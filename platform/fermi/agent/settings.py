@@ -12,8 +12,8 @@ import yaml
 
 from fermi.agent.errors import AgentError
 from fermi.launch import nearest
+from fermi.launch.ranks import split
 
-_ID = re.compile(r"(?P<node>[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)-(?P<number>\d{1,4})")
 _NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,60}[A-Za-z0-9])?")
 
 
@@ -38,23 +38,27 @@ class Settings:
     warm: bool = True
 
     def workers(self) -> tuple[str, dict[str, int]]:
-        """The node, and the number of each worker, which is that of its GPU. Raises AgentError."""
+        """The node, and the number of each worker, which is that of its GPU; none = whatever the host has. Raises
+        AgentError."""
         if not self.ids:
             if not self.node:
                 raise AgentError("WORKER_ID_REQUIRED")
             if not _NODE.fullmatch(self.node):
                 raise AgentError("WORKER_NODE_INVALID", node=self.node)
-            return self.node, {f"{self.node}-{number}": number for number in self.gpus or (0,)}
+            return self.node, {f"{self.node}-{number}": number for number in self.gpus}
         found: dict[str, int] = {}
         nodes = set()
         for worker in self.ids:
-            match = _ID.fullmatch(worker)
-            if match is None:
+            try:
+                node, number = split(worker)
+            except ValueError:
+                raise AgentError("WORKER_ID_INVALID", id=worker) from None
+            if not _NODE.fullmatch(node):
                 raise AgentError("WORKER_ID_INVALID", id=worker)
             if worker in found:
                 raise AgentError("WORKER_ID_TWICE", id=worker)
-            nodes.add(match["node"])
-            found[worker] = int(match["number"])
+            nodes.add(node)
+            found[worker] = number
         if len(nodes) > 1 or (self.node and self.node not in nodes):
             raise AgentError("WORKER_NODES_DIFFER", nodes=", ".join(sorted(nodes | {self.node} - {""})))
         return nodes.pop(), found
