@@ -111,6 +111,7 @@ export const task: Task = {
   ],
   allowedActions: ["stop", "clone"],
   request: {},
+  preflightId: null,
   totalSteps: 100,
 };
 

@@ -12,12 +12,14 @@ FERMI_ALLOWED_HOSTS  comma-separated host names, beside the loopback ones and FE
 FERMI_PUBLIC_URL     the address people use, e.g. https://fermi.example.org, when a proxy stands in front
 FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
+FERMI_PREFLIGHT_PATIENCE  12 by default: seconds that the nodes of a pre-flight test wait for each other
 FERMI_STAND_BY       "0" keeps no process standing by with the training stack imported (saves its ~300 MB)
 FERMI_LOG            "json" for one JSON object per line
 FERMI_LOG_LEVEL      INFO by default
 FERMI_DEBUG          "1" for Django's debug pages
 """
 
+import os
 from urllib.parse import urlsplit
 
 from server.places import ROOT
@@ -66,6 +68,7 @@ TIME_ZONE = "UTC"
 
 DEMO = flag("FERMI_DEMO", default=True)
 MASTER_PORTS = port_range("FERMI_MASTER_PORTS", "29500-32767")
+PREFLIGHT_PATIENCE = float(os.environ.get("FERMI_PREFLIGHT_PATIENCE") or 12)
 STAND_BY = flag("FERMI_STAND_BY", default=True)
 EXTRA_HOSTS = words("FERMI_ALLOWED_HOSTS")
 _PUBLIC_HOST = urlsplit(PUBLIC_URL).hostname  # noqa: F405
