@@ -122,6 +122,7 @@ export const task: Task = {
   ],
   allowedActions: ["stop", "clone"],
   request: {},
+  preflightId: null,
   totalSteps: 100,
   preflightId: null,
 };

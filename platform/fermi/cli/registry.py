@@ -24,6 +24,7 @@ COMMANDS = {
     "models": Entry("fermi.cli.inventory", "models", "Models: recipes and their defaults"),
     "frameworks": Entry("fermi.cli.inventory", "frameworks", "Distributed-training frameworks"),
     "recommend": Entry("fermi.cli.recommend", "recommend", "Which framework suits a model on given environments"),
+    "preflight": Entry("fermi.cli.preflight", "preflight", "Test whether nodes can train together"),
     "preview": Entry("fermi.cli.submit", "preview", "Show exactly what a task would run, without creating it"),
     "submit": Entry("fermi.cli.submit", "submit", "Create a training task"),
     "list": Entry("fermi.cli.tasks", "list_tasks", "Training tasks, newest first"),
