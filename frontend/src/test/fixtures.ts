@@ -124,7 +124,6 @@ export const task: Task = {
   request: {},
   preflightId: null,
   totalSteps: 100,
-  preflightId: null,
 };
 
 export const dataset: Dataset = {
