@@ -83,7 +83,7 @@ test("hosts join with the command that is shown once, and appear as they send he
   await dialog().getByLabel("用途").fill("e2e");
   await inDialog("创建令牌").click();
   const token = await dialog().locator("code").innerText();
-  assert.match(await dialog().locator("pre").innerText(), new RegExp(`fermi worker .*${token}`));
+  assert.match(await dialog().locator("pre").innerText(), new RegExp(`fermi worker .*--server ${fermi.url} .*${token}`));
   await inDialog("关闭").first().click();
   joined = await hosts(fermi.url, token, GPUS);
   await page.getByRole("row", { name: /gn7-1/ }).getByText("在线").waitFor();
@@ -116,7 +116,7 @@ test("a worker's environment is shown as its process would get it", async () => 
   await open("/workers?group=none");
   await page.getByRole("checkbox", { name: "选择 gn6-1", exact: true }).waitFor();
   assert.equal(await page.getByRole("checkbox", { name: "选择 gn6-0", exact: true }).count(), 0);
-  await page.getByLabel("分组").selectOption({ label: "bert" });
+  await page.getByLabel("分组", { exact: true }).selectOption({ label: "bert" });
   await button("查看 gn40-0 的环境变量").click();
   const shown = await dialog().locator("pre").innerText();
   for (const line of ["MASTER_ADDR=gn6", "MASTER_PORT=29500", "WORLD_SIZE=4", "RANK=2", "LOCAL_RANK=0", "NODE_RANK=2"])
