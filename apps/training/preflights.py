@@ -34,8 +34,9 @@ LONGEST_OUTPUT = 8 << 20
 def begin(user: User, cluster: Cluster, job: JobSpec, level: str, before: Task | None = None) -> Preflight:
     """Stores a test of `job`'s nodes and has it looked at."""
     moment, key = now(), new_id(PREFLIGHT)
+    options = {"level": level, "framework": job.framework, "patience": settings.PREFLIGHT_PATIENCE}
     job = replace(
-        job, task_id=key, framework=PREFLIGHT, options={"level": level, "framework": job.framework},
+        job, task_id=key, framework=PREFLIGHT, options=options,
         entrypoint=None, hyperparameters={}, strategy={}, train_data="", valid_data="", resume_from="",
         checkpoint_dir=str(settings.DATA_DIR / "checkpoints"), grace_seconds=5.0,
     )  # fmt: skip

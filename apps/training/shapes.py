@@ -16,7 +16,7 @@ def problem(found: Problem, lang: str | None = None) -> dict[str, str]:
     return {"field": found.field, "error": found.code, "message": message, "hint": hint}
 
 
-EXPLAINED = ("outcome", "reason", "cause")
+EXPLAINED = ("cause", "outcome", "reason")
 """Parameters that are themselves codes: a text that names one says what it means."""
 
 
@@ -62,8 +62,15 @@ def artifacts(stored: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, str]]
 
 
 def _explained(params: Mapping[str, Any], lang: str | None) -> dict[str, Any]:
-    codes = {name: params[name] for name in EXPLAINED if _is_code(params.get(name))}
-    return {**params, **{name: text(code, params, lang)[0].rstrip(".。") for name, code in codes.items()}}
+    """One that is named first may be part of the next one's text."""
+    found = dict(params)
+    for name in EXPLAINED:
+        if _is_code(code := params.get(name)):
+            message, hint = text(str(code), found, lang)
+            found[name] = message.rstrip(".。")
+            if name == "cause":
+                found["advice"] = hint
+    return found
 
 
 def _is_code(word: Any) -> bool:

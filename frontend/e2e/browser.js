@@ -88,4 +88,5 @@ export async function shootByMedia(page, name) {
 export async function setTheme(page, theme) {
   const button = page.getByRole("button", { name: theme === "dark" ? /深色|dark/i : /浅色|light/i });
   if (await button.isVisible()) await button.click();
+  else await page.evaluate((name) => (document.documentElement.dataset.theme = name), theme); // a dialog is open
 }

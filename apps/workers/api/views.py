@@ -29,7 +29,7 @@ class JoinTokensView(APIView):
     @operation("createJoinToken", body=shapes.JoinTokenCreateRequest, data=shapes.JoinTokenCreated, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Lets hosts register workers in a project (member); it is shown this once."""
-        return joining.create_join_token(request.user, **body)
+        return joining.create_join_token(request.user, **body, origin=request.build_absolute_uri("/").rstrip("/"))
 
 
 class JoinTokenView(APIView):

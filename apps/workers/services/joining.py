@@ -20,14 +20,14 @@ from fermi.launch.spec import Problem
 Entries = Sequence[Mapping[str, Any]]
 
 
-def create_join_token(user: User, *, name: str, project_id: str | None) -> dict[str, Any]:
-    """The token itself is in the answer and nowhere else."""
+def create_join_token(user: User, *, name: str, project_id: str | None, origin: str) -> dict[str, Any]:
+    """The token itself is in the answer and nowhere else. `origin`: where the person reaches the platform."""
     project = chosen_project(user, project_id)
     token = tokens.make("join")
     with transaction.atomic():
         made = JoinToken.objects.create(project_id=project, owner=user, name=name, digest=tokens.digest(token))
         audit.record(user, "join-token.create", made.pk, project=project, name=name)
-    address = settings.PUBLIC_URL or "http://<platform>:8000"
+    address = settings.PUBLIC_URL or origin
     command = f"fermi worker --server {address} --token {token} --node $(hostname -s)"
     return {"id": made.pk, "name": name, "projectId": project, "token": token, "command": command}
 

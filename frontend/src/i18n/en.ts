@@ -281,7 +281,7 @@ export const en: Messages = {
     sections: "Pages about workers",
     groups: "Groups",
     joinTokens: "Join tokens",
-    search: "Search by id, node or host",
+    search: "Search by id or group",
     id: "Worker",
     status: "Status",
     statusOf: { online: "Online", suspect: "Late", lost: "Lost", never: "Not connected" },

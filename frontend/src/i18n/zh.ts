@@ -284,7 +284,7 @@ export const zh = {
     sections: "Worker 的页面",
     groups: "分组",
     joinTokens: "加入令牌",
-    search: "按编号、节点或主机搜索",
+    search: "按编号或分组搜索",
     id: "Worker",
     status: "状态",
     statusOf: { online: "在线", suspect: "心跳迟到", lost: "失联", never: "未连接" },

@@ -122,8 +122,8 @@ export const task: Task = {
   ],
   allowedActions: ["stop", "clone"],
   request: {},
-  totalSteps: 100,
   preflightId: null,
+  totalSteps: 100,
 };
 
 export const dataset: Dataset = {

@@ -30,6 +30,7 @@ class Flags:
     env: Mapping[str, str] = field(default_factory=dict)
     max_restarts: int | None = None
     priority: int | None = None
+    preflight: str | None = None
     resume_from: str | None = None
     script: str | None = None
     args: tuple[str, ...] = ()
@@ -55,6 +56,7 @@ def build(file: Mapping[str, Any], flags: Flags, names: Names) -> dict[str, Any]
         "taskName": flags.name,
         "maxRestarts": flags.max_restarts,
         "priority": flags.priority,
+        "preflight": flags.preflight,
         "resumeFrom": flags.resume_from,
     }
     request |= _given(plain)

@@ -41,6 +41,7 @@ def request_options(function: Function) -> Function:
             click.option("--set-env", "env", **several, help=_("An environment variable of the training.")),
             click.option("--max-restarts", type=int, help=_("How often a failed attempt is followed by another.")),
             click.option("--priority", type=int, help=_("Higher ones get free environments first.")),
+            click.option("--preflight", type=click.Choice(["off", "quick", "full"]), help=_("Test the nodes first.")),
             click.option("--resume-from", help=_("A checkpoint to start from.")),
             click.option("--script", help=_("Your own script instead of the model's recipe; its arguments after --.")),
             click.argument("args", nargs=-1, type=click.UNPROCESSED),

@@ -91,6 +91,7 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
             (_("Project"), task["projectId"]),
             (_("Dataset"), f"{task['datasetId']}:{task['datasetVersionId']}" if task["datasetId"] else None),
             (_("Model"), task["modelId"]),
+            (_("Pre-flight test"), task["preflightId"]),
             (_("Created"), clock(task["createdAt"])),
             (_("Started"), clock(task["startedAt"])),
             (_("Ended"), clock(task["endedAt"])),

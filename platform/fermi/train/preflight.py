@@ -231,9 +231,8 @@ class Head:
             self.order_all({"do": "pairs", "peers": self._peers()}, PAIRS_SECONDS)
         ready = self.order_all({"do": "devices"}, DEVICES_SECONDS + 10)
         if self.order.full:
-            if self.members:
-                self.measure()
-            self.together(ready)
+            slowest = self.measure() if self.members else float("inf")
+            self.together(ready, slowest)
         self.order_all({"do": "end"}, ANSWER_SECONDS)
 
     def gather(self) -> None:
@@ -286,24 +285,26 @@ class Head:
             line.sock.close()
             return None
 
-    def measure(self) -> None:
-        """Every pair in both directions, each node in one pair at a time; those that look slow again."""
+    def measure(self) -> float:
+        """Every pair in both directions, each node in one pair at a time; those that look slow again. The slowest, in
+        megabits per second."""
         ranks = [0, *self.members]
         best: dict[tuple[int, int], float] = {}
         pairs = [(a, b) for a in ranks for b in ranks if a != b]
         for _ in range(MEASURES):
             for one_round in rounds(pairs):
-                orders = {a: {"do": "send", "to": b, "seconds": SEND_SECONDS} for a, b in one_round}
-                present = {rank: what for rank, what in orders.items() if rank == 0 or rank in self.members}
-                for rank, answer in self.order_each(present, 2 * ANSWER_SECONDS).items():
+                to = {a: b for a, b in one_round if a == 0 or a in self.members}
+                orders: dict[int, Fact] = {a: {"do": "send", "to": b, "seconds": SEND_SECONDS} for a, b in to.items()}
+                for rank, answer in self.order_each(orders, 2 * ANSWER_SECONDS).items():
                     if answer.get("mbps") is not None:
-                        pair = rank, orders[rank]["to"]
-                        best[pair] = max(best.get(pair, 0.0), answer["mbps"])
+                        best[rank, to[rank]] = max(best.get((rank, to[rank]), 0.0), answer["mbps"])
             tops = [max(v for pair, v in best.items() if rank in pair) for rank in {r for pair in best for r in pair}]
             pairs = [pair for pair, mbps in best.items() if mbps < median_high(tops) / 2]
+        return min(best.values(), default=0.0)
 
-    def together(self, ready: dict[int, Fact]) -> None:
-        """With everybody, or not at all; on the master port, as training would."""
+    def together(self, ready: dict[int, Fact], mbps: float) -> None:
+        """With everybody, or not at all; on the master port, as training would; and with no more than the slowest link
+        carries in half a second."""
         if len(ready) < self.order.world:
             return self.worker.voice.say("together", skipped="nodes")
         if not all(one["torch"] for one in ready.values()):
@@ -315,6 +316,7 @@ class Head:
         self.door.leave(self.order.port)
         what = {
             "do": "together",
+            "megabytes": max(0.25, min(16.0, round(mbps / 16, 2))),
             "backend": backend if cuda else "gloo",
             "head": self.order.head,
             "port": self.order.port,

@@ -30,8 +30,6 @@ VARIABLES = (
 PACKAGES = ("torch", "jax", "jaxlib", "numpy", "deepspeed")
 SMI_SECONDS = 15
 SIOCGIFADDR = 0x8915
-MEGABYTES = 16
-"""What the all-reduce sums up on each node."""
 
 
 def look() -> Fact:
@@ -61,7 +59,7 @@ def _versions() -> dict[str, str]:
 
 def _disks() -> list[Fact]:
     paths = [os.getcwd(), "/tmp", os.environ.get("FERMI_CHECKPOINT_DIR") or os.getcwd()]
-    found = {}
+    found: dict[int, Fact] = {}
     for path in paths:
         while not os.path.exists(path):
             path = os.path.dirname(path)
@@ -238,7 +236,7 @@ def _answer(orders: int, answers: int) -> None:
     """The child's life."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     began = time.monotonic()
-    found = {"torch": _torch(), "jax": _jax()}
+    found: Fact = {"torch": _torch(), "jax": _jax()}
     found["seconds"] = round(time.monotonic() - began, 2)
     os.write(answers, json.dumps(found).encode() + b"\n")
     with os.fdopen(orders) as lines:
@@ -311,13 +309,13 @@ def _together(order: Fact) -> Fact:
         world_size=order["world"],
         timeout=datetime.timedelta(seconds=30),
     )
-    numbers = torch.ones(MEGABYTES << 18, device=device)
+    numbers = torch.ones(int(order["megabytes"] * (1 << 18)), device=device)
     dist.all_reduce(numbers)  # the first one makes the connections
     if numbers[0].item() != order["world"]:
         raise RuntimeError(f"the sum over {order['world']} nodes is {numbers[0].item()}")
     said = {
         "backend": order["backend"],
-        "megabytes": MEGABYTES,
+        "megabytes": order["megabytes"],
         "allReduceMs": _timed(lambda: dist.all_reduce(numbers), on_gpu),
         "barrierMs": _timed(dist.barrier, on_gpu),
     }

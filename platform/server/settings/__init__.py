@@ -12,6 +12,7 @@ FERMI_ALLOWED_HOSTS  comma-separated host names, beside the loopback ones and FE
 FERMI_PUBLIC_URL     the address people use, e.g. https://fermi.example.org, when a proxy stands in front
 FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
+FERMI_PREFLIGHT_PATIENCE  12 by default: seconds that the nodes of a pre-flight test wait for each other
 FERMI_STAND_BY       "0" keeps no process standing by with the training stack imported (saves its ~300 MB)
 FERMI_WORKER_HEARTBEAT  seconds between two heartbeats of a worker (5)
 FERMI_WORKER_LOST    seconds without one until a worker counts as lost (15)
@@ -20,6 +21,7 @@ FERMI_LOG_LEVEL      INFO by default
 FERMI_DEBUG          "1" for Django's debug pages
 """
 
+import os
 from urllib.parse import urlsplit
 
 from server.places import ROOT
@@ -69,6 +71,7 @@ TIME_ZONE = "UTC"
 
 DEMO = flag("FERMI_DEMO", default=True)
 MASTER_PORTS = port_range("FERMI_MASTER_PORTS", "29500-32767")
+PREFLIGHT_PATIENCE = float(os.environ.get("FERMI_PREFLIGHT_PATIENCE") or 12)
 STAND_BY = flag("FERMI_STAND_BY", default=True)
 WORKER_HEARTBEAT_S = number("FERMI_WORKER_HEARTBEAT", 5.0)
 WORKER_LOST_S = number("FERMI_WORKER_LOST", 15.0)

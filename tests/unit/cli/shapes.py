@@ -109,6 +109,7 @@ def task(status: str = "running", **changes: Any) -> dict[str, Any]:
             "datasetId": "dataset-001",
             "datasetVersionId": "version-001",
             "modelId": "model-001",
+            "preflightId": None,
             "summary": {},
             "warnings": [],
             "nodes": [

@@ -86,7 +86,7 @@ function Members({ group: { id, name, workers } }: { group: WorkerGroup }) {
       >
         <table className="w-full text-left text-sm">
           <thead className="sticky top-0 bg-sunken text-xs text-muted">
-            <tr className="*:px-3 *:py-1.5 *:font-medium *:whitespace-nowrap">
+            <tr className="*:px-1.5 *:py-1.5 *:font-medium sm:*:px-3 *:whitespace-nowrap">
               <th>{t("workers.id")}</th>
               <th className="text-right">RANK</th>
               <th className="text-right">LOCAL_RANK</th>
@@ -96,7 +96,7 @@ function Members({ group: { id, name, workers } }: { group: WorkerGroup }) {
           </thead>
           <tbody className="divide-y">
             {workers.slice(0, SHOWN).map((worker) => (
-              <tr key={worker.id} className="*:px-3 *:py-1.5">
+              <tr key={worker.id} className="*:px-1.5 *:py-1.5 sm:*:px-3">
                 <td className="font-medium whitespace-nowrap">{worker.id}</td>
                 {worker.rank == null ? (
                   <td colSpan={3} className="text-right">

@@ -40,7 +40,7 @@ def judge(who: Sequence[Member], said: Iterable[Mapping[str, Any]], level: str, 
     for member in who:
         found[member.rank] += _reassuring(member, facts, found[member.rank])
     pairs = [_pair(here, there, facts, between) for here in who for there in who if here is not there]
-    together = _together(who, facts, culprits) if level == "full" and len(who) > 1 else None
+    together = _together(who, facts, culprits) if level == "full" else None
     shown = {member.rank: member for member in who}
     return {
         "nodes": [

@@ -105,7 +105,7 @@ class _Judge:
             for other in self.names if rank == 0 and other
             for try_ in self.facts.get(other, "head").get("tries", ()) if try_["result"] == "ok"
         }  # fmt: skip
-        return {address for found in own.values() for address in found if not address.startswith("127.")} | by_others
+        return {address for found in own.values() for address in found if not _is_local(address)} | by_others
 
     def _peer_names(self) -> None:
         """A name that leads somewhere else than for the others. Training may not need it; ssh, MPI and people do."""
@@ -186,12 +186,16 @@ class _Judge:
                 self._link(low, high)
 
     def _cut_off(self, rank: int, dead: dict[int, set[int]]) -> None:
-        finding = Finding("tcp", FAIL, "NODE_CUT_OFF", {"node": self.names[rank], "count": len(dead[rank])})
+        whys: dict[Pair, Finding] = {}
         for other in dead.pop(rank):
             dead[other].discard(rank)
-            for pair in ((rank, other), (other, rank)):
-                if self.works(pair) is False:
-                    self.found.pairs[pair].append(self._why(pair))
+            whys |= {p: self._why(p) for p in ((rank, other), (other, rank)) if self.works(p) is False}
+        for pair, why in whys.items():
+            self.found.pairs[pair].append(why)
+        only_ports = all(why.code == "PORTS_BLOCKED" for why in whys.values())
+        code = "NODE_PORTS_BLOCKED" if only_ports else "NODE_CUT_OFF"
+        params = {"node": self.names[rank], "count": len({other for pair in whys for other in pair} - {rank})}
+        finding = Finding("tcp", FAIL, code, params)
         self.found.nodes[rank].append(finding)
         self._blame([rank], finding)
 
@@ -267,7 +271,7 @@ class _Judge:
 
     def _is_loopback(self, pair: Pair) -> bool:
         """Both on one machine: how fast that is says nothing about a network."""
-        return str(self.facts.pairs.get(pair, {}).get("address", "")).startswith(("127.", "::1"))
+        return _is_local(str(self.facts.pairs.get(pair, {}).get("address", "")))
 
 
 def usual_bandwidth(measured: Mapping[Pair, float]) -> float:
@@ -282,6 +286,10 @@ def usual_bandwidth(measured: Mapping[Pair, float]) -> float:
 
 def is_slow(measured: Mapping[Pair, float], pair: Pair) -> bool:
     return measured[pair] < max(usual_bandwidth(measured) * SLOW_WARN, SLOW_MBPS)
+
+
+def _is_local(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
 
 
 def _listed(addresses: Any) -> str:

@@ -103,8 +103,9 @@ def _shared(member: Member, seen: Fact) -> Iterator[Finding]:
 
 
 def _devices(member: Member, seen: Fact, devices: Fact, framework: str) -> Iterator[Finding]:
-    wrong = False
-    for name, needed in (("torch", framework != "jax"), ("jax", framework == "jax")):
+    """Without a framework one of the two is enough."""
+    wrong, one_will_do = False, not framework and bool(devices.get("jax"))
+    for name, needed in (("torch", framework != "jax" and not one_will_do), ("jax", framework == "jax" or one_will_do)):
         stack = devices.get(name)
         about = {"node": member.name, "name": name}
         if stack is None and needed:

@@ -38,6 +38,7 @@ def plan(spec: JobSpec) -> Plan:
         node = whole[at.node.id]
         about = {
             "level": spec.options.get("level", "quick"),
+            "patience": spec.options.get("patience", 12),
             "name": node.name,
             "gpus": node.gpu_count if node.has_cuda else 0,
             "addresses": [address for address in (node.ip, node.host) if address],

@@ -1,0 +1,200 @@
+"""Can these nodes train together? Asked of a platform, or by hand on every node."""
+
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from fermi.cli import output, texts
+from fermi.cli.failures import TRAINING_FAILED
+from fermi.cli.names import Names
+from fermi.cli.options import Session, command
+from fermi.cli.texts import _
+
+MARKS = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "unknown": ("?", "dim")}
+VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE")
+
+
+@command(
+    "preflight",
+    _(
+        "With environments: of a platform. Without: of this machine, or by hand on each node with --nnodes, "
+        "--node-rank and --master-addr (srun needs none of them); node 0 shows the result. Exit code 1: not fit to "
+        "train."
+    ),
+)
+@click.argument("environments", nargs=-1, metavar="[ENV]...")
+@click.option("--full", is_flag=True, help=_("Also bandwidth of every pair, an all-reduce and a barrier."))
+@click.option("--master", help=_("Environment of rank 0. Default: the first."))
+@click.option("--framework", help=_("What is to be trained with: decides which versions must agree."))
+@click.option("--json", "as_json", is_flag=True, help=_("The same as -o json."))
+@click.option("--nnodes", type=click.IntRange(1), help=_("By hand: how many nodes there are."))
+@click.option("--node-rank", type=click.IntRange(0), help=_("By hand: which of them this is, from 0."))
+@click.option("--master-addr", help=_("By hand: node 0, as the others reach it."))
+@click.option("--master-port", type=click.IntRange(1, 65535), help=_("By hand. Default: MASTER_PORT, else 29500."))
+@click.option("--name", help=_("By hand: this node's name. Default: its host name."))
+@click.option("--patience", type=float, default=120.0, help=_("By hand: seconds to wait for the other nodes."))
+def preflight(session: Session, environments: tuple[str, ...], as_json: bool, full: bool, **given: Any) -> int:
+    session.form = "json" if as_json else session.form
+    if environments:
+        return _on_platform(session, environments, full, given)
+    return _by_hand(session, full, given)
+
+
+def _on_platform(session: Session, environments: tuple[str, ...], full: bool, given: dict[str, Any]) -> int:
+    names, tests = Names(session.fermi), session.fermi.preflights
+    master = names.environments([given["master"]])[0] if given["master"] else None
+    created = tests.create(
+        names.environments(environments), level="full" if full else "quick", master=master, framework=given["framework"]
+    )
+    output.say(_("Testing: {id}", id=created["id"]))
+    try:
+        found = tests.wait(created["id"])
+    except KeyboardInterrupt:
+        tests.stop(created["id"])
+        raise
+    output.show(found, session.form, lambda: matrix(found))
+    verdict = found["verdict"]
+    if verdict is None and found["reason"]:
+        output.fault(found["reason"]["message"])
+    return TRAINING_FAILED if found["status"] != "done" or verdict is None or verdict["level"] == "fail" else 0
+
+
+# By hand --------------------------------------------------------------------------------------------------------------
+
+
+def _by_hand(session: Session, full: bool, given: dict[str, Any]) -> int:
+    """Node 0 collects what all nodes say and judges; the others say whether they found it."""
+    from fermi.launch.preflight import judge, words
+    from fermi.train import preflight as test
+    from fermi.train.preflight_net import Order
+
+    _set_variables(given)
+    full = full or os.environ["WORLD_SIZE"] == "1"
+    about = {"level": "full" if full else "quick", "patience": given["patience"]}
+    about |= {"name": given["name"] or socket.gethostname()}
+    order = Order({**os.environ, "FERMI_PREFLIGHT": json.dumps(about)})
+    if order.world > 1 and order.rank == 0:
+        output.say(_("Waiting for {n} nodes on port {port}…", n=order.world - 1, port=order.port))
+    facts = test.run(order, lambda fact: None)
+    if order.rank:
+        return _said_by_member(facts)
+    names = {fact["rank"]: fact["name"] for fact in facts if fact["preflight"] == "hello"}
+    members = [
+        judge.Member(rank, _name(names, rank), _name(names, rank))
+        for rank in range(order.world)
+    ]  # fmt: skip
+    report = judge.judge(members, facts, about["level"], given["framework"] or "")
+    found = words.in_words(report, texts.language())
+    output.show(found, session.form, lambda: matrix(found))
+    return TRAINING_FAILED if found["verdict"]["level"] == "fail" else 0
+
+
+def _name(names: dict[int, str], rank: int) -> str:
+    """Two nodes may have one host name: then their ranks tell them apart."""
+    name = names.get(rank, _("node {rank}", rank=rank))
+    return f"{name} ({rank})" if list(names.values()).count(name) > 1 else name
+
+
+def _set_variables(given: dict[str, Any]) -> None:
+    """From the options, else Slurm's, else as they are; a node alone needs none."""
+    env = os.environ
+    if (nodes := given["nnodes"]) is not None:
+        if nodes > 1 and (given["node_rank"] is None or not (given["master_addr"] or env.get("MASTER_ADDR"))):
+            raise click.UsageError(_("Several nodes need --node-rank and --master-addr on each."))
+        if (rank := given["node_rank"] or 0) >= nodes:
+            raise click.UsageError(_("--node-rank {rank} is not below --nnodes {nodes}.", rank=rank, nodes=nodes))
+        env |= {"WORLD_SIZE": str(nodes), "RANK": str(rank), "NODE_RANK": str(rank)}
+        env |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    elif "SLURM_PROCID" in env and "RANK" not in env:
+        head = re.sub(r"\[(\d+).*", r"\1", env.get("SLURM_STEP_NODELIST", "127.0.0.1").split(",")[0])
+        env |= {"WORLD_SIZE": env["SLURM_NTASKS"], "RANK": env["SLURM_PROCID"], "NODE_RANK": env["SLURM_NODEID"]}
+        env |= {"LOCAL_RANK": env["SLURM_LOCALID"], "LOCAL_WORLD_SIZE": env["SLURM_TASKS_PER_NODE"].partition("(")[0]}
+        env.setdefault("MASTER_ADDR", head)
+    elif not any(name in env for name in ("WORLD_SIZE", "RANK")):
+        env |= {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "NODE_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    if given["master_addr"]:
+        env["MASTER_ADDR"] = given["master_addr"]
+    if given["master_port"]:
+        env["MASTER_PORT"] = str(given["master_port"])
+    if env.get("WORLD_SIZE") == "1":
+        env.setdefault("MASTER_ADDR", "127.0.0.1")
+    env.setdefault("MASTER_PORT", "29500")
+    for name in ("WORLD_SIZE", "RANK"):
+        if not env.get(name, "").isdecimal():
+            raise click.UsageError(_("{name} must be a number: {value!r}", name=name, value=env.get(name, "")))
+
+
+def _said_by_member(facts: list[Any]) -> int:
+    head = next(fact for fact in facts if fact["preflight"] == "head")
+    if head["via"] is not None:
+        output.say(_("Tested; node 0 ({address}) shows the result.", address=head["address"]))
+        return 0
+    where = f"{head['asked']} → {', '.join(head['resolved']) or '?'}" + (
+        f" ({head['source']})" if head["source"] else ""
+    )
+    output.fault(_("Node 0 was not found: {where}", where=where))
+    for attempt in head["tries"]:
+        output.say(f"  {attempt['address']}:{attempt['port']}  {attempt['result']}")
+    return TRAINING_FAILED
+
+
+# What is shown --------------------------------------------------------------------------------------------------------
+
+
+def matrix(found: Any) -> Iterator[RenderableType]:
+    """Of a test of the platform's, or of one by hand: the same shape."""
+    names = {node["environmentId"]: node["name"] for node in found["nodes"]}
+    for node in found["nodes"]:
+        yield Text.assemble(_mark(node["level"]), " ", node["name"])
+        alone = len(found["nodes"]) == 1
+        for one in node["findings"]:
+            if alone or one["level"] != "pass" or one["check"] == "interface":
+                seen = _seen(one["value"]) if alone else ""
+                yield Text.assemble("    ", _mark(one["level"]), f" {one['message']}", (seen and f"  {seen}", "dim"))
+    if found["pairs"]:
+        ways = {(pair["from"], pair["to"]): pair for pair in found["pairs"]}
+        yield Text("")
+        yield output.table(
+            [_("from ↓ to →"), *names.values()],
+            [[name, *(_way(ways.get((here, there))) for there in names)] for here, name in names.items()],
+        )
+    if together := found["together"]:
+        yield Text("")
+        for one in together["findings"]:
+            yield Text.assemble(_mark(one["level"]), f" {one['message']}")
+        if together["allReduceMs"] is not None:
+            yield Text(f"    all-reduce {together['allReduceMs']:.3g} ms, barrier {together['barrierMs']:.3g} ms")
+    if verdict := found["verdict"]:
+        yield Text.assemble("\n", _mark(verdict["level"]), (f" {verdict['message']}", "bold"))
+        for culprit in verdict["culprits"]:
+            yield Text(f"  • {culprit['message']}")
+            if culprit["hint"]:
+                yield Text(f"    → {culprit['hint']}")
+
+
+def _seen(value: Any) -> str:
+    """What was measured, in one line: `torch 2.13.0, cuda 12.4`."""
+    if not isinstance(value, dict):
+        return ""
+    return ", ".join(f"{name} {inner}" for name, inner in value.items() if isinstance(inner, str | int | float))
+
+
+def _mark(level: str) -> tuple[str, str]:
+    return MARKS[level]
+
+
+def _way(pair: Any) -> Text | str:
+    if pair is None:
+        return "·"
+    parts = [f"{pair['rttMs']:.3g} ms"] if pair["rttMs"] is not None else []
+    if pair["bandwidthMbps"] is not None:
+        mbps = pair["bandwidthMbps"]
+        parts.append(f"{mbps / 1000:.3g} Gbit/s" if mbps >= 1000 else f"{mbps:.3g} Mbit/s")
+    return Text.assemble(_mark(pair["level"]), f" {', '.join(parts)}".rstrip())

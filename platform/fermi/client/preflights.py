@@ -1,0 +1,58 @@
+"""Pre-flight tests: can these environments train together?"""
+
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+from urllib.parse import quote
+
+from fermi.client.listing import Listing
+from fermi.client.transport import Transport
+from fermi.client.types import PreflightBrief, PreflightDetail
+
+
+class Preflights:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(
+        self,
+        environment_ids: Sequence[str],
+        *,
+        level: Literal["quick", "full"] = "quick",
+        master: str | None = None,
+        framework: str | None = None,
+    ) -> PreflightDetail:
+        """Asks for a test, which begins as soon as the environments are free."""
+        body: dict[str, Any] = {"environmentIds": [*environment_ids], "level": level}
+        body |= {name: value for name, value in (("masterNode", master), ("framework", framework)) if value}
+        return self._transport.call("POST", "/preflights", json=body)
+
+    def list(
+        self, *, status: str | None = None, environment: str | None = None, search: str | None = None
+    ) -> Listing[PreflightBrief]:
+        """Newest first."""
+        return Listing(self._transport, "/preflights", {"status": status, "environment": environment, "search": search})
+
+    def get(self, preflight_id: str) -> PreflightDetail:
+        return self._transport.call("GET", _path(preflight_id))
+
+    def stop(self, preflight_id: str) -> PreflightDetail:
+        """Asking again changes nothing."""
+        return self._transport.call("POST", _path(preflight_id, "/stop"), repeatable=True)
+
+    def wait(self, preflight_id: str, *, timeout: float | None = None, patience: float = 300.0) -> PreflightDetail:
+        """The test once it has ended; TimeoutError after `timeout` seconds. A platform that is away for less than
+        `patience` seconds is waited for."""
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            found: PreflightDetail = self._transport.call("GET", _path(preflight_id), patience=min(patience, left))
+            if found["status"] in ("done", "failed"):
+                return found
+            if left <= 0:
+                raise TimeoutError(f"{preflight_id} has not ended within {timeout:g} s")
+            time.sleep(min(0.5, left))
+
+
+def _path(preflight_id: str, rest: str = "") -> str:
+    return f"/preflights/{quote(preflight_id, safe='')}{rest}"
