@@ -13,6 +13,7 @@ from apps.common.clock import now
 from apps.training.models import Task
 from apps.workers import health, revisions
 from apps.workers.models import Launch, Order, Worker
+from apps.workers.services import environments
 from fermi.launch.backends.agent import store
 from fermi.launch.errors import BackendError
 
@@ -70,10 +71,13 @@ class DatabaseStore:
             machine, at = heard.get(order.worker, ("", None))
             return judge.status(at) if machine == order.machine else "lost"
 
-        return {
+        found = {
             name: store.Attempt(launch.stopped, [_report(order, status(order)) for order in launch.orders.all()])
             for name, launch in known.items()
         }
+        if any(report.status == "lost" for attempt in found.values() for report in attempt.reports):
+            environments.settle_health()  # before an attempt ends by it: the next one must not begin there
+        return found
 
     def stop(self, name: str, task_id: str, attempt: int, grace_seconds: float) -> None:
         kill_at = time.time() + grace_seconds

@@ -53,6 +53,7 @@ class Lab(OnWorkers):
 
     def ready(self, handle: Handle) -> int:
         until(lambda: "ready" in self.log(handle, 0), what="the rank is ready")
+        self.until(handle, Phase.RUNNING)
         return self.starts()[-1]
 
 
