@@ -9,6 +9,7 @@ from typing import Any, cast
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
+from apps.clusters.models import EnvironmentStatus
 from apps.common.clock import now
 from apps.training.models import Task
 from apps.workers import health, revisions
@@ -63,13 +64,15 @@ class DatabaseStore:
         launches = Launch.objects.filter(pk__in=names, forgotten=False).prefetch_related("orders")
         known = {launch.pk: launch for launch in launches}
         ids = {order.worker for launch in known.values() for order in launch.orders.all()}
-        rows = Worker.objects.filter(pk__in=ids).values_list("pk", "machine", "report__at")
-        heard = {key: (machine, at) for key, machine, at in rows}
         judge = health.judge()
+        rows = Worker.objects.filter(pk__in=ids).values_list("pk", "machine", "report__at", "environment__status")
+        heard = {key: (machine, judge.status(at), usable) for key, machine, at, usable in rows}
+        if any(seen == "lost" and usable == EnvironmentStatus.RUNNING for _, seen, usable in heard.values()):
+            environments.settle_health()  # first, or the next attempt would begin where this one was lost
 
         def status(order: Order) -> health.Status:
-            machine, at = heard.get(order.worker, ("", None))
-            return judge.status(at) if machine == order.machine else "lost"
+            machine, seen, _ = heard.get(order.worker, ("", "lost", ""))
+            return seen if machine == order.machine else "lost"
 
         found = {
             name: store.Attempt(launch.stopped, [_report(order, status(order)) for order in launch.orders.all()])

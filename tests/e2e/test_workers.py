@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fermi.runner import processes
-from tests.running import Running
+from tests.running import Running, free_port
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.storage]
@@ -87,7 +87,8 @@ class Hosts:
                 processes.send_signal(rank, signal.SIGKILL)
 
     def group(self, name: str, *workers: str, **settings: Any) -> str:
-        body = {"name": name, "workerIds": workers, "backend": "gloo", "script": "train.py", **settings}
+        body = {"name": name, "workerIds": workers, "backend": "gloo", "script": "train.py",
+                "masterPort": free_port(), **settings}  # fmt: skip
         answer = self.platform.api.post("/worker-groups", json=body)
         assert answer.status_code == 201, answer.text
         return answer.json()["data"]["id"]
@@ -177,5 +178,6 @@ def test_a_host_that_is_lost_ends_the_attempt_and_the_next_one_waits_for_it(plat
     end.touch()
     lab.start("gn11")
     done = platform.until_state(task, "succeeded", seconds=180)
-    assert len(done["attempts"]) == 2
+    outcomes = [attempt["outcome"] for attempt in done["attempts"]]
+    assert len(outcomes) == 2, outcomes
     assert "of attempt 2" in platform.log(task, 1, attempt=2)
