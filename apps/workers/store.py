@@ -74,13 +74,10 @@ class DatabaseStore:
             machine, seen, _ = heard.get(order.worker, ("", "lost", ""))
             return seen if machine == order.machine else "lost"
 
-        found = {
+        return {
             name: store.Attempt(launch.stopped, [_report(order, status(order)) for order in launch.orders.all()])
             for name, launch in known.items()
         }
-        if any(report.status == "lost" for attempt in found.values() for report in attempt.reports):
-            environments.settle_health()  # before an attempt ends by it: the next one must not begin there
-        return found
 
     def stop(self, name: str, task_id: str, attempt: int, grace_seconds: float) -> None:
         kill_at = time.time() + grace_seconds

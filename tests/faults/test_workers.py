@@ -98,21 +98,15 @@ def nothing_is_left_running_on_hosts(site: Site) -> Iterator[None]:
     assert [host.strays() for host in site.hosts] == [[], []]
 
 
-def test_a_killed_agent_is_not_noticed_by_training_and_the_next_one_goes_on(platform, site):
+def test_training_notices_neither_a_killed_agent_nor_a_killed_web_server(platform, site):
     task_id = site.train()
     pid = platform.rank_pid(task_id, 0)
     site.gn6.kill_agent()
     grown = site.gn6.log(task_id, 1, 0).stat().st_size
     until(lambda: site.gn6.log(task_id, 1, 0).stat().st_size > grown, what="training goes on")
+    platform.kill("web")
     site.gn6.start()
     assert platform.task(task_id)["ranks"][0]["pid"] == pid
-    site.assert_trained_once(task_id, attempts=1)
-    site.assert_logs_are_those_of_the_hosts(task_id, 1)
-
-
-def test_a_killed_web_server_is_not_noticed_by_training(platform, site):
-    task_id = site.train()
-    platform.kill("web")
     site.assert_trained_once(task_id, attempts=1)
     site.assert_logs_are_those_of_the_hosts(task_id, 1)
 
