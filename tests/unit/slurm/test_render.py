@@ -28,7 +28,7 @@ HOSTILE = 'it\'s; $(touch pwned) `id` "quoted" \\ *\n#SBATCH --partition=stolen\
 CONNECTIONS = {
     "least": {"folder": "/shared/fermi"},
     "everything": EVERYTHING,
-    "pyxis": {"folder": "/shared", "container": {"runtime": "pyxis", "image": "nvcr.io#a/b:24.10", "mounts": ["/data"]}},
+    "pyxis": {"folder": "/shared", "container": {"runtime": "pyxis", "image": "a#b:24.10", "mounts": ["/data"]}},
     "apptainer": {"folder": "/shared", "container": {"runtime": "apptainer", "image": "/images/my torch.sif"}},
 }  # fmt: skip
 NODES = {"uneven": ("env-001", "env-003", "env-005"), "even": ("env-001", "env-002"), "one": ("env-003",)}
