@@ -10,14 +10,14 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fermi.launch import registry
-from fermi.launch.backends.slurm.engine import SlurmBackend
+import pytest
+
 from tests.running import free_port
 from tests.waiting import until
 
@@ -122,8 +122,9 @@ class Slurm:
 
     def begin_rest(self) -> None:
         as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-        where = f"127.0.0.1:{self.ports['rest']}"
-        self.begin("slurmrestd", [*as_nobody, "slurmrestd", "-a", "rest_auth/jwt", "-s", "openapi/v0.0.38", where],
+        os.chown(self.folder / "rest", NOBODY, NOBODY)
+        where = [f"127.0.0.1:{self.ports['rest']}", f"unix:{self.folder}/rest/socket"]
+        self.begin("slurmrestd", [*as_nobody, "slurmrestd", "-a", "rest_auth/jwt", "-s", "openapi/v0.0.38", *where],
                    SLURM_JWT="daemon")  # fmt: skip
 
     def is_ready(self) -> bool:
@@ -146,6 +147,13 @@ class Slurm:
         self.begin_controller("-i")
         until(self.answers, what="slurmctld answers")
 
+    def save(self, job_id: int) -> None:
+        """Until the controller has written down what it knows of a job: it does so some seconds after a change."""
+        file = self.folder / "state" / "job_state"
+        before = file.stat().st_mtime_ns if file.exists() else 0
+        self.command("scontrol", "update", f"JobId={job_id}", "TimeLimit=50")
+        until(lambda: file.exists() and file.stat().st_mtime_ns > before, what="the controller's state is saved")
+
     def restart_controller(self) -> None:
         self.kill("slurmctld")
         self.begin_controller()
@@ -156,6 +164,8 @@ class Slurm:
 
     def settle(self) -> None:
         """No job, and all nodes there again: what a test did to it is over."""
+        if self.daemons["slurmctld"].poll() is not None:
+            self.begin_controller()
         until(self.answers, what="slurmctld answers")
         for node in NODES:
             if self.daemons[node].poll() is not None:
@@ -213,7 +223,14 @@ class Slurm:
         """Through sbatch and its like."""
         return {"conf": str(self.folder / "slurm.conf")}
 
-    def backend(self, **connection: Any) -> SlurmBackend:
-        found = registry.backend("slurm", connection)
-        assert isinstance(found, SlurmBackend)
-        return found
+
+@contextmanager
+def started() -> Iterator[Slurm]:
+    """Skips the test where it cannot run."""
+    if why := why_not():
+        pytest.skip(why)
+    slurm = Slurm()
+    try:
+        yield slurm.start()
+    finally:
+        slurm.close()

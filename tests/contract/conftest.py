@@ -176,25 +176,27 @@ def on_workers(scratch: Path) -> Iterator[OnWorkers]:
 class OnSlurm(Engine):
     shares_ports = False
 
-    def __init__(self, lab: slurm.Slurm, scratch: Path) -> None:
-        connection = {"data_dir": str(scratch / "data"), "python": sys.executable, **lab.connection}
-        super().__init__(lab.backend(**connection), scratch)
+    def __init__(self, lab: slurm.Slurm, scratch: Path, **connection) -> None:
+        values = {"data_dir": str(scratch / "data"), "python": sys.executable, **(connection or lab.connection)}
+        super().__init__(registry.backend("slurm", values), scratch)
 
     def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
         job = super().job(mode, gpus, **{"master_port": free_port(), **changes})
-        nodes = (replace(node, engine={"node": slurm.NODES[at], "cpus": 4}) for at, node in enumerate(job.nodes))
+        return self.on(job, *slurm.NODES[: len(job.nodes)])
+
+    def on(self, job: JobSpec, *machines: str, **facts) -> JobSpec:
+        """With the job's nodes on these machines; an empty name leaves the choice to Slurm."""
+        nodes = []
+        for node, machine in zip(job.nodes, machines, strict=True):
+            known = {"cpus": 4, "gres": f"gpu:{node.gpu_count}", **facts}
+            nodes.append(replace(node, engine={"node": machine, **known} if machine else known))
         return replace(job, nodes=tuple(nodes))
 
 
 @pytest.fixture(scope="module")
 def real_slurm() -> Iterator[slurm.Slurm]:
-    if why := slurm.why_not():
-        pytest.skip(why)
-    lab = slurm.Slurm()
-    try:
-        yield lab.start()
-    finally:
-        lab.close()
+    with slurm.started() as lab:
+        yield lab
 
 
 def _light(plan: Plan) -> Plan:

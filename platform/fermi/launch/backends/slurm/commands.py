@@ -62,7 +62,9 @@ class Commands:
             found = json.loads(said)
         except ValueError as error:
             raise BackendError("SLURM_UNREACHABLE", why=said[:200], where=" ".join(words)) from error
-        return found if isinstance(found, dict) else {}
+        if errors := found.get("errors"):  # and all the same it may end with 0
+            raise BackendError("SLURM_UNREACHABLE", why=str(errors[0].get("description")), where=" ".join(words))
+        return dict(found)
 
     def _run(self, *words: str, folder: str | None = None, env: Mapping[str, str] | None = None) -> str:
         program = str(Path(self._bin) / words[0]) if self._bin else shutil.which(words[0])
