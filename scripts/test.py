@@ -29,10 +29,15 @@ def has_chromium() -> bool:
     return bool(shutil.which("chromium"))
 
 
+def has_shellcheck() -> bool:
+    return bool(shutil.which("shellcheck"))
+
+
 NEEDS: dict[str, Callable[[], bool]] = {
     "postgresql": has_postgres,
     "redis-server": has_redis,
     "chromium": has_chromium,
+    "shellcheck": has_shellcheck,
 }
 
 
