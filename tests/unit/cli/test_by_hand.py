@@ -2,13 +2,17 @@
 
 import json
 import os
+import pty
+import socket
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
-from fermi.cli import quickstart, texts
+from fermi.cli import quickstart
 from fermi.launch import byhand
 from tests.byhand import ROOT, Started, lines_of
 from tests.byhand import fermi as command_line
@@ -90,8 +94,6 @@ def test_what_cannot_be_launched_says_what_to_do(command, tmp_path):
 
 
 def test_a_port_in_use_is_named(command):
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = command("launch", "--nproc-per-node", "1", "--master-port", str(port), "--", "true")
@@ -150,7 +152,7 @@ def test_flags_alone_suffice(command, empty_home, target):
     nodes = [] if target == "kubernetes" else ["--node", "a=10.0.0.1:2", "--node", "10.0.0.2:2"]
     done = command("render", "--target", target, "-f", "request.json", *nodes, "--script", "t.py", "--", "-x", "a b")
     assert done.code == 0, done.err
-    folder = empty_home / f"task-{target}"
+    folder = empty_home / f"task-1-{target}"
     assert "task-1" in (folder / "README.md").read_text()
     assert "a b" in "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
 
@@ -212,8 +214,6 @@ def test_quickstart_lists_and_shows_without_a_terminal(command):
 
 
 def test_quickstart_looks_at_this_machine(command):
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         held = command("quickstart", "--show", "port", "--check", "--port", port)
@@ -227,26 +227,29 @@ def test_quickstart_looks_at_this_machine(command):
     assert command("quickstart", "--show", "memory", "--check").code == 0
 
 
-def test_quickstart_is_a_menu_on_a_terminal(monkeypatch, capsys):
-    from click.testing import CliRunner
-
-    texts.use("en")
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    answers = iter(["10", "23456", "y", "nonsense", "q"])
-    monkeypatch.setattr("click.prompt", lambda *_, **__: next(answers))
-    monkeypatch.setattr("click.confirm", lambda *_, **__: next(answers) == "y")
-    assert CliRunner is not None
-    assert quickstart._menu(quickstart.entries("en"), {"host": "h", "port": 1, "nodes": 2, "gpus": 4}) == 0
-    said = capsys.readouterr()
-    assert "ss -ltnp 'sport = :23456'" in said.out
-    assert "Port 23456" in said.out
-    assert "There is no nonsense" in said.err
+def test_quickstart_is_a_menu_on_a_terminal():
+    port = str(free_port())
+    near, far = pty.openpty()
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "platform"), "TERM": "dumb", "COLUMNS": "200"}
+    with subprocess.Popen(command_line("quickstart"), stdin=far, stdout=far, stderr=far, env=env) as menu:
+        os.close(far)
+        os.write(near, "\n".join(["10", port, "y", "nonsense", "q", ""]).encode())
+        said = b""
+        with suppress(OSError):  # the end of a terminal
+            while piece := os.read(near, 65536):
+                said += piece
+        assert menu.wait(60) == 0
+    os.close(near)
+    text = said.decode()
+    assert f"ss -ltnp 'sport = :{port}'" in text
+    assert f"pass  Port {port} is free on this machine." in text
+    assert "There is no nonsense" in text
 
 
 def test_both_languages_show_the_same_commands():
     for zh, en in zip(quickstart.entries("zh"), quickstart.entries("en"), strict=True):
+        assert _commands(zh.text) == _commands(en.text), zh.id
 
-        def commands(text: str) -> set[str]:
-            return {line.split("   ")[0].strip() for line in text.splitlines() if line.startswith("  fermi launch --n")}
 
-        assert commands(zh.text) == commands(en.text), zh.id
+def _commands(text: str) -> set[str]:
+    return {line.split("   ")[0].strip() for line in text.splitlines() if line.startswith("  fermi launch --n")}
