@@ -151,7 +151,7 @@ trap interrupted INT TERM HUP
 
 start() {  # node rank
   local code=0 there
-  there=$(printf '%q ' env "${settings[@]}" bash "$folder/start-node-$1.sh" --until-eof)
+  there=$(printf '%q ' env ${settings[@]+"${settings[@]}"} bash "$folder/start-node-$1.sh" --until-eof)
   "${ssh[@]}" "${hosts[$1]}" "exec $there" <"$scratch/life" 8>&- || code=$?
   echo "$1 $code" >&8
 }
