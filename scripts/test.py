@@ -25,19 +25,18 @@ def has_redis() -> bool:
     return bool(shutil.which("redis-server") or shutil.which("valkey-server"))
 
 
-def has_chromium() -> bool:
-    return bool(shutil.which("chromium"))
-
-
-def has_shellcheck() -> bool:
-    return bool(shutil.which("shellcheck"))
+def has(program: str) -> Callable[[], bool]:
+    return lambda: bool(shutil.which(program))
 
 
 NEEDS: dict[str, Callable[[], bool]] = {
     "postgresql": has_postgres,
     "redis-server": has_redis,
-    "chromium": has_chromium,
-    "shellcheck": has_shellcheck,
+    "chromium": has("chromium"),
+    "slurm-wlm": has("slurmctld"),
+    "slurmrestd": has("slurmrestd"),
+    "munge": has("munged"),
+    "shellcheck": has("shellcheck"),
 }
 
 

@@ -17,7 +17,7 @@ import sys
 from typing import Any
 
 from fermi.runner import meet
-from fermi.runner.node import Node, Paths, read_json
+from fermi.runner.node import PR_SET_CHILD_SUBREAPER, Node, Paths, _libc, read_json
 from fermi.runner.pod import bind
 
 GAVE_UP = 71
@@ -27,7 +27,7 @@ ENDED_BEFORE = 128 + signal.SIGTERM
 class SlurmNode(Node):
     def __init__(self, spec: dict[str, Any], paths: Paths) -> None:
         super().__init__(spec, paths, os.open(os.devnull, os.O_RDONLY))  # one task per node and job, so no lock
-        numbers = {name: int(os.environ.get(name, -1)) for name in ("SLURM_PROCID", "SLURM_NODEID")}
+        numbers = {name: int(os.environ.get(name, "-1")) for name in ("SLURM_PROCID", "SLURM_NODEID")}
         self.status.update(host=os.environ.get("SLURMD_NODENAME", ""), asked="", cause=None, **numbers)
 
     def say(self, text: str) -> None:
@@ -104,6 +104,7 @@ def main(run_dir: str) -> int:
             spec["env"].setdefault(name, interface)
     for rank in spec["ranks"]:
         rank["env"] = {name: bind(value, late) for name, value in rank["env"].items()}
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     node.run()
     return node.code()
 

@@ -113,7 +113,7 @@ def minutes(limit: str) -> int:
     if dash:
         hours, mins, secs = [*parts, 0, 0][:3]
     else:
-        hours, mins, secs = {1: (0, *parts, 0), 2: (0, *parts), 3: tuple(parts)}[len(parts)]  # type: ignore[misc]
+        hours, mins, secs = {1: (0, *parts, 0), 2: (0, *parts), 3: tuple(parts)}[len(parts)]
     return int(days or 0) * 1440 + hours * 60 + mins + math.ceil(secs / 60)
 
 

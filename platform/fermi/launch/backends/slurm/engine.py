@@ -38,7 +38,8 @@ class SlurmBackend:
         self.driver = driver(connection)
 
     def problems(self, job: JobSpec) -> list[Problem]:
-        found, taken = [], {}
+        found: list[Problem] = []
+        taken: dict[str, str] = {}
         for index, node in enumerate(job.nodes):
             machine = str(node.engine.get("node") or "")
             if machine and machine in taken:

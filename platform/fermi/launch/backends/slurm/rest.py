@@ -29,8 +29,9 @@ TOKEN_SECONDS = 600
 NEW = 39
 """From this version on requests are typed as Slurm's own structures; before, they were sbatch's options."""
 AUTHENTICATION = frozenset({1007, *range(6000, 6100)})
-UNREACHABLE = frozenset({*range(1000, 1007), *range(1800, 1900)})
-"""Of Slurm's error numbers: about not reaching its controller, not about what was asked."""
+UNREACHABLE = frozenset({-1, *range(1000, 1007), *range(1800, 1900)})
+"""Of Slurm's error numbers: about not reaching its controller, not about what was asked. Some versions have no number
+for it."""
 
 
 class Rest:
