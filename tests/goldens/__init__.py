@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fermi.launch import registry
+from fermi.launch import byhand, registry
 from fermi.launch.spec import Entrypoint, JobSpec, Node
 
 HERE = Path(__file__).parent
@@ -81,6 +81,12 @@ def on_kubernetes(spec: JobSpec, **connection: Any) -> dict[str, Any]:
     return found
 
 
+def by_hand(spec: JobSpec, target: str) -> dict[str, str]:
+    """The folder that people start it from, without our own modules."""
+    files = byhand.render(spec, target, "en")
+    return {path: text for path, text in files.items() if not path.startswith("lib/")}
+
+
 def pinned(spec: JobSpec) -> JobSpec:
     """With environments that are nodes of a Slurm cluster."""
     return replace(spec, nodes=tuple(replace(node, engine={"node": f"gpu-{node.id}"}) for node in spec.nodes))
@@ -95,6 +101,9 @@ GOLDENS: dict[str, Callable[[], Any]] = {
     "ddp-1-node": lambda: rendered(job("env-001")),
     "ddp-2-2-mixed-gpus-on-cuda": lambda: rendered(job("env-002", "env-001", emulated=False)),
     "ddp-2-4-8": lambda: rendered(job("env-001", "env-003", "env-005")),
+    "by-hand-shell-2-4": lambda: by_hand(job("env-001", "env-003"), "shell"),
+    "by-hand-torchrun-2-2-on-cuda": lambda: by_hand(job("env-001", "env-002", emulated=False), "torchrun"),
+    "by-hand-compose-2-4-jax": lambda: by_hand(job("env-001", "env-003", framework="jax", emulated=False), "compose"),
     "ddp-2-4-infiniband-on-cuda": lambda: rendered(
         job(
             "env-001", "env-003", emulated=False, options={"timeoutSeconds": 90}, env={"NCCL_DEBUG": "INFO"},

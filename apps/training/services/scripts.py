@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from django.conf import settings
+
 from apps.common.errors import ProblemsError
 from apps.training.launching import resume_point, seen_from
 from apps.training.models import Task
@@ -19,6 +21,7 @@ def archive(task: Task, target: str, lang: str, master_port: int | None = None) 
     job = replace(seen_from(task.cluster, job), project=str(task.project_id))
     if found := byhand.problems(job, target):
         raise ProblemsError(found)
-    connection = task.cluster.connection if task.cluster.backend == target else {}
+    own = task.cluster.connection if task.cluster.backend == target else {}
+    connection = {"data_dir": str(settings.DATA_DIR), **own}
     name = f"{job.name}-{target}"
     return f"{name}.tar.gz", byhand.archive(name, byhand.render(job, target, lang, connection))

@@ -32,7 +32,7 @@ _NODE = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<address>\[[^\]]+\]|[^:=]+)(?::(?P<
 
 
 @command(
-    "scripts", _("Start scripts for every node, the rendered files and a README, for that very task."), output=False
+    "scripts", _("A start script for every node, the rendered files and a README, for that very task."), output=False
 )
 @click.argument("task_id", metavar="TASK")
 @click.option("--target", type=TARGETS, default="shell", help=_("What starts it."))

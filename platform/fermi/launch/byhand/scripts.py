@@ -151,13 +151,13 @@ trap interrupted INT TERM HUP
 
 start() {  # node rank
   local code=0 there
-  there=$(printf '%q ' env "${settings[@]}" bash "$folder/start-node-$1.sh" --until-eof)
-  "${ssh[@]}" "${hosts[$1]}" "exec $there" <"$scratch/life" 8>&- 9>&- || code=$?
+  there=$(printf '%q ' env ${settings[@]+"${settings[@]}"} bash "$folder/start-node-$1.sh" --until-eof)
+  "${ssh[@]}" "${hosts[$1]}" "exec $there" <"$scratch/life" 8>&- || code=$?
   echo "$1 $code" >&8
 }
 
 for node in "${!hosts[@]}"; do
-  start "$node" &
+  start "$node" 9>&- &  # only this script holds the other end
 done
 for ((left = ${#hosts[@]}; left > 0; left--)); do
   until read -r -u 8 node code; do :; done
