@@ -14,7 +14,7 @@ from apps.clusters.discovery import environment_id
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.hints import poke_waiting
+from apps.training.hints import poke, poke_waiting
 from apps.training.models import Node
 from apps.training.states import ACTIVE
 from apps.workers import health
@@ -76,6 +76,7 @@ def settle(project: str, nodes: Collection[str]) -> None:
 def settle_health() -> int:
     """Brings the environments' status in step with what is heard of their workers; how many it changed."""
     judge, changed, back = health.judge(), 0, False
+    lost: list[str] = []
     heard: defaultdict[tuple[str, str], list[datetime | None]] = defaultdict(list)
     rows = Worker.objects.exclude(environment=None)
     row: Any
@@ -87,8 +88,12 @@ def settle_health() -> int:
             same = DevEnvironment.objects.filter(pk=key, status=before)
             changed += same.update(status=status, **_since(before, status))
             back = back or status == EnvironmentStatus.RUNNING
+            if status != EnvironmentStatus.RUNNING:
+                lost.append(key)
     if back:
         poke_waiting()
+    for holder in set(Lease.objects.filter(environment__in=lost).values_list("holder", flat=True)):
+        poke(holder)  # its attempt is over: nobody has to wait for the next sweep to see that
     return changed
 
 

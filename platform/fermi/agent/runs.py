@@ -62,7 +62,9 @@ class Run:
         spec["ranks"] = [_rank(rank, late, host) for rank in spec["ranks"]]
         spec["digest"] = body["digest"]
         node.write_atomically(str(folder / "rank.json"), spec)
-        return cls(folder)
+        made = cls(folder)
+        made.acknowledged = 0
+        return made
 
     @classmethod
     def create_ended(cls, folder: Path, name: str, rank: int) -> "Run":

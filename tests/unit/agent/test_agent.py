@@ -53,6 +53,7 @@ class Lab(OnWorkers):
 
     def ready(self, handle: Handle) -> int:
         until(lambda: "ready" in self.log(handle, 0), what="the rank is ready")
+        self.until(handle, Phase.RUNNING)
         return self.starts()[-1]
 
 
@@ -106,6 +107,17 @@ def test_what_was_stopped_before_it_was_known_never_begins(tmp_path):
     assert one.startable() == []
     seen = one.report({})["process"]
     assert (seen["name"], seen["rank"], seen["state"], seen["exitCode"]) == ("task-x-1", 3, "exited", None)
+
+
+def test_an_order_that_was_begun_where_nobody_remembers_is_not_begun_again(tmp_path):
+    """The folder of a run was removed under a running attempt."""
+    one = worker(tmp_path)
+    order = {"name": "task-x-1", "taskId": "task-x", "attempt": 1, "rank": 3, "digest": "d", "begun": True}
+    one.learn({"generation": 2, "order": order, "stop": None}, 0.0, 0.0)
+    assert not one.lacks_order()
+    one.settle()
+    assert one.startable() == []
+    assert one.report({})["process"]["state"] == "exited"
 
 
 def test_lost_and_repeated_heartbeats_change_nothing(lab):
