@@ -2165,6 +2165,8 @@ export interface components {
             rank: number;
             /** @description another one: fetch the order */
             digest: string;
+            /** @description it was begun once: nobody begins it again */
+            begun?: boolean;
         };
         WorkerProcess: {
             /** @description the attempt, as in the order */

@@ -645,6 +645,10 @@ class WorkerOrderRef(TypedDict):
     """
     another one: fetch the order
     """
+    begun: NotRequired[bool]
+    """
+    it was begun once: nobody begins it again
+    """
 
 
 class WorkerProcessItem(TypedDict):
