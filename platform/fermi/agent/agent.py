@@ -114,6 +114,8 @@ class Agent:
                     self._say("disk", worker.id, "")
                 except OSError as error:
                     self._say("disk", worker.id, f"{error.filename}: {error.strerror}; tried again")
+                except (KeyError, TypeError, ValueError) as error:
+                    self._say("order", worker.id, f"its order is not understood: {error!r}")
             end_siblings(self.workers)
             startable = [run for worker in self.workers for run in worker.startable()]
             incomplete = {worker.wanted_name for worker in self.workers if worker.wanted_name not in worker.runs}
