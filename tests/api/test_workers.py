@@ -156,11 +156,27 @@ def test_a_platform_that_was_away_itself_makes_nobody_lost(colleague: Api) -> No
     long_ago = now() - timedelta(hours=1)
     Report.objects.update(at=long_ago)
     Listening.objects.update(since=long_ago, heard_at=long_ago)
-    assert {item["status"] for item in colleague.get("/workers").data["items"]} == {"online"}
+    assert colleague.get("/workers", status="suspect").ids == ["gn6-0", "gn7-0"]
     host["gn6"].beat()  # somebody listens again
-    assert {item["status"] for item in colleague.get("/workers").data["items"]} == {"online"}
+    environments.settle_health()
+    assert [item["status"] for item in colleague.get("/workers").data["items"]] == ["online", "suspect"]
+    assert {one.status for one in DevEnvironment.objects.all()} == {"running"}
     Listening.objects.update(since=now() - timedelta(seconds=20))
+    environments.settle_health()
     assert colleague.get("/workers", status="lost").ids == ["gn7-0"]
+    assert DevEnvironment.objects.get(name="gn7").status == "unhealthy"
+
+
+def test_a_lost_worker_is_not_taken_for_found_because_the_platform_was_away(colleague: Api) -> None:
+    host = hosts(colleague, gn6=1)["gn6"]
+    silence(seconds=60)
+    for moment in (now() - timedelta(hours=1), now()):  # it does not listen; it has just begun to
+        Listening.objects.update(since=moment, heard_at=moment)
+        environments.settle_health()
+        assert DevEnvironment.objects.get().status == "unhealthy"
+    host.beat()
+    environments.settle_health()
+    assert DevEnvironment.objects.get().status == "running"
 
 
 def test_an_older_heartbeat_that_comes_late_changes_nothing(colleague: Api) -> None:

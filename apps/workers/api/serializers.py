@@ -77,9 +77,6 @@ class WorkerFacts(serializers.Serializer):
     network = serializers.DictField(child=serializers.JSONField(), required=False)
     workspace = serializers.CharField(max_length=500, required=False, allow_blank=True)
     python = serializers.CharField(max_length=500, required=False, allow_blank=True)
-    hostname = serializers.CharField(max_length=200, required=False, allow_blank=True)
-    system = serializers.CharField(max_length=500, required=False, allow_blank=True)
-    version = serializers.CharField(max_length=60, required=False, allow_blank=True, help_text="of the agent")
 
 
 class WorkerRegisterRequest(serializers.Serializer):
