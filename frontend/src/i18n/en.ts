@@ -462,6 +462,7 @@ export const en: Messages = {
     optionOf: { off: "Off", quick: "Quick (seconds)", full: "Full (with bandwidth and collectives)" },
     ofTask: "Pre-flight",
     forTask: "For task",
+    about: "About this run",
   },
   settings: {
     title: "Settings",

@@ -458,6 +458,7 @@ export const zh = {
     optionOf: { off: "不检查", quick: "快速（几秒）", full: "完整（含带宽与集合通信）" },
     ofTask: "预检",
     forTask: "为任务",
+    about: "概况",
   },
   settings: {
     title: "设置",

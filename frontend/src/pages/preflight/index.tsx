@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Download, RotateCcw } from "lucide-react";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Link, useParams } from "react-router";
 import { ApiError } from "@/api/errors";
@@ -248,26 +248,26 @@ function Together({ together }: { together: NonNullable<Preflight["together"]> }
 function Run({ preflight }: { preflight: Preflight }) {
   const { t } = useTranslation();
   const now = useNow(isRunning(preflight));
+  const facts: [string, ReactNode][] = [
+    [t("preflight.level"), t(`preflight.levelOf.${preflight.level}`)],
+    [t("task.owner"), preflight.owner],
+    [t("preflight.created"), dateTime(preflight.createdAt)],
+    [
+      t("preflight.duration"),
+      duration(t, secondsBetween(preflight.startedAt ?? preflight.createdAt, preflight.endedAt ?? now)),
+    ],
+  ];
+  if (preflight.taskId) {
+    facts.push([
+      t("preflight.forTask"),
+      <Link to={`/training/${preflight.taskId}`} className="font-mono text-xs text-accent-ink hover:underline">
+        {preflight.taskId}
+      </Link>,
+    ]);
+  }
   return (
-    <Card title={t("preflight.details")}>
-      <Facts
-        facts={[
-          [t("preflight.level"), t(`preflight.levelOf.${preflight.level}`)],
-          [
-            t("preflight.forTask"),
-            preflight.taskId ? (
-              <Link to={`/training/${preflight.taskId}`} className="font-mono text-xs text-accent-ink hover:underline">
-                {preflight.taskId}
-              </Link>
-            ) : (
-              "–"
-            ),
-          ],
-          [t("task.owner"), preflight.owner],
-          [t("preflight.created"), dateTime(preflight.createdAt)],
-          [t("preflight.duration"), duration(t, secondsBetween(preflight.startedAt ?? preflight.createdAt, preflight.endedAt ?? now))],
-        ]}
-      />
+    <Card title={t("preflight.about")}>
+      <Facts facts={facts} />
     </Card>
   );
 }
