@@ -2047,7 +2047,7 @@ export interface components {
             code: string;
             message: string;
         };
-        /** @description Of the host; what is left out is not known. */
+        /** @description Of the host; what is left out is not known, and what a newer agent tells besides is not kept. */
         WorkerFacts: {
             /** @description the same after every restart */
             machineId?: string;
@@ -2070,6 +2070,8 @@ export interface components {
             };
             workspace?: string;
             python?: string;
+            /** @description of the agent */
+            version?: string;
         };
         WorkerHeartbeatAnswer: {
             /** Format: double */
