@@ -211,6 +211,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _do(self, method: str, body: bytes) -> tuple[int, dict[str, Any]]:
         url = urlsplit(self.path)
+        if not url.path.startswith("/api/v1/workers/"):
+            return 404, {}
         parts = url.path.removeprefix("/api/v1/workers/").split("/")
         store = self.server.store
         if parts == ["register"]:

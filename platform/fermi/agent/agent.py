@@ -26,7 +26,7 @@ from fermi.agent.shipping import ship_all
 from fermi.agent.state import Folder
 from fermi.agent.usage import NOTHING, Sampler
 from fermi.agent.worker import Worker, end_siblings
-from fermi.client import Conflict, FermiError, Forbidden, InvalidRequest, NotAuthenticated, UnexpectedAnswer
+from fermi.client import Conflict, FermiError, Forbidden, NotAuthenticated, RequestRefused, Throttled, UnexpectedAnswer
 from fermi.launch import registry
 from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.errors import BackendError
@@ -71,6 +71,7 @@ class Agent:
         self._launched: dict[str, float] = {}
         self._usage = {worker.id: dict(NOTHING) for worker in self.workers}
         self._said: dict[str, str] = {}
+        self._told: dict[str, Any] = {}  # facts of the host
         self._ending = threading.Event()
         self._news = threading.Event()  # something is wanted that was not
         self._changed = threading.Event()  # a process is not as it was last reported
@@ -113,6 +114,8 @@ class Agent:
                     self._say("disk", worker.id, "")
                 except OSError as error:
                     self._say("disk", worker.id, f"{error.filename}: {error.strerror}; tried again")
+                except (KeyError, TypeError, ValueError) as error:
+                    self._say("order", worker.id, f"its order is not understood: {error!r}")
             end_siblings(self.workers)
             startable = [run for worker in self.workers for run in worker.startable()]
             incomplete = {worker.wanted_name for worker in self.workers if worker.wanted_name not in worker.runs}
@@ -162,12 +165,16 @@ class Agent:
                 self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures) * random.uniform(0.5, 1))
 
     def _report(self) -> None:
+        failures = 0
         while not self._ending.is_set():
             self._changed.wait()
             self._changed.clear()
-            if not self._ending.is_set() and not self._exchange(self.workers, wait=0):
-                self._pause(RETRY_SECONDS[0])
-                self._changed.set()
+            if self._ending.is_set() or self._exchange(self.workers, wait=0):
+                failures = 0
+                continue
+            failures += 1
+            self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures))
+            self._changed.set()
 
     def _exchange(self, workers: Sequence[Worker], wait: float) -> bool:
         """One heartbeat, and what follows from its answer. False when the platform could not be asked."""
@@ -272,23 +279,31 @@ class Agent:
         while not self._ending.is_set() and self.token:
             try:
                 self._ask_to_register()
-            except (NotAuthenticated, Forbidden) as error:
-                if not known:
-                    raise AgentError("WORKER_TOKEN_REFUSED", url=self.server.url, why=error.message) from error
-                self._say("register", "", f"the join token is refused ({error.message}); the workers' own go on")
                 return
-            except Conflict as error:
-                raise AgentError("WORKER_REFUSED", why=error.message) from error
-            except (InvalidRequest, UnexpectedAnswer) as error:
-                raise AgentError("WORKER_REFUSED", why=_all_of(error)) from error
+            except (RequestRefused, UnexpectedAnswer) as error:
+                if not known and not isinstance(error, Throttled):
+                    raise self._refusal(error) from error
+                self._refused(error, self.workers)
             except FermiError as error:
                 self._say("register", "", f"not registered yet: {error.message}")
-                if known:
-                    return
-                failures += 1
-                self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures))
-            else:
+            if known:
                 return
+            failures += 1
+            self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures))
+
+    def _refusal(self, error: FermiError) -> AgentError:
+        if isinstance(error, NotAuthenticated | Forbidden):
+            return AgentError("WORKER_TOKEN_REFUSED", url=self.server.url, why=error.message)
+        return AgentError("WORKER_REFUSED", why=_all_of(error))
+
+    def _refused(self, error: FermiError, workers: Sequence[Worker]) -> None:
+        """They have their own tokens, so they go on; unless another host has them now."""
+        self._say("register", "", f"not registered: {_all_of(error)}")
+        if isinstance(error, Conflict):
+            with self._lock:
+                for worker in workers:
+                    worker.disown()
+            self._news.set()
 
     def _register_again(self, refused: Sequence[Worker]) -> None:
         """The platform does not know them as we say they are: they were deleted, or are driven elsewhere."""
@@ -297,19 +312,14 @@ class Agent:
         try:
             self._ask_to_register()
         except FermiError as error:
-            self._say("register", "", f"not registered: {_all_of(error)}")
-            if isinstance(error, Conflict):
-                with self._lock:
-                    for worker in refused:
-                        worker.disown()
-                self._news.set()
+            self._refused(error, refused)
 
     def _ask_to_register(self) -> None:
-        told = facts.gather(
+        self._told = self._told or facts.gather(
             self.settings, self.folder.machine, self.address, self.host.python, str(self.host.workspace)
         )
         workers = [{"id": worker.id, "gpu": worker.gpu} for worker in self.workers]
-        body = {"workers": workers, "incarnation": self.incarnation, "facts": told}
+        body = {"workers": workers, "incarnation": self.incarnation, "facts": self._told}
         secrets = self.server.register(self.token, body)
         for worker, secret in secrets.items():
             self.folder.keep_secret(worker, secret)

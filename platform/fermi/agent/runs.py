@@ -159,12 +159,13 @@ class Run:
 
 
 def load(folder: Path) -> dict[str, Run]:
-    """What an earlier agent has begun, by name; what it had not written to the end goes."""
+    """What an earlier agent has begun, by name; what it had not written to the end goes, and what a crash of the host
+    has torn."""
     found = {}
     for one in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if (one / "rank.json").exists():
+        try:
             found[one.name] = Run(one)
-        else:
+        except (FileNotFoundError, ValueError):
             shutil.rmtree(one, ignore_errors=True)
     return found
 

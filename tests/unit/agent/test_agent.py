@@ -154,6 +154,24 @@ def test_an_agent_that_ends_leaves_training_alone_and_the_next_one_finds_it(lab)
     assert lab.starts() == [pid]
 
 
+def test_an_agent_that_starts_where_another_host_has_taken_over_ends_what_runs(lab):
+    handle = lab.submit(lab.job("wait"))
+    pid = lab.ready(handle)
+    lab.off()
+    lab.platform.store.take_over("node-0-0")
+    lab.on()
+    until(lambda: not alive(pid), what="the rank is ended")
+    lab.platform.store.give_back("node-0-0")
+
+
+def test_what_a_crash_of_the_host_has_torn_goes(tmp_path):
+    folder = tmp_path / "runs" / "task-x-1"
+    folder.mkdir(parents=True)
+    (folder / "rank.json").write_text("")
+    assert worker(tmp_path).runs == {}
+    assert not folder.exists()
+
+
 def test_what_ended_while_the_agent_was_away_is_reported_with_its_whole_log(lab):
     handle = lab.submit(lab.job("wait"))
     pid = lab.ready(handle)
