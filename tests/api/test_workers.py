@@ -98,6 +98,15 @@ def test_an_id_that_a_living_worker_of_another_machine_has_is_taken(colleague: A
     assert told["error"]["code"] == "WORKER_TOKEN_INVALID"
 
 
+def test_what_a_newer_agent_tells_besides_is_no_reason_to_refuse_it(colleague: Api) -> None:
+    host = Host("gn6", join(colleague), facts={"version": "9.9", "somethingNew": {"x": 1}})
+    assert host.register().status == 201
+    assert colleague.get("/workers/gn6-0").data["version"] == "9.9"
+    assert "somethingNew" not in Worker.objects.get().facts
+    host.facts = {"cpuCores": "many"}
+    assert host.register().problems == {"facts.cpuCores": "WRONG_TYPE"}
+
+
 def test_the_same_machine_may_register_again_and_gets_a_new_token(colleague: Api) -> None:
     host = hosts(colleague, gn6=1)["gn6"]
     before = host.tokens["gn6-0"]
