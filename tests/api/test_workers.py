@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.accounts.models import AuditEvent
+from apps.accounts.models import AuditEvent, Membership, Role
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.workers.models import JoinToken, Listening, Report, Worker
@@ -45,6 +45,12 @@ def test_who_may_make_and_revoke_join_tokens(owner: Api, viewer: Api, stranger: 
     assert [person.delete(f"/workers/join-tokens/{made['id']}").status for person in (viewer, stranger)] == [403, 404]
     assert owner.delete(f"/workers/join-tokens/{made['id']}").status == 200
     assert Host("gn6", made["token"]).register().error == "JOIN_TOKEN_INVALID"
+
+
+def test_a_join_token_is_worth_no_more_than_who_made_it(colleague: Api) -> None:
+    token = join(colleague)
+    Membership.objects.update(role=Role.VIEWER)
+    assert Host("gn6", token).register().error == "JOIN_TOKEN_INVALID"
 
 
 def test_somebody_in_several_projects_has_to_say_which(admin: Api, project: Any, other_project: Any) -> None:
