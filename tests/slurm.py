@@ -55,6 +55,8 @@ InactiveLimit=0
 KillWait=2
 MinJobAge=300
 GresTypes=gpu
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
 """
 
 
@@ -105,7 +107,7 @@ class Slurm:
             for node in NODES
         ]
         lines += [f"PartitionName=main Nodes={','.join(NODES)} Default=YES MaxTime=1:00:00 State=UP",
-                  "PartitionName=small Nodes=n1 MaxTime=30:00 State=UP"]  # fmt: skip
+                  f"PartitionName=urgent Nodes={','.join(NODES)} PriorityTier=10 State=UP"]  # fmt: skip
         (self.folder / "slurm.conf").write_text("\n".join(lines) + "\n")
 
     def begin(self, name: str, command: Sequence[str], **env: str) -> None:

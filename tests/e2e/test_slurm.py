@@ -271,6 +271,15 @@ def test_scancel_from_outside_is_called_that(engine: OnSlurm, slurm: Slurm) -> N
     assert not any(alive(rank) for rank in ranks)
 
 
+def test_who_is_preempted_is_told_so(engine: OnSlurm, slurm: Slurm) -> None:
+    handle = engine.submit(engine.on(engine.job("polite", (1,)), "n1", gres="gpu:2"))
+    [rank] = ready(engine, handle)
+    slurm.command("sbatch", "--partition=urgent", "--nodelist=n1", "--gres=gpu:2", "--output=/dev/null", "--wrap=true")
+    assert engine.until(handle, Phase.FAILED).cause.code == "PREEMPTED"
+    assert engine.until_gone(handle).cause.code == "PREEMPTED"
+    assert not alive(rank)
+
+
 def test_the_warning_before_the_time_limit_lets_ranks_leave(engine: OnSlurm, slurm: Slurm) -> None:
     """Slurm signals the step, some seconds before it ends the job; the same by hand, for nobody waits a minute."""
     handle = engine.submit(engine.job("polite", (1, 1)))
