@@ -63,8 +63,11 @@ PreemptMode=CANCEL
 def why_not() -> str:
     """What is missing to run it here; empty = nothing."""
     programs = ("munged", "slurmctld", "slurmd", "slurmrestd", "sbatch", "squeue", "scancel", "setpriv")
-    if missing := [name for name in programs if not shutil.which(name)]:
-        return f"not installed: {', '.join(missing)} (Debian: slurm-wlm slurmrestd munge)"
+    missing = [name for name in programs if not shutil.which(name)]
+    if not any(Path("/usr/lib").glob("*/slurm*/auth_jwt.so")):
+        missing.append("auth_jwt.so")
+    if missing:
+        return f"not installed: {', '.join(missing)} (Debian: slurm-wlm slurmrestd slurm-wlm-jwt-plugin munge)"
     return "" if os.getuid() == 0 else "Slurm's daemons need root"
 
 
