@@ -232,7 +232,6 @@ def test_a_controller_that_lost_its_jobs_is_not_believed_and_its_numbers_neither
     assert engine.look(done).left is False
     seen = engine.look(lost)
     assert (seen.phase, seen.cause.code) == (Phase.FAILED, "JOB_LOST")
-    until(slurm.is_ready, what="the nodes are idle again")
     wanted = job_id(engine, lost)
     while (number := int(slurm.command("sbatch", "--parsable", "--hold", "--wrap=true"))) < wanted:
         pass

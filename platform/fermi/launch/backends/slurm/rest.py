@@ -35,6 +35,8 @@ UNREACHABLE = frozenset({-1, *range(1000, 1007), *range(1800, 1900), *range(5000
 
 
 class Rest:
+    few = 4
+
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.url = str(connection["url"])
         self.user = str(connection.get("user") or getpass.getuser())
