@@ -58,7 +58,7 @@ def fake_ssh(folder: Path) -> dict[str, str]:
     (folder / "bin" / "ssh").write_text(SSH)
     (folder / "bin" / "ssh").chmod(0o755)
     path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
-    return {"PATH": path, "SSH_HOME": str(folder / "home"), "SSH_LOG": str(folder / "ssh.log")}
+    return {"PATH": path, "FERMI_SSH": "ssh", "SSH_HOME": str(folder / "home"), "SSH_LOG": str(folder / "ssh.log")}
 
 
 class Started:

@@ -86,11 +86,11 @@ def test_the_one_touch_script_trains_uneven_nodes_as_the_engine_does(ddp, tmp_pa
 def test_torchrun_trains_uneven_nodes_as_the_engine_does(ddp, tmp_path, started):
     job, wanted = ddp
     folder = byhand.write(tmp_path / "torchrun", again(job, tmp_path), "torchrun")
-    for rank in (1, 0):
-        started.append(Started(tmp_path / f"out-{rank}", "bash", folder / f"start-node-{rank}.sh"))
-    other, head = started
-    assert_same(head.succeed().splitlines(), wanted)
-    assert "[rank 2] world size 3, local rank 1" in other.succeed()
+    run = Started(tmp_path / "out", "bash", folder / "start-all.sh", **fake_ssh(tmp_path / "remote"))
+    started.append(run)
+    text = run.succeed()
+    assert_same(text.splitlines(), wanted)
+    assert "[rank 2] world size 3, local rank 1" in text
 
 
 def test_jax_trains_from_a_script_on_each_node_as_the_engine_does(data, tmp_path, started):

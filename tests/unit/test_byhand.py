@@ -20,8 +20,10 @@ from fermi.launch.backends.kubernetes.render import render as kubernetes_objects
 from fermi.launch.byhand.quoting import quoted, value, word
 from fermi.launch.byhand.scripts import not_the_platforms
 from fermi.launch.spec import Entrypoint, JobSpec, Late, Node, resolve
-from tests.byhand import Started, fake_ssh, nodes, write
+from fermi.runner.node import start_time
+from tests.byhand import Started, fake_ssh, lines_of, nodes, write
 from tests.running import free_port
+from tests.waiting import until
 
 NASTY = [
     "", " ", "two words", "it's", 'say "no"', "$HOME", "`id`", "$(id)", "-n", "--", "-rf /", "a=b", "~", "*", "{a,b}",
@@ -237,6 +239,19 @@ def test_ctrl_c_of_the_one_touch_script_ends_all_nodes(tmp_path):
         run.until_says("[rank 1] up")
         run.send(signal.SIGINT)
         assert run.wait() == 130, run.text
+    finally:
+        run.close()
+
+
+def test_the_nodes_stop_when_the_one_touch_script_is_killed(tmp_path):
+    run = one_touch(tmp_path, job(1, 1), "import os\nprint(os.getpid(), flush=True)\nimport time\ntime.sleep(600)\n")
+    try:
+        run.until_says("[rank 0] ")
+        run.until_says("[rank 1] ")
+        run.process.kill()
+        run.process.wait()
+        pids = [int(lines_of(run.text, rank)[0]) for rank in (0, 1)]
+        until(lambda: not any(map(start_time, pids)), what="no rank is left")
     finally:
         run.close()
 

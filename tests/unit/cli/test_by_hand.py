@@ -14,7 +14,7 @@ import yaml
 
 from fermi.cli import quickstart
 from fermi.launch import byhand
-from tests.byhand import ROOT, Started, lines_of
+from tests.byhand import ROOT, Started, fake_ssh, lines_of
 from tests.byhand import fermi as command_line
 from tests.fakes.api import Reply
 from tests.running import free_port
@@ -155,6 +155,20 @@ def test_flags_alone_suffice(command, empty_home, target):
     folder = empty_home / f"task-1-{target}"
     assert "task-1" in (folder / "README.md").read_text()
     assert "a b" in "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_script_that_is_here_travels_with_the_folder(command, empty_home):
+    (empty_home / "train.py").write_text("import os, sys\nprint('trained', os.environ['RANK'], *sys.argv[1:])\n")
+    node = ["--node", "127.0.0.1:2", "--emulated", "--master-port", str(free_port())]
+    for target, place in (("shell", "train.py"), ("slurm", "workspace/train.py")):
+        done = command("render", "--target", target, *node, "--script", "train.py", "-o", target, "--", "a b")
+        assert done.code == 0, done.err
+        assert (empty_home / target / place).exists()
+    elsewhere = empty_home / "elsewhere"
+    elsewhere.mkdir()
+    env = fake_ssh(empty_home / "remote")
+    text = Started(elsewhere / "log", "bash", empty_home / "shell" / "start-all.sh", **env).succeed()
+    assert [lines_of(text, rank) for rank in (0, 1)] == [["trained 0 a b"], ["trained 1 a b"]]
 
 
 @pytest.mark.parametrize(
