@@ -349,7 +349,7 @@ def rounds(pairs: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
 def run(order: Order, show: Callable[[Fact], None]) -> list[Fact]:
     """Tests, and calls `show` with each fact as soon as it is known. All facts that came here: at the head, everybody's
     who found it."""
-    with this_node.Stack() as stack, ThreadPoolExecutor(1) as aside:
+    with this_node.Stack(order.stacks) as stack, ThreadPoolExecutor(1) as aside:
         voice, door = Voice(order.rank, show), Door(order)
         voice.say("hello", name=order.name, names=order.names, world=order.world)
         looking = aside.submit(this_node.look)
