@@ -175,14 +175,16 @@ class Stack:
     """A child that imports torch and JAX, tells what they see, and does something together with other nodes'. Forked
     before there are threads; where it is forked from a process that has imported torch already, that costs nothing."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], quiet: bool = False) -> None:
         self.orders, ours = os.pipe()
         theirs, self.answers = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(ours)
             os.close(theirs)
-            os.dup2(2, 1)  # what libraries print is no fact
+            os.dup2(os.open(os.devnull, os.O_WRONLY) if quiet else 2, 1)  # what libraries print is no fact
+            if quiet:
+                os.dup2(1, 2)
             with contextlib.suppress(BaseException):
                 _answer(names, self.orders, self.answers)
             os._exit(0)
