@@ -46,6 +46,8 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "slurm-wlm-jwt-plugin": has_jwt_plugin,
     "munge": has("munged"),
     "shellcheck": has("shellcheck"),
+    "iproute2": lambda: bool(shutil.which("ip") and shutil.which("tc")),
+    "iptables": has("iptables"),
 }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.running import Running, free_port
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -46,11 +47,14 @@ def test_two_environments_are_tested_in_full_and_are_free_again(platform):
     assert platform.strays() == []
 
 
-def test_a_task_begins_when_its_nodes_have_passed(platform):
+def test_a_task_begins_when_its_nodes_have_passed_whatever_of_the_platform_dies_meanwhile(platform):
     task_id = platform.create(["env-001", "env-002"], preflight="quick", hyperparameters=FEW_STEPS)
+    until(lambda: platform.task(task_id)["preflightId"], what="the test is under way")
+    platform.kill("worker", "watch")
     task = platform.until_state(task_id, "succeeded", seconds=240)
     assert platform.get(f"/preflights/{task['preflightId']}")["taskId"] == task_id
     codes = [event["code"] for event in platform.items(task_id, "events", pageSize=200)]
+    assert [codes.count(code) for code in ("PREFLIGHT_BEGAN", "PREFLIGHT_FIT", "ATTEMPT_BEGAN")] == [1, 1, 1]
     assert codes.index("PREFLIGHT_BEGAN") < codes.index("PREFLIGHT_FIT") < codes.index("ATTEMPT_BEGAN")
 
 

@@ -309,7 +309,9 @@ class Head:
             return self.worker.voice.say("together", skipped="nodes")
         if not all(one["torch"] for one in ready.values()):
             return self.worker.voice.say("together", skipped="torch")
-        if any(fact.get("free", "ok") != "ok" for fact in (*self.worker.voice.said, *self.facts)):
+        ports = {_port(line) for line in self.members.values()}
+        dead = any(fact.get("free", "ok") != "ok" for fact in (*self.worker.voice.said, *self.facts))
+        if dead or self.door.taken or ports - {self.order.port}:
             return self.worker.voice.say("together", skipped="pairs")
         cuda = all(one["gpus"] for one in ready.values())
         backend = self.order.backend or ("nccl" if cuda else "gloo")
@@ -349,7 +351,7 @@ def rounds(pairs: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
 def run(order: Order, show: Callable[[Fact], None]) -> list[Fact]:
     """Tests, and calls `show` with each fact as soon as it is known. All facts that came here: at the head, everybody's
     who found it."""
-    with this_node.Stack() as stack, ThreadPoolExecutor(1) as aside:
+    with this_node.Stack(order.stacks, order.quiet) as stack, ThreadPoolExecutor(1) as aside:
         voice, door = Voice(order.rank, show), Door(order)
         voice.say("hello", name=order.name, names=order.names, world=order.world)
         looking = aside.submit(this_node.look)

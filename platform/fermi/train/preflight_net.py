@@ -25,7 +25,8 @@ WINDOW_SECONDS = 0.1  # the best of these counts: noise on a machine makes a lin
 
 class Order:
     """What this node is to do: from its environment, or from whoever calls `run`. `name`, `addresses`: how people and
-    the platform call it; `gpus`: how many it is said to have; `patience`: seconds that nodes wait for each other."""
+    the platform call it; `stacks`: what to import; `patience`: seconds that nodes wait for each other;
+    `quiet`: what torch and JAX print goes nowhere."""
 
     def __init__(self, env: dict[str, str]) -> None:
         about = json.loads(env.get("FERMI_PREFLIGHT") or "{}")
@@ -35,6 +36,8 @@ class Order:
         self.name = about.get("name") or socket.gethostname()
         self.names = list(dict.fromkeys([self.name, socket.gethostname(), *about.get("addresses", ())]))
         self.full, self.patience = about.get("level") == "full", float(about.get("patience") or 12)
+        self.quiet = bool(about.get("quiet"))
+        self.stacks = about.get("stacks") or ["torch", "jax"]
         self.backend = env.get("FERMI_BACKEND") or ""
 
     @property
