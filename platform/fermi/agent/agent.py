@@ -13,7 +13,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ class Agent:
         self.interval = 5.0
         self.launcher = Launcher(self.host.python, warm=settings.warm)
         self._lock = threading.RLock()  # of the workers' state
+        self._registering = threading.Lock()
         self._sequence = 0
         self._launched: dict[str, float] = {}
         self._usage = {worker.id: dict(NOTHING) for worker in self.workers}
@@ -131,12 +132,13 @@ class Agent:
     def _launch(self, name: str, runs: Sequence[Run]) -> None:
         """This host's ranks of an attempt, once all are there: they are forked from one process. Again, where one left
         no trace for a while."""
+        now = time.monotonic()
+        self._launched = {other: at for other, at in self._launched.items() if now - at < RELAUNCH_SECONDS}
         if self.launcher.is_busy(name):
-            self._launched[name] = time.monotonic()
+            self._launched[name] = now
+        if name in self._launched:
             return
-        if time.monotonic() - self._launched.get(name, -RELAUNCH_SECONDS) < RELAUNCH_SECONDS:
-            return
-        self._launched = {name: time.monotonic()}
+        self._launched[name] = now
         preload = runs[0].spec.get("preload", ())
         try:
             self.launcher.launch(name, [run.spec_path for run in runs], preload, runs[0].folder / "launch.log")
@@ -180,8 +182,9 @@ class Agent:
         """One heartbeat, and what follows from its answer. False when the platform could not be asked."""
         with self._lock:
             self._sequence += 1
+            tokens = dict(self.secrets)
             said = [
-                {"id": worker.id, "token": self.secrets[worker.id], "incarnation": self.incarnation,
+                {"id": worker.id, "token": tokens[worker.id], "incarnation": self.incarnation,
                  "sequence": self._sequence, **worker.report(self._usage[worker.id])}
                 for worker in workers
             ]  # fmt: skip
@@ -193,14 +196,14 @@ class Agent:
             return False
         self._say("server", "", "")
         self.interval = min(60.0, max(0.2, float(answer.get("intervalSeconds") or self.interval)))
-        refused = []
+        refused = {}
         for item in answer["workers"]:
             if (worker := self.by_id.get(item.get("id"))) is None:
                 continue
             problem = item.get("error")
             self._say("worker", worker.id, f"{problem['code']}: {problem['message']}" if problem else "")
             if problem:
-                refused.append(worker)
+                refused[worker.id] = tokens[worker.id]
                 continue
             with self._lock:
                 if worker.learn(item, asked_at, time.monotonic()):
@@ -305,14 +308,17 @@ class Agent:
                     worker.disown()
             self._news.set()
 
-    def _register_again(self, refused: Sequence[Worker]) -> None:
-        """The platform does not know them as we say they are: they were deleted, or are driven elsewhere."""
-        if not self.token:
-            return
-        try:
-            self._ask_to_register()
-        except FermiError as error:
-            self._refused(error, refused)
+    def _register_again(self, refused: Mapping[str, str]) -> None:
+        """The platform does not know them by these tokens: they were deleted, or are driven elsewhere; unless another
+        of our threads was faster, and they have others by now."""
+        with self._registering:
+            still = [self.by_id[worker] for worker, token in refused.items() if self.secrets[worker] == token]
+            if not still or not self.token:
+                return
+            try:
+                self._ask_to_register()
+            except FermiError as error:
+                self._refused(error, still)
 
     def _ask_to_register(self) -> None:
         self._told = self._told or facts.gather(

@@ -229,6 +229,18 @@ def test_a_worker_that_comes_back_ends_the_old_rank_before_it_begins_the_new_one
     assert len(lab.starts()) == 2
 
 
+def test_a_worker_whose_token_is_not_known_any_more_registers_once_and_goes_on(lab):
+    """Several of its requests are under way with the old one."""
+    handle = lab.submit(lab.job("wait"))
+    pid = lab.ready(handle)
+    lab.platform.store.rotate("node-0-0")
+    other = lab.platform.store.registrations
+    lab.backend.cancel(handle, 0.0)
+    lab.until_gone(handle)
+    assert not alive(pid)
+    assert lab.platform.store.registrations == other + 1
+
+
 def test_a_worker_that_another_host_has_taken_over_ends_what_it_runs(lab):
     handle = lab.submit(lab.job("wait"))
     pid = lab.ready(handle)
