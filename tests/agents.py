@@ -64,11 +64,6 @@ class Host:
         assert self.agent is not None
         self.agent.send_signal(signal.SIGCONT)
 
-    def power_off(self) -> None:
-        """Everything at once."""
-        self.kill_agent()
-        self.kill_runs()
-
     def kill_runs(self) -> None:
         for written in self.statuses():
             for process in (written["runner"], *written["ranks"]):

@@ -35,7 +35,7 @@ class Host:
         entries = [{"id": key, "gpu": None if self.cpu else index} for index, key in enumerate(ids or self.ids)]
         facts = {
             "machineId": self.machine, "host": self.node, "ip": "10.0.0.1", "cpuCores": 8, "memoryGb": 64,
-            "gpuType": "" if self.cpu else "NVIDIA A100-SXM4-80GB", "version": "0.1.0", **self.facts,
+            "gpuType": "" if self.cpu else "NVIDIA A100-SXM4-80GB", "versions": {"fermi": "0.1.0"}, **self.facts,
         }  # fmt: skip
         body = {"workers": entries, "incarnation": self.incarnation, "facts": facts}
         answer = self.send("POST", "/workers/register", self.join_token, body)

@@ -3,8 +3,8 @@
     never ─first heartbeat─▶ online ─a missed heartbeat or two─▶ suspect ─LOST─▶ lost
                                ▲────────────── the next heartbeat ────────────────┘
 
-Silence counts from the last heartbeat, or from when the platform began to listen if that was later; while it does not
-listen nobody's state gets worse.
+A worker is lost after so much silence since its last heartbeat, or since the platform began to listen if that was
+later; while it does not listen nobody is. So after a break of the platform's own everybody is suspect until heard.
 """
 
 from dataclasses import dataclass
@@ -61,9 +61,8 @@ def judge() -> Judge:
 
 def judged(moment: datetime, since: datetime | None, heard_at: datetime | None) -> Judge:
     """Pure."""
-    if since is None or heard_at is None or moment - heard_at > DEAF:
-        return Judge(_LONG_AGO, _LONG_AGO)
     suspect, lost = (
         moment - timedelta(seconds=seconds) for seconds in (settings.WORKER_SUSPECT_S, settings.WORKER_LOST_S)
     )
-    return Judge(suspect if since < suspect else _LONG_AGO, lost if since < lost else _LONG_AGO)
+    listened = since is not None and heard_at is not None and moment - heard_at <= DEAF and since < lost
+    return Judge(suspect, lost if listened else _LONG_AGO)

@@ -122,7 +122,7 @@ def _worker(
         "environmentId": row.environment_id,
         "host": row.facts.get("host") or "",
         "ip": row.facts.get("ip"),
-        "version": row.facts.get("version") or "",
+        "version": row.facts.get("version") or (row.facts.get("versions") or {}).get("fermi") or "",
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.accounts.models import AuditEvent
+from apps.accounts.models import AuditEvent, Membership, Role
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.workers.models import JoinToken, Listening, Report, Worker
@@ -45,6 +45,12 @@ def test_who_may_make_and_revoke_join_tokens(owner: Api, viewer: Api, stranger: 
     assert [person.delete(f"/workers/join-tokens/{made['id']}").status for person in (viewer, stranger)] == [403, 404]
     assert owner.delete(f"/workers/join-tokens/{made['id']}").status == 200
     assert Host("gn6", made["token"]).register().error == "JOIN_TOKEN_INVALID"
+
+
+def test_a_join_token_is_worth_no_more_than_who_made_it(colleague: Api) -> None:
+    token = join(colleague)
+    Membership.objects.update(role=Role.VIEWER)
+    assert Host("gn6", token).register().error == "JOIN_TOKEN_INVALID"
 
 
 def test_somebody_in_several_projects_has_to_say_which(admin: Api, project: Any, other_project: Any) -> None:
@@ -98,6 +104,15 @@ def test_an_id_that_a_living_worker_of_another_machine_has_is_taken(colleague: A
     assert told["error"]["code"] == "WORKER_TOKEN_INVALID"
 
 
+def test_what_a_newer_agent_tells_besides_is_no_reason_to_refuse_it(colleague: Api) -> None:
+    host = Host("gn6", join(colleague), facts={"version": "9.9", "somethingNew": {"x": 1}})
+    assert host.register().status == 201
+    assert colleague.get("/workers/gn6-0").data["version"] == "9.9"
+    assert "somethingNew" not in Worker.objects.get().facts
+    host.facts = {"cpuCores": "many"}
+    assert host.register().problems == {"facts.cpuCores": "WRONG_TYPE"}
+
+
 def test_the_same_machine_may_register_again_and_gets_a_new_token(colleague: Api) -> None:
     host = hosts(colleague, gn6=1)["gn6"]
     before = host.tokens["gn6-0"]
@@ -138,7 +153,7 @@ def test_a_worker_shows_what_its_heartbeat_said(colleague: Api) -> None:
 
 def test_a_silent_worker_becomes_suspect_then_lost_and_its_environment_unusable(colleague: Api) -> None:
     host = hosts(colleague, gn6=2)["gn6"]
-    silence("gn6-1", seconds=12)
+    silence("gn6-1", seconds=13)
     assert [item["status"] for item in colleague.get("/workers").data["items"]] == ["online", "suspect"]
     assert DevEnvironment.objects.get().status == "running"
     silence("gn6-1", seconds=16)
@@ -156,11 +171,27 @@ def test_a_platform_that_was_away_itself_makes_nobody_lost(colleague: Api) -> No
     long_ago = now() - timedelta(hours=1)
     Report.objects.update(at=long_ago)
     Listening.objects.update(since=long_ago, heard_at=long_ago)
-    assert {item["status"] for item in colleague.get("/workers").data["items"]} == {"online"}
+    assert colleague.get("/workers", status="suspect").ids == ["gn6-0", "gn7-0"]
     host["gn6"].beat()  # somebody listens again
-    assert {item["status"] for item in colleague.get("/workers").data["items"]} == {"online"}
+    environments.settle_health()
+    assert [item["status"] for item in colleague.get("/workers").data["items"]] == ["online", "suspect"]
+    assert {one.status for one in DevEnvironment.objects.all()} == {"running"}
     Listening.objects.update(since=now() - timedelta(seconds=20))
+    environments.settle_health()
     assert colleague.get("/workers", status="lost").ids == ["gn7-0"]
+    assert DevEnvironment.objects.get(name="gn7").status == "unhealthy"
+
+
+def test_a_lost_worker_is_not_taken_for_found_because_the_platform_was_away(colleague: Api) -> None:
+    host = hosts(colleague, gn6=1)["gn6"]
+    silence(seconds=60)
+    for moment in (now() - timedelta(hours=1), now()):  # it does not listen; it has just begun to
+        Listening.objects.update(since=moment, heard_at=moment)
+        environments.settle_health()
+        assert DevEnvironment.objects.get().status == "unhealthy"
+    host.beat()
+    environments.settle_health()
+    assert DevEnvironment.objects.get().status == "running"
 
 
 def test_an_older_heartbeat_that_comes_late_changes_nothing(colleague: Api) -> None:

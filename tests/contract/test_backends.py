@@ -46,7 +46,8 @@ def test_a_job_that_was_never_submitted_counts_as_gone_only_once_it_is_cancelled
 
 def test_a_job_whose_start_is_under_way_counts_as_gone_only_once_it_is_cancelled(engine):
     handle = engine.submit(engine.job("wait"))
-    assert engine.look(handle).left is True
+    assert engine.look(handle).left is not False
+    until(lambda: engine.look(handle).left, what="it is known to be there")
     engine.backend.cancel(handle, 0.0)
     engine.until_gone(handle)
 

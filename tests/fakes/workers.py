@@ -49,6 +49,7 @@ class MemoryStore:
         self.known: dict[str, Known] = {}
         self.ordered: dict[str, Ordered] = {}
         self.taken: set[str] = set()
+        self.registrations = 0
 
     def put(self, name: str, task_id: str, attempt: int, orders: Sequence[Order]) -> None:
         with self.changed:
@@ -95,8 +96,14 @@ class MemoryStore:
 
     def register(self, worker: str) -> str:
         with self.changed:
+            self.registrations += 1
             self.known.setdefault(worker, Known(f"secret of {worker}"))
             return self.known[worker].token
+
+    def rotate(self, worker: str) -> None:
+        with self.changed:
+            self.known[worker].token = f"another {self.known[worker].token}"
+            self._raise([worker])
 
     def take_over(self, worker: str) -> None:
         """Another host registers it."""
@@ -211,6 +218,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _do(self, method: str, body: bytes) -> tuple[int, dict[str, Any]]:
         url = urlsplit(self.path)
+        if not url.path.startswith("/api/v1/workers/"):
+            return 404, {}
         parts = url.path.removeprefix("/api/v1/workers/").split("/")
         store = self.server.store
         if parts == ["register"]:

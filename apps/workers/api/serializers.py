@@ -56,7 +56,9 @@ class WorkerEntry(serializers.Serializer):
 
 
 class WorkerFacts(serializers.Serializer):
-    """Of the host; what is left out is not known."""
+    """Of the host; what is left out is not known, and what a newer agent tells besides is not kept."""
+
+    TAKES_MORE = True
 
     machineId = serializers.CharField(max_length=100, required=False, help_text="the same after every restart")
     host = serializers.CharField(max_length=200, required=False, allow_blank=True)
@@ -77,8 +79,6 @@ class WorkerFacts(serializers.Serializer):
     network = serializers.DictField(child=serializers.JSONField(), required=False)
     workspace = serializers.CharField(max_length=500, required=False, allow_blank=True)
     python = serializers.CharField(max_length=500, required=False, allow_blank=True)
-    hostname = serializers.CharField(max_length=200, required=False, allow_blank=True)
-    system = serializers.CharField(max_length=500, required=False, allow_blank=True)
     version = serializers.CharField(max_length=60, required=False, allow_blank=True, help_text="of the agent")
 
 

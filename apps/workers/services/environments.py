@@ -14,7 +14,7 @@ from apps.clusters.discovery import environment_id
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.hints import poke_waiting
+from apps.training.hints import poke, poke_waiting
 from apps.training.models import Node
 from apps.training.states import ACTIVE
 from apps.workers import health
@@ -61,13 +61,15 @@ def settle(project: str, nodes: Collection[str]) -> None:
     for worker in rows.order_by("node", "number"):
         on_node[worker.node] += 1
         members[environment_id(home.pk, f"{project}/{worker.node}/{worker.group_id or ''}")].append(worker)
-    before = DevEnvironment.objects.filter(cluster=home, project=project, discovered_as__in=nodes)
-    before.exclude(pk__in=members).delete()
-    known = {environment.pk: environment for environment in before.filter(pk__in=members)}
+    there = DevEnvironment.objects.filter(cluster=home, project=project, discovered_as__in=nodes)
+    there.exclude(pk__in=members).delete()
+    known = {environment.pk: environment for environment in there.filter(pk__in=members)}
     for key, workers in members.items():
-        facts = _facts(workers, on_node[workers[0].node], judge)
+        before = known[key].status if key in known else EnvironmentStatus.UNHEALTHY
+        status = _status(before, [judge.status(worker.report.at) for worker in workers])
+        facts = {**_facts(workers, on_node[workers[0].node]), "status": status}
         if key in known:
-            DevEnvironment.objects.filter(pk=key).update(**facts, **_since(known[key].status, facts["status"]))
+            DevEnvironment.objects.filter(pk=key).update(**facts, **_since(before, status))
         else:
             _create(project, home, key, facts)
         Worker.objects.filter(pk__in=[worker.pk for worker in workers]).exclude(environment=key).update(environment=key)
@@ -76,23 +78,28 @@ def settle(project: str, nodes: Collection[str]) -> None:
 def settle_health() -> int:
     """Brings the environments' status in step with what is heard of their workers; how many it changed."""
     judge, changed, back = health.judge(), 0, False
+    lost: list[str] = []
     heard: defaultdict[tuple[str, str], list[datetime | None]] = defaultdict(list)
     rows = Worker.objects.exclude(environment=None)
     row: Any
     for row in rows.values_list("environment_id", "environment__status", "report__at"):
         heard[row[0], row[1]].append(row[2])
     for (key, before), moments in heard.items():
-        status = _status(judge.status(at) for at in moments)
+        status = _status(before, [judge.status(at) for at in moments])
         if status != before:
             same = DevEnvironment.objects.filter(pk=key, status=before)
             changed += same.update(status=status, **_since(before, status))
             back = back or status == EnvironmentStatus.RUNNING
+            if status != EnvironmentStatus.RUNNING:
+                lost.append(key)
     if back:
         poke_waiting()
+    for holder in set(Lease.objects.filter(environment__in=lost).values_list("holder", flat=True)):
+        poke(holder)  # its attempt is over: nobody has to wait for the next sweep to see that
     return changed
 
 
-def _facts(workers: Sequence[Worker], on_node: int, judge: health.Judge) -> dict[str, Any]:
+def _facts(workers: Sequence[Worker], on_node: int) -> dict[str, Any]:
     """Of one host; what several environments share of it is divided among them."""
     first, told = workers[0], workers[-1].facts
     name = f"{first.node} ({first.group.name})" if first.group else first.node
@@ -101,7 +108,6 @@ def _facts(workers: Sequence[Worker], on_node: int, judge: health.Judge) -> dict
     return {
         "name": name,
         "zone_id": zone.pk,
-        "status": _status(judge.status(worker.report.at) for worker in workers),
         "gpu_type": gpus.short_name(told.get("gpuType") or "")[:40],
         "gpu_count": len(workers),
         "emulated": not on_gpu,
@@ -120,9 +126,11 @@ def _facts(workers: Sequence[Worker], on_node: int, judge: health.Judge) -> dict
     }
 
 
-def _status(statuses: Iterable[health.Status]) -> EnvironmentStatus:
-    """Usable when all of it is."""
-    return EnvironmentStatus.RUNNING if all(one in HEARD for one in statuses) else EnvironmentStatus.UNHEALTHY
+def _status(before: str, workers: Sequence[health.Status]) -> str:
+    """Usable when all of it is there. A worker that was not heard for a moment changes nothing, either way."""
+    if any(status not in HEARD for status in workers):
+        return EnvironmentStatus.UNHEALTHY
+    return EnvironmentStatus.RUNNING if all(status == "online" for status in workers) else before
 
 
 def _since(before: str, after: str) -> dict[str, Any]:

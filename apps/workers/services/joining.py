@@ -41,8 +41,10 @@ def revoke_join_token(user: User, token_id: str) -> None:
 
 
 def join_token(token: str) -> JoinToken:
+    """Worth as much as who made it: a member of the project, still."""
     found = JoinToken.objects.filter(digest=tokens.digest(token)).select_related("owner").first()
-    if found is None or not found.owner.is_active or access.role_in(found.owner, found.project_id) is None:
+    role = access.role_in(found.owner, found.project_id) if found and found.owner.is_active else None
+    if found is None or role not in (Role.MEMBER, Role.MAINTAINER):
         raise ApiError(401, "JOIN_TOKEN_INVALID")
     return found
 

@@ -13,7 +13,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from fermi.agent.shipping import ship_all
 from fermi.agent.state import Folder
 from fermi.agent.usage import NOTHING, Sampler
 from fermi.agent.worker import Worker, end_siblings
-from fermi.client import Conflict, FermiError, Forbidden, InvalidRequest, NotAuthenticated, UnexpectedAnswer
+from fermi.client import Conflict, FermiError, Forbidden, NotAuthenticated, RequestRefused, Throttled, UnexpectedAnswer
 from fermi.launch import registry
 from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.errors import BackendError
@@ -67,10 +67,12 @@ class Agent:
         self.interval = 5.0
         self.launcher = Launcher(self.host.python, warm=settings.warm)
         self._lock = threading.RLock()  # of the workers' state
+        self._registering = threading.Lock()
         self._sequence = 0
         self._launched: dict[str, float] = {}
         self._usage = {worker.id: dict(NOTHING) for worker in self.workers}
         self._said: dict[str, str] = {}
+        self._told: dict[str, Any] = {}  # facts of the host
         self._ending = threading.Event()
         self._news = threading.Event()  # something is wanted that was not
         self._changed = threading.Event()  # a process is not as it was last reported
@@ -113,6 +115,8 @@ class Agent:
                     self._say("disk", worker.id, "")
                 except OSError as error:
                     self._say("disk", worker.id, f"{error.filename}: {error.strerror}; tried again")
+                except (KeyError, TypeError, ValueError) as error:
+                    self._say("order", worker.id, f"its order is not understood: {error!r}")
             end_siblings(self.workers)
             startable = [run for worker in self.workers for run in worker.startable()]
             incomplete = {worker.wanted_name for worker in self.workers if worker.wanted_name not in worker.runs}
@@ -128,12 +132,13 @@ class Agent:
     def _launch(self, name: str, runs: Sequence[Run]) -> None:
         """This host's ranks of an attempt, once all are there: they are forked from one process. Again, where one left
         no trace for a while."""
+        now = time.monotonic()
+        self._launched = {other: at for other, at in self._launched.items() if now - at < RELAUNCH_SECONDS}
         if self.launcher.is_busy(name):
-            self._launched[name] = time.monotonic()
+            self._launched[name] = now
+        if name in self._launched:
             return
-        if time.monotonic() - self._launched.get(name, -RELAUNCH_SECONDS) < RELAUNCH_SECONDS:
-            return
-        self._launched = {name: time.monotonic()}
+        self._launched[name] = now
         preload = runs[0].spec.get("preload", ())
         try:
             self.launcher.launch(name, [run.spec_path for run in runs], preload, runs[0].folder / "launch.log")
@@ -162,19 +167,24 @@ class Agent:
                 self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures) * random.uniform(0.5, 1))
 
     def _report(self) -> None:
+        failures = 0
         while not self._ending.is_set():
             self._changed.wait()
             self._changed.clear()
-            if not self._ending.is_set() and not self._exchange(self.workers, wait=0):
-                self._pause(RETRY_SECONDS[0])
-                self._changed.set()
+            if self._ending.is_set() or self._exchange(self.workers, wait=0):
+                failures = 0
+                continue
+            failures += 1
+            self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures))
+            self._changed.set()
 
     def _exchange(self, workers: Sequence[Worker], wait: float) -> bool:
         """One heartbeat, and what follows from its answer. False when the platform could not be asked."""
         with self._lock:
             self._sequence += 1
+            tokens = dict(self.secrets)
             said = [
-                {"id": worker.id, "token": self.secrets[worker.id], "incarnation": self.incarnation,
+                {"id": worker.id, "token": tokens[worker.id], "incarnation": self.incarnation,
                  "sequence": self._sequence, **worker.report(self._usage[worker.id])}
                 for worker in workers
             ]  # fmt: skip
@@ -186,14 +196,14 @@ class Agent:
             return False
         self._say("server", "", "")
         self.interval = min(60.0, max(0.2, float(answer.get("intervalSeconds") or self.interval)))
-        refused = []
+        refused = {}
         for item in answer["workers"]:
             if (worker := self.by_id.get(item.get("id"))) is None:
                 continue
             problem = item.get("error")
             self._say("worker", worker.id, f"{problem['code']}: {problem['message']}" if problem else "")
             if problem:
-                refused.append(worker)
+                refused[worker.id] = tokens[worker.id]
                 continue
             with self._lock:
                 if worker.learn(item, asked_at, time.monotonic()):
@@ -272,44 +282,50 @@ class Agent:
         while not self._ending.is_set() and self.token:
             try:
                 self._ask_to_register()
-            except (NotAuthenticated, Forbidden) as error:
-                if not known:
-                    raise AgentError("WORKER_TOKEN_REFUSED", url=self.server.url, why=error.message) from error
-                self._say("register", "", f"the join token is refused ({error.message}); the workers' own go on")
                 return
-            except Conflict as error:
-                raise AgentError("WORKER_REFUSED", why=error.message) from error
-            except (InvalidRequest, UnexpectedAnswer) as error:
-                raise AgentError("WORKER_REFUSED", why=_all_of(error)) from error
+            except (RequestRefused, UnexpectedAnswer) as error:
+                if not known and not isinstance(error, Throttled):
+                    raise self._refusal(error) from error
+                self._refused(error, self.workers)
             except FermiError as error:
                 self._say("register", "", f"not registered yet: {error.message}")
-                if known:
-                    return
-                failures += 1
-                self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures))
-            else:
+            if known:
                 return
+            failures += 1
+            self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures))
 
-    def _register_again(self, refused: Sequence[Worker]) -> None:
-        """The platform does not know them as we say they are: they were deleted, or are driven elsewhere."""
-        if not self.token:
-            return
-        try:
-            self._ask_to_register()
-        except FermiError as error:
-            self._say("register", "", f"not registered: {_all_of(error)}")
-            if isinstance(error, Conflict):
-                with self._lock:
-                    for worker in refused:
-                        worker.disown()
-                self._news.set()
+    def _refusal(self, error: FermiError) -> AgentError:
+        if isinstance(error, NotAuthenticated | Forbidden):
+            return AgentError("WORKER_TOKEN_REFUSED", url=self.server.url, why=error.message)
+        return AgentError("WORKER_REFUSED", why=_all_of(error))
+
+    def _refused(self, error: FermiError, workers: Sequence[Worker]) -> None:
+        """They have their own tokens, so they go on; unless another host has them now."""
+        self._say("register", "", f"not registered: {_all_of(error)}")
+        if isinstance(error, Conflict):
+            with self._lock:
+                for worker in workers:
+                    worker.disown()
+            self._news.set()
+
+    def _register_again(self, refused: Mapping[str, str]) -> None:
+        """The platform does not know them by these tokens: they were deleted, or are driven elsewhere; unless another
+        of our threads was faster, and they have others by now."""
+        with self._registering:
+            still = [self.by_id[worker] for worker, token in refused.items() if self.secrets[worker] == token]
+            if not still or not self.token:
+                return
+            try:
+                self._ask_to_register()
+            except FermiError as error:
+                self._refused(error, still)
 
     def _ask_to_register(self) -> None:
-        told = facts.gather(
+        self._told = self._told or facts.gather(
             self.settings, self.folder.machine, self.address, self.host.python, str(self.host.workspace)
         )
         workers = [{"id": worker.id, "gpu": worker.gpu} for worker in self.workers]
-        body = {"workers": workers, "incarnation": self.incarnation, "facts": told}
+        body = {"workers": workers, "incarnation": self.incarnation, "facts": self._told}
         secrets = self.server.register(self.token, body)
         for worker, secret in secrets.items():
             self.folder.keep_secret(worker, secret)

@@ -52,7 +52,7 @@ def address(settings: Settings, server_host: str, server_port: int) -> str:
 
 def gather(settings: Settings, machine: str, where: str, python: str, workspace: str) -> dict[str, Any]:
     rows = (usage.ask_smi("name,driver_version") if not settings.emulate else None) or []
-    versions = {"fermi": _own_version(), **_versions(python), **({"driver": rows[0][1]} if rows else {})}
+    versions = {**_versions(python), "fermi": _own_version(), **({"driver": rows[0][1]} if rows else {})}
     return {
         "machineId": machine,
         "host": socket.gethostname(),

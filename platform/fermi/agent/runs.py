@@ -62,7 +62,9 @@ class Run:
         spec["ranks"] = [_rank(rank, late, host) for rank in spec["ranks"]]
         spec["digest"] = body["digest"]
         node.write_atomically(str(folder / "rank.json"), spec)
-        return cls(folder)
+        made = cls(folder)
+        made.acknowledged = 0
+        return made
 
     @classmethod
     def create_ended(cls, folder: Path, name: str, rank: int) -> "Run":
@@ -157,12 +159,13 @@ class Run:
 
 
 def load(folder: Path) -> dict[str, Run]:
-    """What an earlier agent has begun, by name; what it had not written to the end goes."""
+    """What an earlier agent has begun, by name; what it had not written to the end goes, and what a crash of the host
+    has torn."""
     found = {}
     for one in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if (one / "rank.json").exists():
+        try:
             found[one.name] = Run(one)
-        else:
+        except (FileNotFoundError, ValueError):
             shutil.rmtree(one, ignore_errors=True)
     return found
 

@@ -1,4 +1,4 @@
-"""What the agent asks of the platform. Every request may be lost or repeated; see docs/worker-agent.md for the wire."""
+"""What the agent asks of the platform. Every request may be lost or repeated; docs/workers.md has the wire."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

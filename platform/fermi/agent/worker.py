@@ -71,7 +71,7 @@ class Worker:
         wanted = self.desired
         if wanted is None or not wanted.order or wanted.name in self.runs or self.body is not None:
             return False
-        return not self._stopped(wanted.name)
+        return not self._stopped(wanted.name) and not wanted.order.get("begun")
 
     def disown(self) -> None:
         """Another host drives it now: what runs here has no place any more."""
@@ -125,7 +125,7 @@ class Worker:
     def _settle_wanted(self, wanted: Desired, order: Mapping[str, Any]) -> None:
         run = self.runs.get(wanted.name)
         stopped = self._stopped(wanted.name)
-        if run is None and stopped:
+        if run is None and (stopped or order.get("begun")):
             run = Run.create_ended(self.folder / wanted.name, wanted.name, order["rank"])
         elif run is None and self.body and self.body["digest"] == order["digest"]:
             run = Run.create(self.folder / wanted.name, self.body, self.host)

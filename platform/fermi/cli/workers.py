@@ -84,7 +84,7 @@ def groups(
         raise click.UsageError(_("Say which: `fermi groups {action} NAME`.", action=action))
     if action == "create":
         new: Any = {"name": name, "workerIds": [*workers], **_settings(given)}
-        made = api.create({**new, "projectId": project} if project else new)
+        made = api.create(new | {"projectId": project} if project else new)
         output.show(made, session.form, lambda: _group(made))
         return
     group_id = None if action == "move" and name == "none" else _group_id(session, name)

@@ -6,11 +6,14 @@ local      0 1                 0 1 2 3          0 1 … 7           from 0 on ea
 node       0                   1                2
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from fermi.launch.spec import Node
+
+_WORKER = re.compile(r"(?P<node>[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)-(?P<number>0|[1-9][0-9]{0,8})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +69,10 @@ class Seat:
 
 def split(worker: str) -> tuple[str, int]:
     """Node and number of a worker named `<node>-<number>`; ValueError for any other name."""
-    node, dash, number = worker.rpartition("-")
-    if not (node and dash and number.isdecimal() and worker == f"{node}-{int(number)}"):
+    match = _WORKER.fullmatch(worker)
+    if match is None:
         raise ValueError(worker)
-    return node, int(number)
+    return match["node"], int(match["number"])
 
 
 def order_workers(workers: Iterable[str], master_node: str) -> list[str]:

@@ -53,6 +53,7 @@ class Lab(OnWorkers):
 
     def ready(self, handle: Handle) -> int:
         until(lambda: "ready" in self.log(handle, 0), what="the rank is ready")
+        self.until(handle, Phase.RUNNING)
         return self.starts()[-1]
 
 
@@ -108,6 +109,17 @@ def test_what_was_stopped_before_it_was_known_never_begins(tmp_path):
     assert (seen["name"], seen["rank"], seen["state"], seen["exitCode"]) == ("task-x-1", 3, "exited", None)
 
 
+def test_an_order_that_was_begun_where_nobody_remembers_is_not_begun_again(tmp_path):
+    """The folder of a run was removed under a running attempt."""
+    one = worker(tmp_path)
+    order = {"name": "task-x-1", "taskId": "task-x", "attempt": 1, "rank": 3, "digest": "d", "begun": True}
+    one.learn({"generation": 2, "order": order, "stop": None}, 0.0, 0.0)
+    assert not one.lacks_order()
+    one.settle()
+    assert one.startable() == []
+    assert one.report({})["process"]["state"] == "exited"
+
+
 def test_lost_and_repeated_heartbeats_change_nothing(lab):
     numbers = itertools.count()
     cuts = ("before", "after", "", "after", "", 20)
@@ -140,6 +152,24 @@ def test_an_agent_that_ends_leaves_training_alone_and_the_next_one_finds_it(lab)
     assert lab.until_gone(handle).ranks[0].exit_code == 143
     assert "leaving" in lab.log(handle, 0)
     assert lab.starts() == [pid]
+
+
+def test_an_agent_that_starts_where_another_host_has_taken_over_ends_what_runs(lab):
+    handle = lab.submit(lab.job("wait"))
+    pid = lab.ready(handle)
+    lab.off()
+    lab.platform.store.take_over("node-0-0")
+    lab.on()
+    until(lambda: not alive(pid), what="the rank is ended")
+    lab.platform.store.give_back("node-0-0")
+
+
+def test_what_a_crash_of_the_host_has_torn_goes(tmp_path):
+    folder = tmp_path / "runs" / "task-x-1"
+    folder.mkdir(parents=True)
+    (folder / "rank.json").write_text("")
+    assert worker(tmp_path).runs == {}
+    assert not folder.exists()
 
 
 def test_what_ended_while_the_agent_was_away_is_reported_with_its_whole_log(lab):
@@ -197,6 +227,18 @@ def test_a_worker_that_comes_back_ends_the_old_rank_before_it_begins_the_new_one
     assert not overlapped.is_set()
     until(lambda: lab.look(second).phase is Phase.RUNNING, what="the new attempt runs")
     assert len(lab.starts()) == 2
+
+
+def test_a_worker_whose_token_is_not_known_any_more_registers_once_and_goes_on(lab):
+    """Several of its requests are under way with the old one."""
+    handle = lab.submit(lab.job("wait"))
+    pid = lab.ready(handle)
+    lab.platform.store.rotate("node-0-0")
+    other = lab.platform.store.registrations
+    lab.backend.cancel(handle, 0.0)
+    lab.until_gone(handle)
+    assert not alive(pid)
+    assert lab.platform.store.registrations == other + 1
 
 
 def test_a_worker_that_another_host_has_taken_over_ends_what_it_runs(lab):

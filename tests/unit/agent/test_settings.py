@@ -134,6 +134,27 @@ def test_a_refused_token_ends_an_agent_that_has_no_secrets_yet(tmp_path):
     assert caught.value.code == "WORKER_TOKEN_REFUSED"
 
 
+def test_what_is_no_platform_is_refused_with_words(tmp_path):
+    with serving(tmp_path / "logs") as platform:
+        agent = Agent(Settings(f"{platform.url}/elsewhere", "join", ids=("gn6-0",), state=str(tmp_path), warm=False))
+        with pytest.raises(AgentError) as caught:
+            agent.run()
+        agent.close()
+    assert caught.value.code == "WORKER_REFUSED"
+    assert "404" in caught.value.words("en")
+
+
+def test_an_id_that_another_host_has_is_refused_with_words(tmp_path):
+    with serving(tmp_path / "logs") as platform:
+        platform.store.taken.add("gn6-0")
+        agent = Agent(Settings(platform.url, "join", ids=("gn6-0",), state=str(tmp_path), warm=False))
+        with pytest.raises(AgentError) as caught:
+            agent.run()
+        agent.close()
+    assert caught.value.code == "WORKER_REFUSED"
+    assert "another host has it" in caught.value.words("en")
+
+
 def test_without_a_token_an_agent_needs_secrets(tmp_path):
     agent = Agent(Settings("http://127.0.0.1:9", ids=("gn6-0",), state=str(tmp_path), warm=False))
     with pytest.raises(AgentError) as caught:
