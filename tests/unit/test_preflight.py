@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fermi.launch import registry
-from fermi.launch.backends.kubernetes import shipped
+from fermi.launch.backends.kubernetes.render import render
 from fermi.launch.preflight import judge, words
 from fermi.launch.preflight.facts import Member, lines
 from fermi.launch.spec import JobSpec, Late, Node
@@ -339,9 +339,10 @@ def test_a_plan_has_one_process_per_node_that_may_use_all_its_gpus():
 
 
 def test_a_pod_is_given_all_of_its_files():
-    shipped_with_it = shipped.modules(["python", "-m", "fermi.train.preflight"])
+    job = JobSpec("preflight-x", "preflight", (Node("env-1", "b", image="image"),), "env-1", attempt=1)
+    [config] = [a for a in render(job, registry.planner("preflight").plan(job), {}).artifacts if a.kind == "ConfigMap"]
     for name in ("preflight", "preflight_net", "preflight_node"):
-        assert f"fermi/train/{name}.py" in shipped_with_it
+        assert f"fermi__train__{name}.py" in config.content["data"]
 
 
 def test_it_is_no_framework_that_anybody_could_choose():

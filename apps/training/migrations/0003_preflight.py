@@ -15,12 +15,12 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='task',
             name='dataset_version',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, to='catalog.datasetversion'),
+            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to='catalog.datasetversion'),
         ),
         migrations.AlterField(
             model_name='task',
             name='model',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, to='catalog.model'),
+            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, to='catalog.model'),
         ),
         migrations.CreateModel(
             name='Preflight',
