@@ -33,6 +33,8 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "postgresql": has_postgres,
     "redis-server": has_redis,
     "chromium": has_chromium,
+    "iproute2": lambda: bool(shutil.which("ip") and shutil.which("tc")),
+    "iptables": lambda: bool(shutil.which("iptables")),
 }
 
 

@@ -105,11 +105,12 @@ def preflight(
 
 def env(node: int, stacks: list[Path] | None, level: str, master: str, patience: float) -> dict[str, str]:
     path = [str(ROOT / "platform"), *([str(stacks[node])] if stacks else [])]
+    order = {"level": level, "name": f"node-{node}", "patience": patience, "stacks": ["torch"]}
     return {
         "PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(path),
         "MASTER_ADDR": master, "MASTER_PORT": str(PORT), "WORLD_SIZE": str(NODES), "RANK": str(node),
         "NODE_RANK": str(node), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GLOO_SOCKET_IFNAME": "eth0",
-        "FERMI_PREFLIGHT": json.dumps({"level": level, "name": f"node-{node}", "patience": patience}),
+        "FERMI_PREFLIGHT": json.dumps(order),
     }  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def _by_hand(session: Session, full: bool, given: dict[str, Any]) -> int:
 
     _set_variables(given)
     full = full or os.environ["WORLD_SIZE"] == "1"
-    about = {"level": "full" if full else "quick", "patience": given["patience"]}
+    about = {"level": "full" if full else "quick", "patience": given["patience"], "quiet": True}
     about |= {"name": given["name"] or socket.gethostname()}
     order = Order({**os.environ, "FERMI_PREFLIGHT": json.dumps(about)})
     if order.world > 1 and order.rank == 0:

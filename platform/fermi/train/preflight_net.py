@@ -25,7 +25,8 @@ WINDOW_SECONDS = 0.1  # the best of these counts: noise on a machine makes a lin
 
 class Order:
     """What this node is to do: from its environment, or from whoever calls `run`. `name`, `addresses`: how people and
-    the platform call it; `gpus`: how many it is said to have; `patience`: seconds that nodes wait for each other."""
+    the platform call it; `stacks`: what to import; `patience`: seconds that nodes wait for each other;
+    `quiet`: what torch and JAX print goes nowhere."""
 
     def __init__(self, env: dict[str, str]) -> None:
         about = json.loads(env.get("FERMI_PREFLIGHT") or "{}")
@@ -35,6 +36,8 @@ class Order:
         self.name = about.get("name") or socket.gethostname()
         self.names = list(dict.fromkeys([self.name, socket.gethostname(), *about.get("addresses", ())]))
         self.full, self.patience = about.get("level") == "full", float(about.get("patience") or 12)
+        self.quiet = bool(about.get("quiet"))
+        self.stacks = about.get("stacks") or ["torch", "jax"]
         self.backend = env.get("FERMI_BACKEND") or ""
 
     @property
@@ -72,6 +75,18 @@ class Line:
         if not isinstance(found, dict):
             raise ConnectionResetError("not one of us")
         return found
+
+    def sent_by_network(self) -> float:
+        """Megabits per second while it was the network that the sender waited for, and neither the sending nor the
+        receiving process: a machine that is busy with something else does not make its links look slow. 0 where Linux
+        does not say."""
+        info = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        if len(info) < 192:
+            return 0.0
+        (acknowledged,) = struct.unpack_from("=Q", info, 120)
+        busy, by_receiver, by_buffer = struct.unpack_from("=3Q", info, 168)  # microseconds
+        waited = busy - by_receiver - by_buffer
+        return acknowledged * 8 / waited if waited > 0 else 0.0
 
 
 # --- Listening ------------------------------------------------------------------------------------------------------
@@ -214,19 +229,6 @@ def _sink(line: Line, seconds: float) -> float:
         if not count:
             break
     return best or (taken * 8e-6 / max(time.monotonic() - since, 1e-3) if since else 0.0)
-
-
-def sent_by_network(sock: socket.socket) -> float:
-    """Megabits per second while it was the network that the sender waited for, and neither the sending nor the
-    receiving process: a machine that is busy with something else does not make its links look slow. 0 where Linux does
-    not say."""
-    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    if len(info) < 192:
-        return 0.0
-    (acknowledged,) = struct.unpack_from("=Q", info, 120)
-    busy, by_receiver, by_buffer = struct.unpack_from("=3Q", info, 168)  # microseconds
-    waited = busy - by_receiver - by_buffer
-    return acknowledged * 8 / waited if waited > 0 else 0.0
 
 
 def _drain(sock: socket.socket) -> None:

@@ -175,16 +175,18 @@ class Stack:
     """A child that imports torch and JAX, tells what they see, and does something together with other nodes'. Forked
     before there are threads; where it is forked from a process that has imported torch already, that costs nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: list[str], quiet: bool = False) -> None:
         self.orders, ours = os.pipe()
         theirs, self.answers = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(ours)
             os.close(theirs)
-            os.dup2(2, 1)  # what libraries print is no fact
+            os.dup2(os.open(os.devnull, os.O_WRONLY) if quiet else 2, 1)  # what libraries print is no fact
+            if quiet:
+                os.dup2(1, 2)
             with contextlib.suppress(BaseException):
-                _answer(self.orders, self.answers)
+                _answer(names, self.orders, self.answers)
             os._exit(0)
         os.close(self.orders)
         os.close(self.answers)
@@ -232,11 +234,11 @@ class Stack:
         return found
 
 
-def _answer(orders: int, answers: int) -> None:
+def _answer(names: list[str], orders: int, answers: int) -> None:
     """The child's life."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     began = time.monotonic()
-    found: Fact = {"torch": _torch(), "jax": _jax()}
+    found: Fact = {name: _ASK[name]() if name in names else None for name in _ASK}
     found["seconds"] = round(time.monotonic() - began, 2)
     os.write(answers, json.dumps(found).encode() + b"\n")
     with os.fdopen(orders) as lines:
@@ -278,6 +280,9 @@ def _jax() -> Fact | None:
         return {"version": jax.__version__, "platform": devices[0].platform, "count": len(devices), "gpus": len(gpus)}
     except BaseException as error:
         return {"error": f"{type(error).__name__}: {_first_line(error)}", "gpus": 0}
+
+
+_ASK = {"torch": _torch, "jax": _jax}
 
 
 def _installed(name: str) -> bool:

@@ -519,3 +519,46 @@ def test_clusters_are_listed(api: FakeApi, command: Command) -> None:
     api.on("GET", "/clusters", page(CLUSTERS))
     result = command("clusters")
     assert (result.code, result.out.splitlines()[1].split()) == (0, ["cluster-1", "lab", "kubernetes"])
+
+
+# Pre-flight tests -----------------------------------------------------------------------------------------------------
+
+
+def ended(level: str) -> dict:
+    """Of two nodes, as the API shows it."""
+    culprit = {"environmentIds": ["env-2"], "code": "X", "message": "env two is slow", "hint": "leave it out"}
+    nodes = [{"environmentId": f"env-{n}", "name": f"node {n}", "level": "pass", "findings": []} for n in (1, 2)]
+    way = {"level": level, "rttMs": 0.2, "bandwidthMbps": 9400.0, "interface": "eth0", "findings": []}
+    verdict = {"level": level, "message": "so it is", "culprits": [culprit] if level != "pass" else []}
+    return {
+        "id": "preflight-1", "status": "done", "reason": None, "nodes": nodes, "together": None,
+        "pairs": [{"from": "env-1", "to": "env-2", **way}, {"from": "env-2", "to": "env-1", **way}], "verdict": verdict,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("level", "code"), [("pass", 0), ("warn", 0), ("fail", 1)])
+def test_a_preflight_test_is_asked_for_waited_for_and_shown(
+    api: FakeApi, command: Command, level: str, code: int
+) -> None:
+    api.on("GET", "/dev-environments", page([environment(1, "one"), environment(2, "two")]))
+    api.on("POST", "/preflights", data({"id": "preflight-1", "status": "queued"}))
+    api.on("GET", "/preflights/preflight-1", data(ended(level)))
+    result = command("preflight", "one", "env-002", "--full", "--master", "two")
+    assert result.code == code
+    [asked] = [request for request in api.requests if request.method == "POST"]
+    assert asked.body == {"environmentIds": ["env-001", "env-002"], "level": "full", "masterNode": "env-002"}
+    assert "9.4 Gbit/s" in result.out
+    assert ("env two is slow" in result.out) == (level != "pass")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--nnodes", "2"], "--node-rank"),
+        (["--nnodes", "2", "--node-rank", "2", "--master-addr", "gn6"], "not below"),
+    ],
+)
+def test_by_hand_a_place_that_cannot_be_is_refused(command: Command, arguments: list[str], said: str) -> None:
+    result = command("preflight", *arguments)
+    assert result.code == 2
+    assert said in result.err

@@ -98,7 +98,8 @@ def _together(who: Sequence[Member], facts: Facts, culprits: list[Culprit]) -> R
     elif any(one.get("error") for one in said.values()):
         failed = [rank for rank, one in said.items() if one.get("error")]
         names = {member.rank: member.name for member in who}
-        why = "; ".join(f"{names[rank]}: {said[rank]['error']}" for rank in failed)
+        errors = {error: [n for r, n in names.items() if said[r].get("error") == error] for error in _errors(said)}
+        why = "; ".join(f"{', '.join(on)}: {error}" for error, on in errors.items())
         found = Finding("together", FAIL, "TOGETHER_FAILED", {"why": why})
         if not any(one.level == FAIL for one in culprits):
             culprits.append(Culprit(tuple(failed), FAIL, found.code, found.params))
@@ -109,6 +110,10 @@ def _together(who: Sequence[Member], facts: Facts, culprits: list[Culprit]) -> R
             culprits.append(Culprit((), WARN, found.code))
     level = UNKNOWN if found.level == WARN else found.level
     return {**result, "level": level, "findings": [found.to_json()]}
+
+
+def _errors(said: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(one["error"] for one in said.values() if one.get("error")))
 
 
 def _verdict(who: Mapping[int, Member], culprits: Sequence[Culprit], pairs: int) -> Report:

@@ -38,12 +38,19 @@ def plan(spec: JobSpec) -> Plan:
         node = whole[at.node.id]
         about = {
             "level": spec.options.get("level", "quick"),
+            "stacks": _stacks(spec.options),
             "patience": spec.options.get("patience", 12),
             "name": node.name,
-            "gpus": node.gpu_count if node.has_cuda else 0,
             "addresses": [address for address in (node.ip, node.host) if address],
         }
         return {"FERMI_PREFLIGHT": json.dumps(about, sort_keys=True)}
 
     made = gang(single, INFO["value"], COMMAND, files={}, preload=PRELOAD, node_env=order)
     return replace(made, nodes=tuple(replace(node, node=whole[node.node.id]) for node in made.nodes))
+
+
+def _stacks(options: Mapping[str, Any]) -> list[str]:
+    """What a quick test imports is only what is to be trained with: each costs a node some seconds."""
+    if options.get("level") == "full":
+        return ["torch", "jax"]
+    return ["jax" if options.get("framework") == "jax" else "torch"]

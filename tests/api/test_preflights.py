@@ -1,0 +1,215 @@
+"""Asking for pre-flight tests, reading them, and their place before a task."""
+
+import pytest
+from django.utils import timezone
+
+from apps.clusters.models import Lease
+from apps.training import reconciler
+from apps.training.models import Event, Preflight, Task
+from apps.training.states import State
+from fermi.launch.preflight import judge
+from tests.api.test_tasks_create import DOCUMENT
+
+pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+
+ASKED = {"environmentIds": ["env-001", "env-003"], "level": "full"}
+SILENT = "PREFLIGHT_NODE_SILENT"
+
+
+@pytest.fixture(autouse=True)
+def an_engine_that_is_away(monkeypatch):
+    """Nothing is started here: how a test runs for real is in tests/e2e."""
+    monkeypatch.setattr("fermi.launch.backends.local.engine.LocalBackend.submit", lambda *_: None)
+
+
+def asked(person, **changes) -> Preflight:
+    return Preflight.objects.get(pk=person.post("/preflights", {**ASKED, **changes}).data["id"])
+
+
+def end(test: Preflight, *, fit: bool) -> None:
+    """As the reconciler leaves it, without a run."""
+    members = judge.members(judge.JobSpec.from_json(test.run.spec))
+    report = judge.judge(members if not fit else [], [], "quick")
+    Preflight.objects.filter(pk=test.pk).update(report=report)
+    Task.objects.filter(pk=test.pk).update(state=State.SUCCEEDED, due_at=None, ended_at=timezone.now(), reason="")
+
+
+def test_a_test_is_asked_for_and_waits_for_its_turn(colleague):
+    answer = colleague.post("/preflights", ASKED)
+    assert answer.status == 201
+    data = answer.data
+    assert data["id"].startswith("preflight-")
+    assert (data["status"], data["level"], data["verdict"], data["taskId"]) == ("queued", "full", None, None)
+    assert [each["id"] for each in data["environments"]] == ["env-001", "env-003"]
+    assert [(node["environmentId"], node["level"]) for node in data["nodes"]] == [
+        ("env-001", "unknown"), ("env-003", "unknown"),
+    ]  # fmt: skip
+    assert colleague.get(f"/preflights/{data['id']}").data == data
+
+
+def test_it_has_one_process_per_node_and_takes_the_environments(colleague):
+    test = asked(colleague)
+    reconciler.reconcile(test.pk)
+    run = Task.objects.get(pk=test.pk)
+    assert (run.state, run.world_size, run.total_gpus) == ("starting", 2, 6)
+    assert set(Lease.objects.values_list("environment_id", "holder")) == {("env-001", run.pk), ("env-003", run.pk)}
+    assert colleague.get(f"/preflights/{test.pk}").data["status"] == "running"
+
+
+def test_one_that_needs_a_busy_environment_says_who_has_it(colleague, environments):
+    Lease.objects.create(environment=environments["env-003"], holder="task-other")
+    test = asked(colleague)
+    reconciler.reconcile(test.pk)
+    data = colleague.get(f"/preflights/{test.pk}").data
+    assert (data["status"], data["reason"]["code"]) == ("queued", "WAITING_FOR_ENVIRONMENTS")
+    assert "task-other" in data["reason"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problems"),
+    [
+        ({"environmentIds": []}, {"environmentIds": "ENVIRONMENT_REQUIRED"}),
+        ({"environmentIds": ["env-001", "env-004"]}, {"environmentIds.1": "ENVIRONMENT_NOT_RUNNING"}),
+        ({"environmentIds": ["env-001", "env-001"]}, {"environmentIds.1": "ENVIRONMENT_DUPLICATE"}),
+        ({"environmentIds": ["env-001", "nowhere"]}, {"environmentIds.1": "ENVIRONMENT_UNKNOWN"}),
+        ({"masterNode": "env-002"}, {"masterNode": "MASTER_NOT_SELECTED"}),
+        ({"framework": "tensorflow", "masterNode": "x"},
+         {"framework": "FRAMEWORK_UNKNOWN", "masterNode": "MASTER_NOT_SELECTED"}),
+        ({"framework": "preflight"}, {"framework": "FRAMEWORK_UNKNOWN"}),
+        ({"level": "deep"}, {"level": "FIELD_CHOICE"}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_tested_is_refused_all_at_once(colleague, changes, problems):
+    assert colleague.post("/preflights", {**ASKED, **changes}).problems == problems
+    assert not Preflight.objects.exists()
+
+
+def test_who_may_look_and_who_may_ask(colleague, viewer, stranger, anonymous):
+    test = asked(colleague)
+    assert viewer.get(f"/preflights/{test.pk}").status == 200
+    assert viewer.get("/preflights").ids == [test.pk]
+    assert viewer.post("/preflights", ASKED).error == "FORBIDDEN"
+    assert viewer.post(f"/preflights/{test.pk}/stop").error == "FORBIDDEN"
+    assert stranger.get(f"/preflights/{test.pk}").error == "NOT_FOUND"
+    assert stranger.get("/preflights").ids == []
+    assert set(stranger.post("/preflights", ASKED).problems.values()) >= {"ENVIRONMENT_UNKNOWN"}
+    assert anonymous.get("/preflights").error == "NOT_AUTHENTICATED"
+
+
+def test_the_list_is_filtered_and_costs_the_same_however_long_it_is(colleague, django_assert_max_num_queries):
+    first, second = asked(colleague), asked(colleague, environmentIds=["env-002"])
+    end(first, fit=True)
+    assert colleague.get("/preflights").ids == [second.pk, first.pk]
+    assert colleague.get("/preflights", status="done").ids == [first.pk]
+    assert colleague.get("/preflights", environment="env-002").ids == [second.pk]
+    with django_assert_max_num_queries(6):
+        assert len(colleague.get("/preflights").data["items"]) == 2
+
+
+def test_it_is_in_no_list_of_tasks_and_no_task(colleague):
+    test = asked(colleague)
+    assert colleague.get("/training-tasks").data["items"] == []
+    assert colleague.get(f"/training-tasks/{test.pk}").error == "NOT_FOUND"
+
+
+def test_one_that_waits_can_be_stopped(colleague):
+    test = asked(colleague)
+    for _ in range(2):
+        assert colleague.post(f"/preflights/{test.pk}/stop").status == 200
+    reconciler.reconcile(test.pk)
+    data = colleague.get(f"/preflights/{test.pk}").data
+    assert (data["status"], data["reason"]["code"]) == ("failed", "STOPPED_BY_USER")
+
+
+def test_a_verdict_speaks_the_readers_language(colleague):
+    test = asked(colleague)
+    end(test, fit=False)
+    said = {}
+    for colleague.lang in ("zh-CN", "en"):
+        data = colleague.get(f"/preflights/{test.pk}").data
+        said[colleague.lang] = [culprit["message"] for culprit in data["verdict"]["culprits"]]
+    assert said["en"] == ["pytorch-dev-env said nothing.", "llm-training-env said nothing."]
+    assert said["zh-CN"] == ["pytorch-dev-env 没有任何输出。", "llm-training-env 没有任何输出。"]
+
+
+# Before a task --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def task(colleague) -> Task:
+    """Queued, its test just begun."""
+    task = Task.objects.get(pk=colleague.post("/training-tasks", {**DOCUMENT, "preflight": "quick"}).data["taskId"])
+    reconciler.reconcile(task.pk)
+    return Task.objects.get(pk=task.pk)
+
+
+def look(task: Task) -> Task:
+    Task.objects.filter(pk=task.pk, due_at__isnull=False).update(due_at=timezone.now())
+    reconciler.reconcile(task.pk)
+    return Task.objects.get(pk=task.pk)
+
+
+def test_a_task_without_it_has_none(colleague):
+    task = colleague.post("/training-tasks", DOCUMENT).data["taskId"]
+    reconciler.reconcile(task)
+    assert not Preflight.objects.exists()
+    assert colleague.get(f"/training-tasks/{task}").data["preflightId"] is None
+
+
+def test_a_task_waits_for_its_test_and_then_begins(colleague, task):
+    detail = colleague.get(f"/training-tasks/{task.pk}").data
+    test = Preflight.objects.get(pk=detail["preflightId"])
+    assert (test.before_id, test.level) == (task.pk, "quick")
+    assert (detail["status"], detail["reason"]["code"]) == ("queued", "PREFLIGHT_RUNNING")
+    assert [node["name"] for node in test.run.spec["nodes"]] == [node.name for node in task.nodes.all().order_by("id")]
+    assert look(look(task)).state == "queued"
+    assert Preflight.objects.count() == 1
+    end(test, fit=True)
+    assert look(task).state == "starting"
+
+
+def test_a_task_whose_nodes_are_not_fit_fails_and_names_the_culprit(colleague, task):
+    end(task.stage, fit=False)
+    assert look(task).state == "failed"
+    colleague.lang = "en"
+    reason = colleague.get(f"/training-tasks/{task.pk}").data["reason"]
+    assert reason["code"] == "PREFLIGHT_FAILED"
+    assert "pytorch-dev-env said nothing" in reason["message"]
+    assert "leave it out" in reason["hint"]
+    assert "2 more problems" in reason["hint"]
+    events = colleague.get(f"/training-tasks/{task.pk}/events").data["items"]
+    assert "pytorch-dev-env said nothing" in events[-1]["message"]
+
+
+def test_a_test_that_could_not_run_fails_the_task_with_its_reason(colleague, task):
+    Task.objects.filter(pk=task.stage.pk).update(
+        state=State.FAILED, due_at=None, reason="RUN_TIMEOUT", ended_at=timezone.now()
+    )
+    assert look(task).state == "failed"
+    assert colleague.get(f"/training-tasks/{task.pk}").data["reason"]["code"] == "PREFLIGHT_FAILED"
+
+
+def test_stopping_a_task_stops_its_test(colleague, task):
+    colleague.post(f"/training-tasks/{task.pk}/stop")
+    assert look(task).state == "stopped"
+    assert Task.objects.get(pk=task.stage.pk).stop_requested_at is not None
+
+
+def test_a_deleted_task_takes_its_test_with_it(colleague, task):
+    end(task.stage, fit=False)
+    look(task)
+    assert colleague.delete(f"/training-tasks/{task.pk}").status == 200
+    assert not Task.objects.exists()
+    assert not Preflight.objects.exists()
+
+
+def test_a_clone_asks_for_the_same(colleague, task):
+    assert colleague.get(f"/training-tasks/{task.pk}").data["request"]["preflight"] == "quick"
+    assert colleague.post(f"/training-tasks/{task.pk}/clone").data["request"]["preflight"] == "quick"
+
+
+def test_an_unknown_level_is_refused(colleague):
+    assert colleague.post("/training-tasks", {**DOCUMENT, "preflight": "deep"}).problems == {
+        "preflight": "FIELD_CHOICE"
+    }
+    assert not Event.objects.exists()
