@@ -29,12 +29,17 @@ def has(program: str) -> Callable[[], bool]:
     return lambda: bool(shutil.which(program))
 
 
+def has_jwt_plugin() -> bool:
+    return any(Path("/usr/lib").glob("*/slurm*/auth_jwt.so"))
+
+
 NEEDS: dict[str, Callable[[], bool]] = {
     "postgresql": has_postgres,
     "redis-server": has_redis,
     "chromium": has("chromium"),
     "slurm-wlm": has("slurmctld"),
     "slurmrestd": has("slurmrestd"),
+    "slurm-wlm-jwt-plugin": has_jwt_plugin,
     "munge": has("munged"),
     "shellcheck": has("shellcheck"),
 }

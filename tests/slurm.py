@@ -55,14 +55,19 @@ InactiveLimit=0
 KillWait=2
 MinJobAge=300
 GresTypes=gpu
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
 """
 
 
 def why_not() -> str:
     """What is missing to run it here; empty = nothing."""
     programs = ("munged", "slurmctld", "slurmd", "slurmrestd", "sbatch", "squeue", "scancel", "setpriv")
-    if missing := [name for name in programs if not shutil.which(name)]:
-        return f"not installed: {', '.join(missing)} (Debian: slurm-wlm slurmrestd munge)"
+    missing = [name for name in programs if not shutil.which(name)]
+    if not any(Path("/usr/lib").glob("*/slurm*/auth_jwt.so")):
+        missing.append("auth_jwt.so")
+    if missing:
+        return f"not installed: {', '.join(missing)} (Debian: slurm-wlm slurmrestd slurm-wlm-jwt-plugin munge)"
     return "" if os.getuid() == 0 else "Slurm's daemons need root"
 
 
@@ -105,7 +110,7 @@ class Slurm:
             for node in NODES
         ]
         lines += [f"PartitionName=main Nodes={','.join(NODES)} Default=YES MaxTime=1:00:00 State=UP",
-                  "PartitionName=small Nodes=n1 MaxTime=30:00 State=UP"]  # fmt: skip
+                  f"PartitionName=urgent Nodes={','.join(NODES)} PriorityTier=10 State=UP"]  # fmt: skip
         (self.folder / "slurm.conf").write_text("\n".join(lines) + "\n")
 
     def begin(self, name: str, command: Sequence[str], **env: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from fermi.data import stdlib_text, tokenise
 from fermi.launch import checks, registry
+from fermi.launch.backends.slurm import rest
 from fermi.launch.checks import Level
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Handle, Observation, Phase, RankSeen
@@ -231,7 +232,6 @@ def test_a_controller_that_lost_its_jobs_is_not_believed_and_its_numbers_neither
     assert engine.look(done).left is False
     seen = engine.look(lost)
     assert (seen.phase, seen.cause.code) == (Phase.FAILED, "JOB_LOST")
-    until(slurm.is_ready, what="the nodes are idle again")
     wanted = job_id(engine, lost)
     while (number := int(slurm.command("sbatch", "--parsable", "--hold", "--wrap=true"))) < wanted:
         pass
@@ -270,12 +270,21 @@ def test_scancel_from_outside_is_called_that(engine: OnSlurm, slurm: Slurm) -> N
     assert not any(alive(rank) for rank in ranks)
 
 
+def test_who_is_preempted_is_told_so(engine: OnSlurm, slurm: Slurm) -> None:
+    handle = engine.submit(engine.on(engine.job("polite", (1,)), "n1", gres="gpu:2"))
+    [rank] = ready(engine, handle)
+    slurm.command("sbatch", "--partition=urgent", "--nodelist=n1", "--gres=gpu:2", "--output=/dev/null", "--wrap=true")
+    assert engine.until(handle, Phase.FAILED).cause.code == "PREEMPTED"
+    assert engine.until_gone(handle).cause.code == "PREEMPTED"
+    assert not alive(rank)
+
+
 def test_the_warning_before_the_time_limit_lets_ranks_leave(engine: OnSlurm, slurm: Slurm) -> None:
     """Slurm signals the step, some seconds before it ends the job; the same by hand, for nobody waits a minute."""
     handle = engine.submit(engine.job("polite", (1, 1)))
     ready(engine, handle)
-    assert "TERM@50" in (run_dir(engine, handle) / "job.sh").read_text()
-    slurm.command("scancel", "--signal=TERM", f"{job_id(engine, handle)}.0")
+    assert "--signal=23@50" in (run_dir(engine, handle) / "job.sh").read_text()
+    slurm.command("scancel", "--signal=URG", f"{job_id(engine, handle)}.0")
     seen = engine.until(handle, Phase.FAILED)
     assert seen.cause.code == "TIME_LIMIT"
     assert [rank.exit_code for rank in engine.until_gone(handle).ranks] == [143, 143]
@@ -315,8 +324,9 @@ def test_what_slurm_refuses_is_said_with_its_reason(engine: OnSlurm, slurm: Slur
         engine.submit(engine.on(engine.job("ok", (1,)), "n1", gres="gpu:9"))
     assert refused.value.code == "ENGINE_REJECTED"
     assert "not available" in str(refused.value.params["why"])
-    handle = engine.submit(engine.on(engine.job("ok", (1,)), "n2", partition="small"))
-    waits_for(engine, handle, "JOB_IMPOSSIBLE")
+    too_long = OnSlurm(slurm, engine.scratch, **slurm.connection, time_limit="2:00:00")
+    waits_for(too_long, too_long.submit(too_long.job("ok", (1,))), "JOB_IMPOSSIBLE")
+    too_long.close()
 
 
 def test_a_node_without_python_is_named_by_what_it_said(engine: OnSlurm) -> None:
@@ -344,7 +354,7 @@ def test_the_check_says_what_there_is_by_either_way(slurm: Slurm, tmp_path: Path
         assert next(one for one in report if one.code == "GPUS_FOUND").params == {"gpus": "gpu × 4", "nodes": 2}
 
 
-def test_the_check_names_what_is_wrong(slurm: Slurm, tmp_path: Path) -> None:
+def test_the_check_names_what_is_wrong(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def codes(**changes: str) -> set[str]:
         report = registry.check("slurm").findings({"data_dir": str(tmp_path), **slurm.connection, **changes})
         return {one.code for one in report if one.level is not Level.PASS}
@@ -352,7 +362,9 @@ def test_the_check_names_what_is_wrong(slurm: Slurm, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_bytes(os.urandom(32))
     assert codes(partition="gpus") == {"PARTITION_MISSING"} | {"SLURM_GPUS_NOT_FOUND"}
-    assert codes(key_file=str(key)) == {"SLURM_UNAUTHORIZED"}
+    assert codes(key_file=str(key)) & {"SLURM_UNAUTHORIZED", "SLURM_UNREACHABLE"}, "22.05 does not tell which"
+    monkeypatch.setattr(rest, "TOKEN_SECONDS", -10)
+    assert codes() == {"SLURM_UNAUTHORIZED"}
     assert codes(key_file=str(tmp_path / "absent")) == {"SLURM_TOKEN_UNREADABLE"}
     assert codes(url="http://127.0.0.1:9") == {"SLURM_UNREACHABLE"}
     report = registry.check("slurm").findings({"data_dir": str(tmp_path), "bin": str(tmp_path)})

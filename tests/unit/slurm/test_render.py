@@ -154,7 +154,7 @@ def test_old_versions_take_sbatchs_options() -> None:
     options, asked = submission()
     assert rest._as_options(options, asked) == {
         "name": "task-golden-1", "comment": "fermi:task-golden-1", "no_requeue": True, "time_limit": "1-00:00:00",
-        "standard_output": "/shared/fermi/runs/task-golden-1/slurm.log", "signal": "TERM@60", "partition": "gpu",
+        "standard_output": "/shared/fermi/runs/task-golden-1/slurm.log", "signal": "23@60", "partition": "gpu",
         "memory_per_node": 131072, "nodes": [2, 2], "tasks": 2, "tasks_per_node": 1, "cpus_per_task": 16,
         "nodelist": "gpu-env-001,gpu-env-002", "gres": "gpu:2", "current_working_directory": "/shared/fermi/runs/x",
         "environment": {"PATH": "/bin"},
@@ -169,7 +169,7 @@ def test_new_versions_take_typed_fields() -> None:
 
     assert rest._typed(options, asked) == {
         "name": "task-golden-1", "comment": "fermi:task-golden-1", "requeue": False, "time_limit": number(1440),
-        "standard_output": "/shared/fermi/runs/task-golden-1/slurm.log", "kill_warning_signal": "TERM",
+        "standard_output": "/shared/fermi/runs/task-golden-1/slurm.log", "kill_warning_signal": "23",
         "kill_warning_delay": number(60), "partition": "gpu", "memory_per_node": number(131072), "nodes": "2",
         "tasks": 2, "tasks_per_node": 1, "cpus_per_task": 16, "required_nodes": ["gpu-env-001", "gpu-env-002"],
         "tres_per_node": "gres/gpu:2", "current_working_directory": "/shared/fermi/runs/x",

@@ -6,10 +6,11 @@ import pytest
 
 from fermi.launch.backends.slurm import causes, driver, state
 from fermi.launch.backends.slurm.driver import Job
-from fermi.launch.backends.slurm.rundir import NOTHING, Seen
+from fermi.launch.backends.slurm.rundir import Seen
 from fermi.launch.spec import Handle, Phase
 
 HANDLE = Handle("task-1-1", "task-1", 1, world_size=2)
+NOTHING = Seen(None, 0, 0, {}, None, None)
 ORDER = {"nodes": 2, "names": ["a", "b"]}
 NOW = 1_000_000.0
 
@@ -39,6 +40,7 @@ DONE = (node(0, "exited", 0), node(1, "exited", 0))
 FAILED = (node(0, "exited", 1), node(1, "exited", -15))
 STOP = {"grace_seconds": 0.0, "kill_at": NOW - 100}
 ASKED = tuple(node(rank, "exited", 143, asked="SIGTERM") for rank in (0, 1))
+WARNED = tuple(node(rank, "exited", 143, asked="SIGURG") for rank in (0, 1))
 
 TABLE: list[tuple[str, Seen, tuple[Job, ...], tuple[str, bool | None, str]]] = [
     ("nothing at all", NOTHING, (), ("absent", None, "")),
@@ -71,7 +73,10 @@ TABLE: list[tuple[str, Seen, tuple[Job, ...], tuple[str, bool | None, str]]] = [
     ("scancelled just now", seen(*ASKED), (job("CANCELLED", "COMPLETING"),), ("failed", True, "JOB_CANCELLED")),
     ("being ended by nobody knows whom", seen(*ASKED), (job("", "COMPLETING"),), ("unknown", True, "")),
     ("asked to end and not told why yet", seen(*ASKED), (job("RUNNING"),), ("unknown", True, "")),
-    ("warned, and ended before the limit", seen(*ASKED), (job("FAILED"),), ("failed", False, "TIME_LIMIT")),
+    ("warned, and ending before the limit", seen(*WARNED), (job("RUNNING"),), ("failed", True, "TIME_LIMIT")),
+    ("warned, and ended before the limit", seen(*WARNED), (job("FAILED"),), ("failed", False, "TIME_LIMIT")),
+    ("warned, and stopped by us", seen(*WARNED, stop=STOP), (job("CANCELLED"),), ("failed", False, "RANK_FAILED")),
+    ("sent a signal by somebody", seen(*ASKED), (job("FAILED"),), ("failed", False, "JOB_CANCELLED")),
     ("out of time", seen(*RUNNING), (job("TIMEOUT"),), ("failed", False, "TIME_LIMIT")),
     ("preempted", seen(*ASKED), (job("PREEMPTED"),), ("failed", False, "PREEMPTED")),
     ("out of memory", seen(*FAILED), (job("OUT_OF_MEMORY"),), ("failed", False, "SLURM_OUT_OF_MEMORY")),

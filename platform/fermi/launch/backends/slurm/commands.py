@@ -21,6 +21,8 @@ UNREACHABLE = re.compile(r"(?i)unable to contact|connection refused|connect fail
 
 
 class Commands:
+    few = 0  # `squeue --json` lists all, whatever it is asked for
+
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self._bin, self._conf = connection.get("bin"), connection.get("conf")
         self.user = str(connection.get("user") or getpass.getuser())

@@ -49,6 +49,9 @@ class Submission:
 class Driver(Protocol):
     """All methods raise `fermi.launch.errors.BackendError` when Slurm cannot be asked or refuses."""
 
+    few: int
+    """Up to so many jobs are sooner asked for by their numbers than listed with everybody's."""
+
     def version(self) -> str:
         """Slurm's own."""
 

@@ -49,7 +49,7 @@ def _alive(seen: Seen, mine: list[Job], alive: list[Job], handle: Handle) -> Obs
     if cause := _by_slurm(mine):  # being ended
         return Observation(Phase.FAILED, True, ranks, cause)
     if _gave_up(seen) or any(rank.exit_code for rank in ranks):
-        if any(not job.state for job in mine) or _asked(seen):  # being ended, and it is not told yet by whom
+        if any(not job.state for job in mine) or "SIGTERM" in _asked(seen):  # being ended, and it is not told by whom
             return Observation(Phase.UNKNOWN, True, ranks)
         return Observation(Phase.FAILED, True, ranks, _own(seen, ranks))
     if _succeeded(ranks, handle) and all(status["state"] == "exited" for status in seen.statuses.values()):
@@ -113,8 +113,9 @@ def _is_ours(seen: Seen, cause: Cause) -> bool:
     return seen.stop is not None and cause.code == "JOB_CANCELLED"
 
 
-def _asked(seen: Seen) -> bool:
-    return any(status.get("asked") for status in seen.statuses.values())
+def _asked(seen: Seen) -> set[str]:
+    """The signals by which Slurm has asked for the end."""
+    return {status["asked"] for status in seen.statuses.values() if status.get("asked")}
 
 
 def _gave_up(seen: Seen) -> Cause | None:
@@ -127,16 +128,15 @@ def _gave_up(seen: Seen) -> Cause | None:
 
 
 def _own(seen: Seen, ranks: Sequence[RankSeen]) -> Cause | None:
-    """Why it failed by itself. What ranks did after Slurm had asked for the end is not theirs: only the time limit asks
-    so and leaves the job to end by itself."""
+    """Why it failed. What ranks did after Slurm had asked for the end is not theirs: it warns of the time limit, and of
+    what else it does its own state tells, unless somebody had it send a signal."""
     if cause := _gave_up(seen):
         return cause
     failure = cause_of_failure(ranks, seen.node_name)
-    if failure and _asked(seen) and seen.stop is None:
-        return Cause("TIME_LIMIT", {"job": seen.begun, "nodes": "", "why": "TIMEOUT"})
-    if failure:
-        return failure
-    return None
+    if failure and (asked := _asked(seen)) and seen.stop is None:
+        code = "TIME_LIMIT" if "SIGURG" in asked else "JOB_CANCELLED"
+        return Cause(code, {"job": seen.begun, "nodes": "", "why": ", ".join(sorted(asked))})
+    return failure
 
 
 def _failed(seen: Seen, job: Job) -> Cause:
