@@ -261,7 +261,7 @@ def test_quickstart_is_a_menu_on_a_terminal():
         with suppress(OSError):  # the end of a terminal
             while piece := os.read(near, 65536):
                 said += piece
-        assert menu.wait(60) == 0
+        assert menu.wait(120) == 0
     os.close(near)
     text = said.decode()
     assert f"ss -ltnp 'sport = :{port}'" in text
