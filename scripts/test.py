@@ -25,16 +25,25 @@ def has_redis() -> bool:
     return bool(shutil.which("redis-server") or shutil.which("valkey-server"))
 
 
-def has_chromium() -> bool:
-    return bool(shutil.which("chromium"))
+def has(program: str) -> Callable[[], bool]:
+    return lambda: bool(shutil.which(program))
+
+
+def has_jwt_plugin() -> bool:
+    return any(Path("/usr/lib").glob("*/slurm*/auth_jwt.so"))
 
 
 NEEDS: dict[str, Callable[[], bool]] = {
     "postgresql": has_postgres,
     "redis-server": has_redis,
-    "chromium": has_chromium,
+    "chromium": has("chromium"),
+    "slurm-wlm": has("slurmctld"),
+    "slurmrestd": has("slurmrestd"),
+    "slurm-wlm-jwt-plugin": has_jwt_plugin,
+    "munge": has("munged"),
+    "shellcheck": has("shellcheck"),
     "iproute2": lambda: bool(shutil.which("ip") and shutil.which("tc")),
-    "iptables": lambda: bool(shutil.which("iptables")),
+    "iptables": has("iptables"),
 }
 
 

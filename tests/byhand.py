@@ -44,12 +44,11 @@ def nodes(*gpus: int, **more: Any) -> tuple[Node, ...]:
     )
 
 
-def write(folder: Path, job: JobSpec, target: str, lang: str = "en", **connection: Any) -> Path:
+def write(place: Path, job: JobSpec, target: str, lang: str = "en", **connection: Any) -> Path:
     for path, text in byhand.render(job, target, lang, connection).items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, "utf-8", "surrogateescape")
-    return folder
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text(text, "utf-8", "surrogateescape")
+    return place
 
 
 def fake_ssh(folder: Path) -> dict[str, str]:
@@ -59,7 +58,7 @@ def fake_ssh(folder: Path) -> dict[str, str]:
     (folder / "bin" / "ssh").write_text(SSH)
     (folder / "bin" / "ssh").chmod(0o755)
     path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
-    return {"PATH": path, "SSH_HOME": str(folder / "home"), "SSH_LOG": str(folder / "ssh.log")}
+    return {"PATH": path, "FERMI_SSH": "ssh", "SSH_HOME": str(folder / "home"), "SSH_LOG": str(folder / "ssh.log")}
 
 
 class Started:
@@ -80,7 +79,7 @@ class Started:
         return self.output.read_text(errors="replace")
 
     def wait(self) -> int:
-        return self.process.wait(timeout=240)
+        return self.process.wait(timeout=270)
 
     def succeed(self) -> str:
         assert self.wait() == 0, self.text

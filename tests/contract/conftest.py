@@ -14,8 +14,10 @@ from fermi.launch import registry
 from fermi.launch.backends.agent import use
 from fermi.launch.backends.base import Backend
 from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan
+from tests import slurm
 from tests.fakes.kubernetes import FakeCluster
 from tests.fakes.workers import agent, serving
+from tests.running import free_port
 from tests.waiting import until
 
 SCRIPT = Path(__file__).with_name("script.py")
@@ -76,9 +78,14 @@ class Engine:
             self.until_gone(handle)
 
 
-@pytest.fixture(params=["forked", "executed", "kubernetes", "agent"])
+@pytest.fixture(params=["forked", "executed", "kubernetes", "agent", "slurm"])
 def engine(request, tmp_path) -> Iterator[Engine]:
     """`executed`: an interpreter setting in the job's environment keeps ranks from being forked."""
+    if request.param == "slurm":
+        engine = OnSlurm(request.getfixturevalue("real_slurm"), tmp_path)
+        yield engine
+        engine.close()
+        return
     places = {"kubernetes": on_kubernetes, "agent": on_workers}
     with places.get(request.param, on_this_machine)(tmp_path) as engine:
         if request.param == "executed":
@@ -164,6 +171,32 @@ def on_workers(scratch: Path) -> Iterator[OnWorkers]:
             running.enter_context(agent(platform, scratch / node, node=node, gpus=tuple(range(WORKERS))))
         use(platform.store)
         yield OnWorkers(registry.backend("agent", {"data_dir": str(scratch / "data")}), scratch)
+
+
+class OnSlurm(Engine):
+    shares_ports = False
+
+    def __init__(self, lab: slurm.Slurm, scratch: Path, **connection) -> None:
+        values = {"data_dir": str(scratch / "data"), "python": sys.executable, **(connection or lab.connection)}
+        super().__init__(registry.backend("slurm", values), scratch)
+
+    def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
+        job = super().job(mode, gpus, **{"master_port": free_port(), **changes})
+        return self.on(job, *slurm.NODES[: len(job.nodes)])
+
+    def on(self, job: JobSpec, *machines: str, **facts) -> JobSpec:
+        """With the job's nodes on these machines; an empty name leaves the choice to Slurm."""
+        nodes = []
+        for node, machine in zip(job.nodes, machines, strict=True):
+            known = {"cpus": 4, "gres": f"gpu:{node.gpu_count}", **facts}
+            nodes.append(replace(node, engine={"node": machine, **known} if machine else known))
+        return replace(job, nodes=tuple(nodes))
+
+
+@pytest.fixture(scope="module")
+def real_slurm() -> Iterator[slurm.Slurm]:
+    with slurm.started() as lab:
+        yield lab
 
 
 def _light(plan: Plan) -> Plan:

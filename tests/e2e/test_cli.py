@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from fermi.client import Conflict, Fermi, NotFound
+from tests.byhand import Started
 from tests.running import ROOT, Running
 from tests.waiting import until
 
@@ -81,7 +82,9 @@ def test_a_task_is_previewed_submitted_followed_and_read_back(fermi: Cli) -> Non
     assert fermi("get", task_id).returncode == 4
 
 
-def test_a_failing_script_makes_the_waiting_command_fail(fermi: Cli, platform: Running) -> None:
+def test_a_failing_script_makes_the_waiting_command_fail_and_so_by_hand(
+    fermi: Cli, platform: Running, tmp_path: Path
+) -> None:
     workspace = platform.data / "workspace"
     workspace.mkdir(exist_ok=True)
     (workspace / "broken.py").write_text("import sys\nprint('about to fail', sys.argv[1:])\nsys.exit(7)\n")
@@ -89,6 +92,13 @@ def test_a_failing_script_makes_the_waiting_command_fail(fermi: Cli, platform: R
     task = result(fermi("submit", "--name", "broken", *options, "--wait", "-o", "json", "--", "--epochs", "3"), 1)
     assert (task["status"], task["ranks"][0]["exitCode"]) == ("failed", 7)
     assert fermi("logs", task["taskId"]).stdout == "about to fail ['--epochs', '3']\n"
+
+    folder = tmp_path / "by hand"
+    assert fermi("scripts", task["taskId"], "--target", "shell", "-o", str(folder)).returncode == 0
+    by_hand = {"FERMI_PYTHON": sys.executable, "FERMI_WORKDIR": str(workspace)}
+    run = Started(tmp_path / "log", "bash", folder / "start-all.sh", **by_hand)
+    assert run.wait() == 7, run.text
+    assert "[rank 0] about to fail ['--epochs', '3']" in run.text
 
 
 def test_a_file_is_submitted_and_flags_win(fermi: Cli) -> None:

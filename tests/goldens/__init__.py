@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fermi.launch import registry
+from fermi.launch import byhand, registry
 from fermi.launch.spec import Entrypoint, JobSpec, Node
 
 HERE = Path(__file__).parent
@@ -81,10 +81,29 @@ def on_kubernetes(spec: JobSpec, **connection: Any) -> dict[str, Any]:
     return found
 
 
+def by_hand(spec: JobSpec, target: str) -> dict[str, str]:
+    """The folder that people start it from, without our own modules."""
+    files = byhand.render(spec, target, "en")
+    return {path: text for path, text in files.items() if not path.startswith("lib/")}
+
+
+def pinned(spec: JobSpec) -> JobSpec:
+    """With environments that are nodes of a Slurm cluster."""
+    return replace(spec, nodes=tuple(replace(node, engine={"node": f"gpu-{node.id}"}) for node in spec.nodes))
+
+
+def on_slurm(spec: JobSpec, **connection: Any) -> dict[str, Any]:
+    backend = registry.backend("slurm", {"folder": "/shared/fermi", "partition": "gpu", **connection})
+    return backend.render(spec, registry.framework(spec.framework).plan(spec)).to_json()
+
+
 GOLDENS: dict[str, Callable[[], Any]] = {
     "ddp-1-node": lambda: rendered(job("env-001")),
     "ddp-2-2-mixed-gpus-on-cuda": lambda: rendered(job("env-002", "env-001", emulated=False)),
     "ddp-2-4-8": lambda: rendered(job("env-001", "env-003", "env-005")),
+    "by-hand-shell-2-4": lambda: by_hand(job("env-001", "env-003"), "shell"),
+    "by-hand-torchrun-2-2-on-cuda": lambda: by_hand(job("env-001", "env-002", emulated=False), "torchrun"),
+    "by-hand-compose-2-4-jax": lambda: by_hand(job("env-001", "env-003", framework="jax", emulated=False), "compose"),
     "ddp-2-4-infiniband-on-cuda": lambda: rendered(
         job(
             "env-001", "env-003", emulated=False, options={"timeoutSeconds": 90}, env={"NCCL_DEBUG": "INFO"},
@@ -103,6 +122,15 @@ GOLDENS: dict[str, Callable[[], Any]] = {
     ),
     "kubernetes-jobset-queue-2-4-8": lambda: on_kubernetes(
         job("env-001", "env-003", "env-005", emulated=False), jobset=True, queue="gpus"
+    ),
+    "slurm-ddp-2-4-8-on-cuda": lambda: on_slurm(
+        pinned(job("env-001", "env-003", "env-005", emulated=False)),
+        account="ml", qos="high", time_limit="2-00:00:00", modules=["cuda/12.4"], conda="torch",
+    ),
+    "slurm-jax-2-2-anywhere": lambda: on_slurm(job("env-001", "env-002", framework="jax")),
+    "slurm-ddp-pyxis-on-cuda": lambda: on_slurm(
+        pinned(job("env-002", "env-001", emulated=False)),
+        container={"runtime": "pyxis", "image": "nvcr.io#nvidia/pytorch:24.10-py3", "mounts": ["/datasets"]},
     ),
     "fsdp-1-node": lambda: rendered(job("env-003", framework="pytorch-fsdp")),
     "fsdp-2-2-full-mixed-gpus-on-cuda": lambda: rendered(

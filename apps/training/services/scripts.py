@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from django.conf import settings
+
 from apps.common.errors import ProblemsError
 from apps.training.launching import resume_point, seen_from
 from apps.training.models import Task
@@ -17,8 +19,11 @@ def archive(task: Task, target: str, lang: str, master_port: int | None = None) 
     port = master_port or (newest.master_port if newest else spec.master_port)
     job = spec.for_attempt(max(task.attempt, 1), master_port=port, resume_from=resume_point(task))
     job = replace(seen_from(task.cluster, job), project=str(task.project_id))
+    if task.cluster.backend == "local":  # whatever address an environment is said to have, it is this machine
+        job = replace(job, nodes=tuple(replace(node, ip="127.0.0.1") for node in job.nodes))
     if found := byhand.problems(job, target):
         raise ProblemsError(found)
-    connection = task.cluster.connection if task.cluster.backend == target else {}
+    own = task.cluster.connection if task.cluster.backend == target else {}
+    connection = {"data_dir": str(settings.DATA_DIR), **own}
     name = f"{job.name}-{target}"
     return f"{name}.tar.gz", byhand.archive(name, byhand.render(job, target, lang, connection))

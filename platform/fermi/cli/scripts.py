@@ -18,7 +18,7 @@ from fermi.client import Problem as Told
 from fermi.launch import byhand
 from fermi.launch.byhand import request as requests
 from fermi.launch.errors import LaunchError
-from fermi.launch.spec import Problem
+from fermi.launch.spec import Entrypoint, Problem
 
 TARGETS = click.Choice(list(byhand.TARGETS))
 FIRST = {"slurm": "submit.sh", "kubernetes": "apply.sh", "compose": "docker-compose.yml"}
@@ -32,7 +32,7 @@ _NODE = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<address>\[[^\]]+\]|[^:=]+)(?::(?P<
 
 
 @command(
-    "scripts", _("Start scripts for every node, the rendered files and a README, for that very task."), output=False
+    "scripts", _("A start script for every node, the rendered files and a README, for that very task."), output=False
 )
 @click.argument("task_id", metavar="TASK")
 @click.option("--target", type=TARGETS, default="shell", help=_("What starts it."))
@@ -90,9 +90,18 @@ def render(
         return _refuse([Problem("distributedConfig.framework", error.code, error.params)])
     place = Path(folder or f"{job.name}-{target}")
     connection = {"folder": str(place.absolute()), **(request.get("connection") or {})}
-    files = byhand.render(job, target, texts.language(), connection)
+    files = byhand.render(job, target, texts.language(), connection) | _script(job.entrypoint, target)
     _write(place, files, target, force)
     return 0
+
+
+def _script(entrypoint: Entrypoint | None, target: str) -> dict[str, str]:
+    """The user's script, where it is here: it travels with the folder, to where ranks look for it."""
+    script = Path(entrypoint.script) if entrypoint else None
+    if script is None or target == "kubernetes" or script.is_absolute() or ".." in script.parts or not script.is_file():
+        return {}
+    place = Path("workspace") / script if target == "slurm" else script
+    return {str(place): script.read_text("utf-8", "surrogateescape")}
 
 
 def _request(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import ipaddress
 import os
 import select
@@ -217,7 +218,12 @@ def _meet(meeting: Meeting, until_eof: bool) -> str | None:
 
     if meeting.node_rank == 0:
         say(f"waiting for {meeting.nodes - 1} more of {meeting.nodes} nodes on port {meeting.port}")
-        meet.as_head(meeting.name, meeting.nodes, meeting.port, say, stopped, meeting.patience)
+        try:
+            meet.as_head(meeting.name, meeting.nodes, meeting.port, say, stopped, meeting.patience)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:  # taken since it was looked at
+                raise PortTaken(meeting.port) from error
+            raise
         return None if left else meeting.head
     address = meet.as_member(
         meeting.name, meeting.node_rank, meeting.head, meeting.port, say, stopped, meeting.patience

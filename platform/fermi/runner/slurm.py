@@ -5,8 +5,8 @@ which Slurm node is which node of the plan (where nobody cared, the task's numbe
 runs. Waits until all nodes are there (`meet.py`), starts one process per GPU, and keeps `node-<k>.status.json`; what it
 has to say itself goes to the job's log.
 
-Slurm asks for the end with SIGTERM (before the time limit, when the job is cancelled or preempted); the platform does
-with `stop.json`.
+Slurm signals all processes of the step. SIGURG warns of the time limit: ranks do not mind it, and are asked to end from
+here. SIGTERM (the job is cancelled or preempted) they have all got by themselves. The platform asks with `stop.json`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 from fermi.runner import meet
-from fermi.runner.node import Node, Paths, read_json
+from fermi.runner.node import PR_SET_CHILD_SUBREAPER, Node, Paths, _libc, read_json
 from fermi.runner.pod import bind
 
 GAVE_UP = 71
@@ -27,20 +28,28 @@ ENDED_BEFORE = 128 + signal.SIGTERM
 class SlurmNode(Node):
     def __init__(self, spec: dict[str, Any], paths: Paths) -> None:
         super().__init__(spec, paths, os.open(os.devnull, os.O_RDONLY))  # one task per node and job, so no lock
-        numbers = {name: int(os.environ.get(name, -1)) for name in ("SLURM_PROCID", "SLURM_NODEID")}
+        numbers = {name: int(os.environ.get(name, "-1")) for name in ("SLURM_PROCID", "SLURM_NODEID")}
         self.status.update(host=os.environ.get("SLURMD_NODENAME", ""), asked="", cause=None, **numbers)
 
     def say(self, text: str) -> None:
         print(f"fermi: node {self.spec['node_rank']} ({self.spec['node']}): {text}", file=sys.stderr, flush=True)
 
+    def run(self) -> None:
+        signal.signal(signal.SIGURG, lambda *_: None)  # wakes `sleep`
+        _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+        super().run()
+
     def drain(self, wake: int) -> None:
-        """A SIGTERM is Slurm's, and what follows from it is not the ranks' own failure."""
+        """What follows from either signal is not the ranks' own failure."""
         try:
             numbers = os.read(wake, 4096)
         except BlockingIOError:
             return
         if signal.SIGTERM in numbers:
             self.asked("SIGTERM")
+            self.kill_at = self.kill_at or time.monotonic() + self.spec["grace_seconds"]
+        elif signal.SIGURG in numbers:
+            self.asked("SIGURG")
             self.ask_to_end(self.spec["grace_seconds"])
 
     def asked(self, by: str) -> None:
@@ -77,7 +86,8 @@ def main(run_dir: str) -> int:
         print("fermi: this node has run before", file=sys.stderr)
         return GAVE_UP
     signals: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
+    for number in (signal.SIGTERM, signal.SIGURG):
+        signal.signal(number, lambda number, _: signals.append(number))
     node = SlurmNode(spec, paths)
 
     def stopped() -> bool:
@@ -92,7 +102,7 @@ def main(run_dir: str) -> int:
     except OSError as error:
         return node.give_up("START_FAILED", f"port {order['port']}: {error}")
     if stopped():
-        node.status["asked"] = "SIGTERM" if signals else ""
+        node.status["asked"] = signal.Signals(signals[0]).name if signals else ""
         node.save("exited")
         return ENDED_BEFORE
     late = {"head host": head, "python": sys.executable}

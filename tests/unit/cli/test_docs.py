@@ -1,7 +1,8 @@
-"""docs/cli.md says nothing that the command would not understand."""
+"""docs/cli.md and docs/by-hand.md say nothing that the commands would not understand."""
 
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -11,21 +12,47 @@ from fermi.cli.main import group
 from fermi.cli.registry import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[3]
-TEXT = (ROOT / "docs" / "cli.md").read_text("utf-8")
+CLI, BY_HAND = ((ROOT / "docs" / name).read_text("utf-8") for name in ("cli.md", "by-hand.md"))
 
 
-def examples() -> list[list[str]]:
-    """The arguments of every `fermi …` in a console block, without comments and redirections."""
-    found = []
-    for line in re.findall(r"^\$ (.*)$", TEXT, re.MULTILINE):
-        for part in line.split(" | "):
-            words = shlex.split(re.split(r" [<>] ", part)[0], comments=True)
-            if words[0] == "fermi":
-                found.append(words[1:])
-    return found
+def commands(text: str) -> list[list[str]]:
+    """The words of every command in a console block, without comments and redirections."""
+    lines = re.findall(r"^\$ (.*)$", text, re.MULTILINE)
+    parts = [re.split(r" [<>] ", part)[0] for line in lines for part in line.split(" | ")]
+    return [shlex.split(part, comments=True) for part in parts]
 
 
-@pytest.mark.parametrize("arguments", examples(), ids=" ".join)
+def in_tables(text: str) -> list[list[str]]:
+    """The words of every whole command in the last cell of a table's row."""
+    cells = [line.rstrip(" |").rpartition(" | ")[2] for line in text.splitlines() if line.startswith("|")]
+    spans = [span for cell in cells for span in re.findall(r"`([^`]+)`", cell)]
+    return [shlex.split(re.sub(r"^\w+=\S+ ", "", span)) for span in spans if " -" in span]
+
+
+def examples(text: str) -> list[list[str]]:
+    """The arguments of every `fermi …`."""
+    return [words[words.index("fermi") + 1 :] for words in commands(text) if words[0] in ("fermi", "srun")]
+
+
+TABLES = [words for words in in_tables(BY_HAND) if words[0] in ("fermi", "python", "torchrun")]
+TRAINERS = [words for words in TABLES if "fermi.train.train_ddp" in words or "fermi.train.train_jax" in words]
+HERE = [words[1:] for words in TABLES if words[0] == "fermi" and words[1] != "preflight"]
+
+
+@pytest.mark.parametrize("words", TRAINERS, ids=" ".join)
+def test_a_trainer_understands_what_the_tables_type(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    place = next(index for index, word in enumerate(words) if word.startswith("fermi.train."))
+    trainer = import_module(words[place])
+    assert trainer.parse(words[place + 1 :]).train_data_path == "train.bin"
+
+
+def test_the_tables_have_commands_of_each_kind() -> None:
+    assert {words[0] for words in TABLES} == {"fermi", "python", "torchrun"}
+    assert len(TRAINERS) >= 12
+    assert {words[0] for words in HERE} >= {"launch", "render", "quickstart"}
+
+
+@pytest.mark.parametrize("arguments", examples(CLI) + examples(BY_HAND) + HERE, ids=" ".join)
 def test_an_example_is_understood(arguments: list[str]) -> None:
     name, *rest = arguments
     command = group().get_command(click.Context(group()), name)
@@ -34,4 +61,4 @@ def test_an_example_is_understood(arguments: list[str]) -> None:
 
 
 def test_every_command_has_an_example() -> None:
-    assert {arguments[0] for arguments in examples()} == set(COMMANDS)
+    assert {arguments[0] for arguments in examples(CLI)} == set(COMMANDS)

@@ -20,7 +20,7 @@ def problems(job: JobSpec) -> list[Problem]:
 
 def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, str]:
     own = not_the_platforms(job)
-    rendered = render(own, plan, connection)
+    rendered = render(own, plan, {"data_dir": "/data", **connection})
     objects = [_unmanaged(artifact.content) for artifact in rendered.artifacts]
     found = {
         f"manifests/{number:02d}-{obj['kind'].lower()}-{obj['metadata']['name']}.yaml": _text(obj)

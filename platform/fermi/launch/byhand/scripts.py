@@ -117,15 +117,27 @@ for name in FERMI_PYTHON FERMI_WORKDIR FERMI_LOGS; do
   if [[ -n ${!name:-} ]]; then settings+=("$name=${!name}"); fi
 done
 
+is_here() {  # this machine needs no ssh to itself
+  [[ -z ${FERMI_SSH:-} && $1 =~ ^(127\.0\.0\.1|::1|localhost)$ ]]
+}
+
+at() {  # host, command for its shell
+  if is_here "$1"; then (cd && exec bash -c "$2"); else "${ssh[@]}" "$1" "$2"; fi
+}
+
 copy() {  # to a host; what ranks have written here stays here
   local there
   there=$(printf '%q' "$folder")
   tar -C "$here" --exclude=./logs --exclude=./checkpoints -cf - . |
-    "${ssh[@]}" "$1" "mkdir -p -- $there && tar -C $there -xf -" ||
+    at "$1" "mkdir -p -- $there && tar -C $there -xf -" ||
     { echo "fermi: cannot copy to $1: can you \`${ssh[*]} $1 true\` without a password?" >&2; exit 255; }
 }
 
-if [[ ${FERMI_COPY:-1} == 0 ]]; then
+elsewhere=no
+for host in "${hosts[@]}"; do
+  if ! is_here "$host"; then elsewhere=yes; fi
+done
+if [[ ${FERMI_COPY:-1} == 0 || $elsewhere == no ]]; then
   folder=$here
 else
   declare -A copied=()
@@ -151,13 +163,13 @@ trap interrupted INT TERM HUP
 
 start() {  # node rank
   local code=0 there
-  there=$(printf '%q ' env "${settings[@]}" bash "$folder/start-node-$1.sh" --until-eof)
-  "${ssh[@]}" "${hosts[$1]}" "exec $there" <"$scratch/life" 8>&- 9>&- || code=$?
+  there=$(printf '%q ' env ${settings[@]+"${settings[@]}"} bash "$folder/start-node-$1.sh" --until-eof)
+  at "${hosts[$1]}" "exec $there" <"$scratch/life" 8>&- || code=$?
   echo "$1 $code" >&8
 }
 
 for node in "${!hosts[@]}"; do
-  start "$node" &
+  start "$node" 9>&- &  # only this script holds the other end
 done
 for ((left = ${#hosts[@]}; left > 0; left--)); do
   until read -r -u 8 node code; do :; done

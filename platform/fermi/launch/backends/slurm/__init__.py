@@ -18,8 +18,8 @@ its controller. The folder is the memory: a job that Slurm has forgotten (MinJob
 
 The connection (no secrets, only where they are):
 
-    url                    slurmrestd: `http://host:6820`, `https://…` or `unix:/run/slurmrestd.socket`. Without: sbatch,
-                           squeue and scancel are run, of `bin` if that is given, with `conf` as SLURM_CONF
+    url                    slurmrestd: `http://host:6820`, `https://…` or `unix:/run/slurmrestd.socket`. Without it,
+                           sbatch, squeue and scancel are run; of `bin` if given, with `conf` as SLURM_CONF
     user                   whose jobs they are; default: the user that the platform runs as
     token_file, key_file   a file with a JWT, read at each use; or Slurm's jwt_hs256.key, with which tokens are made
     ca_file                whom to trust for https

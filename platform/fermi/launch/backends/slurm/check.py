@@ -1,5 +1,5 @@
-"""Is a Slurm cluster fit to train on: reachable, new enough, its partition up, GPUs on its nodes, and the data directory
-one that jobs can write to."""
+"""Is a Slurm cluster fit to train on: reachable, new enough, its partition up, GPUs on its nodes, and the data
+directory one that can be written to."""
 
 import os
 import re

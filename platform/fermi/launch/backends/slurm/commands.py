@@ -1,5 +1,5 @@
-"""sbatch, squeue, scancel and scontrol, where there is no slurmrestd. They speak the same JSON (`--json`, Slurm 21.08 or
-later)."""
+"""sbatch, squeue, scancel and scontrol, where there is no slurmrestd. They speak the same JSON (`--json`, from Slurm
+21.08 on)."""
 
 import getpass
 import json
@@ -17,12 +17,12 @@ from fermi.launch.backends.slurm.refusals import UNKNOWN_JOB, Refused, refusal
 from fermi.launch.errors import BackendError
 
 TIMEOUT_SECONDS = 60.0
-UNREACHABLE = re.compile(
-    r"unable to contact|connection refused|connect failure|timed out|authentication", re.IGNORECASE
-)
+UNREACHABLE = re.compile(r"(?i)unable to contact|connection refused|connect failure|timed out|authentication")
 
 
 class Commands:
+    few = 0  # `squeue --json` lists all, whatever it is asked for
+
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self._bin, self._conf = connection.get("bin"), connection.get("conf")
         self.user = str(connection.get("user") or getpass.getuser())
@@ -64,7 +64,9 @@ class Commands:
             found = json.loads(said)
         except ValueError as error:
             raise BackendError("SLURM_UNREACHABLE", why=said[:200], where=" ".join(words)) from error
-        return found if isinstance(found, dict) else {}
+        if errors := found.get("errors"):  # and all the same it may end with 0
+            raise BackendError("SLURM_UNREACHABLE", why=str(errors[0].get("description")), where=" ".join(words))
+        return dict(found)
 
     def _run(self, *words: str, folder: str | None = None, env: Mapping[str, str] | None = None) -> str:
         program = str(Path(self._bin) / words[0]) if self._bin else shutil.which(words[0])

@@ -2,6 +2,7 @@
 one), as options of sbatch. Pure; the drivers put them in their own words."""
 
 import math
+import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -9,10 +10,10 @@ from typing import Any
 
 from fermi.launch.spec import JobSpec, Node, NodePlan, Plan
 
-MOST = 128
-"""Components that Slurm takes in one job."""
 WARNING_SECONDS = 30
 """Beyond the ranks' grace: how long before the time limit they are asked to end."""
+WARNING = int(signal.SIGURG)
+"""Slurm sends it to every process of a node. Ranks do not mind it; the runner asks them to end, once."""
 _SITE = ("partition", "account", "qos", "reservation", "constraint", "mem")
 
 
@@ -58,7 +59,7 @@ def _shared(job: JobSpec, plan: Plan, connection: Mapping[str, Any], output: str
     if limit := connection.get("time_limit"):
         options["time"] = str(limit)
         warning = min(warning, minutes(str(limit)) * 30)  # at most half of it
-    options["signal"] = f"TERM@{warning}"
+    options["signal"] = f"{WARNING}@{warning}"
     return options | {key: value for key, value in (connection.get("options") or {}).items() if value is not False}
 
 
@@ -113,7 +114,7 @@ def minutes(limit: str) -> int:
     if dash:
         hours, mins, secs = [*parts, 0, 0][:3]
     else:
-        hours, mins, secs = {1: (0, *parts, 0), 2: (0, *parts), 3: tuple(parts)}[len(parts)]  # type: ignore[misc]
+        hours, mins, secs = {1: (0, *parts, 0), 2: (0, *parts), 3: tuple(parts)}[len(parts)]
     return int(days or 0) * 1440 + hours * 60 + mins + math.ceil(secs / 60)
 
 

@@ -49,6 +49,9 @@ class Submission:
 class Driver(Protocol):
     """All methods raise `fermi.launch.errors.BackendError` when Slurm cannot be asked or refuses."""
 
+    few: int
+    """Up to so many jobs are sooner asked for by their numbers than listed with everybody's."""
+
     def version(self) -> str:
         """Slurm's own."""
 
@@ -98,8 +101,9 @@ def job(row: Mapping[str, Any]) -> Job:
 
 
 def machine(row: Mapping[str, Any]) -> Machine:
-    states = [row.get("state") or "", *(row.get("state_flags") or ())] if isinstance(row.get("state"), str) else row.get(
-        "state") or ()  # fmt: skip
+    states = row.get("state") or ()
+    if isinstance(states, str):
+        states = [states, *(row.get("state_flags") or ())]
     return Machine(
         str(row["name"]), frozenset(str(one).upper() for one in states if one), tuple(row.get("partitions") or ()),
         str(row.get("gres") or ""), int(row.get("cpus") or 1), int(row.get("real_memory") or 0),

@@ -38,7 +38,8 @@ class SlurmBackend:
         self.driver = driver(connection)
 
     def problems(self, job: JobSpec) -> list[Problem]:
-        found, taken = [], {}
+        found: list[Problem] = []
+        taken: dict[str, str] = {}
         for index, node in enumerate(job.nodes):
             machine = str(node.engine.get("node") or "")
             if machine and machine in taken:
@@ -69,18 +70,16 @@ class SlurmBackend:
             self._cancel(self._jobs().get(rendered.name, ()))
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
-        """One listing for all; of those that it lacks, Slurm is asked again by id."""
+        """One listing for all; of those that it lacks, Slurm is asked again by id. A few are only asked for by id: the
+        listing is everybody's, and may be long."""
         seen = {handle: self._run(handle.name).look() for handle in handles}
-        if not seen:
-            return {}
-        jobs = self._jobs()
-        return {
-            handle.name: state.observe(
-                look, jobs.get(handle.name) or self._by_id(handle.name, look.begun or look.submitted), handle,
-                time.time(),
-            )
-            for handle, look in seen.items()
-        }  # fmt: skip
+        few = len(seen) <= self.driver.few and all(look.submitted for look in seen.values())
+        listed = {} if few or not seen else self._jobs()
+        found = {}
+        for handle, look in seen.items():
+            jobs = listed.get(handle.name) or self._by_id(handle.name, {look.begun, look.submitted})
+            found[handle.name] = state.observe(look, jobs, handle, time.time())
+        return found
 
     def cancel(self, handle: Handle, grace_seconds: float) -> None:
         """Runners end their ranks when they see the word in the folder; Slurm ends what has none yet, or is late."""
@@ -133,11 +132,10 @@ class SlurmBackend:
                 found[name].append(job)
         return dict(found)
 
-    def _by_id(self, name: str, job_id: int) -> list[Job]:
-        """A listing may leave out what it does not show to everybody."""
-        if not job_id:
-            return []
-        return [job for job in self.driver.job(job_id) if components.attempt(job.comment) == name]
+    def _by_id(self, name: str, numbers: Iterable[int]) -> list[Job]:
+        """Under these numbers, if they are still the attempt's. A listing may leave out what not everybody may see."""
+        jobs = [job for number in sorted(numbers) if number for job in self.driver.job(number)]
+        return [job for job in jobs if components.attempt(job.comment) == name]
 
     def _cancel(self, jobs: Iterable[Job]) -> None:
         for leader in sorted({job.leader for job in jobs if not state.is_over(job)}):

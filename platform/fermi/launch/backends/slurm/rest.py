@@ -29,11 +29,14 @@ TOKEN_SECONDS = 600
 NEW = 39
 """From this version on requests are typed as Slurm's own structures; before, they were sbatch's options."""
 AUTHENTICATION = frozenset({1007, *range(6000, 6100)})
-UNREACHABLE = frozenset({*range(1000, 1007), *range(1800, 1900)})
-"""Of Slurm's error numbers: about not reaching its controller, not about what was asked."""
+UNREACHABLE = frozenset({-1, *range(1000, 1007), *range(1800, 1900), *range(5000, 5100)})
+"""Of Slurm's error numbers: about not reaching its controller, not about what was asked. Some versions say no more than
+-1, also when the controller does not take the token."""
 
 
 class Rest:
+    few = 4
+
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.url = str(connection["url"])
         self.user = str(connection.get("user") or getpass.getuser())
@@ -102,7 +105,10 @@ class Rest:
         if status == 404 and not errors:
             self._number = 0  # it was replaced by another version: ask again next time
         if status >= 400 or (errors and not answer.get("job_id") and method == "POST"):
-            raise _failure(status, errors, self.url)
+            failure = _failure(status, errors, self.url)
+            if failure.code in ("SLURM_UNREACHABLE", "SLURM_UNAUTHORIZED") and _has_expired(self._token()):
+                failure = BackendError("SLURM_UNAUTHORIZED", user=self.user, where=self.url)
+            raise failure
         return answer
 
     def _request(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
@@ -168,6 +174,15 @@ def token(key: bytes, user: str) -> str:
     claims = {"exp": moment + TOKEN_SECONDS, "iat": moment, "sun": user}
     text = b".".join(_base64(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, claims))
     return b".".join([text, _base64(hmac.new(key, text, hashlib.sha256).digest())]).decode()
+
+
+def _has_expired(text: str) -> bool:
+    """Whether a JWT says so itself."""
+    try:
+        claims = text.split(".")[1]
+        return bool(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"] < time.time())
+    except (IndexError, KeyError, TypeError, ValueError):
+        return False
 
 
 def _base64(data: bytes) -> bytes:

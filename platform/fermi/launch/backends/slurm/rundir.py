@@ -35,9 +35,6 @@ class Seen:
         return str(self.order["names"][node_rank]) if self.order else ""
 
 
-NOTHING = Seen(None, 0, 0, {}, None, None)
-
-
 class RunDir:
     def __init__(self, path: Path) -> None:
         self.path = path

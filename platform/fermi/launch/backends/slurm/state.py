@@ -5,7 +5,7 @@ Slurm ends a job, its state is known here before the ranks' own ends can be take
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from fermi.launch.backends.culprit import cause_of_failure
 from fermi.launch.backends.slurm import causes
@@ -14,7 +14,7 @@ from fermi.launch.backends.slurm.rundir import Seen
 from fermi.launch.spec import Cause, Handle, Observation, Phase, RankSeen
 
 SETTLE_SECONDS = 5.0
-"""How much later than Slurm a shared folder may show what a job wrote last."""
+"""How much later than Slurm a shared folder may show what a job wrote; its last word there shows that all is there."""
 LOST_SECONDS = 30.0
 """How long after the grace a runner is believed to live whose job Slurm does not know any more."""
 _GAVE_UP = {"MASTER_UNREACHABLE": "SLURM_HEAD_UNREACHABLE", "NODES_MISSING": "SLURM_NODES_MISSING"}
@@ -49,10 +49,10 @@ def _alive(seen: Seen, mine: list[Job], alive: list[Job], handle: Handle) -> Obs
     if cause := _by_slurm(mine):  # being ended
         return Observation(Phase.FAILED, True, ranks, cause)
     if _gave_up(seen) or any(rank.exit_code for rank in ranks):
-        if any(not job.state for job in mine) or _asked(seen):  # being ended, and it is not told yet by whom
+        if any(not job.state for job in mine) or "SIGTERM" in _asked(seen):  # being ended, and it is not told by whom
             return Observation(Phase.UNKNOWN, True, ranks)
         return Observation(Phase.FAILED, True, ranks, _own(seen, ranks))
-    if _succeeded(seen, ranks, handle):
+    if _succeeded(ranks, handle) and all(status["state"] == "exited" for status in seen.statuses.values()):
         return Observation(Phase.SUCCEEDED, True, ranks)
     if len(ranks) == handle.world_size and all(rank.state != "waiting" for rank in ranks):
         return Observation(Phase.RUNNING, True, ranks)
@@ -63,7 +63,7 @@ def _alive(seen: Seen, mine: list[Job], alive: list[Job], handle: Handle) -> Obs
 
 def _over(seen: Seen, mine: list[Job], handle: Handle, now: float) -> Observation:
     ranks = _ranks(seen, over=True)
-    if _succeeded(seen, ranks, handle):
+    if _succeeded(ranks, handle):
         return Observation(Phase.SUCCEEDED, False, ranks)
     if (cause := _by_slurm(mine)) and not _is_ours(seen, cause):
         return Observation(Phase.FAILED, False, ranks, cause)
@@ -71,7 +71,7 @@ def _over(seen: Seen, mine: list[Job], handle: Handle, now: float) -> Observatio
         return Observation(Phase.FAILED, False, ranks, cause)
     if seen.stop is not None:
         return Observation(Phase.FAILED if seen.begun else Phase.ABSENT, False, ranks)
-    if now - max(job.end for job in mine) < SETTLE_SECONDS:
+    if seen.end is None and now - max(job.end for job in mine) < SETTLE_SECONDS:
         return Observation(Phase.UNKNOWN, True, ranks)
     if seen.begun == mine[0].leader and all(job.state == "COMPLETED" for job in mine):
         return Observation(Phase.SUCCEEDED, False, ranks)
@@ -83,7 +83,7 @@ def _forgotten(seen: Seen, handle: Handle, now: float) -> Observation:
     ranks = _ranks(seen, over=seen.end is not None)
     written = len(seen.statuses) == len(seen.order["names"] if seen.order else ())
     done = seen.end is not None or (written and all(s["state"] == "exited" for s in seen.statuses.values()))
-    if done and _succeeded(seen, ranks, handle):
+    if done and _succeeded(ranks, handle):
         return Observation(Phase.SUCCEEDED, False, ranks)
     if done and (cause := _own(seen, ranks)):
         return Observation(Phase.FAILED, False, ranks, cause)
@@ -113,8 +113,9 @@ def _is_ours(seen: Seen, cause: Cause) -> bool:
     return seen.stop is not None and cause.code == "JOB_CANCELLED"
 
 
-def _asked(seen: Seen) -> bool:
-    return any(status.get("asked") for status in seen.statuses.values())
+def _asked(seen: Seen) -> set[str]:
+    """The signals by which Slurm has asked for the end."""
+    return {status["asked"] for status in seen.statuses.values() if status.get("asked")}
 
 
 def _gave_up(seen: Seen) -> Cause | None:
@@ -127,16 +128,15 @@ def _gave_up(seen: Seen) -> Cause | None:
 
 
 def _own(seen: Seen, ranks: Sequence[RankSeen]) -> Cause | None:
-    """Why it failed by itself. What ranks did after Slurm had asked for the end is not theirs: only the time limit asks
-    so and leaves the job to end by itself."""
+    """Why it failed. What ranks did after Slurm had asked for the end is not theirs: it warns of the time limit, and of
+    what else it does its own state tells, unless somebody had it send a signal."""
     if cause := _gave_up(seen):
         return cause
     failure = cause_of_failure(ranks, seen.node_name)
-    if failure and _asked(seen) and seen.stop is None:
-        return Cause("TIME_LIMIT", {"job": seen.begun, "nodes": "", "why": "TIMEOUT"})
-    if failure:
-        return failure
-    return None
+    if failure and (asked := _asked(seen)) and seen.stop is None:
+        code = "TIME_LIMIT" if "SIGURG" in asked else "JOB_CANCELLED"
+        return Cause(code, {"job": seen.begun, "nodes": "", "why": ", ".join(sorted(asked))})
+    return failure
 
 
 def _failed(seen: Seen, job: Job) -> Cause:
@@ -147,7 +147,7 @@ def _failed(seen: Seen, job: Job) -> Cause:
     return Cause("JOB_FAILED", {"job": job.leader, "why": seen.tail or f"exit code {job.exit_code}"})
 
 
-def _succeeded(seen: Seen, ranks: Sequence[RankSeen], handle: Handle) -> bool:
+def _succeeded(ranks: Sequence[RankSeen], handle: Handle) -> bool:
     return len(ranks) == handle.world_size and all(rank.state == "exited" and rank.exit_code == 0 for rank in ranks)
 
 
@@ -161,5 +161,7 @@ def _ranks(seen: Seen, *, over: bool) -> tuple[RankSeen, ...]:
 
 
 def _rank(entry: dict[str, Any], node_rank: int, over: bool) -> RankSeen:
-    state = "exited" if over and entry["state"] == "running" else entry["state"]
+    state: Literal["waiting", "running", "exited"] = entry["state"]
+    if over and state == "running":
+        state = "exited"
     return RankSeen(entry["rank"], node_rank, state, entry["pid"], entry["exit_code"], entry["ended_at"])

@@ -1,0 +1,280 @@
+"""A job as scripts: values survive the shell, ranks and environment are the plan's, shellcheck has no complaint."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fermi.launch import byhand, registry
+from fermi.launch.backends.kubernetes.names import MANAGED_BY
+from fermi.launch.backends.kubernetes.render import render as kubernetes_objects
+from fermi.launch.byhand.quoting import quoted, value, word
+from fermi.launch.byhand.scripts import not_the_platforms
+from fermi.launch.spec import Entrypoint, JobSpec, Late, Node, resolve
+from fermi.runner.node import start_time
+from tests.byhand import Started, fake_ssh, lines_of, nodes, write
+from tests.running import free_port
+from tests.waiting import until
+
+NASTY = [
+    "", " ", "two words", "it's", 'say "no"', "$HOME", "`id`", "$(id)", "-n", "--", "-rf /", "a=b", "~", "*", "{a,b}",
+    "back\\slash", "line\nbreak\n", "tab\there", "!history", "# no comment", "a;b", "a&b|c>d<e", "\r", "\x1b[31m",
+    "“curly” – ‘quotes’", "中文路径", "naïve", "\u00a0", "\u202e", "🚀", "[x]", "(x)", "?", "\\", "\\n", "'", '"', "%s",
+]  # fmt: skip
+TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=12)
+TARGETS = list(byhand.TARGETS)
+
+needs_shellcheck = pytest.mark.skipif(not shutil.which("shellcheck"), reason="apt-get install shellcheck")
+
+
+def said_by_bash(words: list[str]) -> list[str]:
+    """What bash makes of words of a script."""
+    script = "words=(\n" + "\n".join(words) + "\n)\nprintf '%s\\0' \"${words[@]}\"\n"
+    done = subprocess.run(["bash"], input=script.encode(), capture_output=True, check=True, env={"LC_ALL": "C"})
+    assert done.stderr == b""
+    return done.stdout.decode().split("\0")[:-1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(TEXT, min_size=1, max_size=30))
+def test_any_text_is_one_word_of_bash_and_stays_as_it_is(texts):
+    assert said_by_bash([word(text) for text in texts]) == texts
+    assert said_by_bash([quoted(text) for text in texts]) == texts
+
+
+def test_what_shells_care_about_stays_as_it_is():
+    assert said_by_bash([word(text) for text in NASTY]) == NASTY
+    prefixed = [value((f"{text}=", Late.PYTHON, text), {Late.PYTHON: "BASH_VERSINFO"}) for text in NASTY]
+    assert [item[:1] for item in said_by_bash(prefixed)] == [f"{text}="[:1] for text in NASTY]
+
+
+def job(*gpus: int, framework: str = "pytorch-ddp", **changes) -> JobSpec:
+    given = {
+        "train_data": "/data/my data/train.bin", "valid_data": "/data/my data/val.bin", "checkpoint_dir": "/ckpt/$x",
+        "attempt": 2, "nodes": nodes(*(gpus or (1, 2)), image="registry/train:1"), **changes,
+    }  # fmt: skip
+    return JobSpec("task-hand", framework, master="env-0", **given)
+
+
+def nasty(**changes) -> JobSpec:
+    env = {f"V{number}": text for number, text in enumerate(NASTY)} | {"UID": "7", "IFS": ":", "PYTHONPATH": "/x y:/z"}
+    return job(env=env, **changes)
+
+
+DUMP = """
+import json, os, sys
+place = os.path.join(os.environ["OUT"], os.environ["RANK"] + ".json")
+json.dump({"env": dict(os.environ), "argv": sys.argv[1:], "cwd": os.getcwd()}, open(place, "w"))
+"""
+
+
+def test_each_rank_gets_the_plan_s_environment_and_arguments_whatever_is_in_them(tmp_path):
+    (tmp_path / "a script.py").write_text(DUMP)
+    out = tmp_path / "out"
+    out.mkdir()
+    spec = nasty(entrypoint=Entrypoint("a script.py", tuple(NASTY)), master_port=free_port())
+    spec = replace(spec, env={**spec.env, "OUT": str(out)})
+    folder = write(tmp_path / "the 'folder'", spec, "shell")
+    runs = [
+        Started(tmp_path / f"log-{rank}", "bash", folder / f"start-node-{rank}.sh", FERMI_WORKDIR=str(tmp_path))
+        for rank in (1, 0)
+    ]
+    for run in runs:
+        run.succeed()
+    plan = registry.framework(spec.framework).plan(spec)
+    bindings = {Late.HEAD_HOST: "127.0.0.1", Late.FILES_DIR: str(folder / "configs"), Late.PYTHON: sys.executable}
+    for node in plan.nodes:
+        for process in node.processes:
+            seen = json.loads((out / f"{process.rank}.json").read_text())
+            wanted = {name: resolve(text, bindings) for name, text in {**node.env, **process.env}.items()}
+            path = wanted.pop("PYTHONPATH")
+            assert {name: seen["env"].get(name) for name in wanted} == wanted
+            assert seen["env"]["PYTHONPATH"] == f"{folder}/lib:{path}"
+            assert seen["argv"] == NASTY
+            assert seen["cwd"] == str(tmp_path)
+
+
+@needs_shellcheck
+@pytest.mark.parametrize("target", TARGETS)
+def test_shellcheck_has_nothing_to_say(target, tmp_path):
+    specs = [
+        nasty(hyperparameters={"wandbRunName": "".join(NASTY)}),
+        job(2, framework="jax" if target != "torchrun" else "deepspeed"),
+        job(1, 1, entrypoint=Entrypoint("-dir/it's.py", tuple(NASTY))),
+    ]
+    found = []
+    for number, spec in enumerate(specs):
+        folder = write(tmp_path / str(number), spec, target)
+        found += sorted(folder.rglob("*.sh"))
+    assert found
+    done = subprocess.run(["shellcheck", *found], capture_output=True, text=True)
+    assert done.stdout == ""
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_the_readme_is_of_that_very_job(target, lang):
+    spec = job(1, 2)
+    text = byhand.render(spec, target, lang)["README.md"]
+    assert "task-hand-2" in text
+    assert "29500" in text or target == "kubernetes"
+    assert "| 1 | node-1 | 127.0.0.1 | 2 × A100 | 1-2 |" in text
+    assert "| 2 | 1 | 1 | 2 | CPU |" in text
+    assert ("## 节点" in text) is (lang == "zh")
+
+
+def test_torchrun_says_why_it_cannot_start_a_job():
+    for framework in ("jax", "horovod"):
+        [found] = byhand.problems(job(2, framework=framework), "torchrun")
+        assert (found.field, found.code) == ("target", "TORCHRUN_NOT_FOR_FRAMEWORK")
+    uneven = job(nodes=(nodes(1)[0], replace(nodes(1, 2)[1], gpu_type="V100")), options={"batchShare": "proportional"})
+    found = byhand.problems(uneven, "torchrun")
+    assert [one.code for one in found] in ([], ["TORCHRUN_RANKS_DIFFER"])
+    own = any("FERMI_LOCAL_BATCH_SIZE" in process.env for node in registry.framework("ddp").plan(uneven).nodes
+              for process in node.processes)  # fmt: skip
+    assert bool(found) is own
+
+
+def test_torchrun_warns_where_nodes_are_uneven():
+    uneven, even = (byhand.render(job(*gpus), "torchrun", "en") for gpus in ((1, 2), (2, 2)))
+    assert "different numbers of processes" in uneven["README.md"]
+    assert "different numbers of processes" in uneven["start-node-0.sh"]
+    assert "different numbers of processes" not in even["README.md"] + even["start-node-0.sh"]
+    assert "--nnodes=2 --nproc-per-node=2 --node-rank=1" in even["start-node-1.sh"]
+
+
+def test_a_compose_file_has_a_service_for_each_node():
+    cuda = tuple(replace(node, emulated=False, image="" if node.id == "env-1" else node.image)
+                 for node in nodes(1, 2, image="a$b"))  # fmt: skip
+    files = byhand.render(job(nodes=cuda), "compose", "en")
+    composed = yaml.safe_load(files["docker-compose.yml"])
+    first, second = composed["services"].values()
+    assert list(composed["services"]) == ["node-0", "node-1"]
+    assert first["image"] == "a$$b"
+    assert second["image"].startswith("${FERMI_IMAGE:?")
+    assert "/ckpt/$$x:/ckpt/$$x" in first["volumes"]
+    assert "/data/my data:/data/my data" in first["volumes"]
+    devices = [
+        service["deploy"]["resources"]["reservations"]["devices"][0]["device_ids"] for service in (first, second)
+    ]
+    assert devices == [["0"], ["1", "2"]]
+    assert '\nhead="node-0"\n' in files["start-node-1.sh"]
+
+
+def test_kubernetes_objects_are_the_backend_s_but_for_the_mark_that_a_platform_looks_for():
+    spec = job(1, 2)
+    files = byhand.render(spec, "kubernetes", "en", {"namespace": "training"})
+    found = [yaml.safe_load(text) for name, text in sorted(files.items()) if name.startswith("manifests/")]
+    own = not_the_platforms(spec)
+    plan = registry.framework(spec.framework).plan(spec)
+    wanted = [one.content for one in kubernetes_objects(own, plan, {"namespace": "training"}).artifacts]
+    text = json.dumps(wanted)
+    assert MANAGED_BY in text
+    marks = (f', "{MANAGED_BY}": "fermi"', f'"{MANAGED_BY}": "fermi", ', f'"{MANAGED_BY}": "fermi"')
+    for mark in marks:
+        text = text.replace(mark, "")
+    assert found == json.loads(text)
+    without = job(nodes=nodes(1))
+    assert [one.code for one in byhand.problems(without, "kubernetes")] == ["IMAGE_MISSING"]
+
+
+SBATCH = """#!/usr/bin/env bash
+echo "Submitted $1"
+"""
+
+
+def test_a_slurm_folder_is_copied_to_where_the_nodes_see_it_and_can_be_submitted_again(tmp_path):
+    shared = tmp_path / "shared it's"
+    folder = write(tmp_path / "job", nasty(), "slurm", folder=str(shared))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sbatch").write_text(SBATCH)
+    (tmp_path / "bin" / "sbatch").chmod(0o755)
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    run = shared / "runs" / "task-hand-hand-2"
+    for _ in range(2):
+        done = subprocess.run(["bash", folder / "submit.sh"], capture_output=True, text=True, env={"PATH": path})
+        assert done.stdout == f"Submitted {run}/job.sh\n", done.stderr
+        assert not os.path.lexists(run / "begun")
+        (run / "begun").symlink_to("17")
+    script = (run / "job.sh").read_text()
+    assert "--comment" not in script
+    assert "--kill-on-bad-exit=1" in script
+    assert (run / "fermi" / "runner" / "slurm.py").exists()
+
+
+FAIL = "import os, sys, time\nprint('up', flush=True)\nif os.environ['RANK'] == '1': sys.exit(7)\ntime.sleep(600)\n"
+
+
+def one_touch(tmp_path: Path, spec: JobSpec, script: str) -> Started:
+    (tmp_path / "script.py").write_text(script)
+    spec = replace(spec, entrypoint=Entrypoint("script.py"), grace_seconds=5, master_port=free_port())
+    folder = write(tmp_path / "job", spec, "shell")
+    env = fake_ssh(tmp_path / "remote") | {"FERMI_WORKDIR": str(tmp_path)}
+    return Started(tmp_path / "log", "bash", folder / "start-all.sh", **env)
+
+
+def test_the_one_touch_script_ends_all_nodes_with_the_failed_rank_s_code(tmp_path):
+    run = one_touch(tmp_path, job(1, 1), FAIL)
+    try:
+        assert run.wait() == 7, run.text
+    finally:
+        run.close()
+    assert "node 1 (127.0.0.1) ended with exit code 7; the others are stopped" in run.text
+
+
+def test_ctrl_c_of_the_one_touch_script_ends_all_nodes(tmp_path):
+    run = one_touch(tmp_path, job(1, 1), FAIL.replace("== '1'", "== '9'"))
+    try:
+        run.until_says("[rank 0] up")
+        run.until_says("[rank 1] up")
+        run.send(signal.SIGINT)
+        assert run.wait() == 130, run.text
+    finally:
+        run.close()
+
+
+def test_the_nodes_stop_when_the_one_touch_script_is_killed(tmp_path):
+    run = one_touch(tmp_path, job(1, 1), "import os\nprint(os.getpid(), flush=True)\nimport time\ntime.sleep(600)\n")
+    try:
+        run.until_says("[rank 0] ")
+        run.until_says("[rank 1] ")
+        run.process.kill()
+        run.process.wait()
+        pids = [int(lines_of(run.text, rank)[0]) for rank in (0, 1)]
+        until(lambda: not any(map(start_time, pids)), seconds=120, what="no rank is left")
+    finally:
+        run.close()
+
+
+def test_a_host_that_ssh_cannot_reach_is_named(tmp_path):
+    there, gone = nodes(1, 1)
+    run = one_touch(tmp_path, job(nodes=(there, replace(gone, ip="gone"))), FAIL)
+    assert run.wait() == 255
+    assert "cannot copy to gone" in run.text
+
+
+def test_a_missing_script_and_a_missing_interpreter_are_named(tmp_path):
+    folder = write(tmp_path / "job", job(1, entrypoint=Entrypoint("train.py")), "shell")
+    start = folder / "start-node-0.sh"
+    run = Started(tmp_path / "log", "bash", start)
+    assert run.wait() == 2
+    assert f"there is no train.py in {folder}" in run.text
+    run = Started(tmp_path / "log", "bash", start, FERMI_PYTHON="nopython")
+    assert run.wait() == 127
+    assert "there is no nopython here: set FERMI_PYTHON" in run.text
+
+
+def test_nodes_without_an_address_are_called_by_their_name():
+    nameless = (Node("env-0", "gpu-a", gpu_count=1, emulated=True), Node("env-1", "gpu-b", host="b.example"))
+    files = byhand.render(job(nodes=nameless), "shell", "en")
+    assert 'hosts=(\n  "gpu-a"\n  "b.example"\n)' in files["start-all.sh"]
