@@ -2258,7 +2258,7 @@ export interface components {
             code: string;
             message: string;
         };
-        /** @description Of the host; what is left out is not known. */
+        /** @description Of the host; what is left out is not known, and what a newer agent tells besides is not kept. */
         WorkerFacts: {
             /** @description the same after every restart */
             machineId?: string;
@@ -2281,8 +2281,6 @@ export interface components {
             };
             workspace?: string;
             python?: string;
-            hostname?: string;
-            system?: string;
             /** @description of the agent */
             version?: string;
         };

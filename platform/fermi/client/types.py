@@ -677,7 +677,7 @@ class WorkerError(TypedDict):
 
 class WorkerFacts(TypedDict):
     """
-    Of the host; what is left out is not known.
+    Of the host; what is left out is not known, and what a newer agent tells besides is not kept.
     """
 
     machineId: NotRequired[str]
@@ -701,8 +701,6 @@ class WorkerFacts(TypedDict):
     network: NotRequired[dict[str, Any]]
     workspace: NotRequired[str]
     python: NotRequired[str]
-    hostname: NotRequired[str]
-    system: NotRequired[str]
     version: NotRequired[str]
     """
     of the agent
