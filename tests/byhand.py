@@ -79,7 +79,7 @@ class Started:
         return self.output.read_text(errors="replace")
 
     def wait(self) -> int:
-        return self.process.wait(timeout=120)
+        return self.process.wait(timeout=270)
 
     def succeed(self) -> str:
         assert self.wait() == 0, self.text

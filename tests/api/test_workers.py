@@ -153,7 +153,7 @@ def test_a_worker_shows_what_its_heartbeat_said(colleague: Api) -> None:
 
 def test_a_silent_worker_becomes_suspect_then_lost_and_its_environment_unusable(colleague: Api) -> None:
     host = hosts(colleague, gn6=2)["gn6"]
-    silence("gn6-1", seconds=12)
+    silence("gn6-1", seconds=13)
     assert [item["status"] for item in colleague.get("/workers").data["items"]] == ["online", "suspect"]
     assert DevEnvironment.objects.get().status == "running"
     silence("gn6-1", seconds=16)

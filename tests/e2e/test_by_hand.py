@@ -220,10 +220,10 @@ if __name__ == "__main__":
 def test_the_tutorial_s_script_trains_as_it_is_typed_there(tmp_path, started):
     (tmp_path / "train.py").write_text(TUTORIAL)
     port = ["--master-port", str(free_port())]
-    run = Started(tmp_path / "out", *fermi("launch", "--nproc-per-node", "3", *port, "--", "train.py"),
+    run = Started(tmp_path / "out", *fermi("launch", "--nproc-per-node", "2", *port, "--", "train.py"),
                   PYTHONPATH=str(ROOT / "platform"))  # fmt: skip
     started.append(run)
     text = run.succeed()
-    epochs = [[line.partition(",")[0] for line in lines_of(text, rank) if "Epoch" in line] for rank in range(3)]
-    assert epochs == [["Epoch 0", "Epoch 1"], [], []]
+    epochs = [[line.partition(",")[0] for line in lines_of(text, rank) if "Epoch" in line] for rank in (0, 1)]
+    assert epochs == [["Epoch 0", "Epoch 1"], []]
     assert (tmp_path / "model.pth").exists()

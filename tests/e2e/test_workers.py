@@ -110,7 +110,7 @@ def _living(spec: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("workers") / "data", FERMI_WORKER_HEARTBEAT="1", FERMI_WORKER_LOST="10")
+    running = Running(tmp_path_factory.mktemp("workers") / "data", FERMI_WORKER_HEARTBEAT="2", FERMI_WORKER_LOST="30")
     running.start()
     yield running
     running.close()

@@ -251,7 +251,7 @@ def test_the_nodes_stop_when_the_one_touch_script_is_killed(tmp_path):
         run.process.kill()
         run.process.wait()
         pids = [int(lines_of(run.text, rank)[0]) for rank in (0, 1)]
-        until(lambda: not any(map(start_time, pids)), what="no rank is left")
+        until(lambda: not any(map(start_time, pids)), seconds=120, what="no rank is left")
     finally:
         run.close()
 

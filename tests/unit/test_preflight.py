@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from fermi.launch import registry
+from fermi.launch.backends.kubernetes.render import render
 from fermi.launch.preflight import judge, words
 from fermi.launch.preflight.facts import Member, lines
 from fermi.launch.spec import JobSpec, Late, Node
@@ -335,6 +336,13 @@ def test_a_plan_has_one_process_per_node_that_may_use_all_its_gpus():
     order = preflight.Order({"FERMI_PREFLIGHT": str(plan.nodes[0].env["FERMI_PREFLIGHT"])})
     assert (order.name, order.full, order.names[-1]) == ("b", True, "10.0.0.1")
     assert [member.gpus for member in judge.members(job)] == [8, 0]
+
+
+def test_a_pod_is_given_all_of_its_files():
+    job = JobSpec("preflight-x", "preflight", (Node("env-1", "b", image="image"),), "env-1", attempt=1)
+    [config] = [a for a in render(job, registry.planner("preflight").plan(job), {}).artifacts if a.kind == "ConfigMap"]
+    for name in ("preflight", "preflight_net", "preflight_node"):
+        assert f"fermi__train__{name}.py" in config.content["data"]
 
 
 def test_it_is_no_framework_that_anybody_could_choose():

@@ -60,6 +60,11 @@ export function figure(value: number): string {
   return value.toLocaleString(locale(), { maximumFractionDigits: size < 100 ? 4 : 0 });
 }
 
+/** What was measured: three digits say enough. */
+export function measured(value: number): string {
+  return value.toLocaleString(locale(), { maximumSignificantDigits: 3 });
+}
+
 export function bytes(value: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   const power = value > 0 ? Math.min(Math.floor(Math.log2(value) / 10), units.length - 1) : 0;

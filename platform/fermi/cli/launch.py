@@ -123,7 +123,7 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
             [(rank, place.rank_env(rank, local)) for rank, local in place.ranks],
             env=env,
             meeting=meeting,
-            port=port if place.member == 0 else None,
+            port=place.master_port if place.member == 0 else None,  # one that was chosen here is free
             mark=MARKS.get(given["shown"]),
             logs=given["logs"] or "",
             grace_seconds=given["grace"],

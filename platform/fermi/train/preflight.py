@@ -33,18 +33,9 @@ from statistics import median_high
 from typing import Any
 
 from fermi.train import preflight_node as this_node
-from fermi.train.preflight_net import (
-    ANSWER_SECONDS,
-    Door,
-    Fact,
-    Line,
-    Order,
-    call,
-    find_head,
-    hang_up,
-    resolve,
-    sent_by_network,
-)
+from fermi.train.preflight_net import ANSWER_SECONDS, Door, Line, Order, call, find_head, hang_up, resolve
+
+Fact = dict  # of str to whatever JSON knows
 
 PAIRS_SECONDS = 30.0
 SEND_SECONDS = 0.4
@@ -150,7 +141,7 @@ class Worker:
                 while (left := end - time.monotonic()) > 0:
                     line.sock.settimeout(left)
                     line.sock.send(BLOCK)
-            network = sent_by_network(line.sock)
+            network = line.sent_by_network()
             line.sock.shutdown(socket.SHUT_WR)
             mbps = round(max(float(line.receive(ANSWER_SECONDS)["mbps"]), network), 1)
         except (OSError, KeyError, TypeError):
@@ -305,7 +296,7 @@ class Head:
     def together(self, ready: dict[int, Fact], mbps: float) -> None:
         """With everybody, or not at all; on the master port, as training would; and with no more than the slowest link
         carries in half a second."""
-        if len(ready) < self.order.world:
+        if min(len(ready), len(self.members) + 1) < self.order.world:
             return self.worker.voice.say("together", skipped="nodes")
         if not all(one["torch"] for one in ready.values()):
             return self.worker.voice.say("together", skipped="torch")

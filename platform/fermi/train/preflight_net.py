@@ -76,6 +76,18 @@ class Line:
             raise ConnectionResetError("not one of us")
         return found
 
+    def sent_by_network(self) -> float:
+        """Megabits per second while it was the network that the sender waited for, and neither the sending nor the
+        receiving process: a machine that is busy with something else does not make its links look slow. 0 where Linux
+        does not say."""
+        info = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        if len(info) < 192:
+            return 0.0
+        (acknowledged,) = struct.unpack_from("=Q", info, 120)
+        busy, by_receiver, by_buffer = struct.unpack_from("=3Q", info, 168)  # microseconds
+        waited = busy - by_receiver - by_buffer
+        return acknowledged * 8 / waited if waited > 0 else 0.0
+
 
 # --- Listening ------------------------------------------------------------------------------------------------------
 
@@ -217,19 +229,6 @@ def _sink(line: Line, seconds: float) -> float:
         if not count:
             break
     return best or (taken * 8e-6 / max(time.monotonic() - since, 1e-3) if since else 0.0)
-
-
-def sent_by_network(sock: socket.socket) -> float:
-    """Megabits per second while it was the network that the sender waited for, and neither the sending nor the
-    receiving process: a machine that is busy with something else does not make its links look slow. 0 where Linux does
-    not say."""
-    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    if len(info) < 192:
-        return 0.0
-    (acknowledged,) = struct.unpack_from("=Q", info, 120)
-    busy, by_receiver, by_buffer = struct.unpack_from("=3Q", info, 168)  # microseconds
-    waited = busy - by_receiver - by_buffer
-    return acknowledged * 8 / waited if waited > 0 else 0.0
 
 
 def _drain(sock: socket.socket) -> None:

@@ -75,7 +75,7 @@ PREFLIGHT_PATIENCE = float(os.environ.get("FERMI_PREFLIGHT_PATIENCE") or 12)
 STAND_BY = flag("FERMI_STAND_BY", default=True)
 WORKER_HEARTBEAT_S = number("FERMI_WORKER_HEARTBEAT", 5.0)
 WORKER_LOST_S = number("FERMI_WORKER_LOST", 15.0)
-WORKER_SUSPECT_S = min(2 * WORKER_HEARTBEAT_S, WORKER_LOST_S)
+WORKER_SUSPECT_S = min(2 * WORKER_HEARTBEAT_S + 2, WORKER_LOST_S)  # what is heard is stored within two seconds
 EXTRA_HOSTS = words("FERMI_ALLOWED_HOSTS")
 _PUBLIC_HOST = urlsplit(PUBLIC_URL).hostname  # noqa: F405
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *EXTRA_HOSTS, *([_PUBLIC_HOST] if _PUBLIC_HOST else [])]

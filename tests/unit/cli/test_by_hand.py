@@ -93,6 +93,15 @@ def test_what_cannot_be_launched_says_what_to_do(command, tmp_path):
     assert "缺少 --world-size" in chinese.err
 
 
+def test_who_does_not_come_is_named(command):
+    shared = ["--nnodes", "3", "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--patience", "0.1"]
+    shared += ["--master-port", str(free_port())]
+    head = command("launch", *shared, "--node-rank", "0", "--", "true")
+    assert (head.code, "These did not come: 1-2." in head.err) == (2, True), head.err
+    member = command("launch", *shared, "--node-rank", "1", "--", "true")
+    assert (member.code, "The master was waited for in vain: 127.0.0.1:" in member.err) == (2, True), member.err
+
+
 def test_a_port_in_use_is_named(command):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -252,7 +261,7 @@ def test_quickstart_is_a_menu_on_a_terminal():
         with suppress(OSError):  # the end of a terminal
             while piece := os.read(near, 65536):
                 said += piece
-        assert menu.wait(60) == 0
+        assert menu.wait(120) == 0
     os.close(near)
     text = said.decode()
     assert f"ss -ltnp 'sport = :{port}'" in text

@@ -11,6 +11,7 @@ import { Button } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
 import { problemText } from "@/ui/form-dialog";
+import { Configure } from "./configure";
 
 const STEERING = ["start", "stop", "restart"] as const;
 const ICON: Record<(typeof STEERING)[number], ReactNode> = {
@@ -21,7 +22,8 @@ const ICON: Record<(typeof STEERING)[number], ReactNode> = {
 const DONE = { start: "groups.started", stop: "groups.stopped", restart: "groups.restarted" } as const;
 
 /** What may be done is what the server says may be done. */
-export function GroupActions({ group: { id, name, effectiveWorldSize, allowedActions } }: { group: WorkerGroup }) {
+export function GroupActions({ group }: { group: WorkerGroup }) {
+  const { id, name, effectiveWorldSize, allowedActions } = group;
   const { t } = useTranslation();
   const client = useQueryClient();
   const onError = (error: Error) => {
@@ -60,6 +62,7 @@ export function GroupActions({ group: { id, name, effectiveWorldSize, allowedAct
           }
         />
       ))}
+      {allowedActions.includes("edit") && <Configure group={group} />}
       {allowedActions.includes("delete") && (
         <Confirm
           danger

@@ -8,14 +8,13 @@ import { StatusBadge } from "@/ui/status";
 import { Facts } from "@/ui/table";
 import { WorkerBadge } from "@/ui/worker";
 import { GroupActions } from "./actions";
-import { Configure } from "./configure";
 
 /** A long group is read in the list of workers. */
 const SHOWN = 32;
 
 export function GroupCard({ group }: { group: WorkerGroup }) {
   const { t } = useTranslation();
-  const { name, task, workers, problems, effectiveWorldSize, allowedActions } = group;
+  const { name, task, workers, problems, effectiveWorldSize } = group;
   return (
     <Card
       title={
@@ -32,7 +31,6 @@ export function GroupCard({ group }: { group: WorkerGroup }) {
       aside={
         <span className="flex flex-wrap items-center gap-2">
           <GroupActions group={group} />
-          {allowedActions.includes("edit") && <Configure group={group} />}
         </span>
       }
     >

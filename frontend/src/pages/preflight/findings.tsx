@@ -13,7 +13,7 @@ export function Findings({ findings }: { findings: Finding[] }) {
   const passed = findings.filter(({ level }) => level === "pass");
   return (
     <div className="space-y-2 text-sm">
-      {wrong.length === 0 && <p className="text-muted">{t("preflight.noFindings")}</p>}
+      {findings.length === 0 && <p className="text-muted">{t("preflight.noFindings")}</p>}
       <FindingList findings={wrong} />
       {passed.length > 0 && (
         <Fold wanted={false} title={t("preflight.showPassed", { count: passed.length })} summaryClassName="text-muted">
@@ -34,12 +34,11 @@ function FindingList({ findings }: { findings: Finding[] }) {
         <li key={index} className="flex items-start gap-3 py-1.5">
           <LevelBadge level={finding.level} />
           <div className="min-w-0 flex-1">
-            <p className="break-words">{finding.message || finding.check}</p>
+            <p className="break-words">
+              {finding.message} <span className="font-mono text-xs text-muted">{finding.check}</span>
+            </p>
             {finding.level !== "pass" && finding.hint && <p className="break-words text-muted">{finding.hint}</p>}
           </div>
-          <span className="max-w-40 shrink-0 text-right font-mono text-xs break-words text-muted">
-            {finding.check}
-          </span>
         </li>
       ))}
     </ul>

@@ -1,7 +1,7 @@
 import { type KeyboardEvent, useRef } from "react";
 import { useTranslation } from "react-i18next";
 import { cx } from "@/lib/cx";
-import { figure } from "@/lib/format";
+import { measured } from "@/lib/format";
 import { LEVEL_ICON, LEVEL_TONE } from "@/ui/level";
 import { type Cell, moved } from "./matrix";
 
@@ -27,6 +27,7 @@ interface GridProps {
 export function Grid({ cells, chosen, onChoose }: GridProps) {
   const { t } = useTranslation();
   const table = useRef<HTMLTableElement>(null);
+  const roomy = cells.length <= ROOMY;
   const onKeyDown = (event: KeyboardEvent) => {
     const next = moved(chosen, event.key, cells.length);
     if (!next) return;
@@ -44,7 +45,10 @@ export function Grid({ cells, chosen, onChoose }: GridProps) {
               <th
                 key={cell?.from.environmentId ?? column}
                 scope="col"
-                className="max-w-24 truncate px-1 text-xs font-medium text-muted"
+                className={cx(
+                  "truncate px-1 text-xs font-medium text-muted",
+                  roomy ? "max-w-24" : "max-h-32 [writing-mode:vertical-rl]",
+                )}
                 title={cell?.from.name}
               >
                 {cell?.from.name}
@@ -68,7 +72,7 @@ export function Grid({ cells, chosen, onChoose }: GridProps) {
                     cell={cell}
                     place={`${row} ${column}`}
                     chosen={chosen[0] === row && chosen[1] === column}
-                    roomy={cells.length <= ROOMY}
+                    roomy={roomy}
                     onChoose={() => onChoose([row, column])}
                   />
                 </td>
@@ -93,7 +97,7 @@ function Square({ cell: { from, to, pair, level }, place, chosen, roomy, onChoos
   const { t } = useTranslation();
   const what = from === to ? t("preflight.node", { name: from.name }) : t("preflight.pair", { from: from.name, to: to.name });
   const outcome = level ? t(`preflight.outcomeOf.${level}`) : t("preflight.waiting");
-  const rtt = pair?.rttMs == null ? undefined : t("preflight.milliseconds", { value: figure(pair.rttMs) });
+  const rtt = pair?.rttMs == null ? undefined : t("preflight.milliseconds", { value: measured(pair.rttMs) });
   return (
     <button
       type="button"
@@ -104,8 +108,8 @@ function Square({ cell: { from, to, pair, level }, place, chosen, roomy, onChoos
       title={what}
       onClick={onChoose}
       className={cx(
-        "flex h-9 w-full items-center justify-center gap-1 rounded-md border text-xs whitespace-nowrap tabular-nums",
-        roomy ? "min-w-24 px-2" : "min-w-9",
+        "flex w-full items-center justify-center gap-1 rounded-md border text-xs whitespace-nowrap tabular-nums",
+        roomy ? "h-9 min-w-24 px-2" : "h-7 min-w-7",
         level ? LOOK[LEVEL_TONE[level]] : "border-dashed border-line text-muted",
         chosen && "ring-2 ring-accent-line ring-offset-1 ring-offset-surface",
       )}

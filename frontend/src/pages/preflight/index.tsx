@@ -6,7 +6,7 @@ import { Link, useParams } from "react-router";
 import { ApiError } from "@/api/errors";
 import { isRunning, preflightQuery } from "@/api/preflights";
 import type { Preflight } from "@/api/types";
-import { dateTime, duration, figure, secondsBetween } from "@/lib/format";
+import { dateTime, duration, measured, secondsBetween } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { save } from "@/lib/save";
 import { Note } from "@/ui/badge";
@@ -20,7 +20,7 @@ import { PreflightStatus } from "@/ui/preflight-status";
 import { Facts } from "@/ui/table";
 import { Findings } from "./findings";
 import { Grid } from "./grid";
-import { type Cell, cellsOf, worstOf } from "./matrix";
+import { type Cell, cellsOf, severity, worstOf } from "./matrix";
 import { Stop } from "./stop";
 
 export function Component() {
@@ -58,7 +58,7 @@ function PreflightPage({ preflight }: { preflight: Preflight }) {
       heading={
         <span className="flex flex-wrap items-center gap-x-3 gap-y-1">
           {t("preflight.title")}
-          <span role="status" className="font-normal">
+          <span role="status" className="flex font-normal">
             <PreflightStatus status={status} />
           </span>
           <span className="font-mono text-xs font-normal text-muted">{id}</span>
@@ -177,11 +177,11 @@ function Details({ cell: { from, to, pair, level } }: { cell: Cell }) {
           facts={[
             [
               t("preflight.rtt"),
-              pair.rttMs == null ? "–" : t("preflight.milliseconds", { value: figure(pair.rttMs) }),
+              pair.rttMs == null ? "–" : t("preflight.milliseconds", { value: measured(pair.rttMs) }),
             ],
             [
               t("preflight.bandwidth"),
-              pair.bandwidthMbps == null ? "–" : t("preflight.megabits", { value: figure(pair.bandwidthMbps) }),
+              pair.bandwidthMbps == null ? "–" : t("preflight.megabits", { value: measured(pair.bandwidthMbps) }),
             ],
             [t("preflight.interface"), pair.interface ?? "–"],
           ]}
@@ -196,31 +196,30 @@ function Details({ cell: { from, to, pair, level } }: { cell: Cell }) {
   );
 }
 
+/** The worst come first. */
 function Nodes({ preflight }: { preflight: Preflight }) {
   const { t } = useTranslation();
+  const diagonal = cellsOf(preflight)
+    .flatMap((line, place) => line[place] ?? [])
+    .sort((a, b) => severity(b.level) - severity(a.level));
   return (
     <Card title={t("preflight.nodes")}>
       <ul className="divide-y">
-        {cellsOf(preflight).map((line, place) => {
-          const cell = line[place];
-          return (
-            cell && (
-              <li key={cell.from.environmentId} className="py-3 first:pt-0 last:pb-0">
-                <p className="mb-1 flex flex-wrap items-center gap-2">
-                  <Link to={`/environments/${cell.from.environmentId}`} className="font-medium hover:underline">
-                    {cell.from.name}
-                  </Link>
-                  {cell.level && <LevelBadge level={cell.level} />}
-                </p>
-                {cell.level ? (
-                  <Findings findings={cell.from.findings} />
-                ) : (
-                  <p className="text-sm text-muted">{t("preflight.waiting")}</p>
-                )}
-              </li>
-            )
-          );
-        })}
+        {diagonal.map(({ from, level }) => (
+          <li key={from.environmentId} className="py-3 first:pt-0 last:pb-0">
+            <p className="mb-1 flex flex-wrap items-center gap-2">
+              <Link to={`/environments/${from.environmentId}`} className="font-medium hover:underline">
+                {from.name}
+              </Link>
+              {level && <LevelBadge level={level} />}
+            </p>
+            {level ? (
+              <Findings findings={from.findings} />
+            ) : (
+              <p className="text-sm text-muted">{t("preflight.waiting")}</p>
+            )}
+          </li>
+        ))}
       </ul>
     </Card>
   );
@@ -229,7 +228,7 @@ function Nodes({ preflight }: { preflight: Preflight }) {
 function Together({ together }: { together: NonNullable<Preflight["together"]> }) {
   const { t } = useTranslation();
   const took = (ms: number | null | undefined) =>
-    ms == null ? "–" : t("preflight.milliseconds", { value: figure(ms) });
+    ms == null ? "–" : t("preflight.milliseconds", { value: measured(ms) });
   return (
     <Card title={t("preflight.together")} aside={<LevelBadge level={together.level} />}>
       <p className="mb-3 text-sm text-muted">{t("preflight.togetherHint")}</p>
