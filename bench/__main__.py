@@ -11,7 +11,7 @@ from rich.console import Console
 
 from bench import table
 
-SECTIONS = ("preview", "sweep", "api", "launch", "stream", "idle", "memory", "logs", "kubernetes")
+SECTIONS = ("preview", "sweep", "api", "launch", "stream", "idle", "memory", "logs", "kubernetes", "workers")
 
 
 def main(names: list[str]) -> int:

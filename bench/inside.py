@@ -1,4 +1,4 @@
-"""What has to run inside Django, on scratch data: `python -m bench.inside tasks|sweep <count>`."""
+"""What has to run inside Django, on scratch data: `python -m bench.inside tasks|sweep|workers <count>`."""
 
 import io
 import json
@@ -24,8 +24,13 @@ from apps.common.clock import now  # noqa: E402
 from apps.training import launching, reconciler, steps  # noqa: E402
 from apps.training.models import Attempt, Node, Task  # noqa: E402
 from apps.training.states import State  # noqa: E402
+from apps.workers.models import Report, Worker  # noqa: E402
+from apps.workers.store import DatabaseStore  # noqa: E402
+from apps.workers.tokens import digest  # noqa: E402
+from bench.heartbeats import worker_id  # noqa: E402
 from bench.timing import in_turns, seconds  # noqa: E402
 from fermi.launch import registry, spec  # noqa: E402
+from fermi.launch.backends.agent import store  # noqa: E402
 from fermi.runner import node  # noqa: E402
 
 ROUNDS = 7
@@ -34,9 +39,29 @@ ROUNDS = 7
 def main(command: str, count: str) -> None:
     call_command("migrate", verbosity=0)
     call_command("firststart", stdout=io.StringIO())
+    if command == "workers":
+        make_workers(int(count))
+        return
     make_running_tasks(int(count))
     if command == "sweep":
         print(json.dumps(sweep()))
+
+
+def make_workers(count: int) -> None:
+    """Eight on each node; what each is to run is one attempt. A worker's token is its id."""
+    ids = [worker_id(number) for number in range(count)]
+    project, orders = Project.objects.get(), []
+    for rank, key in enumerate(ids):
+        body = {"name": "task-bench-1", "digest": key, "spec": {}, "files": {}}
+        orders.append(store.Order(key, rank, rank // 8, key.partition("-")[0], key, body))
+    with transaction.atomic():
+        Worker.objects.bulk_create(
+            Worker(pk=key, node=key.partition("-")[0], number=int(key.partition("-")[2]), project=project,
+                   machine="bench", incarnation="bench", digest=digest(key))
+            for key in ids
+        )  # fmt: skip
+        Report.objects.bulk_create(Report(worker_id=key, at=now()) for key in ids)
+        DatabaseStore().put("task-bench-1", "task-bench", 1, orders)
 
 
 def make_running_tasks(count: int) -> None:

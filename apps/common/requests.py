@@ -1,4 +1,6 @@
-"""What clients send. An unknown name and a value of another JSON type are refused, never ignored or coerced."""
+"""What clients send. An unknown name and a value of another JSON type are refused, never ignored or coerced; only where
+programs of another version may know more (`TAKES_MORE = True` in the serializer) a name that is not known is left out.
+"""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -106,7 +108,7 @@ def _nuls(data: Any) -> Iterator[Problem]:
 
 def _unknown(form: serializers.Serializer, data: Mapping[str, Any], path: str) -> Iterator[Problem]:
     names = list(form.fields)
-    for name in data:
+    for name in () if getattr(form, "TAKES_MORE", False) else data:
         if name not in names:
             nearest = difflib.get_close_matches(name, names, n=1, cutoff=0) or [""]
             params = {"name": name, "nearest": nearest[0], "allowed": ", ".join(names)}

@@ -19,8 +19,9 @@ from apps.training.states import FINAL, State
 
 class Task(models.Model):
     """`spec` is the snapshot the task is run from (`fermi.launch.spec.JobSpec` without its attempt), `request` is what
-    the user sent. `due_at` is schedule, claim and back-off in one: a pass takes the row by compare-and-set on it; None
-    when final. `deadline_at` bounds the present state."""
+    the user sent; a script of the user's own may need neither dataset nor model of ours. `due_at` is schedule, claim
+    and back-off in one: a pass takes the row by compare-and-set on it; None when final. `deadline_at` bounds the
+    present state."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "task"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks")
@@ -28,8 +29,8 @@ class Task(models.Model):
     cluster = models.ForeignKey("clusters.Cluster", on_delete=models.PROTECT, related_name="tasks")
     name = models.CharField(max_length=100)
     framework = models.CharField(max_length=20)
-    dataset_version = models.ForeignKey("catalog.DatasetVersion", on_delete=models.PROTECT)
-    model = models.ForeignKey("catalog.Model", on_delete=models.PROTECT)
+    dataset_version = models.ForeignKey("catalog.DatasetVersion", on_delete=models.PROTECT, null=True, blank=True)
+    model = models.ForeignKey("catalog.Model", on_delete=models.PROTECT, null=True, blank=True)
     distributed = models.BooleanField(default=False)
     node_count = models.PositiveIntegerField()
     total_gpus = models.PositiveIntegerField()

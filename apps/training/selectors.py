@@ -127,7 +127,7 @@ def detail(task: Task) -> dict[str, Any]:
     seen = {rank["rank"]: rank for rank in (newest.seen.get("ranks", []) if newest else [])}
     return {
         **shown,
-        "datasetId": task.dataset_version.dataset_id,
+        "datasetId": task.dataset_version.dataset_id if task.dataset_version else None,
         "datasetVersionId": task.dataset_version_id,
         "modelId": task.model_id,
         "summary": task.summary,

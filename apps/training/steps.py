@@ -28,6 +28,9 @@ from fermi.launch.spec import Cause, Observation, Phase, Rendered
 
 
 def prepare(task: Task) -> timedelta | None:
+    if task.dataset_version_id is None:
+        transitions.move(task, State.QUEUED)
+        return None
     version = DatasetVersion.objects.get(pk=task.dataset_version_id)
     if version.status == VersionStatus.FAILED:
         transitions.move(task, State.FAILED, Reason.DATASET_FAILED, {"version": version.name, **(version.error or {})})

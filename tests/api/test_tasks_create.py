@@ -4,7 +4,9 @@ import copy
 
 import pytest
 
+from apps.training import reconciler
 from apps.training.models import Event, Node, Task
+from apps.training.states import State
 
 DOCUMENT = {
     "taskName": "gpt3-pretraining",
@@ -204,3 +206,45 @@ def test_preview_shows_problems_beside_what_it_can_show(viewer):
     empty = viewer.post("/training-tasks/preview", {}).data
     assert empty["ranks"] == []
     assert len(empty["problems"]) == 4
+
+
+OWN_SCRIPT = {
+    "datasetId": None, "datasetVersionId": None, "modelId": None, "entrypoint": {"script": "train.py", "args": []},
+}  # fmt: skip
+
+
+@pytest.fixture
+def script(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "train.py").touch()
+
+
+def test_a_script_of_ones_own_needs_neither_dataset_nor_model(colleague, script):
+    request = {**DOCUMENT, **OWN_SCRIPT}
+    task_id = colleague.post("/training-tasks", request).data["taskId"]
+    task = Task.objects.get()
+    assert (task.dataset_version, task.model, task.spec["train_data"]) == (None, None, "")
+    detail = colleague.get(f"/training-tasks/{task_id}").data
+    assert detail["datasetId"] is detail["datasetVersionId"] is detail["modelId"] is None
+    assert colleague.get("/training-tasks").data["total"] == 1
+    reconciler.reconcile(task_id)
+    task.refresh_from_db()
+    assert task.state != State.INITIALIZING, "there is no data to wait for"
+
+
+def test_without_a_script_a_dataset_and_a_model_are_required(colleague):
+    answer = colleague.post("/training-tasks", {**DOCUMENT, **OWN_SCRIPT, "entrypoint": None})
+    assert answer.problems == {"datasetId": "DATASET_UNKNOWN", "modelId": "MODEL_UNKNOWN"}
+    answer = colleague.post("/training-tasks", changed(datasetId=None, modelId=None))
+    assert answer.problems == {"datasetId": "DATASET_UNKNOWN", "modelId": "MODEL_UNKNOWN"}
+
+
+def test_fewer_processes_than_there_are_places_are_those_with_the_first_ranks(colleague):
+    request = changed(distributedConfig__worldSize=5)
+    data = colleague.post("/training-tasks", request).data
+    assert (data["distributedInfo"]["worldSize"], data["distributedInfo"]["nodeCount"]) == (5, 2)
+    assert list(Node.objects.values_list("environment_id", "processes")) == [("env-001", 2), ("env-003", 3)]
+    for size in (0, 15):
+        answer = colleague.post("/training-tasks", changed(distributedConfig__worldSize=size))
+        assert answer.problems == {"distributedConfig.worldSize": "WORLD_SIZE_TOO_LARGE"}

@@ -19,7 +19,7 @@ from apps.training.states import State
 PAGES = [
     "training_task", "clusters_devenvironment", "clusters_availabilityzone", "clusters_cluster", "catalog_dataset",
     "catalog_datasetversion", "catalog_model", "accounts_user", "accounts_project", "accounts_apitoken",
-    "accounts_auditevent", "auth_group",
+    "accounts_auditevent", "auth_group", "workers_worker", "workers_group", "workers_jointoken",
 ]  # fmt: skip
 
 PLAN = {

@@ -4,21 +4,24 @@ import itertools
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fermi.launch import registry
+from fermi.launch.backends.agent import use
 from fermi.launch.backends.base import Backend
 from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan
 from tests import slurm
 from tests.fakes.kubernetes import FakeCluster
+from tests.fakes.workers import agent, serving
 from tests.running import free_port
 from tests.waiting import until
 
 SCRIPT = Path(__file__).with_name("script.py")
+WORKERS = 4
 _numbers = itertools.count(1)
 
 
@@ -75,7 +78,7 @@ class Engine:
             self.until_gone(handle)
 
 
-@pytest.fixture(params=["forked", "executed", "kubernetes", "slurm"])
+@pytest.fixture(params=["forked", "executed", "kubernetes", "agent", "slurm"])
 def engine(request, tmp_path) -> Iterator[Engine]:
     """`executed`: an interpreter setting in the job's environment keeps ranks from being forked."""
     if request.param == "slurm":
@@ -83,7 +86,8 @@ def engine(request, tmp_path) -> Iterator[Engine]:
         yield engine
         engine.close()
         return
-    with (on_kubernetes if request.param == "kubernetes" else on_this_machine)(tmp_path) as engine:
+    places = {"kubernetes": on_kubernetes, "agent": on_workers}
+    with places.get(request.param, on_this_machine)(tmp_path) as engine:
         if request.param == "executed":
             make = engine.job
             engine.job = lambda mode, gpus=(2,), **changes: make(
@@ -134,6 +138,39 @@ def on_kubernetes(scratch: Path) -> Iterator[OnKubernetes]:
         backend.close()
         cluster.close()
     assert not cluster.errors, "\n".join(cluster.errors)
+
+
+class OnWorkers(Engine):
+    shares_ports = False
+
+    def __init__(self, backend: Backend, scratch: Path) -> None:
+        super().__init__(backend, scratch)
+        self._free = iter(range(WORKERS))
+
+    def free(self) -> int:
+        """The number of a worker that no job has: the platform's leases see to that."""
+        return next(self._free)
+
+    def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
+        job = super().job(mode, gpus, **changes)
+        nodes = (
+            replace(node, host="127.0.0.1", engine={"workers": [f"{node.name}-{self.free()}" for _ in range(n)]})
+            for node, n in zip(job.nodes, gpus, strict=True)
+        )
+        return replace(job, nodes=tuple(nodes))
+
+    def plan(self, job: JobSpec) -> Plan:
+        return _light(super().plan(job))
+
+
+@contextmanager
+def on_workers(scratch: Path) -> Iterator[OnWorkers]:
+    """Two hosts, each with an agent that drives a few workers."""
+    with serving(scratch / "data" / "logs") as platform, ExitStack() as running:
+        for node in ("node-0", "node-1"):
+            running.enter_context(agent(platform, scratch / node, node=node, gpus=tuple(range(WORKERS))))
+        use(platform.store)
+        yield OnWorkers(registry.backend("agent", {"data_dir": str(scratch / "data")}), scratch)
 
 
 class OnSlurm(Engine):

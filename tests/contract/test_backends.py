@@ -46,7 +46,8 @@ def test_a_job_that_was_never_submitted_counts_as_gone_only_once_it_is_cancelled
 
 def test_a_job_whose_start_is_under_way_counts_as_gone_only_once_it_is_cancelled(engine):
     handle = engine.submit(engine.job("wait"))
-    assert engine.look(handle).left is True
+    assert engine.look(handle).left is not False
+    until(lambda: engine.look(handle).left, what="it is known to be there")
     engine.backend.cancel(handle, 0.0)
     engine.until_gone(handle)
 
@@ -121,7 +122,7 @@ def test_the_rank_that_failed_is_named_and_its_siblings_end(engine):
     seen = engine.until(handle, Phase.FAILED)
     assert seen.cause.code == "RANK_FAILED"
     assert seen.cause.params.items() >= {"rank": 1, "nodeRank": 0, "node": "node-0", "exitCode": 1}.items()
-    assert "ValueError: out of luck" in engine.log(handle, 1)
+    until(lambda: "ValueError: out of luck" in engine.log(handle, 1), what="what it printed is here")
     assert "node.py" not in engine.log(handle, 1)
     engine.until_gone(handle)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermi.launch.ranks import order_workers, place
+from fermi.launch.ranks import first, order_workers, place, seat, split
 from fermi.launch.spec import Node
 
 
@@ -44,3 +44,53 @@ def test_ranks_are_dense_from_zero_whatever_the_nodes(nodes, data):
     assert [rank for p in placements for rank in p.ranks] == list(range(sum(max(g, 1) for g in nodes.values())))
     assert placements[0].node.id == master
     assert [p.node.name for p in placements[1:]] == sorted(set(nodes) - {master})
+
+
+@pytest.mark.parametrize(
+    ("workers", "table"),
+    [
+        (
+            ["gn40-0", "gn7-0", "gn6-0", "gn39-0"],
+            [("gn6-0", 0, 0, 0), ("gn39-0", 1, 0, 1), ("gn40-0", 2, 0, 2), ("gn7-0", 3, 0, 3)],
+        ),
+        (
+            ["gn7-1", "gn6-1", "gn7-0", "gn6-0"],
+            [("gn6-0", 0, 0, 0), ("gn6-1", 1, 1, 0), ("gn7-0", 2, 0, 1), ("gn7-1", 3, 1, 1)],
+        ),
+    ],
+)
+def test_workers_get_the_places_of_the_requirement_documents_tables(workers, table):
+    assert [(at.worker, at.rank, at.local_rank, at.node_rank) for at in seat(workers, "gn6")] == table
+
+
+def test_in_a_smaller_world_the_first_ranks_take_part():
+    seats = seat(["gn6-0", "gn7-1", "gn6-1", "gn7-0"], "gn7", 3)
+    assert [(at.worker, at.rank) for at in seats] == [("gn7-0", 0), ("gn7-1", 1), ("gn6-0", 2), ("gn6-1", None)]
+    nodes = [Node("a", "gn6", gpu_count=2, engine={"workers": ["gn6-0", "gn6-1"]}), Node("b", "gn7", gpu_count=2)]
+    kept = first(nodes, "b", 3)
+    assert [(node.name, node.processes) for node in kept] == [("gn7", 2), ("gn6", 1)]
+    assert kept[1].engine == {"workers": ["gn6-0"]}
+    assert [node.name for node in first(nodes, "b", 2)] == ["gn7"]
+    assert first(nodes, "b", 4) == (nodes[1], nodes[0])
+
+
+@pytest.mark.parametrize("name", ["gn6", "gn6-", "-0", "gn6-01", "gn6-x", "gn6-+1", "gn6-²", "gn/6-0", ""])
+def test_what_is_no_workers_name_is_refused(name):
+    with pytest.raises(ValueError):
+        split(name)
+    assert split("a-b-7") == ("a-b", 7)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["gn39", "gn40", "gn6", "gn7", "a", "gn3"]), st.integers(1, 11), min_size=1),
+    st.data(),
+)
+def test_workers_sit_where_their_nodes_are_placed(nodes, data):
+    master = data.draw(st.sampled_from(sorted(nodes)))
+    size = data.draw(st.integers(1, sum(nodes.values())))
+    workers = [f"{name}-{number}" for name, count in nodes.items() for number in range(count)]
+    seats = [at for at in seat(workers, master, size) if at.rank is not None]
+    placed = place(first([node(name, count) for name, count in nodes.items()], master, size), master)
+    expected = [(rank, local, at.node_rank) for at in placed for local, rank in enumerate(at.ranks)]
+    assert [(at.rank, at.local_rank, at.node_rank) for at in seats] == expected
+    assert [at.worker for at in seats] == [f"{at.node.name}-{local}" for at in placed for local in range(len(at.ranks))]

@@ -22,6 +22,10 @@ class DistributedConfigRequest(serializers.Serializer):
         source="master_port", required=False, help_text="the first of the platform's range by default"
     )
     backend = serializers.CharField(max_length=20, default="auto", help_text="auto, nccl or gloo")
+    worldSize = serializers.IntegerField(
+        source="world_size", allow_null=True, default=None,
+        help_text="how many processes; all by default, with fewer those with the first ranks",
+    )  # fmt: skip
     strategy = serializers.DictField(
         child=serializers.IntegerField(min_value=1), default=dict, help_text="dataParallel, tensorParallel, …"
     )
@@ -43,9 +47,17 @@ class TaskCreateRequest(serializers.Serializer):
     taskName = serializers.CharField(
         source="name", default="", allow_blank=True, help_text="required; ≤ 100 characters"
     )
-    datasetId = serializers.CharField(source="dataset_id", default="", allow_blank=True, help_text="required")
-    datasetVersionId = serializers.CharField(source="version_id", default="", allow_blank=True, help_text="required")
-    modelId = serializers.CharField(source="model_id", default="", allow_blank=True, help_text="required")
+    datasetId = serializers.CharField(
+        source="dataset_id", default="", allow_blank=True, allow_null=True,
+        help_text="required; null for a script of one's own that reads none",
+    )  # fmt: skip
+    datasetVersionId = serializers.CharField(
+        source="version_id", default="", allow_blank=True, allow_null=True, help_text="required with datasetId"
+    )
+    modelId = serializers.CharField(
+        source="model_id", default="", allow_blank=True, allow_null=True,
+        help_text="required; null for a script of one's own",
+    )  # fmt: skip
     launchMode = serializers.CharField(source="launch_mode", default="existing", help_text="existing")
     environmentIds = serializers.ListField(
         source="environment_ids", child=serializers.CharField(max_length=100), max_length=4096, default=list
@@ -210,9 +222,9 @@ class TaskAttempt(serializers.Serializer):
 
 
 class TaskDetail(TaskBrief):
-    datasetId = serializers.CharField()
-    datasetVersionId = serializers.CharField()
-    modelId = serializers.CharField()
+    datasetId = serializers.CharField(allow_null=True, help_text="null: the script reads none of ours")
+    datasetVersionId = serializers.CharField(allow_null=True)
+    modelId = serializers.CharField(allow_null=True)
     summary = TaskSummary()
     warnings = WarningItem(many=True)
     proposal = TaskProposal(allow_null=True, help_text="null: nothing was left empty")

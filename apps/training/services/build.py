@@ -14,9 +14,9 @@ from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.training.launching import backend_for
-from fermi.launch import registry, summary, validate
+from fermi.launch import ranks, registry, summary, validate
 from fermi.launch.errors import UnknownName
-from fermi.launch.spec import Entrypoint, JobSpec, Problem
+from fermi.launch.spec import Entrypoint, JobSpec, Node, Problem
 
 NAME_LENGTH = 100
 MAX_RESTARTS = 100
@@ -47,8 +47,9 @@ def build(user: User, body: Mapping[str, Any], request: Mapping[str, Any], task_
         problems.append(Problem("launchMode", "LAUNCH_MODE_UNKNOWN", {"found": body["launch_mode"]}))
     environments, where = _environments(user, body, problems)
     version = _version(_usable(Dataset.objects.all(), user, environments), body, problems)
+    own_script = body["entrypoint"] is not None
     model = _usable(Model.objects.all(), user, environments).filter(pk=body["model_id"]).first()
-    if model is None:
+    if model is None and not (own_script and body["model_id"] is None):
         problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": body["model_id"]}))
     draft = Draft(
         request, body["name"].strip(), environments, version, model,
@@ -84,6 +85,8 @@ def _usable(rows: Rows, user: User, environments: list[DevEnvironment]) -> Rows:
 
 def _version(datasets: QuerySet[Dataset], body: Mapping[str, Any], problems: list[Problem]) -> DatasetVersion | None:
     dataset, version = body["dataset_id"], body["version_id"]
+    if dataset is None and version is None and body["entrypoint"] is not None:
+        return None
     found = DatasetVersion.objects.filter(pk=version, dataset__in=datasets).first()
     if not datasets.filter(pk=dataset).exists():
         problems.append(Problem("datasetId", "DATASET_UNKNOWN", {"dataset": dataset}))
@@ -161,7 +164,7 @@ def _job(draft: Draft, body: Mapping[str, Any], framework: str, master: str, tas
         task_id=task_id,
         project=draft.environments[0].project_id,
         framework=framework,
-        nodes=tuple(clusters.snapshots(draft.environments)),
+        nodes=_nodes(draft, config, master),
         master=master,
         recipe=draft.model.recipe if draft.model else "gpt",
         model_parameters=draft.model.parameters if entry and draft.model else None,
@@ -177,6 +180,19 @@ def _job(draft: Draft, body: Mapping[str, Any], framework: str, master: str, tas
         checkpoint_dir=str(settings.DATA_DIR / "checkpoints" / task_id),
         resume_from=body["resume_from"] or "",
     )
+
+
+def _nodes(draft: Draft, config: Mapping[str, Any], master: str) -> tuple[Node, ...]:
+    """All that were chosen, or as much of them as `worldSize` asks for."""
+    nodes = tuple(clusters.snapshots(draft.environments))
+    wanted, there = config.get("world_size"), sum(node.processes for node in nodes)
+    if wanted is None:
+        return nodes
+    if not 1 <= wanted <= there:
+        params = {"found": wanted, "high": there}
+        draft.problems.append(Problem(f"{CONFIG}.worldSize", "WORLD_SIZE_TOO_LARGE", params))
+        return nodes
+    return ranks.first(nodes, master, wanted)
 
 
 def _warnings(job: JobSpec) -> list[Problem]:

@@ -51,8 +51,6 @@ def _store(user: User, draft: Draft, key: str | None, digest: str) -> Task:
     job, moment = draft.job, now()
     assert job
     assert draft.cluster
-    assert draft.version
-    assert draft.model
     totals = summary.summarise(job.nodes)
     task = Task.objects.create(
         id=job.task_id,

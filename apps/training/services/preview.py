@@ -7,9 +7,9 @@ from typing import Any
 from apps.accounts.models import User
 from apps.training import shapes
 from apps.training.launching import backend_for, seen_from
-from apps.training.services.build import build
+from apps.training.services.build import Draft, build
 from fermi.launch import registry, summary
-from fermi.launch.spec import Late, Plan, Value
+from fermi.launch.spec import Late, Plan, Rendered, Value
 
 TASK = "task-preview"
 
@@ -24,7 +24,7 @@ def preview(user: User, body: Mapping[str, Any], request: Mapping[str, Any]) -> 
         "ranks": [], "files": [], "artifacts": [], "command": [],
     }  # fmt: skip
     job = draft.job
-    if job is None or draft.cluster is None:
+    if job is None:
         return shown
     shown |= {
         "worldSize": job.world_size,
@@ -33,12 +33,10 @@ def preview(user: User, body: Mapping[str, Any], request: Mapping[str, Any]) -> 
         "summary": summary.summarise(job.nodes),
         "proposal": shapes.proposal(job),
     }
-    if registry.framework(job.framework).problems(job):
+    if (found := rendered(draft)) is None:
         return shown
-    job = job.for_attempt(1, master_port=job.master_port, resume_from=job.resume_from)
-    plan = registry.framework(job.framework).plan(seen_from(draft.cluster, job))
-    rendered = backend_for(draft.cluster).render(job, plan)
-    files, artifacts = shapes.artifacts(rendered.to_json()["artifacts"])
+    plan, sent = found
+    files, artifacts = shapes.artifacts(sent.to_json()["artifacts"])
     return {
         **shown,
         "ranks": _ranks(plan),
@@ -46,6 +44,16 @@ def preview(user: User, body: Mapping[str, Any], request: Mapping[str, Any]) -> 
         "artifacts": artifacts,
         "command": [_word(word) for word in plan.nodes[0].command],
     }
+
+
+def rendered(draft: Draft) -> tuple[Plan, Rendered] | None:
+    """What the draft's first attempt would be; None where a rule is broken."""
+    job, cluster = draft.job, draft.cluster
+    if job is None or cluster is None or registry.framework(job.framework).problems(job):
+        return None
+    job = job.for_attempt(1, master_port=job.master_port, resume_from=job.resume_from)
+    plan = registry.framework(job.framework).plan(seen_from(cluster, job))
+    return plan, backend_for(cluster).render(job, plan)
 
 
 def _ranks(plan: Plan) -> list[dict[str, Any]]:

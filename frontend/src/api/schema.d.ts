@@ -602,6 +602,269 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/worker-groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Groups of workers. */
+        get: operations["listWorkerGroups"];
+        put?: never;
+        /** @description A group, empty or with workers that are in none (member). */
+        post: operations["createWorkerGroup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups/{group_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One group, with its workers in the order of ranks. */
+        get: operations["getWorkerGroup"];
+        put?: never;
+        post?: never;
+        /** @description Its workers are then in no group, its tasks stay (member). */
+        delete: operations["deleteWorkerGroup"];
+        options?: never;
+        head?: never;
+        /** @description Name, settings, script (member). A task that runs keeps what it was started with. */
+        patch: operations["changeWorkerGroup"];
+        trace?: never;
+    };
+    "/api/v1/worker-groups/{group_id}/restart": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Stops the group's task and starts a new one as soon as the workers are free (member). */
+        post: operations["restartWorkerGroup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups/{group_id}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Starts the group's script as a training task (member). */
+        post: operations["startWorkerGroup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups/{group_id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Stops the group's task; asking again changes nothing (member). */
+        post: operations["stopWorkerGroup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/worker-groups/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Moves workers to a group, or out of any; all of them or none (member). */
+        post: operations["moveWorkers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The workers of your projects. */
+        get: operations["listWorkers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/{worker_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One worker. */
+        get: operations["getWorker"];
+        put?: never;
+        post?: never;
+        /** @description Forgets it, unless a task uses it (member). */
+        delete: operations["removeWorker"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/{worker_id}/environment": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The environment variables that the worker's process would get if its group were started now. */
+        get: operations["getWorkerEnvironment"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/{worker_id}/logs/{task_id}/{attempt}/{rank}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * @description A piece of a rank's log from byte `offset` on, as raw bytes; with the worker's own token. A piece that comes
+         *     again is not stored again; one that lies beyond the end is 409 with `data.acknowledged`, where to go on.
+         */
+        put: operations["appendWorkerLog"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/{worker_id}/order": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the worker is to run, in full; with its own token. */
+        get: operations["getWorkerOrder"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/heartbeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description What workers do now, and what each is to do. Repeating or losing one changes nothing. */
+        post: operations["workerHeartbeat"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/join-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What lets hosts join your projects. */
+        get: operations["listJoinTokens"];
+        put?: never;
+        /** @description Lets hosts register workers in a project (member); it is shown this once. */
+        post: operations["createJoinToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/join-tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description From now on nobody joins with it; workers that did stay (member). */
+        delete: operations["revokeJoinToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/register": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description A host's workers join, or join again; with a join token. */
+        post: operations["registerWorkers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -704,6 +967,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        CommunicationBackend: "nccl" | "gloo";
         DatasetCreateRequest: {
             name: string;
             description?: string;
@@ -791,6 +1056,8 @@ export interface components {
              * @default auto
              */
             backend?: string;
+            /** @description how many processes; all by default, with fewer those with the first ranks */
+            worldSize?: number | null;
             /** @description dataParallel, tensorParallel, … */
             strategy?: {
                 [key: string]: number;
@@ -1018,6 +1285,132 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        GroupAction: "start" | "stop" | "restart" | "edit" | "delete";
+        GroupCreateRequest: {
+            name: string;
+            /** @description the master's node name, without -number; may be left out with one node */
+            masterAddress?: string;
+            /** @description null = the number of workers; never more */
+            worldSize?: number | null;
+            masterPort?: number;
+            backend?: components["schemas"]["CommunicationBackend"];
+            script?: string;
+            args?: string[];
+            env?: {
+                [key: string]: string;
+            };
+            maxRestarts?: number;
+            /** @description by default your only one */
+            projectId?: string | null;
+            /** @description workers that are in no group yet */
+            workerIds?: string[];
+        };
+        GroupItem: {
+            id: string;
+            name: string;
+            projectId: string;
+            masterAddress: string;
+            worldSize: number | null;
+            effectiveWorldSize: number;
+            masterPort: number;
+            backend: components["schemas"]["CommunicationBackend"];
+            script: string;
+            args: string[];
+            env: {
+                [key: string]: string;
+            };
+            maxRestarts: number;
+            /** Format: date-time */
+            createdAt: string;
+            /** @description in the order of ranks */
+            workers: components["schemas"]["GroupMember"][];
+            /** @description what keeps it from being started */
+            problems: components["schemas"]["ProblemItem"][];
+            /** @description the newest one */
+            task: components["schemas"]["GroupTask"] | null;
+            allowedActions: components["schemas"]["GroupAction"][];
+        };
+        GroupItemEnvelope: {
+            data: components["schemas"]["GroupItem"];
+            code: number;
+            message: string;
+        };
+        GroupItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["GroupItem"][];
+        };
+        GroupItemPageEnvelope: {
+            data: components["schemas"]["GroupItemPage"];
+            code: number;
+            message: string;
+        };
+        GroupMember: {
+            id: string;
+            node: string;
+            number: number;
+            status: components["schemas"]["WorkerStatus"];
+            /** @description null: takes no part, the world is smaller */
+            rank: number | null;
+            localRank: number | null;
+            nodeRank: number | null;
+        };
+        GroupMoveRequest: {
+            workerIds: string[];
+            /** @description null = out of any group */
+            groupId: string | null;
+        };
+        GroupRef: {
+            id: string;
+            name: string;
+        };
+        GroupTask: {
+            id: string;
+            name: string;
+            status: components["schemas"]["TaskState"];
+        };
+        JoinTokenCreateRequest: {
+            name: string;
+            /** @description by default your only one */
+            projectId?: string | null;
+        };
+        JoinTokenCreated: {
+            id: string;
+            name: string;
+            projectId: string;
+            /** @description shown this once */
+            token: string;
+            /** @description what to run on a host */
+            command: string;
+        };
+        JoinTokenCreatedEnvelope: {
+            data: components["schemas"]["JoinTokenCreated"];
+            code: number;
+            message: string;
+        };
+        JoinTokenItem: {
+            id: string;
+            name: string;
+            projectId: string;
+            owner: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            lastUsedAt: string | null;
+        };
+        JoinTokenItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["JoinTokenItem"][];
+        };
+        JoinTokenItemPageEnvelope: {
+            data: components["schemas"]["JoinTokenItemPage"];
+            code: number;
+            message: string;
+        };
         LogLine: {
             /** @description with rank=all */
             rank?: number;
@@ -1189,6 +1582,21 @@ export interface components {
             };
             network?: components["schemas"]["NetworkFacts"];
         };
+        PatchedGroupChangeRequest: {
+            name?: string;
+            /** @description the master's node name, without -number; may be left out with one node */
+            masterAddress?: string;
+            /** @description null = the number of workers; never more */
+            worldSize?: number | null;
+            masterPort?: number;
+            backend?: components["schemas"]["CommunicationBackend"];
+            script?: string;
+            args?: string[];
+            env?: {
+                [key: string]: string;
+            };
+            maxRestarts?: number;
+        };
         PatchedMemberChangeRequest: {
             role?: components["schemas"]["Role"];
         };
@@ -1269,6 +1677,11 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        RegisteredWorker: {
+            id: string;
+            /** @description the worker's own; the one before is void */
+            token: string;
+        };
         RejectedFramework: {
             framework: string;
             label: string;
@@ -1277,7 +1690,7 @@ export interface components {
         /** @enum {string} */
         Role: "viewer" | "member" | "maintainer";
         /** @enum {string} */
-        StateEnum: "waiting" | "running" | "exited";
+        ShownProcessState: "idle" | "starting" | "running" | "exited";
         SummaryRequest: {
             environmentIds: string[];
             masterNode?: string | null;
@@ -1350,20 +1763,20 @@ export interface components {
              */
             taskName?: string;
             /**
-             * @description required
+             * @description required; null for a script of one's own that reads none
              * @default
              */
-            datasetId?: string;
+            datasetId?: string | null;
             /**
-             * @description required
+             * @description required with datasetId
              * @default
              */
-            datasetVersionId?: string;
+            datasetVersionId?: string | null;
             /**
-             * @description required
+             * @description required; null for a script of one's own
              * @default
              */
-            modelId?: string;
+            modelId?: string | null;
             /**
              * @description existing
              * @default existing
@@ -1422,9 +1835,10 @@ export interface components {
             step: number | null;
             /** Format: double */
             loss: number | null;
-            datasetId: string;
-            datasetVersionId: string;
-            modelId: string;
+            /** @description null: the script reads none of ours */
+            datasetId: string | null;
+            datasetVersionId: string | null;
+            modelId: string | null;
             summary: components["schemas"]["TaskSummary"];
             warnings: components["schemas"]["WarningItem"][];
             /** @description null: nothing was left empty */
@@ -1521,11 +1935,13 @@ export interface components {
             localRank: number;
             nodeRank: number;
             device: number | null;
-            state: components["schemas"]["StateEnum"];
+            state: components["schemas"]["TaskRankStateEnum"];
             pid: number | null;
             /** @description negative: killed by that signal */
             exitCode: number | null;
         };
+        /** @enum {string} */
+        TaskRankStateEnum: "waiting" | "running" | "exited";
         /** @enum {string} */
         TaskState: "initializing" | "queued" | "starting" | "running" | "stopping" | "succeeded" | "failed" | "stopped";
         TaskSummary: {
@@ -1588,6 +2004,255 @@ export interface components {
             code: string;
             message: string;
             hint: string;
+        };
+        WorkerBeat: {
+            id: string;
+            /** @description the worker's own */
+            token: string;
+            incarnation: string;
+            /** @description counts up within an incarnation */
+            sequence: number;
+            /** @description the newest one acted on */
+            generation: number;
+            process?: components["schemas"]["WorkerProcess"] | null;
+            usage?: components["schemas"]["WorkerUsage"] | null;
+            logs?: components["schemas"]["WorkerLogs"] | null;
+        };
+        WorkerDesired: {
+            id: string;
+            generation: number;
+            order: components["schemas"]["WorkerOrderRef"] | null;
+            stop: components["schemas"]["WorkerStop"] | null;
+            error: components["schemas"]["WorkerError"] | null;
+        };
+        WorkerEntry: {
+            /** @description <node>-<number> */
+            id: string;
+            /** @description null = CPU */
+            gpu?: number | null;
+        };
+        WorkerEnvironment: {
+            /** @description empty while the group cannot be started */
+            env: {
+                [key: string]: string;
+            };
+            problems: components["schemas"]["ProblemItem"][];
+        };
+        WorkerEnvironmentEnvelope: {
+            data: components["schemas"]["WorkerEnvironment"];
+            code: number;
+            message: string;
+        };
+        WorkerError: {
+            code: string;
+            message: string;
+        };
+        /** @description Of the host; what is left out is not known, and what a newer agent tells besides is not kept. */
+        WorkerFacts: {
+            /** @description the same after every restart */
+            machineId?: string;
+            host?: string;
+            ip?: string | null;
+            /** @description where other hosts reach it */
+            address?: string | null;
+            zone?: string | null;
+            gpuType?: string | null;
+            gpuCount?: number;
+            emulated?: boolean;
+            cpuCores?: number;
+            memoryGb?: number;
+            versions?: {
+                [key: string]: string | null;
+            };
+            interfaces?: unknown[];
+            network?: {
+                [key: string]: unknown;
+            };
+            workspace?: string;
+            python?: string;
+            /** @description of the agent */
+            version?: string;
+        };
+        WorkerHeartbeatAnswer: {
+            /** Format: double */
+            intervalSeconds: number;
+            workers: components["schemas"]["WorkerDesired"][];
+        };
+        WorkerHeartbeatAnswerEnvelope: {
+            data: components["schemas"]["WorkerHeartbeatAnswer"];
+            code: number;
+            message: string;
+        };
+        WorkerHeartbeatRequest: {
+            /**
+             * Format: double
+             * @description how long the answer may be held while there is nothing new
+             * @default 0
+             */
+            waitSeconds?: number;
+            workers: components["schemas"]["WorkerBeat"][];
+        };
+        WorkerItem: {
+            id: string;
+            node: string;
+            number: number;
+            status: components["schemas"]["WorkerStatus"];
+            /** @description null: takes no part, the world is smaller */
+            rank: number | null;
+            localRank: number | null;
+            nodeRank: number | null;
+            projectId: string;
+            /** @description null = CPU */
+            gpu: number | null;
+            group: components["schemas"]["GroupRef"] | null;
+            worldSize: number | null;
+            /** Format: date-time */
+            lastHeartbeatAt: string | null;
+            /** Format: double */
+            heartbeatAgeSeconds: number | null;
+            generation: number;
+            process: components["schemas"]["WorkerProcessItem"];
+            usage: components["schemas"]["WorkerUsageItem"];
+            environmentId: string | null;
+            host: string;
+            ip: string | null;
+            version: string;
+        };
+        WorkerItemEnvelope: {
+            data: components["schemas"]["WorkerItem"];
+            code: number;
+            message: string;
+        };
+        WorkerItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["WorkerItem"][];
+        };
+        WorkerItemPageEnvelope: {
+            data: components["schemas"]["WorkerItemPage"];
+            code: number;
+            message: string;
+        };
+        WorkerLogAnswer: {
+            /** @description bytes of this log that are here */
+            acknowledged: number;
+        };
+        WorkerLogAnswerEnvelope: {
+            data: components["schemas"]["WorkerLogAnswer"];
+            code: number;
+            message: string;
+        };
+        WorkerLogs: {
+            offset: number;
+        };
+        WorkerOrder: {
+            name: string;
+            generation: number;
+            digest: string;
+            spec: unknown;
+            files: {
+                [key: string]: unknown;
+            };
+        };
+        WorkerOrderEnvelope: {
+            data: components["schemas"]["WorkerOrder"];
+            code: number;
+            message: string;
+        };
+        WorkerOrderRef: {
+            name: string;
+            taskId: string;
+            attempt: number;
+            rank: number;
+            /** @description another one: fetch the order */
+            digest: string;
+            /** @description it was begun once: nobody begins it again */
+            begun?: boolean;
+        };
+        WorkerProcess: {
+            /** @description the attempt, as in the order */
+            name: string;
+            rank?: number | null;
+            state: components["schemas"]["WorkerProcessState"];
+            pid?: number | null;
+            /** @description negative: killed by that signal */
+            exitCode?: number | null;
+            /**
+             * Format: double
+             * @description unix seconds
+             */
+            endedAt?: number | null;
+            /** @description whether a process, or a byte of its log, is still there */
+            left?: boolean | null;
+        };
+        WorkerProcessItem: {
+            state: components["schemas"]["ShownProcessState"];
+            pid: number | null;
+            exitCode: number | null;
+            taskId: string | null;
+            attempt: number | null;
+        };
+        /** @enum {string} */
+        WorkerProcessState: "starting" | "running" | "exited";
+        WorkerRegisterRequest: {
+            workers: components["schemas"]["WorkerEntry"][];
+            /** @description another one for each start of the agent */
+            incarnation: string;
+            facts: components["schemas"]["WorkerFacts"];
+        };
+        /** @enum {string} */
+        WorkerStatus: "online" | "suspect" | "lost" | "never";
+        WorkerStop: {
+            name: string;
+            /** Format: double */
+            graceSeconds: number;
+            /**
+             * Format: double
+             * @description unix seconds
+             */
+            killAt: number;
+        };
+        WorkerUsage: {
+            /** Format: double */
+            gpuUtilization?: number | null;
+            /** Format: double */
+            gpuMemoryUsedMb?: number | null;
+            /** Format: double */
+            gpuMemoryTotalMb?: number | null;
+            /** Format: double */
+            cpuPercent?: number | null;
+            /** Format: double */
+            memoryUsedMb?: number | null;
+        };
+        WorkerUsageItem: {
+            /** Format: double */
+            gpuUtilization: number | null;
+            /** Format: double */
+            gpuMemoryUsedMb: number | null;
+            /** Format: double */
+            gpuMemoryTotalMb: number | null;
+            /** Format: double */
+            cpuPercent: number | null;
+            /** Format: double */
+            memoryUsedMb: number | null;
+        };
+        WorkersMoved: {
+            /** @description workers that are where they were to go */
+            moved: string[];
+        };
+        WorkersMovedEnvelope: {
+            data: components["schemas"]["WorkersMoved"];
+            code: number;
+            message: string;
+        };
+        WorkersRegistered: {
+            workers: components["schemas"]["RegisteredWorker"][];
+        };
+        WorkersRegisteredEnvelope: {
+            data: components["schemas"]["WorkersRegistered"];
+            code: number;
+            message: string;
         };
         ZoneItem: {
             id: string;
@@ -3235,6 +3900,619 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskPreviewEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listWorkerGroups: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GroupCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedGroupChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    restartWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    startWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    stopWorkerGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                group_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    moveWorkers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GroupMoveRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkersMovedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listWorkers: {
+        parameters: {
+            query?: {
+                /** @description id or name; `none` = in no group */
+                group?: string;
+                node?: string;
+                ordering?: "id" | "-id" | "group" | "-group" | "lastHeartbeatAt" | "-lastHeartbeatAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+                /** @description may repeat */
+                status?: ("online" | "suspect" | "lost" | "never")[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getWorker: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    removeWorker: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getWorkerEnvironment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerEnvironmentEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    appendWorkerLog: {
+        parameters: {
+            query: {
+                offset: number;
+            };
+            header?: never;
+            path: {
+                attempt: string;
+                rank: string;
+                task_id: string;
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerLogAnswerEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getWorkerOrder: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerOrderEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    workerHeartbeat: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WorkerHeartbeatRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerHeartbeatAnswerEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listJoinTokens: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "lastUsedAt" | "-lastUsedAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JoinTokenItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createJoinToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JoinTokenCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JoinTokenCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    revokeJoinToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    registerWorkers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WorkerRegisterRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkersRegisteredEnvelope"];
                 };
             };
             default: {

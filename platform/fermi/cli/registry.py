@@ -17,6 +17,8 @@ COMMANDS = {
     "version": Entry("fermi.cli.account", "version", "Show the version and where the platform is"),
     "envs": Entry("fermi.cli.inventory", "envs", "Dev environments: where training runs"),
     "clusters": Entry("fermi.cli.clusters", "clusters", "Clusters, and whether one is fit to train on"),
+    "workers": Entry("fermi.cli.workers", "workers", "Workers of bare-metal hosts, and join tokens for hosts"),
+    "groups": Entry("fermi.cli.workers", "groups", "Groups of workers: who runs a script together, in which order"),
     "zones": Entry("fermi.cli.inventory", "zones", "Availability zones"),
     "datasets": Entry("fermi.cli.inventory", "datasets", "Datasets and their versions"),
     "models": Entry("fermi.cli.inventory", "models", "Models: recipes and their defaults"),
@@ -33,5 +35,6 @@ COMMANDS = {
     "stop": Entry("fermi.cli.tasks", "stop", "Stop tasks"),
     "retry": Entry("fermi.cli.tasks", "retry", "Run a task again, from its newest checkpoint"),
     "clone": Entry("fermi.cli.tasks", "clone", "Print a task's request, to change and submit it"),
+    "worker": Entry("fermi.cli.worker", "worker", "Make this host a worker: runs ranks for the platform"),
     "delete": Entry("fermi.cli.tasks", "delete", "Delete ended tasks with their logs and checkpoints"),
 }

@@ -92,12 +92,15 @@ def _environments(request: dict[str, Any], flags: Flags, names: Names) -> None:
 
 
 def _data(request: dict[str, Any], flags: Flags, names: Names) -> None:
+    """A null in a file stays one: its script reads neither dataset nor model."""
     if flags.dataset is not None:
         dataset, _colon, version = flags.dataset.partition(":")
         request["datasetId"], request["datasetVersionId"] = dataset, version
-    dataset_id, version_id = names.dataset(request.get("datasetId"), request.get("datasetVersionId"))
-    request["datasetId"], request["datasetVersionId"] = dataset_id, version_id
-    request["modelId"] = names.model(flags.model or request.get("modelId"))
+    if request.get("datasetId", "") is not None:
+        dataset_id, version_id = names.dataset(request.get("datasetId"), request.get("datasetVersionId"))
+        request["datasetId"], request["datasetVersionId"] = dataset_id, version_id
+    if flags.model or request.get("modelId", "") is not None:
+        request["modelId"] = names.model(flags.model or request.get("modelId"))
 
 
 def _part(whole: Mapping[str, Any], key: str, kind: type[Kind]) -> Kind:

@@ -89,7 +89,7 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
             (_("Attempt"), f"{task['attempt']} ({_('at most {n} restarts', n=task['maxRestarts'])})"),
             (_("Owner"), task["owner"]),
             (_("Project"), task["projectId"]),
-            (_("Dataset"), f"{task['datasetId']}:{task['datasetVersionId']}"),
+            (_("Dataset"), f"{task['datasetId']}:{task['datasetVersionId']}" if task["datasetId"] else None),
             (_("Model"), task["modelId"]),
             (_("Created"), clock(task["createdAt"])),
             (_("Started"), clock(task["startedAt"])),

@@ -10,6 +10,7 @@ from fermi.client.listing import Listing
 from fermi.client.tasks import Tasks
 from fermi.client.transport import Transport
 from fermi.client.types import AuditEventItem, FrameworkItem, FrameworkRecommendation, Me, ZoneItem
+from fermi.client.workers import Groups, Workers
 
 
 class Fermi:
@@ -40,6 +41,8 @@ class Fermi:
         self.datasets = Datasets(self._transport)
         self.models = Models(self._transport)
         self.tasks = Tasks(self._transport)
+        self.workers = Workers(self._transport)
+        self.groups = Groups(self._transport)
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
 

@@ -46,6 +46,9 @@ class ClusterItem(TypedDict):
     """
 
 
+CommunicationBackend: TypeAlias = Literal["nccl", "gloo"]
+
+
 class DatasetCreateRequest(TypedDict):
     name: str
     description: NotRequired[str]
@@ -75,6 +78,10 @@ class DistributedConfigRequest(TypedDict):
     backend: NotRequired[str]
     """
     auto, nccl or gloo
+    """
+    worldSize: NotRequired[int | None]
+    """
+    how many processes; all by default, with fewer those with the first ranks
     """
     strategy: NotRequired[dict[str, int]]
     """
@@ -131,6 +138,82 @@ class FrameworkRecommendRequest(TypedDict):
     modelId: NotRequired[str | None]
     environmentIds: list[EnvironmentId]
     masterNode: NotRequired[str | None]
+
+
+GroupAction: TypeAlias = Literal["start", "stop", "restart", "edit", "delete"]
+
+
+WorkerId: TypeAlias = str
+
+
+class GroupCreateRequest(TypedDict):
+    name: str
+    masterAddress: NotRequired[str]
+    """
+    the master's node name, without -number; may be left out with one node
+    """
+    worldSize: NotRequired[int | None]
+    """
+    null = the number of workers; never more
+    """
+    masterPort: NotRequired[int]
+    backend: NotRequired[CommunicationBackend]
+    script: NotRequired[str]
+    args: NotRequired[list[Arg]]
+    env: NotRequired[dict[str, str]]
+    maxRestarts: NotRequired[int]
+    projectId: NotRequired[str | None]
+    """
+    by default your only one
+    """
+    workerIds: NotRequired[list[WorkerId]]
+    """
+    workers that are in no group yet
+    """
+
+
+class GroupMoveRequest(TypedDict):
+    workerIds: list[WorkerId]
+    groupId: str | None
+    """
+    null = out of any group
+    """
+
+
+class GroupRef(TypedDict):
+    id: str
+    name: str
+
+
+class JoinTokenCreateRequest(TypedDict):
+    name: str
+    projectId: NotRequired[str | None]
+    """
+    by default your only one
+    """
+
+
+class JoinTokenCreated(TypedDict):
+    id: str
+    name: str
+    projectId: str
+    token: str
+    """
+    shown this once
+    """
+    command: str
+    """
+    what to run on a host
+    """
+
+
+class JoinTokenItem(TypedDict):
+    id: str
+    name: str
+    projectId: str
+    owner: str
+    createdAt: str
+    lastUsedAt: str | None
 
 
 class LogLine(TypedDict):
@@ -249,6 +332,24 @@ class PatchedEnvironmentChangeRequest(TypedDict):
     network: NotRequired[NetworkFacts]
 
 
+class PatchedGroupChangeRequest(TypedDict):
+    name: NotRequired[str]
+    masterAddress: NotRequired[str]
+    """
+    the master's node name, without -number; may be left out with one node
+    """
+    worldSize: NotRequired[int | None]
+    """
+    null = the number of workers; never more
+    """
+    masterPort: NotRequired[int]
+    backend: NotRequired[CommunicationBackend]
+    script: NotRequired[str]
+    args: NotRequired[list[Arg]]
+    env: NotRequired[dict[str, str]]
+    maxRestarts: NotRequired[int]
+
+
 class PatchedProjectRequest(TypedDict):
     name: NotRequired[str]
 
@@ -305,10 +406,18 @@ class Reason(TypedDict):
     """
 
 
+class RegisteredWorker(TypedDict):
+    id: str
+    token: str
+    """
+    the worker's own; the one before is void
+    """
+
+
 Role: TypeAlias = Literal["viewer", "member", "maintainer"]
 
 
-StateEnum: TypeAlias = Literal["waiting", "running", "exited"]
+ShownProcessState: TypeAlias = Literal["idle", "starting", "running", "exited"]
 
 
 class SummaryRequest(TypedDict):
@@ -345,17 +454,17 @@ class TaskCreateRequest(TypedDict):
     """
     required; ≤ 100 characters
     """
-    datasetId: NotRequired[str]
+    datasetId: NotRequired[str | None]
     """
-    required
+    required; null for a script of one's own that reads none
     """
-    datasetVersionId: NotRequired[str]
+    datasetVersionId: NotRequired[str | None]
     """
-    required
+    required with datasetId
     """
-    modelId: NotRequired[str]
+    modelId: NotRequired[str | None]
     """
-    required
+    required; null for a script of one's own
     """
     launchMode: NotRequired[str]
     """
@@ -397,17 +506,7 @@ class TaskPlan(TypedDict):
     artifacts: list[EngineArtifact]
 
 
-class TaskRank(TypedDict):
-    rank: int
-    localRank: int
-    nodeRank: int
-    device: int | None
-    state: StateEnum
-    pid: int | None
-    exitCode: int | None
-    """
-    negative: killed by that signal
-    """
+TaskRankStateEnum: TypeAlias = Literal["waiting", "running", "exited"]
 
 
 TaskState: TypeAlias = Literal[
@@ -464,6 +563,155 @@ class WarningItem(TypedDict):
     code: str
     message: str
     hint: str
+
+
+class WorkerEntry(TypedDict):
+    id: str
+    """
+    <node>-<number>
+    """
+    gpu: NotRequired[int | None]
+    """
+    null = CPU
+    """
+
+
+class WorkerEnvironment(TypedDict):
+    env: dict[str, str]
+    """
+    empty while the group cannot be started
+    """
+    problems: list[ProblemItem]
+
+
+class WorkerError(TypedDict):
+    code: str
+    message: str
+
+
+class WorkerFacts(TypedDict):
+    """
+    Of the host; what is left out is not known, and what a newer agent tells besides is not kept.
+    """
+
+    machineId: NotRequired[str]
+    """
+    the same after every restart
+    """
+    host: NotRequired[str]
+    ip: NotRequired[str | None]
+    address: NotRequired[str | None]
+    """
+    where other hosts reach it
+    """
+    zone: NotRequired[str | None]
+    gpuType: NotRequired[str | None]
+    gpuCount: NotRequired[int]
+    emulated: NotRequired[bool]
+    cpuCores: NotRequired[int]
+    memoryGb: NotRequired[int]
+    versions: NotRequired[dict[str, str | None]]
+    interfaces: NotRequired[list[Any]]
+    network: NotRequired[dict[str, Any]]
+    workspace: NotRequired[str]
+    python: NotRequired[str]
+    version: NotRequired[str]
+    """
+    of the agent
+    """
+
+
+class WorkerLogAnswer(TypedDict):
+    acknowledged: int
+    """
+    bytes of this log that are here
+    """
+
+
+class WorkerLogs(TypedDict):
+    offset: int
+
+
+class WorkerOrder(TypedDict):
+    name: str
+    generation: int
+    digest: str
+    spec: Any
+    files: dict[str, Any]
+
+
+class WorkerOrderRef(TypedDict):
+    name: str
+    taskId: str
+    attempt: int
+    rank: int
+    digest: str
+    """
+    another one: fetch the order
+    """
+    begun: NotRequired[bool]
+    """
+    it was begun once: nobody begins it again
+    """
+
+
+class WorkerProcessItem(TypedDict):
+    state: ShownProcessState
+    pid: int | None
+    exitCode: int | None
+    taskId: str | None
+    attempt: int | None
+
+
+WorkerProcessState: TypeAlias = Literal["starting", "running", "exited"]
+
+
+class WorkerRegisterRequest(TypedDict):
+    workers: list[WorkerEntry]
+    incarnation: str
+    """
+    another one for each start of the agent
+    """
+    facts: WorkerFacts
+
+
+WorkerStatus: TypeAlias = Literal["online", "suspect", "lost", "never"]
+
+
+class WorkerStop(TypedDict):
+    name: str
+    graceSeconds: float
+    killAt: float
+    """
+    unix seconds
+    """
+
+
+class WorkerUsage(TypedDict):
+    gpuUtilization: NotRequired[float | None]
+    gpuMemoryUsedMb: NotRequired[float | None]
+    gpuMemoryTotalMb: NotRequired[float | None]
+    cpuPercent: NotRequired[float | None]
+    memoryUsedMb: NotRequired[float | None]
+
+
+class WorkerUsageItem(TypedDict):
+    gpuUtilization: float | None
+    gpuMemoryUsedMb: float | None
+    gpuMemoryTotalMb: float | None
+    cpuPercent: float | None
+    memoryUsedMb: float | None
+
+
+class WorkersMoved(TypedDict):
+    moved: list[str]
+    """
+    workers that are where they were to go
+    """
+
+
+class WorkersRegistered(TypedDict):
+    workers: list[RegisteredWorker]
 
 
 class ZoneItem(TypedDict):
@@ -663,6 +911,25 @@ class FrameworkItem(TypedDict):
     available: bool
 
 
+class GroupMember(TypedDict):
+    id: str
+    node: str
+    number: int
+    status: WorkerStatus
+    rank: int | None
+    """
+    null: takes no part, the world is smaller
+    """
+    localRank: int | None
+    nodeRank: int | None
+
+
+class GroupTask(TypedDict):
+    id: str
+    name: str
+    status: TaskState
+
+
 class MemberAddRequest(TypedDict):
     username: str
     role: NotRequired[Role]
@@ -753,6 +1020,83 @@ class TaskProposal(TypedDict):
     reasons: list[WarningItem]
 
 
+class TaskRank(TypedDict):
+    rank: int
+    localRank: int
+    nodeRank: int
+    device: int | None
+    state: TaskRankStateEnum
+    pid: int | None
+    exitCode: int | None
+    """
+    negative: killed by that signal
+    """
+
+
+class WorkerDesired(TypedDict):
+    id: str
+    generation: int
+    order: WorkerOrderRef | None
+    stop: WorkerStop | None
+    error: WorkerError | None
+
+
+class WorkerHeartbeatAnswer(TypedDict):
+    intervalSeconds: float
+    workers: list[WorkerDesired]
+
+
+class WorkerItem(TypedDict):
+    id: str
+    node: str
+    number: int
+    status: WorkerStatus
+    rank: int | None
+    """
+    null: takes no part, the world is smaller
+    """
+    localRank: int | None
+    nodeRank: int | None
+    projectId: str
+    gpu: int | None
+    """
+    null = CPU
+    """
+    group: GroupRef | None
+    worldSize: int | None
+    lastHeartbeatAt: str | None
+    heartbeatAgeSeconds: float | None
+    generation: int
+    process: WorkerProcessItem
+    usage: WorkerUsageItem
+    environmentId: str | None
+    host: str
+    ip: str | None
+    version: str
+
+
+class WorkerProcess(TypedDict):
+    name: str
+    """
+    the attempt, as in the order
+    """
+    rank: NotRequired[int | None]
+    state: WorkerProcessState
+    pid: NotRequired[int | None]
+    exitCode: NotRequired[int | None]
+    """
+    negative: killed by that signal
+    """
+    endedAt: NotRequired[float | None]
+    """
+    unix seconds
+    """
+    left: NotRequired[bool | None]
+    """
+    whether a process, or a byte of its log, is still there
+    """
+
+
 class DatasetItem(TypedDict):
     id: str
     name: str
@@ -772,6 +1116,35 @@ class FrameworkRecommendation(TypedDict):
     best first
     """
     rejected: list[RejectedFramework]
+
+
+class GroupItem(TypedDict):
+    id: str
+    name: str
+    projectId: str
+    masterAddress: str
+    worldSize: int | None
+    effectiveWorldSize: int
+    masterPort: int
+    backend: CommunicationBackend
+    script: str
+    args: list[str]
+    env: dict[str, str]
+    maxRestarts: int
+    createdAt: str
+    workers: list[GroupMember]
+    """
+    in the order of ranks
+    """
+    problems: list[ProblemItem]
+    """
+    what keeps it from being started
+    """
+    task: GroupTask | None
+    """
+    the newest one
+    """
+    allowedActions: list[GroupAction]
 
 
 class Me(TypedDict):
@@ -809,9 +1182,12 @@ class TaskDetail(TypedDict):
     endedAt: str | None
     step: int | None
     loss: float | None
-    datasetId: str
-    datasetVersionId: str
-    modelId: str
+    datasetId: str | None
+    """
+    null: the script reads none of ours
+    """
+    datasetVersionId: str | None
+    modelId: str | None
     summary: TaskSummary
     warnings: list[WarningItem]
     proposal: TaskProposal | None
@@ -841,3 +1217,31 @@ class TaskPreview(TypedDict):
     null: nothing was left empty
     """
     summary: PreviewSummary
+
+
+class WorkerBeat(TypedDict):
+    id: str
+    token: str
+    """
+    the worker's own
+    """
+    incarnation: str
+    sequence: int
+    """
+    counts up within an incarnation
+    """
+    generation: int
+    """
+    the newest one acted on
+    """
+    process: NotRequired[WorkerProcess | None]
+    usage: NotRequired[WorkerUsage | None]
+    logs: NotRequired[WorkerLogs | None]
+
+
+class WorkerHeartbeatRequest(TypedDict):
+    waitSeconds: NotRequired[float]
+    """
+    how long the answer may be held while there is nothing new
+    """
+    workers: list[WorkerBeat]

@@ -6,10 +6,14 @@ local      0 1                 0 1 2 3          0 1 … 7           from 0 on ea
 node       0                   1                2
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from fermi.launch.spec import Node
+
+_WORKER = re.compile(r"(?P<node>[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)-(?P<number>0|[1-9][0-9]{0,8})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +39,59 @@ def place(nodes: Iterable[Node], master: str) -> list[Placement]:
     return placements
 
 
-def order_workers(workers: Sequence[str], master_node: str) -> list[str]:
+def first(nodes: Iterable[Node], master: str, world_size: int) -> tuple[Node, ...]:
+    """As much of the nodes as has the first `world_size` ranks: later nodes are left out, the last one may be used in
+    part. A list in a node's `engine` that is as long as the node has ranks has one entry for each."""
+    taken = []
+    for at in place(nodes, master):
+        node, left = at.node, min(at.node.processes, world_size - at.first_rank)
+        if 0 < left < node.processes:
+            whole = node.processes
+            engine = {
+                name: value[:left] if isinstance(value, list) and len(value) == whole else value
+                for name, value in node.engine.items()
+            }
+            node = replace(node, gpu_count=left, engine=engine)
+        if left > 0:
+            taken.append(node)
+    return tuple(taken)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A worker's place; `rank` None = it takes no part, because the world is smaller than the group."""
+
+    worker: str
+    rank: int | None
+    local_rank: int | None
+    node_rank: int | None
+
+
+def split(worker: str) -> tuple[str, int]:
+    """Node and number of a worker named `<node>-<number>`; ValueError for any other name."""
+    match = _WORKER.fullmatch(worker)
+    if match is None:
+        raise ValueError(worker)
+    return match["node"], int(match["number"])
+
+
+def order_workers(workers: Iterable[str], master_node: str) -> list[str]:
     """Workers named `<node>-<number>`: the master's node first, nodes in string order, numbers as numbers."""
 
     def key(worker: str) -> tuple[bool, str, int]:
-        node, _, number = worker.rpartition("-")
-        return node != master_node, node, int(number)
+        node, number = split(worker)
+        return node != master_node, node, number
 
     return sorted(workers, key=key)
+
+
+def seat(workers: Iterable[str], master_node: str, world_size: int | None = None) -> list[Seat]:
+    """Every worker's place, in the order of ranks; the same that `place` gives their nodes."""
+    by_node = groupby(order_workers(workers, master_node), lambda worker: split(worker)[0])
+    everyone = ((node_rank, *one) for node_rank, (_, on_node) in enumerate(by_node) for one in enumerate(on_node))
+    return [
+        Seat(worker, rank, local_rank, node_rank)
+        if world_size is None or rank < world_size
+        else Seat(worker, None, None, None)
+        for rank, (node_rank, local_rank, worker) in enumerate(everyone)
+    ]

@@ -1,4 +1,4 @@
-"""Ends node runners that may have begun, may be about to, or may be dead: whatever it was, nothing of it comes after."""
+"""Ends node runners that may have begun, may be about to, or may be dead: nothing of them comes afterwards."""
 
 import json
 import os

@@ -13,6 +13,8 @@ FERMI_PUBLIC_URL     the address people use, e.g. https://fermi.example.org, whe
 FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
 FERMI_STAND_BY       "0" keeps no process standing by with the training stack imported (saves its ~300 MB)
+FERMI_WORKER_HEARTBEAT  seconds between two heartbeats of a worker (5)
+FERMI_WORKER_LOST    seconds without one until a worker counts as lost (15)
 FERMI_LOG            "json" for one JSON object per line
 FERMI_LOG_LEVEL      INFO by default
 FERMI_DEBUG          "1" for Django's debug pages
@@ -21,7 +23,7 @@ FERMI_DEBUG          "1" for Django's debug pages
 from urllib.parse import urlsplit
 
 from server.places import ROOT
-from server.settings.env import flag, port_range, words
+from server.settings.env import flag, number, port_range, words
 from server.settings.jobs import *  # noqa: F403
 from server.settings.logs import LOGGING as LOGGING
 from server.settings.operators import UNFOLD as UNFOLD
@@ -53,6 +55,7 @@ INSTALLED_APPS = [
     "apps.clusters",
     "apps.catalog",
     "apps.training",
+    "apps.workers",
 ]
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -67,6 +70,9 @@ TIME_ZONE = "UTC"
 DEMO = flag("FERMI_DEMO", default=True)
 MASTER_PORTS = port_range("FERMI_MASTER_PORTS", "29500-32767")
 STAND_BY = flag("FERMI_STAND_BY", default=True)
+WORKER_HEARTBEAT_S = number("FERMI_WORKER_HEARTBEAT", 5.0)
+WORKER_LOST_S = number("FERMI_WORKER_LOST", 15.0)
+WORKER_SUSPECT_S = min(2 * WORKER_HEARTBEAT_S, WORKER_LOST_S)
 EXTRA_HOSTS = words("FERMI_ALLOWED_HOSTS")
 _PUBLIC_HOST = urlsplit(PUBLIC_URL).hostname  # noqa: F405
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *EXTRA_HOSTS, *([_PUBLIC_HOST] if _PUBLIC_HOST else [])]

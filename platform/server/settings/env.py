@@ -12,6 +12,10 @@ def flag(name: str, *, default: bool = False) -> bool:
     return value.lower() not in {"0", "no", "false", "off"} if value else default
 
 
+def number(name: str, default: float) -> float:
+    return float(os.environ.get(name) or default)
+
+
 def words(name: str) -> list[str]:
     return [word.strip() for word in os.environ.get(name, "").split(",") if word.strip()]
 

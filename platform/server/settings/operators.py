@@ -41,6 +41,9 @@ UNFOLD: dict[str, Any] = {
                     _page("开发环境", "Environments", "dns", "clusters.devenvironment"),
                     _page("可用区", "Zones", "location_on", "clusters.availabilityzone"),
                     _page("集群", "Clusters", "hub", "clusters.cluster"),
+                    _page("Worker", "Workers", "memory", "workers.worker"),
+                    _page("Worker 分组", "Worker groups", "group_work", "workers.group"),
+                    _page("加入令牌", "Join tokens", "vpn_key", "workers.jointoken"),
                 ],
             },
             {

@@ -99,6 +99,12 @@ SPECTACULAR_SETTINGS = {
         "EnvironmentKind": "apps.clusters.models.EnvironmentKind",
         "VersionStatus": "apps.catalog.models.VersionStatus",
         "Role": "apps.accounts.models.Role",
+        "WorkerStatus": "apps.workers.api.serializers.WORKER_STATUSES",
+        "WorkerProcessState": "apps.workers.api.serializers.PROCESSES",
+        "ShownProcessState": "apps.workers.api.serializers.SHOWN_PROCESSES",
+        "GroupAction": "apps.workers.api.serializers.ACTIONS",
+        "AllowedActionsEnum": "apps.training.api.serializers.ACTIONS",
+        "CommunicationBackend": "apps.workers.models.CommunicationBackend",
         "FindingLevel": "apps.clusters.api.serializers.LEVELS",
     },
     "COMPONENT_SPLIT_REQUEST": False,  # what comes in and what goes out are different serializers anyway

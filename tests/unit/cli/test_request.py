@@ -182,3 +182,11 @@ def test_a_file_that_holds_no_request_is_refused(tmp_path: Path, text: str) -> N
         reading.request(str(file))
     with pytest.raises(click.UsageError, match="nowhere"):
         reading.request(str(tmp_path / "nowhere"))
+
+
+def test_a_script_that_reads_neither_dataset_nor_model_gets_none(names: Names) -> None:
+    nothing = {"datasetId": None, "datasetVersionId": None, "modelId": None}
+    file = {**nothing, "entrypoint": {"script": "train.py"}, "environmentIds": ["env-001"]}
+    request = built(names, file)
+    assert {name: request[name] for name in nothing} == nothing
+    assert built(names, file, dataset="stdlib", model="tiny-gpt")["modelId"] == "model-001"

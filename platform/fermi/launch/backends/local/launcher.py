@@ -68,6 +68,12 @@ class Launcher:
             if self._warm:
                 self._stand_by(tuple(preload), after=process)
 
+    def is_busy(self, name: str) -> bool:
+        """Whether it is still at what `launch` was told."""
+        with self._lock:
+            busy = self._busy.get(name)
+            return busy is not None and busy.poll() is None
+
     def stand_by(self, preload: Sequence[str]) -> None:
         """Makes the next launch that imports `preload` a warm one. What stood by for something else, or died, goes."""
         with self._lock:

@@ -1,0 +1,207 @@
+"""Workers and groups: what hosts ask, and what people do."""
+
+from typing import IO, Any, cast
+
+from django.conf import settings
+from django.http import HttpResponse, JsonResponse
+from rest_framework.parsers import BaseParser
+from rest_framework.permissions import AllowAny
+
+from apps.common import handler
+from apps.common.api import APIView, Body, Data, Query, Request, operation, page
+from apps.common.errors import ApiError
+from apps.workers import health, selectors, shipping, store
+from apps.workers.api import serializers as shapes
+from apps.workers.api.authentication import JoinAuthentication, WorkerAuthentication
+from apps.workers.beats import read
+from apps.workers.board import Board
+from apps.workers.models import JoinToken
+from apps.workers.services import groups, joining, starting
+
+
+class JoinTokensView(APIView):
+    @operation("listJoinTokens", query=shapes.JoinTokenQuery, page=shapes.JoinTokenItem)
+    def get(self, request: Request, query: Query) -> Data:
+        """What lets hosts join your projects."""
+        rows = selectors.join_tokens(request.user).filter(name__icontains=query["search"])
+        return page(rows, query, selectors.join_token)
+
+    @operation("createJoinToken", body=shapes.JoinTokenCreateRequest, data=shapes.JoinTokenCreated, status=201)
+    def post(self, request: Request, body: Body) -> Data:
+        """Lets hosts register workers in a project (member); it is shown this once."""
+        return joining.create_join_token(request.user, **body)
+
+
+class JoinTokenView(APIView):
+    @operation("revokeJoinToken")
+    def delete(self, request: Request, token_id: str) -> None:
+        """From now on nobody joins with it; workers that did stay (member)."""
+        joining.revoke_join_token(request.user, token_id)
+
+
+class WorkerRegisterView(APIView):
+    authentication_classes = (JoinAuthentication,)
+
+    @operation("registerWorkers", body=shapes.WorkerRegisterRequest, data=shapes.WorkersRegistered, status=201)
+    def post(self, request: Request, body: Body) -> Data:
+        """A host's workers join, or join again; with a join token."""
+        return {"workers": joining.register(cast(JoinToken, request.auth), **body)}
+
+
+class WorkerHeartbeatView(APIView):
+    """Behind the ASGI server only what is wrong with a heartbeat comes here: see `apps.workers.front`."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+
+    @operation("workerHeartbeat", body=shapes.WorkerHeartbeatRequest, data=shapes.WorkerHeartbeatAnswer)
+    def post(self, request: Request, body: Body) -> Data:
+        """What workers do now, and what each is to do. Repeating or losing one changes nothing."""
+        try:
+            _, beats = read(request.data)
+        except ValueError as error:
+            raise ApiError(400, "HEARTBEAT_INVALID", detail=str(error)) from error
+        board = Board()
+        board.load({beat.worker for beat in beats})
+        answers = board.hear(beats)
+        board.flush()
+        return {"intervalSeconds": settings.WORKER_HEARTBEAT_S, "workers": answers}
+
+
+class WorkerOrderView(APIView):
+    authentication_classes = (WorkerAuthentication,)
+    permission_classes = (AllowAny,)
+
+    @operation("getWorkerOrder", data=shapes.WorkerOrder)
+    def get(self, request: Request, worker_id: str) -> Data:
+        """What the worker is to run, in full; with its own token."""
+        found = store.order_of(worker_id)
+        if found is None:
+            raise ApiError(404, "ORDER_UNKNOWN", worker=worker_id)
+        return found
+
+
+class RawParser(BaseParser):
+    """Bytes as they are."""
+
+    media_type = "*/*"
+
+    def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
+        return {"bytes": stream.read()}
+
+
+class WorkerLogView(APIView):
+    authentication_classes = (WorkerAuthentication,)
+    permission_classes = (AllowAny,)
+    parser_classes = (RawParser,)
+
+    @operation("appendWorkerLog", query=shapes.WorkerLogQuery, data=shapes.WorkerLogAnswer)
+    def put(self, request: Request, worker_id: str, task_id: str, attempt: str, rank: str, query: Query) -> Data:
+        """A piece of a rank's log from byte `offset` on, as raw bytes; with the worker's own token. A piece that comes
+        again is not stored again; one that lies beyond the end is 409 with `data.acknowledged`, where to go on."""
+        data = cast(dict[str, Any], request.data).get("bytes", b"")
+        if not all(number.isdecimal() and len(number) < 10 for number in (attempt, rank)):
+            raise ApiError(404, "NOT_FOUND")
+        try:
+            known = shipping.append(worker_id, task_id, int(attempt), int(rank), query["offset"], data)
+        except shipping.Gap as gap:
+            return _gap(gap, query["offset"])
+        return {"acknowledged": known}
+
+
+def _gap(gap: shipping.Gap, offset: int) -> HttpResponse:
+    error = ApiError(409, "LOG_GAP", "offset", offset=offset, acknowledged=gap.acknowledged)
+    return JsonResponse({**handler.envelope(error), "data": {"acknowledged": gap.acknowledged}}, status=409)
+
+
+class WorkersView(APIView):
+    @operation("listWorkers", query=shapes.WorkerQuery, page=shapes.WorkerItem)
+    def get(self, request: Request, query: Query) -> Data:
+        """The workers of your projects."""
+        judge = health.judge()
+        found = page(selectors.workers(request.user, query, judge), query)
+        return {**found, "items": selectors.shown(found["items"], judge)}
+
+
+class WorkerView(APIView):
+    @operation("getWorker", data=shapes.WorkerItem)
+    def get(self, request: Request, worker_id: str) -> Data:
+        """One worker."""
+        return selectors.worker(request.user, worker_id)
+
+    @operation("removeWorker")
+    def delete(self, request: Request, worker_id: str) -> None:
+        """Forgets it, unless a task uses it (member)."""
+        joining.remove(request.user, worker_id)
+
+
+class WorkerEnvironmentView(APIView):
+    @operation("getWorkerEnvironment", data=shapes.WorkerEnvironment)
+    def get(self, request: Request, worker_id: str) -> Data:
+        """The environment variables that the worker's process would get if its group were started now."""
+        return starting.environment(request.user, worker_id)
+
+
+class GroupsView(APIView):
+    @operation("listWorkerGroups", query=shapes.GroupQuery, page=shapes.GroupItem)
+    def get(self, request: Request, query: Query) -> Data:
+        """Groups of workers."""
+        found = page(selectors.groups(request.user, query["search"]), query)
+        return {**found, "items": selectors.shown_groups(found["items"])}
+
+    @operation("createWorkerGroup", body=shapes.GroupCreateRequest, data=shapes.GroupItem, status=201)
+    def post(self, request: Request, body: Body) -> Data:
+        """A group, empty or with workers that are in none (member)."""
+        return _shown(request, groups.create(request.user, **body).pk)
+
+
+class GroupView(APIView):
+    @operation("getWorkerGroup", data=shapes.GroupItem)
+    def get(self, request: Request, group_id: str) -> Data:
+        """One group, with its workers in the order of ranks."""
+        return _shown(request, group_id)
+
+    @operation("changeWorkerGroup", body=shapes.GroupChangeRequest, partial=True, data=shapes.GroupItem)
+    def patch(self, request: Request, group_id: str, body: Body) -> Data:
+        """Name, settings, script (member). A task that runs keeps what it was started with."""
+        groups.change(request.user, group_id, body)
+        return _shown(request, group_id)
+
+    @operation("deleteWorkerGroup")
+    def delete(self, request: Request, group_id: str) -> None:
+        """Its workers are then in no group, its tasks stay (member)."""
+        groups.remove(request.user, group_id)
+
+
+class GroupMoveView(APIView):
+    @operation("moveWorkers", body=shapes.GroupMoveRequest, data=shapes.WorkersMoved)
+    def post(self, request: Request, body: Body) -> Data:
+        """Moves workers to a group, or out of any; all of them or none (member)."""
+        groups.move(request.user, **body)
+        return {"moved": body["worker_ids"]}
+
+
+class GroupStartView(APIView):
+    @operation("startWorkerGroup", data=shapes.GroupItem)
+    def post(self, request: Request, group_id: str) -> Data:
+        """Starts the group's script as a training task (member)."""
+        return _shown(request, starting.start(request.user, group_id).pk)
+
+
+class GroupStopView(APIView):
+    @operation("stopWorkerGroup", data=shapes.GroupItem)
+    def post(self, request: Request, group_id: str) -> Data:
+        """Stops the group's task; asking again changes nothing (member)."""
+        return _shown(request, starting.stop(request.user, group_id).pk)
+
+
+class GroupRestartView(APIView):
+    @operation("restartWorkerGroup", data=shapes.GroupItem)
+    def post(self, request: Request, group_id: str) -> Data:
+        """Stops the group's task and starts a new one as soon as the workers are free (member)."""
+        return _shown(request, starting.restart(request.user, group_id).pk)
+
+
+def _shown(request: Request, group_id: str) -> Data:
+    groups.find(request.user, group_id)
+    return selectors.shown_groups(list(selectors.groups(request.user).filter(pk=group_id)))[0]

@@ -1,0 +1,68 @@
+"""Whether a worker is there, from how long it has been silent.
+
+    never ─first heartbeat─▶ online ─a missed heartbeat or two─▶ suspect ─LOST─▶ lost
+                               ▲────────────── the next heartbeat ────────────────┘
+
+A worker is lost after so much silence since its last heartbeat, or since the platform began to listen if that was
+later; while it does not listen nobody is. So after a break of the platform's own everybody is suspect until heard.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from django.conf import settings
+from django.db.models import Q
+
+from apps.common.clock import now
+from apps.workers.models import Listening
+
+Status = Literal["online", "suspect", "lost", "never"]
+STATUSES: tuple[Status, ...] = ("online", "suspect", "lost", "never")
+
+TICK = timedelta(seconds=2)
+"""How often a web process says that it listens."""
+
+DEAF = 3 * TICK
+"""After so long without its word nobody listened."""
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Who was last heard before these moments is what they are called."""
+
+    suspect_before: datetime
+    lost_before: datetime
+
+    def status(self, heard_at: datetime | None) -> Status:
+        if heard_at is None:
+            return "never"
+        if heard_at >= self.suspect_before:
+            return "online"
+        return "suspect" if heard_at >= self.lost_before else "lost"
+
+    def having(self, status: Status, path: str = "report__at") -> Q:
+        """The condition on rows whose `path` is when a worker was last heard."""
+        return {
+            "never": Q(**{f"{path}__isnull": True}),
+            "online": Q(**{f"{path}__gte": self.suspect_before}),
+            "suspect": Q(**{f"{path}__gte": self.lost_before, f"{path}__lt": self.suspect_before}),
+            "lost": Q(**{f"{path}__lt": self.lost_before}),
+        }[status]
+
+
+def judge() -> Judge:
+    """One query."""
+    listening = Listening.objects.filter(pk=1).first()
+    return judged(now(), listening.since if listening else None, listening.heard_at if listening else None)
+
+
+def judged(moment: datetime, since: datetime | None, heard_at: datetime | None) -> Judge:
+    """Pure."""
+    suspect, lost = (
+        moment - timedelta(seconds=seconds) for seconds in (settings.WORKER_SUSPECT_S, settings.WORKER_LOST_S)
+    )
+    listened = since is not None and heard_at is not None and moment - heard_at <= DEAF and since < lost
+    return Judge(suspect, lost if listened else _LONG_AGO)

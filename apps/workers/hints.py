@@ -1,0 +1,21 @@
+"""Messages that make things happen sooner; none of them is needed."""
+
+from collections.abc import Iterable
+
+from django.db import transaction
+
+from apps.common import bus
+from apps.training import hints
+
+CHANNEL = "workers"
+
+
+def desired_changed() -> None:
+    """Tells the web processes, once the transaction is committed, that some worker is to do something else."""
+    transaction.on_commit(lambda: bus.publish(CHANNEL, {}))
+
+
+def reported(tasks: Iterable[str]) -> None:
+    """Has the tasks looked at of whose ranks something new is known."""
+    for task_id in tasks:
+        hints.poke(task_id)

@@ -1,0 +1,167 @@
+"""The bare-metal side: hosts' workers, how they are grouped, what each is to run and what it says of that.
+
+Project 1──* JoinToken   lets a host's agent register workers
+   │ 1──* Group          a script, and who takes part in which order
+   │ 1──* Worker         one GPU slot of a host; carries what it is to do
+               1──1 Report    what it last said, written in batches
+Launch 1──* Order        an attempt as its workers were told it, and what each said of its own rank
+
+Two clocks, each a single row. `Revision` numbers every change of what any worker is to do, in the order of commits (its
+row is locked until then), so that a web process that remembers the workers asks only for what is newer. `Listening`
+tells since when heartbeats could be heard: a platform that was away itself makes nobody lost.
+"""
+
+from functools import partial
+
+from django.conf import settings
+from django.db import models
+
+from apps.common.ids import new_id
+
+NODE_LENGTH, GROUP_NAME_LENGTH = 63, 32
+"""Together an environment's name: `node (group)`."""
+
+
+class JoinToken(models.Model):
+    """Only a hash is stored; the token itself is shown once."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "join"))
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="join_tokens")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    name = models.CharField(max_length=100)
+    digest = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class CommunicationBackend(models.TextChoices):
+    NCCL = "nccl"
+    GLOO = "gloo"
+
+
+class Group(models.Model):
+    """`master_address`: a node's name. `world_size` None = as many processes as there are workers. `task`: the newest
+    one that was started. `starts` counts them, so that of two people who press start at once one wins."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "group"))
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="worker_groups")
+    name = models.CharField(max_length=GROUP_NAME_LENGTH)
+    master_address = models.CharField(max_length=NODE_LENGTH, default="", blank=True)
+    world_size = models.PositiveIntegerField(null=True, blank=True)
+    master_port = models.PositiveIntegerField(default=29500)
+    backend = models.CharField(max_length=10, choices=CommunicationBackend, default=CommunicationBackend.NCCL)
+    script = models.CharField(max_length=500, default="", blank=True)
+    args = models.JSONField(default=list, blank=True)
+    env = models.JSONField(default=dict, blank=True)
+    max_restarts = models.PositiveIntegerField(default=3)
+    task = models.ForeignKey("training.Task", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    starts = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="group_name_per_project")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Worker(models.Model):
+    """`id` is `<node>-<number>`, and one row is all that bears it: no worker is in two groups, no id is there twice.
+    `machine` and `incarnation`: the host and the start of the agent that drives it now; `digest`: of its own token.
+    `desired` is what a heartbeat is answered with, `generation` the revision at which that (or the token) changed."""
+
+    id = models.CharField(primary_key=True, max_length=80)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="workers")
+    node = models.CharField(max_length=NODE_LENGTH)
+    number = models.PositiveIntegerField()
+    group = models.ForeignKey(Group, on_delete=models.SET_NULL, null=True, blank=True, related_name="workers")
+    environment = models.ForeignKey(
+        "clusters.DevEnvironment", on_delete=models.SET_NULL, null=True, blank=True, related_name="workers"
+    )
+    gpu = models.PositiveIntegerField(null=True, blank=True)
+    facts = models.JSONField(default=dict, blank=True)
+    machine = models.CharField(max_length=100)
+    incarnation = models.CharField(max_length=64)
+    digest = models.CharField(max_length=64)
+    generation = models.PositiveBigIntegerField(default=0, db_index=True)
+    desired = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["node", "number"], name="one_worker_per_number")]
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class Report(models.Model):
+    """The newest heartbeat. `sequence` counts within an incarnation: an older one that is stored late, by another web
+    process, changes nothing. `applied`: the newest generation the worker has acted on."""
+
+    worker = models.OneToOneField(Worker, on_delete=models.CASCADE, primary_key=True, related_name="report")
+    at = models.DateTimeField(null=True, blank=True, db_index=True)
+    incarnation = models.CharField(max_length=64, default="")
+    sequence = models.BigIntegerField(default=-1)
+    applied = models.BigIntegerField(default=0)
+    process = models.JSONField(default=dict, blank=True)
+    usage = models.JSONField(default=dict, blank=True)
+
+
+class Launch(models.Model):
+    """An attempt that workers run. `stopped` may come before anything was ordered: then nothing ever is. `forgotten`:
+    only who had which rank is kept, for logs that come late. `files`: the same for all workers."""
+
+    name = models.CharField(primary_key=True, max_length=80)
+    task = models.CharField(max_length=60, db_index=True)
+    attempt = models.PositiveIntegerField()
+    files = models.JSONField(default=dict)
+    stopped = models.BooleanField(default=False)
+    grace_seconds = models.FloatField(null=True)
+    kill_at = models.FloatField(null=True)  # unix seconds
+    forgotten = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
+class Order(models.Model):
+    """One rank for one worker, and what that worker last said of it. `worker` is an id and not a key: the order
+    outlives a worker that is deleted. `machine`: the host it was given to."""
+
+    launch = models.ForeignKey(Launch, on_delete=models.CASCADE, related_name="orders")
+    worker = models.CharField(max_length=80, db_index=True)
+    machine = models.CharField(max_length=100)
+    rank = models.PositiveIntegerField()
+    node_rank = models.PositiveIntegerField()
+    node = models.CharField(max_length=100)
+    digest = models.CharField(max_length=80)
+    body = models.JSONField(default=dict)
+
+    state = models.CharField(max_length=10, default="ordered")
+    pid = models.PositiveIntegerField(null=True)
+    exit_code = models.IntegerField(null=True)
+    ended_at = models.FloatField(null=True)  # unix seconds, by the worker's clock
+    left = models.BooleanField(null=True)
+    incarnation = models.CharField(max_length=64, default="")
+    sequence = models.BigIntegerField(default=-1)
+
+    class Meta:
+        ordering = ["rank"]
+        constraints = [
+            models.UniqueConstraint(fields=["launch", "worker"], name="one_order_per_worker"),
+            models.UniqueConstraint(fields=["launch", "rank"], name="one_order_per_rank"),
+        ]
+
+
+class Revision(models.Model):
+    """See the module. One row, with the key 1."""
+
+    value = models.PositiveBigIntegerField(default=0)
+
+
+class Listening(models.Model):
+    """See the module. One row, with the key 1. `heard_at`: when a web process last said that it listens."""
+
+    since = models.DateTimeField()
+    heard_at = models.DateTimeField()

@@ -1,0 +1,76 @@
+"""Who takes which place in a group, and what is wrong with it. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from fermi.launch import environment, nearest
+from fermi.launch.ranks import Seat, seat, split
+from fermi.launch.spec import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A group as its settings and members make it."""
+
+    master_address: str
+    world_size: int | None
+    master_port: int
+    script: str
+    env: Mapping[str, str]
+    workers: Collection[str]
+
+    @property
+    def nodes(self) -> list[str]:
+        return sorted({split(worker)[0] for worker in self.workers})
+
+    @property
+    def master(self) -> str:
+        """The node of rank 0: the one named, or the only one there is."""
+        return self.master_address or (self.nodes[0] if len(self.nodes) == 1 else "")
+
+    @property
+    def effective_world_size(self) -> int:
+        return len(self.workers) if self.world_size is None else self.world_size
+
+    def seats(self) -> Sequence[Seat]:
+        return seat(self.workers, self.master, self.effective_world_size)
+
+
+def problems(line: Line) -> list[Problem]:
+    """What keeps the group from being started."""
+    found = wrong(line)
+    if not line.workers:
+        return [*found, Problem("workers", "GROUP_EMPTY")]
+    if not line.master:
+        found.append(Problem("masterAddress", "GROUP_MASTER_REQUIRED", {"allowed": ", ".join(line.nodes)}))
+    if not line.script:
+        found.append(Problem("script", "GROUP_SCRIPT_REQUIRED"))
+    return found
+
+
+def wrong(line: Line) -> list[Problem]:
+    """Settings that contradict the members or the rules; what is only missing is not among it."""
+    found: list[Problem] = []
+    params: dict[str, object]
+    there, master = len(line.workers), line.master_address
+    if master and line.workers and master not in line.nodes:
+        node = _node_of(master)
+        near = node if node in line.nodes else nearest.name(master, line.nodes)
+        params = {"master": master, "allowed": ", ".join(line.nodes), "nearest": near}
+        found.append(Problem("masterAddress", "MASTER_NOT_IN_GROUP", params))
+    if line.world_size is not None and (line.world_size < 1 or (there and line.world_size > there)):
+        params = {"found": line.world_size, "high": there}
+        found.append(Problem("worldSize", "WORLD_SIZE_TOO_LARGE", params))
+    if not 1024 <= line.master_port <= 65535:
+        near_port = nearest.number(line.master_port, 1024, 65535, whole=True)
+        params = {"found": line.master_port, "low": 1024, "high": 65535, "nearest": near_port}
+        found.append(Problem("masterPort", "PORT_OUT_OF_RANGE", params))
+    return found + environment.problems(line.env)
+
+
+def _node_of(name: str) -> str:
+    """`gn6` for `gn6-0`, which people write who take the worker's id for the node's name."""
+    try:
+        return split(name)[0]
+    except ValueError:
+        return name

@@ -1,0 +1,177 @@
+"""What is read of workers and groups, in the API's shape."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.common.clock import now
+from apps.training import shapes
+from apps.training.models import Task
+from apps.training.states import FINAL, State
+from apps.workers import health
+from apps.workers.models import Group, JoinToken, Worker
+from apps.workers.ranking import Line, problems
+from fermi.launch.ranks import Seat
+
+NO_PLACE = {"rank": None, "localRank": None, "nodeRank": None}
+MEASURES = ("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb")
+NO_GROUP = "none"
+
+
+def workers(user: User, filters: Mapping[str, Any], judge: health.Judge) -> QuerySet[Worker]:
+    rows = access.visible(Worker.objects.select_related("group", "report"), user)
+    if wanted := filters.get("status"):
+        condition = Q()
+        for status in wanted:
+            condition |= judge.having(status)
+        rows = rows.filter(condition)
+    if group := filters.get("group"):
+        rows = rows.filter(group=None) if group == NO_GROUP else rows.filter(Q(group=group) | Q(group__name=group))
+    if node := filters.get("node"):
+        rows = rows.filter(node=node)
+    if word := filters.get("search"):
+        rows = rows.filter(Q(pk__icontains=word) | Q(group__name__icontains=word))
+    return rows
+
+
+def shown(rows: Sequence[Worker], judge: health.Judge) -> list[dict[str, Any]]:
+    """As many queries however many they are."""
+    of_group = lines({row.group for row in rows if row.group is not None})
+    seats = {seat.worker: seat for line in of_group.values() for seat in line.seats()}
+    moment = now()
+    return [_worker(row, seats.get(row.pk), of_group, judge, moment) for row in rows]
+
+
+def worker(user: User, worker_id: str) -> dict[str, Any]:
+    judge = health.judge()
+    return shown([access.get(workers(user, {}, judge), user, worker_id)], judge)[0]
+
+
+def groups(user: User, search: str = "") -> QuerySet[Group]:
+    return access.visible(Group.objects.select_related("task"), user).filter(name__icontains=search)
+
+
+def shown_groups(rows: Sequence[Group]) -> list[dict[str, Any]]:
+    """As many queries however many they are."""
+    judge, of_group = health.judge(), lines(rows)
+    members = Worker.objects.filter(group__in=rows).values_list("pk", "node", "number", "report__at")
+    known = {key: (node, number, judge.status(at)) for key, node, number, at in members}
+    return [_group(row, of_group[row.pk], known) for row in rows]
+
+
+def join_tokens(user: User) -> QuerySet[JoinToken, Any]:
+    rows = access.visible(JoinToken.objects.all(), user)
+    return rows.values("id", "name", "project_id", "owner__username", "created_at", "last_used_at")
+
+
+def join_token(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "name": row["name"],
+        "projectId": row["project_id"],
+        "owner": row["owner__username"],
+        "createdAt": row["created_at"],
+        "lastUsedAt": row["last_used_at"],
+    }
+
+
+def lines(rows: Iterable[Group]) -> dict[str, Line]:
+    rows = list(rows)
+    members: defaultdict[str | None, list[str]] = defaultdict(list)
+    for group, key in Worker.objects.filter(group__in=rows).values_list("group_id", "pk"):
+        members[group].append(key)
+    return {
+        row.pk: Line(
+            row.master_address, row.world_size, row.master_port, row.script, row.env, tuple(members[row.pk])
+        )
+        for row in rows
+    }  # fmt: skip
+
+
+def _worker(
+    row: Worker, place: Seat | None, of_group: Mapping[str, Line], judge: health.Judge, moment: Any
+) -> dict[str, Any]:
+    report, desired = row.report, row.desired.get("order")
+    told = report.process
+    task_id, _, number = (told.get("name") or "").rpartition("-")
+    return {
+        "id": row.pk,
+        "node": row.node,
+        "number": row.number,
+        "projectId": row.project_id,
+        "gpu": row.gpu,
+        "status": judge.status(report.at),
+        "group": {"id": row.group.pk, "name": row.group.name} if row.group else None,
+        **_place(place),
+        "worldSize": of_group[row.group.pk].effective_world_size if row.group else None,
+        "lastHeartbeatAt": report.at,
+        "heartbeatAgeSeconds": round((moment - report.at).total_seconds(), 1) if report.at else None,
+        "generation": row.generation,
+        "process": {
+            "state": told.get("state", "idle"),
+            "pid": told.get("pid"),
+            "exitCode": told.get("exitCode"),
+            "taskId": task_id or (desired["taskId"] if desired else None),
+            "attempt": int(number) if number.isdecimal() else (desired["attempt"] if desired else None),
+        },
+        "usage": {name: report.usage.get(name) for name in MEASURES},
+        "environmentId": row.environment_id,
+        "host": row.facts.get("host") or "",
+        "ip": row.facts.get("ip"),
+        "version": row.facts.get("version") or (row.facts.get("versions") or {}).get("fermi") or "",
+    }
+
+
+def _group(row: Group, line: Line, known: Mapping[str, tuple[str, int, health.Status]]) -> dict[str, Any]:
+    found = problems(line)
+    return {
+        "id": row.pk,
+        "name": row.name,
+        "projectId": row.project_id,
+        "masterAddress": row.master_address,
+        "worldSize": row.world_size,
+        "effectiveWorldSize": line.effective_world_size,
+        "masterPort": row.master_port,
+        "backend": row.backend,
+        "script": row.script,
+        "args": row.args,
+        "env": row.env,
+        "maxRestarts": row.max_restarts,
+        "createdAt": row.created_at,
+        "workers": [
+            {
+                "id": place.worker,
+                "node": known[place.worker][0],
+                "number": known[place.worker][1],
+                "status": known[place.worker][2],
+                **_place(place),
+            }
+            for place in line.seats()
+            if place.worker in known
+        ],
+        "problems": [shapes.problem(problem) for problem in found],
+        "task": _task(row.task),
+        "allowedActions": actions(row, ready=not found),
+    }
+
+
+def _task(task: Task | None) -> dict[str, Any] | None:
+    return {"id": task.pk, "name": task.name, "status": task.state} if task else None
+
+
+def actions(row: Group, *, ready: bool) -> list[str]:
+    """What a member may do with the group now."""
+    running = row.task is not None and State(row.task.state) not in FINAL
+    steering = ["stop"] if running else ["start"] if ready else []
+    again = ["restart"] if ready and row.task is not None else []
+    return [*steering, *again, "edit", *([] if running else ["delete"])]
+
+
+def _place(place: Seat | None) -> dict[str, int | None]:
+    if place is None:
+        return dict(NO_PLACE)
+    return {"rank": place.rank, "localRank": place.local_rank, "nodeRank": place.node_rank}

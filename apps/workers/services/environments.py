@@ -1,0 +1,149 @@
+"""The environments that workers make up: those of one node that belong together (in one group, or in none) are one.
+
+Which workers an environment has changes only while nobody uses it, so that a task trains on what it was made from.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from apps.clusters.discovery import environment_id
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.training.hints import poke, poke_waiting
+from apps.training.models import Node
+from apps.training.states import ACTIVE
+from apps.workers import health
+from apps.workers.models import Worker
+from fermi.launch import gpus
+from fermi.launch.spec import Problem
+
+CLUSTER = "workers"
+HEARD = ("online", "suspect")
+
+
+def cluster() -> Cluster:
+    """Of all workers; there from the first registration on."""
+    return Cluster.objects.get_or_create(pk=CLUSTER, defaults={"name": CLUSTER, "backend": "agent"})[0]
+
+
+def held(environments: Iterable[str]) -> dict[str, str]:
+    """Who uses which of them: a task that holds it or is going to."""
+    keys = sorted(set(environments))
+    list(DevEnvironment.objects.select_for_update().filter(pk__in=keys).order_by("pk"))  # nobody leases one meanwhile
+    waiting = Node.objects.filter(environment__in=keys, task__state__in=ACTIVE)
+    return {
+        **dict(waiting.values_list("environment_id", "task_id")),
+        **dict(Lease.objects.filter(environment__in=keys).values_list("environment_id", "holder")),
+    }
+
+
+def in_use(workers: Sequence[Worker], field: str) -> list[Problem]:
+    """Why these may not be moved or removed now."""
+    holders = held(worker.environment_id for worker in workers if worker.environment_id)
+    return [
+        Problem(f"{field}.{index}", "WORKER_IN_USE", {"worker": worker.pk, "task": holders[worker.environment_id]})
+        for index, worker in enumerate(workers)
+        if worker.environment_id in holders
+    ]
+
+
+def settle(project: str, nodes: Collection[str]) -> None:
+    """Makes the environments of these nodes what their workers are, in the caller's transaction."""
+    home, judge = cluster(), health.judge()
+    rows = Worker.objects.filter(project=project, node__in=nodes).select_related("group", "report")
+    on_node: defaultdict[str, int] = defaultdict(int)
+    members: defaultdict[str, list[Worker]] = defaultdict(list)
+    for worker in rows.order_by("node", "number"):
+        on_node[worker.node] += 1
+        members[environment_id(home.pk, f"{project}/{worker.node}/{worker.group_id or ''}")].append(worker)
+    there = DevEnvironment.objects.filter(cluster=home, project=project, discovered_as__in=nodes)
+    there.exclude(pk__in=members).delete()
+    known = {environment.pk: environment for environment in there.filter(pk__in=members)}
+    for key, workers in members.items():
+        before = known[key].status if key in known else EnvironmentStatus.UNHEALTHY
+        status = _status(before, [judge.status(worker.report.at) for worker in workers])
+        facts = {**_facts(workers, on_node[workers[0].node]), "status": status}
+        if key in known:
+            DevEnvironment.objects.filter(pk=key).update(**facts, **_since(before, status))
+        else:
+            _create(project, home, key, facts)
+        Worker.objects.filter(pk__in=[worker.pk for worker in workers]).exclude(environment=key).update(environment=key)
+
+
+def settle_health() -> int:
+    """Brings the environments' status in step with what is heard of their workers; how many it changed."""
+    judge, changed, back = health.judge(), 0, False
+    lost: list[str] = []
+    heard: defaultdict[tuple[str, str], list[datetime | None]] = defaultdict(list)
+    rows = Worker.objects.exclude(environment=None)
+    row: Any
+    for row in rows.values_list("environment_id", "environment__status", "report__at"):
+        heard[row[0], row[1]].append(row[2])
+    for (key, before), moments in heard.items():
+        status = _status(before, [judge.status(at) for at in moments])
+        if status != before:
+            same = DevEnvironment.objects.filter(pk=key, status=before)
+            changed += same.update(status=status, **_since(before, status))
+            back = back or status == EnvironmentStatus.RUNNING
+            if status != EnvironmentStatus.RUNNING:
+                lost.append(key)
+    if back:
+        poke_waiting()
+    for holder in set(Lease.objects.filter(environment__in=lost).values_list("holder", flat=True)):
+        poke(holder)  # its attempt is over: nobody has to wait for the next sweep to see that
+    return changed
+
+
+def _facts(workers: Sequence[Worker], on_node: int) -> dict[str, Any]:
+    """Of one host; what several environments share of it is divided among them."""
+    first, told = workers[0], workers[-1].facts
+    name = f"{first.node} ({first.group.name})" if first.group else first.node
+    zone, _ = AvailabilityZone.objects.get_or_create(name=str(told.get("zone") or CLUSTER)[:100])
+    on_gpu = all(worker.gpu is not None for worker in workers) and not told.get("emulated")
+    return {
+        "name": name,
+        "zone_id": zone.pk,
+        "gpu_type": gpus.short_name(told.get("gpuType") or "")[:40],
+        "gpu_count": len(workers),
+        "emulated": not on_gpu,
+        "cpu_cores": max(1, told.get("cpuCores", 1) * len(workers) // on_node),
+        "memory_gb": max(1, told.get("memoryGb", 1) * len(workers) // on_node),
+        "host": (told.get("host") or first.node)[:200],
+        "ip": told.get("ip") or None,
+        "versions": {key: str(value)[:60] for key, value in (told.get("versions") or {}).items() if value},
+        "network": told.get("network") or {},
+        "engine": {
+            "workers": [worker.pk for worker in workers],
+            **({"gpus": [worker.gpu for worker in workers]} if on_gpu else {}),
+            **({"address": told["address"]} if told.get("address") else {}),
+        },
+        "discovered_as": first.node,
+    }
+
+
+def _status(before: str, workers: Sequence[health.Status]) -> str:
+    """Usable when all of it is there. A worker that was not heard for a moment changes nothing, either way."""
+    if any(status not in HEARD for status in workers):
+        return EnvironmentStatus.UNHEALTHY
+    return EnvironmentStatus.RUNNING if all(status == "online" for status in workers) else before
+
+
+def _since(before: str, after: str) -> dict[str, Any]:
+    """Uptime counts from when it became usable."""
+    if before == after:
+        return {}
+    return {"started_at": now() if after == EnvironmentStatus.RUNNING else None}
+
+
+def _create(project: str, home: Cluster, key: str, facts: dict[str, Any]) -> None:
+    try:
+        with transaction.atomic():
+            started = now() if facts["status"] == EnvironmentStatus.RUNNING else None
+            DevEnvironment.objects.create(pk=key, project_id=project, cluster=home, started_at=started, **facts)
+    except IntegrityError:
+        raise ApiError(409, "NODE_NAME_TAKEN", "workers", environment=facts["name"]) from None

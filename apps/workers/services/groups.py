@@ -1,0 +1,158 @@
+"""Groups: made, changed, filled, emptied, removed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from apps.accounts import access, audit
+from apps.accounts.models import Role, User
+from apps.common.errors import ApiError, ProblemsError
+from apps.training.models import Task
+from apps.training.states import FINAL, State
+from apps.workers import revisions
+from apps.workers.models import Group, Worker
+from apps.workers.projects import chosen_project
+from apps.workers.ranking import Line, wrong
+from apps.workers.services import environments
+from fermi.launch.spec import Problem
+
+
+def find(user: User, group_id: str, role: Role = Role.VIEWER) -> Group:
+    return access.get(Group.objects.select_related("task"), user, group_id, role)
+
+
+def create(
+    user: User, *, name: str, project_id: str | None = None, worker_ids: Sequence[str] = (), **settings: Any
+) -> Group:
+    """`worker_ids`: members from the beginning, none of which may be in another group already."""
+    project = chosen_project(user, project_id)
+    with transaction.atomic():
+        workers = _workers(user, worker_ids, project)
+        if taken := [
+            Problem(f"workerIds.{index}", "WORKER_IN_OTHER_GROUP", {"worker": worker.pk, "group": worker.group.name})
+            for index, worker in enumerate(workers)
+            if worker.group is not None
+        ]:
+            raise ProblemsError(taken)
+        group = Group(project_id=project, name=name, **settings)
+        _check(group, worker_ids)
+        _save(group, force_insert=True)
+        if workers:
+            _join(group, workers)
+        audit.record(user, "group.create", group.pk, project=project, name=name, workers=list(worker_ids))
+    return group
+
+
+def change(user: User, group_id: str, changes: Mapping[str, Any]) -> Group:
+    """A task that runs keeps what it was started with."""
+    group = find(user, group_id, Role.MEMBER)
+    with transaction.atomic():
+        revisions.following()
+        for field, value in changes.items():
+            setattr(group, field, value)
+        _check(group, group.workers.values_list("pk", flat=True))
+        _save(group, update_fields=list(changes))
+        if "name" in changes:
+            environments.settle(group.project_id, _nodes(group.workers.all()))
+        audit.record(user, "group.change", group.pk, project=group.project_id, **changes)
+    return group
+
+
+def remove(user: User, group_id: str) -> None:
+    """Its workers are then in no group. Its tasks stay."""
+    group = find(user, group_id, Role.MEMBER)
+    if active(group):
+        raise ApiError(409, "GROUP_RUNNING", group=group.name, task=group.task_id)
+    with transaction.atomic():
+        revisions.following()
+        workers = list(group.workers.all())
+        _refuse_in_use(workers, "workers")
+        audit.record(user, "group.delete", group.pk, project=group.project_id, name=group.name)
+        group.delete()
+        environments.settle(group.project_id, _nodes(workers))
+
+
+def move(user: User, worker_ids: Sequence[str], group_id: str | None) -> None:
+    """All of them or none; to no group with None."""
+    group = find(user, group_id, Role.MEMBER) if group_id is not None else None
+    with transaction.atomic():
+        revisions.following()
+        workers = _workers(user, worker_ids, group.project_id if group else None)
+        staying = group.pk if group else None
+        moving = [worker for worker in workers if worker.group_id != staying]
+        _refuse_in_use(moving, "workerIds")
+        if group and moving and active(group):
+            raise ApiError(409, "GROUP_RUNNING", "groupId", group=group.name, task=group.task_id)
+        _join(group, moving)
+        for project in {worker.project_id for worker in moving}:
+            audit.record(
+                user, "worker.move", staying or "", project=project,
+                workers=[worker.pk for worker in moving if worker.project_id == project],
+            )  # fmt: skip
+
+
+def active(group: Group) -> Task | None:
+    """The group's task, while it has not ended."""
+    return group.task if group.task and State(group.task.state) not in FINAL else None
+
+
+def line(group: Group, workers: Sequence[str]) -> Line:
+    return Line(
+        group.master_address, group.world_size, group.master_port, group.script, group.env, tuple(workers)
+    )  # fmt: skip
+
+
+def _workers(user: User, ids: Sequence[str], project: str | None) -> list[Worker]:
+    """In the order named, with everything that is wrong with the names."""
+    known = (
+        access.visible(Worker.objects.select_related("group"), user)
+        .select_for_update(of=("self",))
+        .in_bulk(list(set(ids)))
+    )
+    problems, found = [], []
+    for index, key in enumerate(ids):
+        worker = known.get(key)
+        if key in ids[:index]:
+            problems.append(Problem(f"workerIds.{index}", "WORKER_DUPLICATE", {"worker": key}))
+        elif worker is None:
+            problems.append(Problem(f"workerIds.{index}", "WORKER_UNKNOWN", {"workers": key}))
+        elif project is not None and worker.project_id != project:
+            problems.append(Problem(f"workerIds.{index}", "WORKER_OF_OTHER_PROJECT", {"worker": key}))
+        else:
+            found.append(worker)
+    if problems:
+        raise ProblemsError(problems)
+    for of_project in {worker.project_id for worker in found}:
+        access.require(user, of_project, Role.MEMBER)
+    return found
+
+
+def _join(group: Group | None, workers: Sequence[Worker]) -> None:
+    Worker.objects.filter(pk__in=[worker.pk for worker in workers]).update(group=group)
+    for project in {worker.project_id for worker in workers}:
+        environments.settle(project, _nodes(worker for worker in workers if worker.project_id == project))
+
+
+def _refuse_in_use(workers: Sequence[Worker], field: str) -> None:
+    if busy := environments.in_use(workers, field):
+        error = ProblemsError(busy)
+        error.status, error.code = 409, busy[0].code
+        raise error
+
+
+def _check(group: Group, workers: Any) -> None:
+    if problems := wrong(line(group, list(workers))):
+        raise ProblemsError(problems)
+
+
+def _save(group: Group, **how: Any) -> None:
+    try:
+        with transaction.atomic():
+            group.save(**how)
+    except IntegrityError:
+        raise ApiError(409, "GROUP_NAME_TAKEN", "name", name=group.name) from None
+
+
+def _nodes(workers: Any) -> set[str]:
+    return {worker.node for worker in workers}

@@ -1,0 +1,105 @@
+"""A group's script as a training task like any other, over the environments that its workers make up."""
+
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from apps.accounts import access, audit
+from apps.accounts.models import Role, User
+from apps.common.errors import ApiError, ProblemsError
+from apps.training.api.retry import draft, submit
+from apps.training.services import steer
+from apps.training.services.preview import rendered
+from apps.training.shapes import problem
+from apps.workers.models import Group, Worker
+from apps.workers.ranking import problems
+from apps.workers.services.groups import active, find, line
+
+
+def start(user: User, group_id: str) -> Group:
+    group = find(user, group_id, Role.MEMBER)
+    if task := active(group):
+        raise ApiError(409, "GROUP_RUNNING", group=group.name, task=task.pk)
+    _begin(user, group)
+    return group
+
+
+def stop(user: User, group_id: str) -> Group:
+    """Asking again changes nothing."""
+    group = find(user, group_id, Role.MEMBER)
+    if task := active(group):
+        steer.stop(user, task.pk)
+    return group
+
+
+def restart(user: User, group_id: str) -> Group:
+    """A new task, which waits until the one that runs has stopped and given its workers back."""
+    group = find(user, group_id, Role.MEMBER)
+    before = active(group)
+    with transaction.atomic():
+        _begin(user, group)
+        if before:
+            steer.stop(user, before.pk)
+    return group
+
+
+def request(group: Group) -> dict[str, Any]:
+    """What the task is made from. Raises ProblemsError with what keeps the group from being started."""
+    workers = list(Worker.objects.filter(group=group).order_by("node", "number"))
+    row = line(group, [worker.pk for worker in workers])
+    if found := problems(row):
+        raise ProblemsError(found)
+    environments = {worker.node: worker.environment_id for worker in workers}
+    return {
+        "taskName": group.name,
+        "datasetId": None,
+        "datasetVersionId": None,
+        "modelId": None,
+        "distributedConfig": {
+            "enabled": True,
+            "nodeIds": [environments[node] for node in row.nodes],
+            "masterNode": environments[row.master],
+            "framework": "pytorch-ddp",
+            "masterPort": group.master_port,
+            "backend": group.backend,
+            "worldSize": row.effective_world_size,
+        },
+        "entrypoint": {"script": group.script, "args": group.args},
+        "env": group.env,
+        "maxRestarts": group.max_restarts,
+    }
+
+
+def environment(user: User, worker_id: str) -> dict[str, Any]:
+    """What the worker's process would get if its group were started now, and what is wrong with the group."""
+    worker = access.get(Worker.objects.select_related("group"), user, worker_id)
+    if worker.group is None:
+        raise ApiError(409, "WORKER_WITHOUT_GROUP", worker=worker_id)
+    try:
+        made = draft(user, request(worker.group))
+    except ProblemsError as error:
+        return {"env": {}, "problems": [problem(one) for one in error.problems]}
+    found = rendered(made)
+    env: dict[str, str] = {}
+    for artifact in found[1].artifacts if found else ():
+        for rank in artifact.content["ranks"] if artifact.kind == "node" else ():
+            if rank["worker"] == worker_id:
+                env = {name: _word(value) for name, value in {**artifact.content["env"], **rank["env"]}.items()}
+    return {"env": env, "problems": [problem(one) for one in made.problems]}
+
+
+def _word(value: str | list[str | dict[str, str]]) -> str:
+    """What only the host knows is shown by its name."""
+    pieces = [value] if isinstance(value, str) else value
+    return "".join(piece if isinstance(piece, str) else f"<{piece['late']}>" for piece in pieces)
+
+
+def _begin(user: User, group: Group) -> None:
+    with transaction.atomic():
+        if not Group.objects.filter(pk=group.pk, starts=group.starts).update(starts=F("starts") + 1):
+            raise ApiError(409, "GROUP_CHANGED", group=group.name)
+        task = submit(user, request(group))
+        Group.objects.filter(pk=group.pk).update(task=task)
+        audit.record(user, "group.start", group.pk, project=group.project_id, task=task.pk)
+    group.task = task

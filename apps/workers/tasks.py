@@ -1,0 +1,16 @@
+"""Celery's way in: what time alone changes."""
+
+from celery import shared_task
+
+from apps.workers import store
+from apps.workers.services import environments
+
+
+@shared_task(name="workers.sweep", ignore_result=True)
+def sweep() -> None:
+    environments.settle_health()
+
+
+@shared_task(name="workers.clean", ignore_result=True)
+def clean() -> None:
+    store.clean()

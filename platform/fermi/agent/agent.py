@@ -1,0 +1,361 @@
+"""The agent: one process that drives the workers of its node, in four threads that share nothing but `Agent`.
+
+    supervise   looks at the processes, takes each worker a step towards what is wanted       (the main thread)
+    listen      a heartbeat that the server holds until something else is wanted: the long poll
+    report      a heartbeat at once when a process changed, so that nobody waits for the next
+    ship        logs
+
+A server that is away stops none of this but the answers: training goes on, ends, and is told of later.
+"""
+
+import logging
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fermi.agent import facts
+from fermi.agent.errors import AgentError
+from fermi.agent.runs import Host, Run
+from fermi.agent.server import Server
+from fermi.agent.settings import Settings
+from fermi.agent.shipping import ship_all
+from fermi.agent.state import Folder
+from fermi.agent.usage import NOTHING, Sampler
+from fermi.agent.worker import Worker, end_siblings
+from fermi.client import Conflict, FermiError, Forbidden, NotAuthenticated, RequestRefused, Throttled, UnexpectedAnswer
+from fermi.launch import registry
+from fermi.launch.backends.local.launcher import Launcher, default_python
+from fermi.launch.errors import BackendError
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.1, 1.0  # while something runs, else
+SHIP_SECONDS = 0.5
+RETRY_SECONDS = 0.5, 5.0
+USAGE_SECONDS = 5.0
+RELAUNCH_SECONDS = 3.0
+"""How long after a launch a rank without a trace is launched again."""
+
+
+class Agent:
+    """Raises AgentError when it is told nonsense, when the folder or a worker is in use, or, in `run`, when the
+    platform refuses it for good."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.node, numbers = settings.workers()
+        gpus = facts.choose_gpus(settings, numbers)
+        if not settings.server:
+            raise AgentError("WORKER_SERVER_REQUIRED")
+        self.server = Server(settings.server)
+        self.token = settings.join_token()
+        self.folder = Folder(settings.state_folder(self.node), list(gpus))
+        self.host = Host(
+            self.folder.path,
+            Path(settings.workspace).expanduser().resolve() if settings.workspace else self.folder.path / "workspace",
+            settings.python or default_python(),
+        )
+        self.address = facts.address(settings, self.server.host, self.server.port)
+        self.workers = [Worker(name, gpu, self.folder.worker(name), self.host) for name, gpu in gpus.items()]
+        self.by_id = {worker.id: worker for worker in self.workers}
+        self.secrets = {worker.id: self.folder.secret(worker.id) for worker in self.workers}
+        self.incarnation = str(uuid.uuid4())
+        self.interval = 5.0
+        self.launcher = Launcher(self.host.python, warm=settings.warm)
+        self._lock = threading.RLock()  # of the workers' state
+        self._registering = threading.Lock()
+        self._sequence = 0
+        self._launched: dict[str, float] = {}
+        self._usage = {worker.id: dict(NOTHING) for worker in self.workers}
+        self._said: dict[str, str] = {}
+        self._told: dict[str, Any] = {}  # facts of the host
+        self._ending = threading.Event()
+        self._news = threading.Event()  # something is wanted that was not
+        self._changed = threading.Event()  # a process is not as it was last reported
+        self._ship_now = threading.Event()  # a process ended: the rest of its log is there
+        self._reported: dict[str, Any] = {}  # by worker
+
+    def run(self) -> None:
+        """Until `stop`. Training goes on afterwards."""
+        self._register()
+        others = [threading.Thread(target=self._guarded, args=(loop,), name=loop.__name__, daemon=True)
+                  for loop in (self._listen, self._report, self._ship, self._measure)]  # fmt: skip
+        for thread in others:
+            thread.start()
+        if self.address.startswith("127."):
+            self._say("address", "", f"other hosts cannot reach {self.address}: several nodes need --address")
+        if self.settings.warm:
+            self.launcher.stand_by(registry.framework("pytorch-ddp").PRELOAD)
+        while not self._ending.is_set():
+            busy = self._supervise()
+            self._news.wait(LOOK_SECONDS[0] if busy else LOOK_SECONDS[1])
+            self._news.clear()
+        self.launcher.close()
+
+    def stop(self) -> None:
+        for event in (self._ending, self._news, self._changed, self._ship_now):
+            event.set()
+
+    def close(self) -> None:
+        """Lets others drive these workers."""
+        self.folder.close()
+
+    # supervise
+
+    def _supervise(self) -> bool:
+        """Whether there is something to keep an eye on."""
+        with self._lock:
+            for worker in self.workers:
+                try:
+                    worker.settle()
+                    self._say("disk", worker.id, "")
+                except OSError as error:
+                    self._say("disk", worker.id, f"{error.filename}: {error.strerror}; tried again")
+                except (KeyError, TypeError, ValueError) as error:
+                    self._say("order", worker.id, f"its order is not understood: {error!r}")
+            end_siblings(self.workers)
+            startable = [run for worker in self.workers for run in worker.startable()]
+            incomplete = {worker.wanted_name for worker in self.workers if worker.wanted_name not in worker.runs}
+            for name in {run.name for run in startable} - incomplete:
+                self._launch(name, [run for run in startable if run.name == name])
+            now = {worker.id: worker.report({}) | {"logs": None} for worker in self.workers}
+            if now != self._reported:
+                self._reported = now
+                self._changed.set()
+                self._ship_now.set()
+            return any(not run.over for worker in self.workers for run in worker.runs.values()) or bool(startable)
+
+    def _launch(self, name: str, runs: Sequence[Run]) -> None:
+        """This host's ranks of an attempt, once all are there: they are forked from one process. Again, where one left
+        no trace for a while."""
+        now = time.monotonic()
+        self._launched = {other: at for other, at in self._launched.items() if now - at < RELAUNCH_SECONDS}
+        if self.launcher.is_busy(name):
+            self._launched[name] = now
+        if name in self._launched:
+            return
+        self._launched[name] = now
+        preload = runs[0].spec.get("preload", ())
+        try:
+            self.launcher.launch(name, [run.spec_path for run in runs], preload, runs[0].folder / "launch.log")
+        except BackendError as error:
+            why = str(error.params.get("output") or error)
+        except OSError as error:
+            why = f"{self.host.python}: {error.strerror}"
+        else:
+            return
+        for run in runs:
+            run.could_not_start(why)
+
+    # listen, report
+
+    def _listen(self) -> None:
+        """A server that does not hold the request is asked once per interval all the same."""
+        failures = 0
+        while not self._ending.is_set():
+            begun, known = time.monotonic(), self._wanted()
+            if self._exchange(self.workers, wait=self.interval):
+                failures = 0
+                if self._wanted() == known:
+                    self._pause(RETRY_SECONDS[0] if self._lacking() else begun + self.interval - time.monotonic())
+            else:
+                failures += 1
+                self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures) * random.uniform(0.5, 1))
+
+    def _report(self) -> None:
+        failures = 0
+        while not self._ending.is_set():
+            self._changed.wait()
+            self._changed.clear()
+            if self._ending.is_set() or self._exchange(self.workers, wait=0):
+                failures = 0
+                continue
+            failures += 1
+            self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures))
+            self._changed.set()
+
+    def _exchange(self, workers: Sequence[Worker], wait: float) -> bool:
+        """One heartbeat, and what follows from its answer. False when the platform could not be asked."""
+        with self._lock:
+            self._sequence += 1
+            tokens = dict(self.secrets)
+            said = [
+                {"id": worker.id, "token": tokens[worker.id], "incarnation": self.incarnation,
+                 "sequence": self._sequence, **worker.report(self._usage[worker.id])}
+                for worker in workers
+            ]  # fmt: skip
+        asked_at = time.monotonic()
+        try:
+            answer = self.server.heartbeat(said, wait)
+        except FermiError as error:
+            self._say("server", "", f"no heartbeat: {error.message}")
+            return False
+        self._say("server", "", "")
+        self.interval = min(60.0, max(0.2, float(answer.get("intervalSeconds") or self.interval)))
+        refused = {}
+        for item in answer["workers"]:
+            if (worker := self.by_id.get(item.get("id"))) is None:
+                continue
+            problem = item.get("error")
+            self._say("worker", worker.id, f"{problem['code']}: {problem['message']}" if problem else "")
+            if problem:
+                refused[worker.id] = tokens[worker.id]
+                continue
+            with self._lock:
+                if worker.learn(item, asked_at, time.monotonic()):
+                    self._news.set()
+        for worker in workers:
+            self._fetch(worker)
+        if refused:
+            self._register_again(refused)
+        return not refused
+
+    def _fetch(self, worker: Worker) -> None:
+        with self._lock:
+            if not worker.lacks_order():
+                return
+        try:
+            body = self.server.order(worker.id, self.secrets[worker.id])
+        except FermiError as error:
+            self._say("order", worker.id, f"its order cannot be read: {error.message}")
+            return
+        self._say("order", worker.id, "")
+        with self._lock:
+            worker.body = body
+        self._news.set()
+
+    def _wanted(self) -> list[object]:
+        with self._lock:
+            return [worker.desired for worker in self.workers]
+
+    def _lacking(self) -> bool:
+        with self._lock:
+            return any(worker.lacks_order() for worker in self.workers)
+
+    # ship, measure
+
+    def _ship(self) -> None:
+        failures = 0
+        while not self._ending.is_set():
+            failure = None
+            for worker in self.workers:
+                with self._lock:
+                    waiting = [run for run in worker.runs.values() if not run.shipped]
+                token = self.secrets[worker.id]
+
+                def append(name: str, offset: int, data: bytes, worker: Worker = worker, token: str = token) -> int:
+                    return self.server.append(worker.id, token, name, offset, data)
+
+                if token:
+                    failure = ship_all(waiting, append) or failure
+                if any(run.shipped for run in waiting):
+                    self._news.set()
+            self._say("logs", "", f"logs wait: {failure.message}" if failure else "")
+            failures = failures + 1 if failure else 0
+            self._ship_now.wait(min(RETRY_SECONDS[1], SHIP_SECONDS * 2**failures))
+            self._ship_now.clear()
+
+    def _measure(self) -> None:
+        sampler = Sampler()
+        while not self._ending.is_set():
+            with self._lock:
+                now = [(w.id, w.gpu, run.leader if (run := w.current()) and not run.over else None)
+                       for w in self.workers]  # fmt: skip
+            usage = sampler.sample(now)
+            with self._lock:
+                self._usage = usage
+            self._pause(min(USAGE_SECONDS, self.interval))
+
+    # register
+
+    def _register(self) -> None:
+        """Once, unless this host's workers have their secrets already and the platform is away. Raises AgentError when
+        it is refused for good."""
+        known = all(self.secrets.values())
+        if not self.token and not known:
+            raise AgentError("WORKER_TOKEN_REQUIRED")
+        failures = 0
+        while not self._ending.is_set() and self.token:
+            try:
+                self._ask_to_register()
+                return
+            except (RequestRefused, UnexpectedAnswer) as error:
+                if not known and not isinstance(error, Throttled):
+                    raise self._refusal(error) from error
+                self._refused(error, self.workers)
+            except FermiError as error:
+                self._say("register", "", f"not registered yet: {error.message}")
+            if known:
+                return
+            failures += 1
+            self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures))
+
+    def _refusal(self, error: FermiError) -> AgentError:
+        if isinstance(error, NotAuthenticated | Forbidden):
+            return AgentError("WORKER_TOKEN_REFUSED", url=self.server.url, why=error.message)
+        return AgentError("WORKER_REFUSED", why=_all_of(error))
+
+    def _refused(self, error: FermiError, workers: Sequence[Worker]) -> None:
+        """They have their own tokens, so they go on; unless another host has them now."""
+        self._say("register", "", f"not registered: {_all_of(error)}")
+        if isinstance(error, Conflict):
+            with self._lock:
+                for worker in workers:
+                    worker.disown()
+            self._news.set()
+
+    def _register_again(self, refused: Mapping[str, str]) -> None:
+        """The platform does not know them by these tokens: they were deleted, or are driven elsewhere; unless another
+        of our threads was faster, and they have others by now."""
+        with self._registering:
+            still = [self.by_id[worker] for worker, token in refused.items() if self.secrets[worker] == token]
+            if not still or not self.token:
+                return
+            try:
+                self._ask_to_register()
+            except FermiError as error:
+                self._refused(error, still)
+
+    def _ask_to_register(self) -> None:
+        self._told = self._told or facts.gather(
+            self.settings, self.folder.machine, self.address, self.host.python, str(self.host.workspace)
+        )
+        workers = [{"id": worker.id, "gpu": worker.gpu} for worker in self.workers]
+        body = {"workers": workers, "incarnation": self.incarnation, "facts": self._told}
+        secrets = self.server.register(self.token, body)
+        for worker, secret in secrets.items():
+            self.folder.keep_secret(worker, secret)
+        with self._lock:
+            self.secrets |= secrets
+        self._say("register", "", f"registered at {self.server.url}: {', '.join(sorted(secrets))}")
+
+    # all
+
+    def _guarded(self, loop: Callable[[], None]) -> None:
+        """A bug in a thread is no reason to stop looking after the training: it is said, and the thread goes on."""
+        while not self._ending.is_set():
+            try:
+                loop()
+            except Exception:
+                log.exception("%s failed", loop.__name__)
+                self._pause(RETRY_SECONDS[1])
+
+    def _pause(self, seconds: float) -> None:
+        self._ending.wait(seconds)
+
+    def _say(self, about: str, worker: str, text: str) -> None:
+        """Each thing once, until it is over."""
+        key = f"{about} {worker}"
+        if not self._ending.is_set() and self._said.get(key, "") != text:
+            self._said[key] = text
+            where = f"{worker}: " if worker else ""
+            log.info("%s%s", where, text or f"{about}: all is well again")
+
+
+def _all_of(error: FermiError) -> str:
+    problems = [f"{item.field}: {item.message}" if item.field else item.message for item in error.errors]
+    return "; ".join(problems) or error.message

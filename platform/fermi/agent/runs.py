@@ -1,0 +1,176 @@
+"""One attempt's rank on this host, as a folder: what the agent does survives the agent.
+
+<state>/workers/<id>/runs/<task>-<attempt>/
+    rank.json     the runner's spec; the run exists from the moment that this file does
+    rank.lock, rank.status.json, rank.log, stop.json        the runner's (see `fermi.runner.node`)
+    files/        the plan's                                shipped     the whole log is with the server
+
+    absent ─▶ starting ─▶ running ─▶ exited ─▶ shipped ─▶ (removed, when nobody wants it any more)
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fermi.runner import ending, node, status
+from fermi.runner.pod import bind
+
+NEVER_STARTED = 127  # a shell's word for a command that could not be run
+NO_RANK = {"command": [], "env": {}, "ranks": [], "node_rank": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What orders leave open."""
+
+    state: Path
+    workspace: Path
+    python: str
+
+
+class Run:
+    """`process`: what a heartbeat says of it, without `left`, which is also true while its log is not shipped."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = folder.name
+        self.spec_path = folder / "rank.json"
+        self.spec: dict[str, Any] = json.loads(self.spec_path.read_text())
+        self.shipped = (folder / "shipped").exists()
+        self.failed = False
+        self.acknowledged: int | None = None  # bytes of the log that the server has; None = it has not been asked
+        self.look()
+
+    @classmethod
+    def create(cls, folder: Path, body: Mapping[str, Any], host: Host) -> "Run":
+        """Writes down what is to be run; starts nothing. Raises OSError."""
+        files = folder / "files"
+        files.mkdir(parents=True, exist_ok=True)
+        host.workspace.mkdir(parents=True, exist_ok=True)
+        late = {"files directory": str(files), "python": host.python}
+        for name, text in body["files"].items():
+            (files / name).parent.mkdir(parents=True, exist_ok=True)
+            (files / name).write_text(bind(text, late))
+        spec = {**body["spec"], "cwd": str(host.workspace)}
+        spec["command"] = [bind(word, late) for word in spec["command"]]
+        spec["env"] = {name: bind(value, late) for name, value in spec["env"].items()}
+        spec["ranks"] = [_rank(rank, late, host) for rank in spec["ranks"]]
+        spec["digest"] = body["digest"]
+        node.write_atomically(str(folder / "rank.json"), spec)
+        made = cls(folder)
+        made.acknowledged = 0
+        return made
+
+    @classmethod
+    def create_ended(cls, folder: Path, name: str, rank: int) -> "Run":
+        """One that cannot begin: it was stopped before it was known here."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "rank.json").exists():
+            node.write_atomically(str(folder / "rank.json"), {**NO_RANK, "name": name, "rank": rank})
+        ending.make_unstartable(folder / "rank.json")
+        return cls(folder)
+
+    def look(self) -> status.NodeState:
+        """Updates `process`, `alive`, `absent` and `failed`."""
+        seen = status.look(self.spec_path)
+        rank = seen.ranks[0] if seen.ranks else {}
+        over = seen.state in ("exited", "lost") or rank.get("state") == "exited"
+        state = "exited" if over else "running" if rank.get("state") == "running" else "starting"
+        self.absent = seen.state == "absent"
+        self.lost = seen.state == "lost"
+        self.alive = seen.left
+        self.leader = rank if rank.get("pid") else None
+        self.failed = over and rank.get("exit_code") != 0
+        self.process = {
+            "name": self.name,
+            "rank": self.rank,
+            "state": state,
+            "pid": rank.get("pid"),
+            "exitCode": rank.get("exit_code"),
+            "endedAt": rank.get("ended_at"),
+        }
+        return seen
+
+    @property
+    def rank(self) -> int:
+        rank: int = self.spec["ranks"][0]["rank"] if self.spec["ranks"] else self.spec["rank"]
+        return rank
+
+    @property
+    def log(self) -> Path | None:
+        return Path(self.spec["ranks"][0]["log"]) if self.spec["ranks"] else None
+
+    @property
+    def log_name(self) -> str:
+        """`<task>/<attempt>/<rank>`."""
+        assert self.log is not None
+        return "/".join([*self.log.parts[-3:-1], self.log.stem])
+
+    @property
+    def left(self) -> bool:
+        """Whether anything of it is still here: a process, or a byte that the server has not got."""
+        return self.alive or self.absent or not self.shipped
+
+    @property
+    def over(self) -> bool:
+        """Nothing of it runs, and nothing can begin."""
+        return not self.alive and not self.absent
+
+    @property
+    def stopping(self) -> bool:
+        return (self.folder / "stop.json").exists()
+
+    def end(self, grace_seconds: float) -> None:
+        """Asks; to be called until nothing lives. A second, shorter grace wins."""
+        ending.end(self.folder, [self.spec_path], grace_seconds)
+
+    def could_not_start(self, why: str) -> None:
+        """The end of a rank that nothing could be started for, with the reason in its log."""
+        paths = node.Paths(str(self.spec_path))
+        lock = node.try_lock(paths.lock)
+        if lock is None:
+            return
+        try:
+            if node.read_json(paths.status) is None and self.log:
+                with open(self.log, "a") as file:
+                    file.write(f"fermi: the rank could not be started: {why}\n")
+                rank = {"rank": self.rank, "local_rank": 0, "pid": None, "start_time": None, "state": "exited",
+                        "exit_code": NEVER_STARTED, "ended_at": time.time()}  # fmt: skip
+                ended = node.first_status(self.name, self.spec["node_rank"], "exited")
+                node.write_atomically(paths.status, {**ended, "ranks": [rank]})
+        finally:
+            os.close(lock)
+
+    def has_shipped(self) -> None:
+        (self.folder / "shipped").touch()
+        self.shipped = True
+
+    def remove(self) -> None:
+        """Only once it is over and shipped."""
+        if self.log:
+            self.log.unlink(missing_ok=True)
+        self.spec_path.unlink(missing_ok=True)  # first: from here on the run does not exist
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def load(folder: Path) -> dict[str, Run]:
+    """What an earlier agent has begun, by name; what it had not written to the end goes, and what a crash of the host
+    has torn."""
+    found = {}
+    for one in sorted(folder.iterdir()) if folder.is_dir() else ():
+        try:
+            found[one.name] = Run(one)
+        except (FileNotFoundError, ValueError):
+            shutil.rmtree(one, ignore_errors=True)
+    return found
+
+
+def _rank(rank: Mapping[str, Any], late: dict[str, str], host: Host) -> dict[str, Any]:
+    log = host.state / rank["log"]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    return {**rank, "log": str(log), "env": {name: bind(value, late) for name, value in rank["env"].items()}}

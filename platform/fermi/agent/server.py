@@ -1,0 +1,84 @@
+"""What the agent asks of the platform. Every request may be lost or repeated; docs/workers.md has the wire."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from fermi.agent.errors import AgentError
+from fermi.client import FermiError, UnexpectedAnswer, Unreachable
+from fermi.client.transport import API, unwrap
+
+TIMEOUT_SECONDS = 10.0
+"""Without a byte; a held heartbeat gets so much more than it is to be held."""
+
+
+class Server:
+    """All methods raise FermiError. To be used from any thread."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            address = httpx.URL(url.rstrip("/"))
+        except httpx.InvalidURL as error:
+            raise AgentError("WORKER_SERVER_INVALID", url=url, why=str(error)) from error
+        if address.scheme not in ("http", "https") or not address.host:
+            raise AgentError("WORKER_SERVER_INVALID", url=url, why="http://… / https://…")
+        self.url = str(address)
+        self.host, self.port = address.host, address.port or (443 if address.scheme == "https" else 80)
+        limits = httpx.Limits(max_keepalive_connections=4, keepalive_expiry=60)
+        self._http = httpx.Client(base_url=self.url + API, timeout=TIMEOUT_SECONDS, limits=limits)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def register(self, token: str, body: Mapping[str, Any]) -> dict[str, str]:
+        """The workers' own tokens by id."""
+        answer = self._ask("POST", "/workers/register", token, json=body)
+        with_tokens = answer["workers"] if isinstance(answer, dict) else answer
+        return {item["id"]: item["token"] for item in with_tokens}
+
+    def heartbeat(self, workers: Sequence[Mapping[str, Any]], wait_seconds: float) -> dict[str, Any]:
+        body = {"waitSeconds": wait_seconds, "workers": list(workers)}
+        answer = self._ask("POST", "/workers/heartbeat", "", json=body, timeout=TIMEOUT_SECONDS + wait_seconds)
+        if not isinstance(answer, dict) or not isinstance(answer.get("workers"), list):
+            raise UnexpectedAnswer(f"{self.url}: not the answer to a heartbeat", code="UNEXPECTED_ANSWER")
+        return answer
+
+    def order(self, worker: str, token: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self._ask("GET", f"/workers/{worker}/order", token)
+        return answer
+
+    def append(self, worker: str, token: str, log: str, offset: int, data: bytes) -> int:
+        """`log`: `<task>/<attempt>/<rank>`. How many bytes of it the server has."""
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream"}
+        path = f"/workers/{worker}/logs/{log}"
+        response = self._send("PUT", path, params={"offset": offset}, content=data, headers=headers)
+        if response.status_code == 409 and (known := _acknowledged(response)) is not None:
+            return known
+        acknowledged = unwrap(response)["acknowledged"]
+        return int(acknowledged)
+
+    def _ask(self, method: str, path: str, token: str, **request: Any) -> Any:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return unwrap(self._send(method, path, headers=headers, **request))
+
+    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        try:
+            return self._http.request(method, path, **request)
+        except httpx.HTTPError as error:
+            why = f"{self.url} does not answer: {error or type(error).__name__}"
+            raise Unreachable(why, code="UNREACHABLE") from error
+
+
+def _acknowledged(response: httpx.Response) -> int | None:
+    try:
+        body = response.json()
+    except ValueError:
+        return None
+    for place in (body, body.get("data"), body.get("params")) if isinstance(body, dict) else ():
+        if isinstance(place, dict) and isinstance(place.get("acknowledged"), int):
+            return int(place["acknowledged"])
+    return None
+
+
+__all__ = ["FermiError", "Server"]

@@ -1,0 +1,68 @@
+"""Ranks' logs to the server, by offset. The server's word is the only memory of how far it is: it takes what lies
+beyond what it has, and answers how much that is now. So a request may break off anywhere, be repeated, or meet a server
+that has less than it had, or more: the file there is a prefix of the one here, and in the end the same.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from fermi.agent.runs import Run
+from fermi.client import FermiError, Forbidden, NotFound
+
+log = logging.getLogger(__name__)
+
+PIECE = 1 << 19
+
+Append = Callable[[str, int, bytes], int]
+"""`(log, offset, data) -> bytes that the server has`; raises FermiError."""
+
+
+def ship(run: Run, append: Append) -> None:
+    """All that is there now. Raises FermiError when the server cannot take it; the next call goes on from there."""
+    if run.shipped:
+        return
+    over = run.over  # before the length: what is written later belongs to a later call
+    if run.log is None or not run.log.exists():
+        if over:
+            run.has_shipped()
+        return
+    try:
+        if run.acknowledged is None:
+            run.acknowledged = append(run.log_name, run.log.stat().st_size, b"")
+        _send(run, append)
+    except (NotFound, Forbidden) as error:
+        if run.over:  # its task was deleted
+            log.warning("the log of %s rank %s is not wanted any more: %s", run.name, run.rank, error.message)
+            run.has_shipped()
+            return
+        raise
+    if over and run.acknowledged >= run.log.stat().st_size:
+        run.has_shipped()
+
+
+def _send(run: Run, append: Append) -> None:
+    assert run.log is not None
+    assert run.acknowledged is not None
+    with open(run.log, "rb") as file:
+        while True:
+            file.seek(run.acknowledged)
+            data = file.read(PIECE)
+            if not data:
+                return
+            before = run.acknowledged
+            run.acknowledged = append(run.log_name, before, data)
+            if run.acknowledged == before:
+                raise FermiError(f"the server took nothing of {len(data)} bytes", code="LOG_NOT_TAKEN")
+
+
+def ship_all(runs: list[Run], append: Append) -> FermiError | None:
+    """Each as far as it goes; the last failure. One log that is refused does not hold up the others."""
+    failure = None
+    for run in runs:
+        with suppress(FileNotFoundError):  # removed meanwhile
+            try:
+                ship(run, append)
+            except FermiError as error:
+                failure = error
+    return failure

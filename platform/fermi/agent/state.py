@@ -1,0 +1,74 @@
+"""The agent's folder:
+
+<state>/machine               a random word: together with the host's own id it says which machine this is
+<state>/workers/<id>/lock     held by the agent that drives the worker
+<state>/workers/<id>/secret   the worker's own token, readable by us alone
+<state>/workers/<id>/runs/<attempt>/   see `runs.py`
+<state>/logs/<task>/<attempt>/<rank>.log
+"""
+
+import hashlib
+import os
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+from fermi.agent.errors import AgentError
+from fermi.runner import node
+
+
+class Folder:
+    """Raises AgentError when it cannot be written, or when another agent drives one of `workers`."""
+
+    def __init__(self, path: Path, workers: list[str]) -> None:
+        self.path = path
+        self._locks = []
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for worker in workers:
+                self.worker(worker).mkdir(parents=True, exist_ok=True)
+            self.machine = self._machine()
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise AgentError("WORKER_STATE_UNUSABLE", path=str(error.filename or path), why=why) from error
+        for worker in workers:
+            lock = node.try_lock(str(self.worker(worker) / "lock"))
+            if lock is None:
+                raise AgentError("WORKER_DRIVEN_HERE", id=worker, path=str(path))
+            self._locks.append(lock)
+
+    def worker(self, worker: str) -> Path:
+        return self.path / "workers" / worker
+
+    def secret(self, worker: str) -> str:
+        """Empty when it has not been registered from here."""
+        try:
+            return (self.worker(worker) / "secret").read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def keep_secret(self, worker: str, secret: str) -> None:
+        _put(self.worker(worker) / "secret", secret)
+
+    def close(self) -> None:
+        while self._locks:
+            os.close(self._locks.pop())
+
+    def _machine(self) -> str:
+        """A copied folder is another machine, and so is a host whose folder was lost."""
+        path = self.path / "machine"
+        if not path.exists():
+            _put(path, uuid.uuid4().hex)
+        host = ""
+        with suppress(OSError):
+            host = Path("/etc/machine-id").read_text().strip()
+        return hashlib.sha256(f"{host} {path.read_text()}".encode()).hexdigest()[:32]
+
+
+def _put(path: Path, text: str) -> None:
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

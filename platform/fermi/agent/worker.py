@@ -1,0 +1,149 @@
+"""One worker: what the platform wants of it, what there is of it, and one step from the one to the other.
+
+    wanted            there is                    step
+    nothing           a process                   end it (it was fenced); once its log is shipped, forget it
+    attempt 2         a process of attempt 1      end that first; nothing else begins before it is gone
+    attempt 2         nothing                     start it, once its order has been fetched
+    attempt 2, stop   whatever                    end it; what has not begun cannot begin any more
+
+Whatever was begun is on disk, so a step may be cut off anywhere, by a kill as well, and is done again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fermi.agent import runs
+from fermi.agent.runs import Host, Run
+
+FENCED_GRACE_SECONDS = 3.0
+"""What a process gets that the platform has given up: its place belongs to somebody else."""
+SIBLINGS_GRACE_SECONDS = 5.0
+"""What the other ranks of this host get, once one of them has failed, to end by themselves and to say why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The server's answer for a worker."""
+
+    generation: int
+    order: Mapping[str, Any] | None = None
+    stop: Mapping[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the attempt; empty when there is none."""
+        return self.order["name"] if self.order else ""
+
+
+class Worker:
+    """`desired` is None until the server has been heard: until then nothing is started and nothing is ended."""
+
+    def __init__(self, name: str, gpu: int | None, folder: Path, host: Host) -> None:
+        self.id, self.gpu = name, gpu
+        self.host = host
+        self.folder = folder / "runs"
+        self.runs = runs.load(self.folder)
+        self.desired: Desired | None = None
+        self.heard_at = 0.0
+        self.body: Mapping[str, Any] | None = None
+
+    def learn(self, answer: Mapping[str, Any], asked_at: float, now: float) -> bool:
+        """Takes an answer that was asked for at `asked_at`; whether it says anything new. Answers overtake each other:
+        a lower generation counts only when it was asked for after the higher one was heard (a database that was
+        restored)."""
+        new = Desired(int(answer["generation"]), answer.get("order"), answer.get("stop"))
+        known = self.desired
+        if known and new.generation < known.generation and asked_at < self.heard_at:
+            return False
+        self.desired, self.heard_at = new, now
+        if self.body and self.body["digest"] != (new.order or {}).get("digest"):
+            self.body = None
+        return new != known
+
+    @property
+    def wanted_name(self) -> str:
+        return self.desired.name if self.desired else ""
+
+    def lacks_order(self) -> bool:
+        """Whether the body of what is wanted has to be fetched."""
+        wanted = self.desired
+        if wanted is None or not wanted.order or wanted.name in self.runs or self.body is not None:
+            return False
+        return not self._stopped(wanted.name) and not wanted.order.get("begun")
+
+    def disown(self) -> None:
+        """Another host drives it now: what runs here has no place any more."""
+        self.desired = Desired(0)
+
+    def settle(self) -> None:
+        """One step; starting what is `startable` is the caller's, since the ranks of a host are forked together. Raises
+        OSError when the folder cannot be written."""
+        for run in self.runs.values():
+            run.look()
+            if run.lost and run.alive:
+                run.end(0)  # its runner died, what it started did not
+        wanted = self.desired
+        if wanted is None:
+            return
+        for run in [run for name, run in self.runs.items() if name != wanted.name]:
+            if not run.over:
+                run.end(FENCED_GRACE_SECONDS)
+            elif run.shipped:
+                run.remove()
+                del self.runs[run.name]
+        if wanted.order:
+            self._settle_wanted(wanted, wanted.order)
+
+    def startable(self) -> list[Run]:
+        """What is to run, does not, and is in nobody's way."""
+        wanted = self.wanted_name
+        if any(not run.over for name, run in self.runs.items() if name != wanted):
+            return []
+        run = self.runs.get(wanted)
+        return [run] if run and run.absent and not run.stopping else []
+
+    def report(self, usage: Mapping[str, Any]) -> dict[str, Any]:
+        """What a heartbeat says, but for who says it."""
+        run = self.current()
+        return {
+            "generation": self.desired.generation if self.desired else 0,
+            "process": {**run.process, "left": run.left} if run else None,
+            "usage": dict(usage),
+            "logs": {"offset": (run.acknowledged or 0) if run else 0},
+        }
+
+    def current(self) -> Run | None:
+        """What has to go comes before what is wanted."""
+        wanted = self.wanted_name
+        going = [run for name, run in self.runs.items() if name != wanted and not run.over]
+        if going:
+            return going[0]
+        return self.runs.get(wanted) or next(iter(self.runs.values()), None)
+
+    def _settle_wanted(self, wanted: Desired, order: Mapping[str, Any]) -> None:
+        run = self.runs.get(wanted.name)
+        stopped = self._stopped(wanted.name)
+        if run is None and (stopped or order.get("begun")):
+            run = Run.create_ended(self.folder / wanted.name, wanted.name, order["rank"])
+        elif run is None and self.body and self.body["digest"] == order["digest"]:
+            run = Run.create(self.folder / wanted.name, self.body, self.host)
+        if run is None:
+            return
+        self.runs[wanted.name] = run
+        if stopped and not run.over:
+            run.end(float((wanted.stop or {})["graceSeconds"]))
+            run.look()
+
+    def _stopped(self, name: str) -> bool:
+        return bool(self.desired and self.desired.stop and self.desired.stop["name"] == name)
+
+
+def end_siblings(workers: Sequence[Worker]) -> None:
+    """Where one rank of an attempt has failed, the others of this host hang in a collective or will fail too."""
+    everything = [run for worker in workers for run in worker.runs.values()]
+    failed = {run.name for run in everything if run.failed}
+    for run in everything:
+        if run.name in failed and not run.over and not run.stopping:
+            run.end(SIBLINGS_GRACE_SECONDS)

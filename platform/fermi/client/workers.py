@@ -1,0 +1,100 @@
+"""Bare-metal hosts: their workers, and groups of these."""
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from fermi.client.listing import Listing
+from fermi.client.transport import Transport
+from fermi.client.types import (
+    GroupCreateRequest,
+    GroupItem,
+    JoinTokenCreated,
+    JoinTokenItem,
+    PatchedGroupChangeRequest,
+    WorkerEnvironment,
+    WorkerItem,
+)
+
+
+class Workers:
+    """One per GPU of a host where `fermi worker` runs."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(
+        self,
+        *,
+        group: str | None = None,
+        node: str | None = None,
+        status: str | Sequence[str] | None = None,
+        search: str | None = None,
+        ordering: str | None = None,
+    ) -> Listing[WorkerItem]:
+        """`group` is an id or a name, `none` for those in no group; several statuses mean any of them."""
+        filters = {"group": group, "node": node, "status": status, "search": search, "ordering": ordering}
+        return Listing(self._transport, "/workers", filters)
+
+    def get(self, worker_id: str) -> WorkerItem:
+        return self._transport.call("GET", f"/workers/{quote(worker_id)}")
+
+    def environment(self, worker_id: str) -> WorkerEnvironment:
+        """What its process would get if its group were started now."""
+        return self._transport.call("GET", f"/workers/{quote(worker_id)}/environment")
+
+    def delete(self, worker_id: str) -> None:
+        self._transport.call("DELETE", f"/workers/{quote(worker_id)}")
+
+    def join_tokens(self) -> Listing[JoinTokenItem]:
+        return Listing(self._transport, "/workers/join-tokens", {})
+
+    def create_join_token(self, name: str, *, project: str | None = None) -> JoinTokenCreated:
+        """Lets hosts join; the token itself is in this answer and never again."""
+        return self._transport.call("POST", "/workers/join-tokens", json={"name": name, "projectId": project})
+
+    def revoke_join_token(self, token_id: str) -> None:
+        self._transport.call("DELETE", f"/workers/join-tokens/{quote(token_id)}")
+
+
+class Groups:
+    """Workers that run one script together."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, *, search: str | None = None) -> Listing[GroupItem]:
+        return Listing(self._transport, "/worker-groups", {"search": search})
+
+    def get(self, group_id: str) -> GroupItem:
+        return self._transport.call("GET", _path(group_id))
+
+    def create(self, request: GroupCreateRequest) -> GroupItem:
+        return self._transport.call("POST", "/worker-groups", json=request)
+
+    def update(self, group_id: str, changes: PatchedGroupChangeRequest) -> GroupItem:
+        return self._transport.call("PATCH", _path(group_id), json=changes)
+
+    def delete(self, group_id: str) -> None:
+        self._transport.call("DELETE", _path(group_id))
+
+    def move(self, worker_ids: Sequence[str], group_id: str | None) -> None:
+        """All of them or none; None takes them out of any group."""
+        body: dict[str, Any] = {"workerIds": [*worker_ids], "groupId": group_id}
+        self._transport.call("POST", "/worker-groups/move", json=body, repeatable=True)
+
+    def start(self, group_id: str) -> GroupItem:
+        """Its script as a training task: `task` of the answer."""
+        return self._transport.call("POST", _path(group_id, "/start"))
+
+    def stop(self, group_id: str) -> GroupItem:
+        """Asks and does not wait; asking again changes nothing."""
+        return self._transport.call("POST", _path(group_id, "/stop"), repeatable=True)
+
+    def restart(self, group_id: str) -> GroupItem:
+        """A new task, which waits for the end of the one that runs."""
+        return self._transport.call("POST", _path(group_id, "/restart"))
+
+
+def _path(group_id: str, rest: str = "") -> str:
+    return f"/worker-groups/{quote(group_id)}{rest}"

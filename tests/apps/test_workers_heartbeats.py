@@ -1,0 +1,215 @@
+"""The web process's memory of the workers, and heartbeats in front of Django: held, answered, passed on."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from apps.accounts.models import Project
+from apps.common.clock import now
+from apps.workers import revisions
+from apps.workers.beats import Beat, read
+from apps.workers.board import Board
+from apps.workers.front import PATH, Heartbeats
+from apps.workers.models import Report, Worker
+from apps.workers.store import DatabaseStore
+from apps.workers.tokens import digest
+from fermi.launch.backends.agent.store import Order
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+
+
+def add(*ids: str) -> None:
+    project, _ = Project.objects.get_or_create(name="one")
+    with transaction.atomic():
+        revision = revisions.following()
+        for key in ids:
+            node, _, number = key.partition("-")
+            worker = Worker.objects.create(
+                pk=key, node=node, number=int(number), project=project, machine=node, digest=digest(key),
+                generation=revision,
+            )  # fmt: skip
+            Report.objects.create(worker=worker, at=now())
+
+
+def beat(worker: str, sequence: int = 1, **changes: Any) -> Beat:
+    values: dict[str, Any] = {"incarnation": "first", "generation": 0, "process": None, "usage": {}, "token": worker}
+    return Beat(worker=worker, sequence=sequence, **{**values, **changes})
+
+
+def order(name: str, *workers: str) -> None:
+    task, _, attempt = name.rpartition("-")
+    body = {"name": name, "digest": "d", "spec": {}, "files": {}}
+    rows = [Order(worker, rank, 0, "n", "d", body) for rank, worker in enumerate(workers)]
+    DatabaseStore().put(name, task, int(attempt), rows)
+
+
+def test_hearing_costs_no_query_and_looking_for_news_a_constant_number(django_assert_max_num_queries: Any) -> None:
+    add(*(f"gn6-{number}" for number in range(300)))
+    board = Board()
+    board.refresh()
+    assert len(board) == 300
+    beats = [beat(f"gn6-{number}", usage={"cpuPercent": 1.0}) for number in range(300)]
+    with django_assert_max_num_queries(0):
+        assert board.strangers(beats) == []
+        assert all(answer["error"] is None for answer in board.hear(beats))
+    with django_assert_max_num_queries(1):
+        board.refresh()
+    order("task-x-1", "gn6-7")
+    with django_assert_max_num_queries(3):
+        board.refresh()
+    assert board.answers([beat("gn6-7")])[0]["order"]["name"] == "task-x-1"
+    with django_assert_max_num_queries(5):  # with what opens and ends the transaction
+        assert board.flush() == 300
+    assert Report.objects.filter(sequence=1).count() == 300
+
+
+def test_a_worker_that_another_process_deleted_is_forgotten() -> None:
+    add("gn6-0", "gn6-1")
+    board = Board()
+    board.refresh()
+    with transaction.atomic():
+        revisions.following()
+        Worker.objects.filter(pk="gn6-0").delete()
+    board.refresh()
+    assert board.strangers([beat("gn6-0"), beat("gn6-1")]) == ["gn6-0"]
+
+
+def test_what_cannot_be_stored_is_stored_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    add("gn6-0")
+    order("task-x-1", "gn6-0")
+    board = Board()
+    board.refresh()
+    board.hear([beat("gn6-0", process={"name": "task-x-1", "state": "exited", "exitCode": 3, "left": False})])
+    assert board.urgent
+
+    def fail() -> None:
+        raise RuntimeError("the database is away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("apps.workers.board.listen", fail)
+        with pytest.raises(RuntimeError):
+            board.flush()
+    assert Report.objects.get().sequence == -1
+    board.flush()
+    assert Report.objects.get().sequence == 1
+    assert DatabaseStore().attempts(["task-x-1"])["task-x-1"].reports[0].exit_code == 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None, [], {}, {"workers": {}}, {"workers": [1]}, {"workers": [{"id": 1}]}, {"workers": [], "waitSeconds": "1"},
+        {"workers": [{"id": "gn6-0", "process": {"name": "", "state": "running"}}]},
+        {"workers": [{"id": "gn6-0", "process": {"name": "x", "state": "dancing"}}]},
+        {"workers": [{"id": "gn6-0", "process": {"name": "x", "state": "exited", "exitCode": "1"}}]},
+        {"workers": [{"id": "gn6-0", "sequence": True}]},
+        {"workers": [{"id": "gn6-0", "usage": 1}]},
+    ],
+)  # fmt: skip
+def test_what_is_no_heartbeat_is_not_read_as_one(body: Any) -> None:
+    with pytest.raises(ValueError):
+        read(body)
+
+
+class Server:
+    """The front with a Django behind it that only says that it was asked."""
+
+    def __init__(self) -> None:
+        self.passed_on: list[bytes] = []
+        self.front = Heartbeats(self._django)
+        self.front._started = True  # the keeper's threads are for a process that serves
+        self.board = self.front._board
+
+    async def ask(self, body: Any, path: str = PATH) -> Any:
+        sent: list[Mapping[str, Any]] = []
+        raw = [body if isinstance(body, bytes) else json.dumps(body).encode()]
+
+        async def receive() -> Mapping[str, Any]:
+            return {"type": "http.request", "body": raw.pop(), "more_body": False}
+
+        async def send(message: Mapping[str, Any]) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": path, "headers": [(b"accept-language", b"en")]}
+        await self.front(scope, receive, send)
+        return json.loads(sent[-1]["body"])["data"] if sent else None
+
+    async def _django(self, scope: Any, receive: Any, send: Any) -> None:
+        self.passed_on.append((await receive())["body"])
+
+    @staticmethod
+    def body(*workers: str, wait: float = 0.0, generation: int = 0) -> dict[str, Any]:
+        said = [
+            {"id": key, "token": key, "incarnation": "first", "sequence": 1, "generation": generation,
+             "process": None, "usage": {}}
+            for key in workers
+        ]  # fmt: skip
+        return {"waitSeconds": wait, "workers": said}
+
+
+def test_a_worker_that_has_just_registered_is_known_at_once_and_a_stranger_is_told_so() -> None:
+    add("gn6-0")
+    data = asyncio.run(Server().ask(Server.body("gn6-0", "gn9-0")))
+    assert data["intervalSeconds"] == 5.0
+    assert [item["error"] and item["error"]["code"] for item in data["workers"]] == [None, "WORKER_UNKNOWN"]
+    assert data["workers"][1]["error"]["message"] == "There is no worker gn9-0"
+
+
+def test_what_is_no_heartbeat_goes_on_to_django_as_it_came() -> None:
+    server = Server()
+    assert asyncio.run(server.ask(b"{nonsense")) is None
+    assert asyncio.run(server.ask(b"{}", path="/api/v1/workers")) is None
+    assert server.passed_on == [b"{nonsense", b"{}"]
+
+
+def test_a_held_heartbeat_is_answered_as_soon_as_there_is_something_new() -> None:
+    add("gn6-0")
+    server = Server()
+    server.board.refresh()
+    known = Worker.objects.get().generation
+
+    async def held() -> Any:
+        asking = asyncio.create_task(server.ask(Server.body("gn6-0", wait=60.0, generation=known)))
+        while not server.front._waiting:
+            await asyncio.sleep(0)
+        assert not asking.done()
+
+        def start() -> None:  # another process orders; this one's keeper looks
+            order("task-x-1", "gn6-0")
+            server.board.refresh()
+            connection.close()
+
+        thread = threading.Thread(target=start)
+        thread.start()
+        answer = await asking
+        await asyncio.to_thread(thread.join)
+        return answer
+
+    [item] = asyncio.run(held())["workers"]
+    assert item["order"]["name"] == "task-x-1"
+    assert not server.front._waiting
+
+
+def test_a_heartbeat_with_something_to_act_on_is_not_held() -> None:
+    add("gn6-0")
+    order("task-x-1", "gn6-0")
+    server = Server()
+    server.board.refresh()
+    [item] = asyncio.run(server.ask(Server.body("gn6-0", wait=60.0)))["workers"]
+    assert item["order"]["name"] == "task-x-1"
+
+
+def test_a_heartbeat_is_held_no_longer_than_it_asks_for(settings: Any) -> None:
+    add("gn6-0")
+    settings.WORKER_HEARTBEAT_S = 0.05
+    server = Server()
+    server.board.refresh()
+    known = Worker.objects.get().generation
+    [item] = asyncio.run(server.ask(Server.body("gn6-0", wait=60.0, generation=known)))["workers"]
+    assert (item["order"], item["error"]) == (None, None)
+    assert not server.front._waiting

@@ -1,0 +1,217 @@
+"""What the agent backend has remembered, on whichever database the suite runs."""
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from apps.accounts.models import Project
+from apps.clusters.models import DevEnvironment
+from apps.common.clock import now
+from apps.workers import store
+from apps.workers.beats import Beat
+from apps.workers.board import Board
+from apps.workers.models import Launch, Listening, Report, Worker
+from apps.workers.services import environments
+from apps.workers.store import DatabaseStore
+from apps.workers.tokens import digest
+from fermi.launch.backends.agent.store import Order
+from fermi.launch.errors import BackendError
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+NODES = ("gn6", "gn7")
+IDS = ["gn6-0", "gn6-1", "gn7-0"]
+
+
+@pytest.fixture(autouse=True)
+def workers(transactional_db: None) -> None:
+    project, moment = Project.objects.create(name="one"), now()
+    Listening.objects.create(pk=1, since=moment - timedelta(hours=1), heard_at=moment)
+    for key in IDS:
+        node, _, number = key.partition("-")
+        worker = Worker.objects.create(
+            pk=key, node=node, number=int(number), project=project, machine=node, digest=digest(key)
+        )
+        Report.objects.create(worker=worker, at=moment)
+    environments.settle(project.pk, NODES)
+
+
+def orders(name: str, workers: Sequence[str] = IDS) -> list[Order]:
+    return [
+        Order(worker, rank, NODES.index(worker[:3]), worker[:3], f"{name} {rank}",
+              {"name": name, "digest": f"{name} {rank}", "spec": {"rank": rank}, "files": {"f": "text"}})
+        for rank, worker in enumerate(workers)
+    ]  # fmt: skip
+
+
+def put(name: str, workers: Sequence[str] = IDS) -> None:
+    task, _, attempt = name.rpartition("-")
+    DatabaseStore().put(name, task, int(attempt), orders(name, workers))
+
+
+def stop(name: str, grace: float = 30.0) -> None:
+    task, _, attempt = name.rpartition("-")
+    DatabaseStore().stop(name, task, int(attempt), grace)
+
+
+def wanted(worker: str = "gn6-0") -> tuple[str | None, str | None]:
+    """Names of the order and of the stop that a heartbeat tells."""
+    desired = Worker.objects.get(pk=worker).desired
+    order, ending = desired.get("order"), desired.get("stop")
+    return order and order["name"], ending and ending["name"]
+
+
+def generation(worker: str = "gn6-0") -> int:
+    return Worker.objects.get(pk=worker).generation
+
+
+def say(worker: str, name: str, sequence: int = 1, **process: Any) -> None:
+    board = Board()
+    board.load([worker])
+    said = {"name": name, "rank": 0, "state": "running", "pid": 7, "left": True, **process}
+    board.hear([Beat(worker, worker, "first", sequence, 0, said, {})])
+    board.flush()
+
+
+def reports(name: str) -> list[tuple[Any, ...]]:
+    return [(r.worker, r.status, r.state, r.exit_code, r.left) for r in DatabaseStore().attempts([name])[name].reports]
+
+
+def test_an_attempt_is_told_to_all_its_workers_once() -> None:
+    put("task-x-1")
+    assert [wanted(key) for key in IDS] == [("task-x-1", None)] * 3
+    before = generation()
+    put("task-x-1", ["gn6-1"])
+    assert generation() == before
+    assert store.order_of("gn6-1") == {
+        "name": "task-x-1", "digest": "task-x-1 1", "spec": {"rank": 1}, "files": {"f": "text"}, "generation": before,
+    }  # fmt: skip
+    assert DatabaseStore().names() == [("task-x-1", "task-x", 1)]
+    assert reports("task-x-1") == [(key, "online", "ordered", None, None) for key in IDS]
+
+
+def test_nothing_is_ordered_where_a_worker_is_missing() -> None:
+    with pytest.raises(BackendError) as raised:
+        DatabaseStore().put("task-x-1", "task-x", 1, [*orders("task-x-1"), Order("gn9-0", 9, 2, "gn9", "d", {})])
+    assert (raised.value.code, raised.value.permanent, raised.value.params) == (
+        "WORKER_UNKNOWN", True, {"workers": "gn9-0"},
+    )  # fmt: skip
+    assert wanted() == (None, None)
+    assert DatabaseStore().names() == []
+
+
+def test_a_stopped_attempt_stays_stopped_and_the_shortest_grace_counts() -> None:
+    put("task-x-1")
+    stop("task-x-1")
+    assert wanted() == ("task-x-1", "task-x-1")
+    first = generation()
+    stop("task-x-1", 60.0)
+    assert generation() == first, "later is no news"
+    stop("task-x-1", 1.0)
+    assert generation() > first
+    assert Worker.objects.get(pk="gn6-0").desired["stop"]["graceSeconds"] == 1.0
+    put("task-x-1")
+    assert wanted() == ("task-x-1", "task-x-1")
+    assert DatabaseStore().attempts(["task-x-1"])["task-x-1"].stopped
+
+
+def test_what_was_stopped_before_it_was_put_never_begins() -> None:
+    stop("task-x-1")
+    put("task-x-1")
+    assert wanted() == (None, None)
+    assert DatabaseStore().attempts(["task-x-1", "task-y-1"]) == {
+        "task-x-1": DatabaseStore().attempts(["task-x-1"])["task-x-1"]
+    }
+    assert reports("task-x-1") == []
+
+
+def test_a_newer_attempt_takes_the_place_of_an_older_one_which_keeps_its_last_word() -> None:
+    put("task-x-1")
+    say("gn6-0", "task-x-1", state="exited", exitCode=1, left=True)
+    put("task-x-2")
+    assert wanted() == ("task-x-2", None)
+    say("gn6-0", "task-x-2", sequence=2)
+    stop("task-x-1")
+    assert wanted() == ("task-x-2", None), "what is over is not stopped in its place"
+    assert reports("task-x-1")[0] == ("gn6-0", "online", "exited", 1, True)
+    assert reports("task-x-2")[0] == ("gn6-0", "online", "running", None, True)
+
+
+def test_an_older_report_that_is_stored_late_changes_nothing() -> None:
+    put("task-x-1")
+    say("gn6-0", "task-x-1", sequence=5, state="exited", exitCode=0, left=False)
+    say("gn6-0", "task-x-1", sequence=4)
+    assert reports("task-x-1")[0] == ("gn6-0", "online", "exited", 0, False)
+
+
+def test_two_processes_in_one_breath_are_both_kept() -> None:
+    put("task-x-1")
+    put("task-x-2")
+    board = Board()
+    board.load(["gn6-0"])
+    for sequence, name in ((1, "task-x-1"), (2, "task-x-2")):
+        said = {"name": name, "rank": 0, "state": "exited", "exitCode": sequence, "left": False}
+        board.hear([Beat("gn6-0", "gn6-0", "first", sequence, 0, said, {})])
+    board.flush()
+    assert [reports(name)[0][3] for name in ("task-x-1", "task-x-2")] == [1, 2]
+
+
+def test_what_is_forgotten_is_wanted_of_nobody_and_still_known_for_its_logs() -> None:
+    put("task-x-1")
+    DatabaseStore().forget("task-x-1")
+    DatabaseStore().forget("task-x-1")
+    assert wanted() == (None, None)
+    assert store.order_of("gn6-0") is None
+    assert DatabaseStore().names() == []
+    assert DatabaseStore().attempts(["task-x-1"]) == {}
+    put("task-x-1")
+    assert wanted() == (None, None)
+    assert store.clean() == 0
+    Launch.objects.update(created_at=now() - timedelta(days=2))
+    assert store.clean() > 0
+    assert not Launch.objects.exists()
+
+
+def test_a_lost_worker_is_out_of_service_before_anybody_hears_that_it_is_lost() -> None:
+    put("task-x-1")
+    Report.objects.filter(worker="gn7-0").update(at=now() - timedelta(minutes=1))
+    assert DevEnvironment.objects.get(name="gn7").status == "running"
+    assert [row[1] for row in reports("task-x-1")] == ["online", "online", "lost"]
+    assert DevEnvironment.objects.get(name="gn7").status == "unhealthy"
+    assert DevEnvironment.objects.get(name="gn6").status == "running"
+
+
+def test_a_worker_that_was_deleted_or_is_driven_by_another_machine_is_lost() -> None:
+    put("task-x-1")
+    Worker.objects.filter(pk="gn6-0").delete()
+    Worker.objects.filter(pk="gn6-1").update(machine="another")
+    assert [row[1] for row in reports("task-x-1")] == ["lost", "lost", "online"]
+
+
+def test_asking_costs_the_same_for_one_attempt_and_for_many(django_assert_max_num_queries: Any) -> None:
+    for number in range(1, 6):
+        put(f"task-x-{number}")
+    with django_assert_max_num_queries(4):
+        assert len(DatabaseStore().attempts([f"task-x-{number}" for number in range(1, 6)])) == 5
+
+
+def test_of_many_who_order_at_once_the_last_one_is_what_every_worker_runs() -> None:
+    names = [f"task-{letter}-1" for letter in "abcdef"]
+    start = threading.Barrier(len(names))
+
+    def order(name: str) -> None:
+        start.wait()
+        try:
+            put(name)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(order, names))
+    assert len({wanted(key) for key in IDS}) == 1
+    assert len({generation(key) for key in IDS}) == 1
+    assert len(DatabaseStore().names()) == len(names)

@@ -1,0 +1,183 @@
+"""Bare-metal hosts as their users have them: the real platform, real agents, a group, its script."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fermi.runner import processes
+from tests.running import Running, free_port
+from tests.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.storage]
+
+SCRIPT = """
+import os, sys, time
+import torch, torch.distributed as dist
+
+rank, world, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+print(f"[Rank {rank}] World Size: {world}, Local Rank: {local}, Master Addr: {os.environ['MASTER_ADDR']}", flush=True)
+dist.init_process_group("gloo", init_method="env://", rank=rank, world_size=world)
+total = torch.ones(1) * rank
+dist.all_reduce(total)
+print(f"sum {int(total)} node {os.environ['NODE_RANK']} of attempt {os.environ['FERMI_ATTEMPT']}", flush=True)
+line = 0
+while len(sys.argv) > 1 and not os.path.exists(sys.argv[1]):
+    print("line", line, flush=True)
+    line += 1
+    time.sleep(0.05)
+print("lines", line, flush=True)
+dist.destroy_process_group()
+"""
+
+
+class Hosts:
+    """Of one platform: each node an agent with a folder of its own, all on this machine."""
+
+    def __init__(self, platform: Running, folder: Path) -> None:
+        self.platform, self.folder = platform, folder
+        self.workspace = folder / "workspace"
+        self.workspace.mkdir(parents=True)
+        (self.workspace / "train.py").write_text(SCRIPT)
+        made = platform.api.post("/workers/join-tokens", json={"name": "lab"}).raise_for_status().json()["data"]
+        self.token = made["token"]
+        self.agents: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, node: str, gpus: str = "0") -> None:
+        command = [
+            sys.executable, "-m", "fermi.cli", "worker", "--server", self.platform.url, "--token", self.token,
+            "--node", node, "--gpus", gpus, "--emulate", "--state", str(self.folder / node),
+            "--workspace", str(self.workspace), "--address", "127.0.0.1",
+        ]  # fmt: skip
+        env = {**self.platform.env, "GLOO_SOCKET_IFNAME": "lo"}
+        with (self.folder / f"{node}.out").open("ab") as output:
+            self.agents[node] = subprocess.Popen(
+                command, env=env, stdout=output, stderr=output, start_new_session=True
+            )  # fmt: skip
+        until(lambda: node in self.online(), seconds=120, what=f"{node} is online")
+
+    def online(self) -> set[str]:
+        return {row["node"] for row in self.platform.get("/workers", status="online", pageSize=200)["items"]}
+
+    def ranks(self, node: str) -> list[dict[str, Any]]:
+        """Processes of a node's ranks that live."""
+        return [rank for spec in (self.folder / node).rglob("*.status.json") for rank in _living(spec)]
+
+    def kill(self, node: str) -> None:
+        """The host loses power: the agent and everything it started is gone at once."""
+        agent = self.agents.pop(node)
+        os.killpg(agent.pid, signal.SIGKILL)
+        agent.wait()
+        for rank in self.ranks(node):
+            processes.send_signal(rank, signal.SIGKILL)
+
+    def close(self) -> None:
+        for node in list(self.agents):
+            agent = self.agents.pop(node)
+            os.killpg(agent.pid, signal.SIGKILL)
+            agent.wait()
+        for spec in self.folder.rglob("*.status.json"):
+            for rank in _living(spec):
+                processes.send_signal(rank, signal.SIGKILL)
+
+    def group(self, name: str, *workers: str, **settings: Any) -> str:
+        body = {"name": name, "workerIds": workers, "backend": "gloo", "script": "train.py",
+                "masterPort": free_port(), **settings}  # fmt: skip
+        answer = self.platform.api.post("/worker-groups", json=body)
+        assert answer.status_code == 201, answer.text
+        return answer.json()["data"]["id"]
+
+    def begin(self, group: str, action: str = "start") -> str:
+        answer = self.platform.api.post(f"/worker-groups/{group}/{action}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()["data"]["task"]["id"]
+
+
+def _living(spec: Path) -> list[dict[str, Any]]:
+    try:
+        status = json.loads(spec.read_text())
+    except (FileNotFoundError, ValueError):
+        return []
+    found = [*status["ranks"], *([status["runner"]] if status.get("runner") else [])]
+    return [one for one in found if one.get("pid") and processes.is_alive(one)]
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    running = Running(tmp_path_factory.mktemp("workers") / "data", FERMI_WORKER_HEARTBEAT="1", FERMI_WORKER_LOST="10")
+    running.start()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def lab(platform: Running, tmp_path: Path) -> Iterator[Hosts]:
+    hosts = Hosts(platform, tmp_path)
+    yield hosts
+    hosts.close()
+    for row in platform.get("/worker-groups")["items"]:
+        platform.api.post(f"/worker-groups/{row['id']}/stop")
+
+
+def test_a_group_trains_as_the_document_says(platform: Running, lab: Hosts) -> None:
+    lab.start("gn7", "0,1")
+    lab.start("gn6", "0,1")
+    group = lab.group("pretrain", "gn7-0", "gn7-1", "gn6-0", "gn6-1", masterAddress="gn6")
+    task = lab.begin(group)
+    platform.until_state(task, "succeeded", seconds=240)
+    for rank, (local, node) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1)]):
+        text = platform.log(task, rank)
+        assert f"[Rank {rank}] World Size: 4, Local Rank: {local}, Master Addr: 127.0.0.1" in text
+        assert f"sum 6 node {node} of attempt 1" in text
+    workers = {row["id"]: row for row in platform.get("/workers")["items"]}
+    assert [workers[f"gn6-{n}"]["rank"] for n in (0, 1)] == [0, 1]
+
+
+def test_a_platform_that_dies_and_comes_back_loses_nothing_and_doubles_nothing(platform: Running, lab: Hosts) -> None:
+    lab.start("gn8")
+    lab.start("gn9")
+    end = lab.folder / "end"
+    task = lab.begin(lab.group("steady", "gn8-0", "gn9-0", masterAddress="gn8", args=[str(end)]))
+    until(lambda: "line 5" in platform.log(task, 1), seconds=180, what="both ranks print")
+    before = platform.log(task, 1)
+    platform.kill_everything()
+    end.touch()
+    until(lambda: not lab.ranks("gn9"), seconds=120, what="training ended while the platform was away")
+    platform.start()
+    done = platform.until_state(task, "succeeded", seconds=180)
+    assert [attempt["number"] for attempt in done["attempts"]] == [1]
+    for rank in (0, 1):
+        lines = [line for line in platform.log(task, rank).splitlines() if line.startswith("line")]
+        count = int(lines[-1].split()[1])
+        assert lines == [*(f"line {number}" for number in range(count)), f"lines {count}"]
+    assert platform.log(task, 1).startswith(before)
+
+
+def test_a_host_that_is_lost_ends_the_attempt_and_the_next_one_waits_for_it(platform: Running, lab: Hosts) -> None:
+    lab.start("gn10")
+    lab.start("gn11")
+    end = lab.folder / "end"
+    group = lab.group("fragile", "gn10-0", "gn11-0", masterAddress="gn10", args=[str(end)])
+    task = lab.begin(group)
+    until(lambda: "line 5" in platform.log(task, 1), seconds=180, what="both ranks print")
+    lab.kill("gn11")
+
+    def waits() -> bool:
+        seen = platform.task(task)
+        return seen["status"] == "queued" and (seen["reason"] or {}).get("code") == "ENVIRONMENT_UNAVAILABLE"
+
+    until(waits, seconds=120, what="the task waits for its environment")
+    first = platform.task(task)["attempts"][0]["outcome"]
+    assert first["code"] in ("WORKER_LOST", "RANK_FAILED", "RANK_KILLED"), first
+    end.touch()
+    lab.start("gn11")
+    done = platform.until_state(task, "succeeded", seconds=180)
+    outcomes = [attempt["outcome"] for attempt in done["attempts"]]
+    assert len(outcomes) == 2, outcomes
+    assert "of attempt 2" in platform.log(task, 1, attempt=2)

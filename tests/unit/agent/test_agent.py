@@ -1,0 +1,273 @@
+"""An agent and its real ranks, on a platform that loses what it hears and what it says."""
+
+import itertools
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from fermi.agent.runs import Host
+from fermi.agent.worker import Worker
+from fermi.launch import registry
+from fermi.launch.backends.agent import use
+from fermi.launch.spec import Handle, JobSpec, Phase
+from tests.contract.conftest import OnWorkers
+from tests.fakes.workers import Platform, agent, serving
+from tests.waiting import until
+
+
+class Lab(OnWorkers):
+    """One host, one agent that can be ended and started, one worker for all jobs."""
+
+    def __init__(self, platform: Platform, scratch: Path) -> None:
+        use(platform.store)
+        super().__init__(registry.backend("agent", {"data_dir": str(scratch / "data")}), scratch)
+        self.platform = platform
+        self._running = ExitStack()
+        self._tasks = itertools.count(1)
+        self.on()
+
+    def free(self) -> int:
+        return 0
+
+    def job(self, mode: str, gpus: tuple[int, ...] = (1,), **changes) -> JobSpec:
+        return super().job(mode, gpus, **changes)
+
+    def on(self) -> None:
+        self.agent = self._running.enter_context(agent(self.platform, self.scratch / "host", ids=("node-0-0",)))
+
+    def off(self) -> None:
+        self._running.close()
+
+    def close(self) -> None:
+        super().close()
+        self.off()
+
+    def starts(self) -> list[int]:
+        path = self.scratch / "starts"
+        return [int(line.split()[1]) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def ready(self, handle: Handle) -> int:
+        until(lambda: "ready" in self.log(handle, 0), what="the rank is ready")
+        self.until(handle, Phase.RUNNING)
+        return self.starts()[-1]
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    monkeypatch.setattr("fermi.agent.agent.RETRY_SECONDS", (0.02, 0.1))
+    with serving(tmp_path / "data" / "logs") as platform:
+        lab = Lab(platform, tmp_path)
+        yield lab
+        platform.cut = lambda method, path: ""
+        lab.close()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def worker(folder: Path) -> Worker:
+    return Worker("gn6-0", None, folder, Host(folder, folder / "workspace", "python3"))
+
+
+def test_answers_that_overtake_each_other_change_nothing_back(tmp_path):
+    one = worker(tmp_path)
+    order = {"name": "task-x-1", "taskId": "task-x", "attempt": 1, "rank": 0, "digest": "d"}
+    new, old = {"generation": 5, "order": order}, {"generation": 4, "order": None}
+    assert one.learn(new, asked_at=1.0, now=3.0)
+    assert not one.learn(new, asked_at=1.5, now=3.5)
+    assert not one.learn(old, asked_at=2.0, now=4.0)
+    assert one.wanted_name == "task-x-1"
+    assert one.learn(old, asked_at=5.0, now=6.0)  # asked for since: the platform's database was restored
+    assert one.wanted_name == ""
+
+
+def test_nothing_is_ended_or_begun_before_the_platform_has_been_heard(tmp_path):
+    one = worker(tmp_path)
+    one.settle()
+    assert one.report({})["generation"] == 0
+    assert one.startable() == []
+
+
+def test_what_was_stopped_before_it_was_known_never_begins(tmp_path):
+    one = worker(tmp_path)
+    order = {"name": "task-x-1", "taskId": "task-x", "attempt": 1, "rank": 3, "digest": "d"}
+    stop = {"name": "task-x-1", "graceSeconds": 30.0, "killAt": 1.0}
+    one.learn({"generation": 2, "order": order, "stop": stop}, 0.0, 0.0)
+    assert not one.lacks_order()
+    one.settle()
+    assert one.startable() == []
+    seen = one.report({})["process"]
+    assert (seen["name"], seen["rank"], seen["state"], seen["exitCode"]) == ("task-x-1", 3, "exited", None)
+
+
+def test_an_order_that_was_begun_where_nobody_remembers_is_not_begun_again(tmp_path):
+    """The folder of a run was removed under a running attempt."""
+    one = worker(tmp_path)
+    order = {"name": "task-x-1", "taskId": "task-x", "attempt": 1, "rank": 3, "digest": "d", "begun": True}
+    one.learn({"generation": 2, "order": order, "stop": None}, 0.0, 0.0)
+    assert not one.lacks_order()
+    one.settle()
+    assert one.startable() == []
+    assert one.report({})["process"]["state"] == "exited"
+
+
+def test_lost_and_repeated_heartbeats_change_nothing(lab):
+    numbers = itertools.count()
+    cuts = ("before", "after", "", "after", "", 20)
+    lab.platform.cut = lambda method, path: cuts[next(numbers) % len(cuts)] if "heartbeat" in path else ""
+    handle = lab.submit(lab.job("ok"))
+    assert lab.until(handle, Phase.SUCCEEDED, Phase.FAILED).phase is Phase.SUCCEEDED
+    assert lab.until_gone(handle).phase is Phase.SUCCEEDED
+    assert len(lab.starts()) == 1
+
+
+def test_a_log_survives_a_network_that_is_cut_in_the_middle_of_a_request(lab):
+    numbers = itertools.count()
+    cuts = (500, "after", "", "before", 3000)
+    lab.platform.cut = lambda method, path: cuts[next(numbers) % len(cuts)] if method == "PUT" else ""
+    handle = lab.submit(lab.job("lines"))
+    lab.until(handle, Phase.SUCCEEDED)
+    lab.until_gone(handle)
+    assert lab.log(handle, 0).splitlines()[1:] == [f"line {number}" for number in range(2000)]
+
+
+def test_an_agent_that_ends_leaves_training_alone_and_the_next_one_finds_it(lab):
+    handle = lab.submit(lab.job("polite"))
+    pid = lab.ready(handle)
+    lab.off()
+    assert alive(pid)
+    lab.on()
+    until(lambda: lab.look(handle).phase is Phase.RUNNING, what="it is known to run")
+    assert lab.look(handle).ranks[0].pid == pid
+    lab.backend.cancel(handle, 30.0)
+    assert lab.until_gone(handle).ranks[0].exit_code == 143
+    assert "leaving" in lab.log(handle, 0)
+    assert lab.starts() == [pid]
+
+
+def test_an_agent_that_starts_where_another_host_has_taken_over_ends_what_runs(lab):
+    handle = lab.submit(lab.job("wait"))
+    pid = lab.ready(handle)
+    lab.off()
+    lab.platform.store.take_over("node-0-0")
+    lab.on()
+    until(lambda: not alive(pid), what="the rank is ended")
+    lab.platform.store.give_back("node-0-0")
+
+
+def test_what_a_crash_of_the_host_has_torn_goes(tmp_path):
+    folder = tmp_path / "runs" / "task-x-1"
+    folder.mkdir(parents=True)
+    (folder / "rank.json").write_text("")
+    assert worker(tmp_path).runs == {}
+    assert not folder.exists()
+
+
+def test_what_ended_while_the_agent_was_away_is_reported_with_its_whole_log(lab):
+    handle = lab.submit(lab.job("wait"))
+    pid = lab.ready(handle)
+    lab.off()
+    os.kill(pid, signal.SIGKILL)
+    lab.on()
+    seen = lab.until(handle, Phase.FAILED)
+    assert seen.cause.code == "RANK_KILLED"
+    lab.until_gone(handle)
+
+
+def test_while_the_platform_is_away_training_goes_on_and_ends_and_is_told_of_later(lab):
+    handle = lab.submit(lab.job("polite"))
+    pid = lab.ready(handle)
+    lab.platform.cut = lambda method, path: "before"
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: not alive(pid), what="the rank ended")
+    until(lambda: all(run.over for run in lab.agent.workers[0].runs.values()), what="the agent knows")
+    assert lab.look(handle).phase is Phase.RUNNING
+    lab.platform.cut = lambda method, path: ""
+    seen = lab.until(handle, Phase.FAILED)
+    assert seen.ranks[0].exit_code == 143
+    lab.until_gone(handle)
+    assert "leaving" in lab.log(handle, 0)
+
+
+def test_a_worker_that_comes_back_ends_the_old_rank_before_it_begins_the_new_one(lab):
+    """The platform gave the attempt up while its worker was silent, and ordered the next one."""
+    first = lab.submit(lab.job("stubborn"))
+    old = lab.ready(first)
+    lab.platform.cut = lambda method, path: "before"
+    until(lambda: lab.platform.store.known["node-0-0"].heartbeats > 0, what="a heartbeat")
+    lab.platform.store.known["node-0-0"].status = "lost"
+    assert lab.look(first).phase is Phase.FAILED
+    assert lab.look(first).left is None
+    assert lab.look(first).cause.code == "WORKER_LOST"
+    lab.backend.cancel(first, 3.0)
+    assert lab.look(first).left is False  # fenced
+    lab.backend.forget(first)
+    second = lab.submit(lab.job("wait"))
+    assert alive(old)
+    overlapped = threading.Event()
+
+    def watch() -> bool:
+        both = len(lab.starts()) > 1 and alive(old)
+        if both:
+            overlapped.set()
+        return len(lab.starts()) > 1
+
+    lab.platform.store.known["node-0-0"].status = "online"
+    lab.platform.cut = lambda method, path: ""
+    until(watch, what="the new rank")
+    assert not overlapped.is_set()
+    until(lambda: lab.look(second).phase is Phase.RUNNING, what="the new attempt runs")
+    assert len(lab.starts()) == 2
+
+
+def test_a_worker_whose_token_is_not_known_any_more_registers_once_and_goes_on(lab):
+    """Several of its requests are under way with the old one."""
+    handle = lab.submit(lab.job("wait"))
+    pid = lab.ready(handle)
+    lab.platform.store.rotate("node-0-0")
+    other = lab.platform.store.registrations
+    lab.backend.cancel(handle, 0.0)
+    lab.until_gone(handle)
+    assert not alive(pid)
+    assert lab.platform.store.registrations == other + 1
+
+
+def test_a_worker_that_another_host_has_taken_over_ends_what_it_runs(lab):
+    handle = lab.submit(lab.job("wait"))
+    pid = lab.ready(handle)
+    lab.platform.store.take_over("node-0-0")
+    until(lambda: not alive(pid), what="the rank is ended")
+    assert lab.look(handle).phase is Phase.RUNNING  # nothing that it says counts any more
+    lab.platform.store.give_back("node-0-0")
+
+
+def test_what_a_forgotten_attempt_left_on_the_host_goes_once_its_log_is_there(lab):
+    handle = lab.submit(lab.job("ok"))
+    lab.until(handle, Phase.SUCCEEDED)
+    lab.until_gone(handle)
+    runs = lab.scratch / "host" / "workers" / "node-0-0" / "runs"
+    assert [one.name for one in runs.iterdir()] == [handle.name]
+    lab.backend.forget(handle)
+    until(lambda: not list(runs.iterdir()), what="the folder is empty")
+    assert not list((lab.scratch / "host" / "logs").rglob("*.log"))
+    assert "env 0" in lab.log(handle, 0)
+
+
+def test_a_rank_that_cannot_be_started_says_why_in_its_log(lab):
+    lab.off()
+    lab._running.enter_context(agent(lab.platform, lab.scratch / "host", ids=("node-0-0",), python="/nowhere/python"))
+    handle = lab.submit(lab.job("ok"))
+    seen = lab.until(handle, Phase.FAILED)
+    assert seen.cause.code == "RANK_FAILED"
+    assert seen.cause.params["exitCode"] == 127
+    lab.until_gone(handle)
+    assert "/nowhere/python" in lab.backend.logs(handle, 0, 0).data.decode()

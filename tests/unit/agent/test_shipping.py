@@ -1,0 +1,134 @@
+"""However often a request is lost, broken off or repeated, the log there is the log here."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from fermi.agent.runs import Run
+from fermi.agent.shipping import PIECE, ship, ship_all
+from fermi.client import FermiError, NotFound, Unreachable
+from fermi.runner import node
+
+
+class There:
+    """The server's side: appends what lies beyond what it has."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.requests = 0
+
+    def append(self, log: str, offset: int, data: bytes) -> int:
+        assert log == "task-x/1/3"
+        self.requests += 1
+        if offset <= len(self.data):
+            self.data += data[len(self.data) - offset :]
+        return len(self.data)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    folder = tmp_path / "task-x-1"
+    folder.mkdir()
+    log = tmp_path / "logs" / "task-x" / "1" / "3.log"
+    log.parent.mkdir(parents=True)
+    spec = {"name": folder.name, "node_rank": 0, "ranks": [{"rank": 3, "local_rank": 0, "env": {}, "log": str(log)}]}
+    (folder / "rank.json").write_text(json.dumps(spec))
+    return Run(folder)
+
+
+def say(run: Run, data: bytes) -> None:
+    assert run.log is not None
+    with run.log.open("ab") as file:
+        file.write(data)
+
+
+def finish(run: Run) -> None:
+    ended = node.first_status(run.name, 0, "exited")
+    rank = {"rank": 3, "pid": None, "start_time": None, "state": "exited", "exit_code": 0, "ended_at": 1.0}
+    node.write_atomically(node.Paths(str(run.spec_path)).status, {**ended, "ranks": [rank]})
+    run.look()
+
+
+def test_a_log_grows_there_as_it_grows_here(run):
+    there = There()
+    ship(run, there.append)
+    assert there.requests == 0
+    for text in (b"one\n", b"", b"two\n" * PIECE):
+        say(run, text)
+        ship(run, there.append)
+    assert there.data == b"one\n" + b"two\n" * PIECE
+    assert run.left
+    finish(run)
+    assert run.left
+    ship(run, there.append)
+    assert not run.left
+    before = there.requests
+    ship(Run(run.folder), there.append)
+    assert there.requests == before
+
+
+def test_nothing_is_lost_or_doubled_on_a_network_that_breaks_off_everywhere(run):
+    chance, there, whole = random.Random(7), There(), b""
+
+    def append(log: str, offset: int, data: bytes) -> int:
+        match chance.randrange(4):
+            case 0:
+                raise Unreachable("the request was lost")
+            case 1:  # half of it arrived and was stored
+                there.append(log, offset, data[: len(data) // 2])
+                raise Unreachable("cut in the middle")
+            case 2:
+                there.append(log, offset, data)
+                raise Unreachable("the answer was lost")
+        return there.append(log, offset, data)
+
+    for number in range(60):
+        text = b"line %d\n" % number * 20_000
+        whole += text
+        say(run, text)
+        if number % 20 == 19:
+            run = Run(run.folder)  # the agent was killed, too
+        ship_all([run], append)
+    finish(run)
+    while run.left:
+        ship_all([run], append)
+    assert there.data == whole
+
+
+def test_a_server_that_lost_its_end_gets_it_again(run):
+    there = There()
+    say(run, b"0123456789")
+    ship(run, there.append)
+    there.data = b"0123"
+    say(run, b"ab")
+    ship(run, there.append)
+    assert there.data == b"0123456789ab"
+
+
+def test_a_new_agent_asks_how_far_the_server_is_before_it_sends(run):
+    there = There()
+    there.data = b"first"
+    say(run, b"first, second")
+    ship(Run(run.folder), there.append)
+    assert there.data == b"first, second"
+
+
+def test_a_log_that_nobody_wants_is_kept_while_it_grows_and_dropped_at_its_end(run):
+    def append(log: str, offset: int, data: bytes) -> int:
+        raise NotFound("no such task")
+
+    say(run, b"text")
+    with pytest.raises(NotFound):
+        ship(run, append)
+    assert run.left
+    finish(run)
+    ship(run, append)
+    assert not run.left
+
+
+def test_a_server_that_takes_nothing_is_not_asked_for_ever(run):
+    say(run, b"text")
+    with pytest.raises(FermiError, match="took nothing"):
+        ship(run, lambda log, offset, data: 0)

@@ -1,0 +1,162 @@
+"""What the agent backend makes of a plan, and of what its workers say."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from fermi.launch import registry
+from fermi.launch.backends import agent
+from fermi.launch.backends.agent import engine, render, state
+from fermi.launch.backends.agent.store import Attempt, Report
+from fermi.launch.checks import Level
+from fermi.launch.errors import BackendError
+from fermi.launch.spec import Entrypoint, JobSpec, Node, Phase
+from tests.fakes.workers import MemoryStore
+
+
+def node(name: str, numbers: list[int], **more) -> Node:
+    engine = {"workers": [f"{name}-{n}" for n in numbers], **more.pop("engine", {})}
+    return Node(f"env-{name}", name, f"host-{name}", gpu_type="A100", gpu_count=len(numbers), engine=engine, **more)
+
+
+def job(*nodes: Node, **changes) -> JobSpec:
+    values = {"attempt": 2, "entrypoint": Entrypoint("train.py", ("--fast",)), **changes}
+    return JobSpec("task-x", "pytorch-ddp", nodes, nodes[0].id, **values)
+
+
+def rendered(spec: JobSpec):
+    plan = registry.framework(spec.framework).plan(spec)
+    return registry.backend("agent", {"data_dir": "/fermi"}).render(spec, plan)
+
+
+def test_one_order_per_worker_with_its_one_rank():
+    found = render.orders(rendered(job(node("gn7", [0, 1]), node("gn6", [0, 2, 10]))))
+    assert [(o.worker, o.rank, o.node_rank, o.node) for o in found] == [
+        ("gn7-0", 0, 0, "gn7"), ("gn7-1", 1, 0, "gn7"), ("gn6-0", 2, 1, "gn6"), ("gn6-2", 3, 1, "gn6"),
+        ("gn6-10", 4, 1, "gn6"),
+    ]  # fmt: skip
+    spec = found[3].body["spec"]
+    assert spec["name"] == "task-x-2"
+    [rank] = spec["ranks"]
+    assert rank == {"rank": 3, "local_rank": 1, "env": {"RANK": "3", "LOCAL_RANK": "1"}, "log": "logs/task-x/2/3.log"}
+    assert spec["env"]["MASTER_ADDR"] == "host-gn7"
+    assert spec["env"]["WORLD_SIZE"] == "5"
+    assert len({order.digest for order in found}) == 5
+
+
+def test_the_same_plan_has_the_same_digests():
+    spec = job(node("gn6", [0]))
+    assert render.orders(rendered(spec)) == render.orders(rendered(spec))
+    other = render.orders(rendered(replace(spec, env={"A": "1"})))
+    assert other[0].digest != render.orders(rendered(spec))[0].digest
+
+
+def test_gpus_are_listed_so_that_the_local_rank_is_the_workers_own():
+    def visible(*of: Node, **changes) -> str | None:
+        return render.orders(rendered(job(*of, **changes)))[0].body["spec"]["env"].get("CUDA_VISIBLE_DEVICES")
+
+    assert visible(node("gn6", [2, 3])) == "2,3"
+    assert visible(node("gn6", [0, 1], engine={"gpus": [4, 6]})) == "4,6"
+    assert visible(node("gn6", [2, 3]), env={"CUDA_VISIBLE_DEVICES": "7"}) == "7"
+    assert visible(node("gn6", [2, 3], emulated=True)) == ""
+
+
+def test_the_head_is_where_the_others_reach_it():
+    assert render.address(node("gn6", [0], engine={"address": "10.0.0.6"})) == "10.0.0.6"
+    assert render.address(node("gn6", [0])) == "host-gn6"
+    assert render.address(Node("e", "gn6", ip="10.0.0.7")) == "10.0.0.7"
+    assert render.address(Node("e", "gn6")) == "gn6"
+
+
+def test_what_only_the_host_knows_stays_open():
+    spec = render.orders(rendered(job(node("gn6", [0]))))[0].body["spec"]
+    assert spec["command"][0] == [{"late": "python"}]
+    assert spec["env"]["FERMI_DDP_CONFIG"] == [{"late": "files directory"}, "/pytorch_ddp_config.yaml"]
+    assert "cwd" not in spec
+
+
+def test_an_environment_without_its_workers_is_refused():
+    backend = registry.backend("agent", {"data_dir": "/fermi"})
+    short = replace(node("gn6", [0, 1]), engine={"workers": ["gn6-0"]})
+    [problem] = backend.problems(job(short))
+    assert (problem.field, problem.code) == ("environmentIds.0", "WORKERS_DIFFER")
+    assert problem.params == {"environment": "gn6", "found": 1, "expected": 2}
+    assert backend.problems(job(node("gn6", [0, 1]))) == []
+
+
+def report(rank: int = 0, **changes) -> Report:
+    return Report(f"gn6-{rank}", rank, 0, "gn6", **changes)
+
+
+ORDERED = report()
+RUNNING = report(state="running", pid=7, left=True)
+DONE = report(state="exited", pid=7, exit_code=0, left=False)
+SHIPPING = replace(DONE, left=True)
+KILLED = report(state="exited", pid=7, exit_code=-9, ended_at=1.0, left=False)
+NEVER = report(state="exited", left=False)
+LOST = replace(RUNNING, status="lost")
+
+
+@pytest.mark.parametrize(
+    ("reports", "stopped", "phase", "left", "cause"),
+    [
+        ([], False, Phase.ABSENT, None, None),
+        ([], True, Phase.ABSENT, False, None),
+        ([ORDERED], False, Phase.STARTING, True, None),
+        ([ORDERED], True, Phase.STARTING, True, None),
+        ([ORDERED, RUNNING], False, Phase.STARTING, True, None),
+        ([RUNNING, replace(RUNNING, status="suspect")], False, Phase.RUNNING, True, None),
+        ([RUNNING, DONE], False, Phase.RUNNING, True, None),
+        ([DONE, SHIPPING], False, Phase.SUCCEEDED, True, None),
+        ([DONE, DONE], False, Phase.SUCCEEDED, False, None),
+        ([RUNNING, KILLED], False, Phase.FAILED, True, "RANK_KILLED"),
+        ([LOST, KILLED], False, Phase.FAILED, None, "RANK_KILLED"),
+        ([NEVER], False, Phase.FAILED, False, "RUNNER_LOST"),
+        ([NEVER], True, Phase.FAILED, False, None),
+        ([LOST, RUNNING], False, Phase.FAILED, True, "WORKER_LOST"),
+        ([LOST, DONE], False, Phase.FAILED, None, "WORKER_LOST"),
+        ([LOST, DONE], True, Phase.FAILED, False, "WORKER_LOST"),
+        ([LOST, RUNNING], True, Phase.FAILED, True, "WORKER_LOST"),
+        ([replace(DONE, status="lost"), DONE], False, Phase.SUCCEEDED, False, None),
+        ([replace(SHIPPING, status="lost"), DONE], False, Phase.SUCCEEDED, None, None),
+        ([replace(SHIPPING, status="lost"), DONE], True, Phase.SUCCEEDED, False, None),
+    ],
+)
+def test_reports_become_an_observation(reports, stopped, phase, left, cause):
+    placed = [replace(one, rank=rank, worker=f"gn6-{rank}") for rank, one in enumerate(reports)]
+    seen = state.observe(Attempt(stopped, tuple(reversed(placed))))
+    assert (seen.phase, seen.left, seen.cause and seen.cause.code) == (phase, left, cause)
+    assert [rank.rank for rank in seen.ranks] == list(range(len(reports)))
+
+
+def test_an_attempt_is_never_over_while_a_worker_may_still_have_it():
+    """Of every pair of reports: `left` is False only when no worker that is heard says, or could say, otherwise."""
+    for pair in product((ORDERED, RUNNING, DONE, SHIPPING, KILLED, NEVER, LOST), repeat=2):
+        for stopped in (False, True):
+            if state.observe(Attempt(stopped, pair)).left is False:
+                assert all(one.left is False or (one.status == "lost" and stopped) for one in pair)
+
+
+def test_an_attempt_that_nobody_knows_is_absent_and_may_still_begin():
+    assert state.observe(None).phase is Phase.ABSENT
+    assert state.observe(None).left is None
+
+
+def test_the_check_says_who_is_there(monkeypatch):
+    check, store = registry.check("agent"), MemoryStore()
+    monkeypatch.setattr(engine, "store", None)
+    assert [one.code for one in check.findings({})] == ["WORKER_STORE_MISSING"]
+    with pytest.raises(BackendError):
+        registry.backend("agent", {}).observe([])
+    monkeypatch.setattr(engine, "store", store)
+    agent.use(store)
+    assert [one.code for one in check.findings({})] == ["WORKERS_NONE"]
+    store.register("gn6-0")
+    store.register("gn6-1")
+    store.known["gn6-1"].status = "lost"
+    found = check.findings({})
+    assert [(one.level, one.code) for one in found] == [
+        (Level.PASS, "WORKERS_ONLINE"), (Level.WARN, "WORKERS_AWAY"),
+    ]  # fmt: skip
+    assert found[1].params == {"workers": "gn6-1"}
