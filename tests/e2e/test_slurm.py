@@ -250,7 +250,7 @@ def test_a_dead_machine_ends_the_attempt_and_its_ranks(engine: OnSlurm, slurm: S
     slurm.configure(patience=3)
     slurm.command("scontrol", "reconfigure")
     slurm.kill("n2")
-    seen = engine.until(handle, Phase.FAILED)
+    seen = until(lambda: (seen := engine.look(handle)).phase is Phase.FAILED and seen, seconds=PATIENCE)
     assert seen.cause.code == "SLURM_NODE_LOST"
     assert seen.cause.params["nodes"] == "n[1-2]"
     slurm.configure()
