@@ -177,15 +177,17 @@ def test_a_firewall_that_lets_only_the_master_port_through_is_named(lab, stacks)
     assert found.culprits == [("fail", "NODE_PORTS_BLOCKED", ["node-0"])]
 
 
-@pytest.mark.parametrize("master", ["node-0", "10.77.0.1"])
-def test_a_wrong_hosts_entry_is_named_with_its_line(lab, stacks, master):
+@pytest.mark.parametrize(
+    ("master", "entry"), [("node-0", "10.77.0.99"), ("10.77.0.1", "10.77.0.99"), ("10.77.0.1", "127.0.1.1")]
+)
+def test_a_wrong_hosts_entry_is_named_with_its_line(lab, stacks, master, entry):
     """Of the head's name, by which it is looked for; or of a name that only people use."""
-    lab.hosts(2, {"node-0": "10.77.0.99", "node-1": "10.77.0.2", "node-2": "10.77.0.3"})
+    lab.hosts(2, {"node-0": entry, "node-1": "10.77.0.2", "node-2": "10.77.0.3"})
     found = preflight(lab, [stacks["2.13.0"]] * NODES, master=master, patience=10)
     [(level, code, blamed)] = found.culprits
     assert (code, blamed) == ("NAME_WRONG", ["node-2"])
     assert level == ("fail" if master == "node-0" else "warn")
-    assert "node-0 (of node-0) is 10.77.0.99 instead of 10.77.0.1, from /etc/hosts:2" in found.text()
+    assert f"node-0 (of node-0) is {entry} instead of 10.77.0.1, from /etc/hosts:2" in found.text()
 
 
 def test_a_node_with_another_torch_is_named(lab, stacks):

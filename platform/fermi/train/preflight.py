@@ -121,7 +121,7 @@ class Worker:
         peer, resolved = self.peers[rank], resolve(name)
         if not resolved:
             return None
-        right = bool({*peer["addresses"], peer["seen"]} & set(resolved))
+        right = bool(set(_worth_trying(peer)) & set(resolved))
         if not right:
             calls = (call(self.order, address, peer["port"], "echo", rank, 1.5) for address in resolved[:2])
             right = any(hang_up(line) for _, line, _ in calls)
@@ -173,7 +173,7 @@ def _worth_trying(peer: Fact) -> list[str]:
     """As the head saw it, then its other addresses; those of loopback only when it came from there."""
     local = peer["seen"].startswith("127.") or peer["seen"] == "::1"
     others = [a for a in peer["addresses"] if not a.startswith(("127.", "::1", "fe80:", "169.254."))]
-    return list(dict.fromkeys([peer["seen"], *([] if local else others[:4])]))
+    return list(dict.fromkeys([peer["seen"], *([] if local else others[:8])]))
 
 
 def _round_trip(sock: socket.socket) -> float | None:
