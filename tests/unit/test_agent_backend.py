@@ -45,6 +45,13 @@ def test_one_order_per_worker_with_its_one_rank():
     assert len({order.digest for order in found}) == 5
 
 
+def test_a_pre_flight_test_is_one_process_on_the_first_worker_of_each_node():
+    spec = replace(job(node("gn7", [0, 1]), node("gn6", [2, 10]), entrypoint=None), framework="preflight")
+    plan = registry.planner("preflight").plan(spec)
+    found = render.orders(registry.backend("agent", {"data_dir": "/fermi"}).render(spec, plan))
+    assert [(o.worker, o.rank, o.node_rank) for o in found] == [("gn7-0", 0, 0), ("gn6-2", 1, 1)]
+
+
 def test_the_same_plan_has_the_same_digests():
     spec = job(node("gn6", [0]))
     assert render.orders(rendered(spec)) == render.orders(rendered(spec))
@@ -108,7 +115,7 @@ LOST = replace(RUNNING, status="lost")
         ([ORDERED, RUNNING], False, Phase.STARTING, True, None),
         ([RUNNING, replace(RUNNING, status="suspect")], False, Phase.RUNNING, True, None),
         ([RUNNING, DONE], False, Phase.RUNNING, True, None),
-        ([DONE, SHIPPING], False, Phase.SUCCEEDED, True, None),
+        ([DONE, SHIPPING], False, Phase.RUNNING, True, None),
         ([DONE, DONE], False, Phase.SUCCEEDED, False, None),
         ([RUNNING, KILLED], False, Phase.FAILED, True, "RANK_KILLED"),
         ([LOST, KILLED], False, Phase.FAILED, None, "RANK_KILLED"),

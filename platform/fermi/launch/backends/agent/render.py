@@ -69,7 +69,7 @@ def _node(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> dict[str, Any]
                 "env": {name: _open(value, head) for name, value in process.env.items()},
                 "log": f"logs/{job.task_id}/{job.attempt}/{process.rank}.log",
             }
-            for worker, process in zip(workers(node.node), node.processes, strict=True)
+            for worker, process in zip(workers(node.node), node.processes, strict=False)  # a pre-flight has just one
         ],
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,

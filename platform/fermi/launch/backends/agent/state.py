@@ -55,7 +55,11 @@ def _cause(reports: list[Report], ranks: tuple[RankSeen, ...], stopped: bool) ->
 
 
 def _phase(reports: list[Report]) -> Phase:
+    """It has succeeded once nothing of it lives: a rank that has ended may have left helpers, which are being ended."""
     if all(report.state == "exited" for report in reports):
-        return Phase.SUCCEEDED if all(report.exit_code == 0 for report in reports) else Phase.FAILED
+        if any(report.exit_code != 0 for report in reports):
+            return Phase.FAILED
+        swept = all(report.left is False or report.status == "lost" for report in reports)
+        return Phase.SUCCEEDED if swept else Phase.RUNNING
     began = all(report.state in ("running", "exited") for report in reports)
     return Phase.RUNNING if began else Phase.STARTING
