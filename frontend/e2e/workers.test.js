@@ -1,8 +1,9 @@
 // Workers, groups and pre-flight against a real platform: hosts that obey without training, the rest is what it is.
 import assert from "node:assert/strict";
-import { after, before, test as runTest } from "node:test";
+import { after, before } from "node:test";
 import { launch, setTheme, shoot, THEMES, violations, watch } from "./browser.js";
 import { hosts } from "./hosts.js";
+import { inOrder } from "./in-order.js";
 import { platform } from "./platform.js";
 import { eventually as poll } from "./polling.js";
 
@@ -30,15 +31,7 @@ after(async () => {
   await fermi?.stop();
 });
 
-/** Each test goes on where the one before it ended, so after a failure the rest would only repeat it. */
-let failed = false;
-const test = (name, body) =>
-  runTest(name, async (context) => {
-    if (failed) return context.skip("an earlier one failed");
-    failed = true;
-    await body();
-    failed = false;
-  });
+const test = inOrder();
 
 const open = (path) => page.goto(fermi.url + path);
 const button = (name) => page.getByRole("button", { name, exact: true });

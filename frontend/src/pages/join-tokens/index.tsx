@@ -5,12 +5,11 @@ import { joinTokensQuery, revokeJoinToken, workerKeys } from "@/api/workers";
 import { dateTime } from "@/lib/format";
 import { AddWorkers } from "@/pages/workers/add";
 import { WorkerSections } from "@/pages/workers/sections";
-import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Confirm } from "@/ui/confirm";
 import { Empty } from "@/ui/empty";
 import { Failure, Loading, toastError } from "@/ui/failure";
 import { Page } from "@/ui/page";
+import { TokenRow } from "@/ui/token";
 
 export function Component() {
   const { t } = useTranslation();
@@ -44,26 +43,17 @@ function TokenItem({ token }: { token: JoinToken }) {
     onSettled: () => client.invalidateQueries({ queryKey: workerKeys.tokens }),
   });
   return (
-    <li className="flex flex-wrap items-center gap-x-4 gap-y-1 py-2.5">
-      <span className="min-w-0 flex-1 basis-40">
-        <span className="font-medium break-words">{token.name}</span>
-        <span className="block text-muted">
+    <TokenRow
+      name={token.name}
+      facts={
+        <>
           {t("settings.createdAt", { time: dateTime(token.createdAt) })} ·{" "}
           {token.lastUsedAt ? t("workers.usedAt", { time: dateTime(token.lastUsedAt) }) : t("workers.neverUsed")}
-        </span>
-      </span>
-      <Confirm
-        danger
-        title={t("workers.revokeTitle", { name: token.name })}
-        description={t("workers.revokeHint")}
-        action={t("settings.revoke")}
-        onConfirm={() => revoke.mutate()}
-        trigger={
-          <Button size="sm" disabled={revoke.isPending}>
-            {t("settings.revoke")}
-          </Button>
-        }
-      />
-    </li>
+        </>
+      }
+      title={t("workers.revokeTitle", { name: token.name })}
+      hint={t("workers.revokeHint")}
+      revoke={revoke}
+    />
   );
 }

@@ -8,11 +8,11 @@ import { dateTime } from "@/lib/format";
 import { Note } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Confirm } from "@/ui/confirm";
 import { Failure, Loading, toastError } from "@/ui/failure";
 import { CopyButton } from "@/ui/files";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Field } from "@/ui/field";
+import { TokenRow } from "@/ui/token";
 
 const LIVES = [7, 30, 90, 365] as const;
 
@@ -97,28 +97,19 @@ function TokenItem({ token }: { token: Token }) {
     onSuccess: () => client.invalidateQueries({ queryKey: accountKeys.tokens }),
   });
   return (
-    <li className="flex flex-wrap items-center gap-x-4 gap-y-1 py-2.5">
-      <span className="min-w-0 flex-1 basis-40">
-        <span className="font-medium break-words">{token.name}</span>
-        <span className="block text-muted">
+    <TokenRow
+      name={token.name}
+      facts={
+        <>
           {t("settings.createdAt", { time: dateTime(token.createdAt) })} ·{" "}
           {token.expiresAt
             ? t("settings.expiresAt", { time: dateTime(token.expiresAt) })
             : t("settings.neverExpires")}
-        </span>
-      </span>
-      <Confirm
-        danger
-        title={t("settings.revokeTitle", { name: token.name })}
-        description={t("settings.revokeHint")}
-        action={t("settings.revoke")}
-        onConfirm={() => revoke.mutate()}
-        trigger={
-          <Button size="sm" disabled={revoke.isPending}>
-            {t("settings.revoke")}
-          </Button>
-        }
-      />
-    </li>
+        </>
+      }
+      title={t("settings.revokeTitle", { name: token.name })}
+      hint={t("settings.revokeHint")}
+      revoke={revoke}
+    />
   );
 }
