@@ -41,9 +41,10 @@ def take(environment_ids: Iterable[str], holder: str) -> list[tuple[str, str]] |
         # A conflicting lease was given back between the insertion and the look: try again.
 
 
-def release(holder: str) -> int:
-    """How many environments became free."""
-    return Lease.objects.filter(holder=holder).delete()[0]
+def release(holder: str, environment_ids: Iterable[str] | None = None) -> int:
+    """Gives back these, or all it has; how many environments became free."""
+    mine = Lease.objects.filter(holder=holder)
+    return (mine if environment_ids is None else mine.filter(environment__in=environment_ids)).delete()[0]
 
 
 def take_port(host: str, candidates: Sequence[int], holder: str) -> int:

@@ -2,7 +2,6 @@
 how long to wait before the task is looked at again, or None to go on at once."""
 
 import json
-from collections.abc import Sequence
 from datetime import timedelta
 from itertools import chain, islice
 from typing import Any
@@ -12,9 +11,9 @@ from django.db import transaction
 
 from apps.catalog.models import DatasetVersion, VersionStatus
 from apps.clusters import leases
-from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
-from apps.training import hints, ingest, preflights, transitions
+from apps.training import hints, ingest, placing, preflights, transitions
 from apps.training.decisions import Decision
 from apps.training.launching import backend_for, handle_for, job_for, resume_point
 from apps.training.limits import DEADLINES, FAILURE_GRACE_SECONDS, LOOK_AGAIN, backoff
@@ -24,7 +23,7 @@ from apps.training.states import FINAL, State
 from fermi.launch import registry
 from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import Cause, Observation, Phase, Rendered
+from fermi.launch.spec import Cause, JobSpec, Observation, Phase, Rendered
 
 
 def prepare(task: Task) -> timedelta | None:
@@ -45,9 +44,14 @@ def prepare(task: Task) -> timedelta | None:
 
 
 def lease(task: Task) -> timedelta | None:
-    """Takes every environment and a port and begins the next attempt, in one transaction; or says who holds what."""
-    wanted = list(task.nodes.order_by("node_rank").values_list("environment_id", flat=True))
-    if reason := _unavailable(task, wanted):
+    """Takes every environment and a port and begins the next attempt, in one transaction; or says who holds what. Where
+    an environment was lost, a spare takes its place first."""
+    nodes = JobSpec.from_json(task.spec).nodes
+    if lost := placing.unusable(nodes):
+        if placing.replace_lost(task):
+            return None
+        first = next(node for node in nodes if node.id in lost)
+        reason = {"environment": first.name, "status": lost[first.id]}
         transitions.explain(task, Reason.ENVIRONMENT_UNAVAILABLE, reason)
         return LOOK_AGAIN[State.QUEUED]
     if (wait := preflights.stage(task)) is not None:
@@ -56,7 +60,7 @@ def lease(task: Task) -> timedelta | None:
     candidates = _free_ports(task, backend)
     number, resume_from = task.attempt + 1, resume_point(task)
     with transaction.atomic():
-        held = leases.take(wanted, task.pk)
+        held = leases.take([node.id for node in nodes], task.pk)
         if not held:
             port = leases.take_port(task.cluster_id, candidates, f"{task.pk}-{number}")
             attempt = Attempt(
@@ -180,20 +184,6 @@ def _store_outcome(task: Task, attempt: Attempt, outcome: Reason, params: dict[s
             transitions.explain(task, outcome, params)
         grace = timedelta(seconds=task.spec["grace_seconds"])
         Task.objects.filter(pk=task.pk).update(deadline_at=now() + grace + DEADLINES[State.STOPPING])
-
-
-def _unavailable(task: Task, wanted: Sequence[str | None]) -> dict[str, str] | None:
-    """The first environment that cannot train now, if there is one."""
-    found = {e.pk: e for e in DevEnvironment.objects.filter(pk__in=[pk for pk in wanted if pk])}
-    for node in task.nodes.all():
-        environment = found.get(node.environment_id or "")
-        if environment is None:
-            return {"environment": node.name, "status": "deleted"}
-        if environment.status != EnvironmentStatus.RUNNING:
-            return {"environment": node.name, "status": environment.status}
-        if environment.cordoned:
-            return {"environment": node.name, "status": "cordoned"}
-    return None
 
 
 def _free_ports(task: Task, backend: Backend, count: int = 8) -> list[int]:

@@ -8,8 +8,9 @@ import pytest
 from apps.accounts.models import Membership, Project, Role
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import leases
-from apps.clusters.models import Cluster, DevEnvironment
+from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
+from apps.training import placing
 from apps.training.models import Checkpoint, Task
 from apps.training.states import State
 from tests.api.conftest import Api
@@ -129,3 +130,56 @@ def test_a_retry_resumes_from_the_newest_checkpoint_that_is_still_there(colleagu
     kept.unlink()
     anew = Task.objects.get(pk=colleague.post(f"/training-tasks/{task.pk}/retry").data["taskId"])
     assert anew.spec["resume_from"] == ""
+
+
+@pytest.mark.parametrize(
+    ("spares", "problems"),
+    [
+        (["env-002", "env-009"], {"spareEnvironmentIds.1": "ENVIRONMENT_UNKNOWN"}),
+        (["env-002", "env-002"], {"spareEnvironmentIds.1": "ENVIRONMENT_DUPLICATE"}),
+        (["env-003"], {"spareEnvironmentIds.0": "SPARE_CHOSEN"}),
+        (["foreign"], {"spareEnvironmentIds.0": "ENVIRONMENT_FOREIGN"}),
+        (["elsewhere"], {"spareEnvironmentIds.0": "CLUSTERS_DIFFER"}),
+    ],
+)
+def test_spares_that_could_never_take_a_place_are_refused(
+    colleague: Api, environments: dict[str, DevEnvironment], other_project: Project, spares: Any, problems: Any
+) -> None:
+    Membership.objects.create(project=other_project, user=colleague.user, role=Role.MEMBER)
+    one = {"zone": environments["env-001"].zone, "gpu_count": 8}
+    DevEnvironment.objects.create(
+        id="foreign", name="f", project=other_project, cluster=environments["env-001"].cluster, **one
+    )
+    other = Cluster.objects.create(name="other", backend="local")
+    DevEnvironment.objects.create(id="elsewhere", name="e", project_id="project-one", cluster=other, **one)
+    request = {**DOCUMENT, "spareEnvironmentIds": spares}
+    assert colleague.post("/training-tasks", request).problems == problems
+    shown = colleague.post("/training-tasks/preview", request).data["problems"]
+    assert {problem["field"]: problem["error"] for problem in shown} == problems
+
+
+def test_spares_may_be_stopped_or_busy_now_and_stay_with_the_request(
+    colleague: Api, environments: dict[str, DevEnvironment]
+) -> None:
+    Lease.objects.create(environment=environments["env-002"], holder="task-other")
+    request = {**DOCUMENT, "spareEnvironmentIds": ["env-004", "env-002"]}
+    first = colleague.post("/training-tasks", request).data["taskId"]
+    assert colleague.post(f"/training-tasks/{first}/clone").data["request"] == request
+    Task.objects.filter(pk=first).update(state=State.FAILED, due_at=None, ended_at=now())
+    again = colleague.post(f"/training-tasks/{first}/retry").data["taskId"]
+    assert colleague.get(f"/training-tasks/{again}").data["request"]["spareEnvironmentIds"] == ["env-004", "env-002"]
+
+
+def test_a_task_that_goes_on_elsewhere_shows_where(colleague: Api) -> None:
+    key = colleague.post("/training-tasks", {**DOCUMENT, "spareEnvironmentIds": ["env-002"]}).data["taskId"]
+    DevEnvironment.objects.filter(pk="env-001").update(status="unhealthy")
+    Task.objects.filter(pk=key).update(state=State.QUEUED, attempt=1)
+    assert placing.replace_lost(Task.objects.get(pk=key))
+    shown = colleague.get(f"/training-tasks/{key}").data
+    assert shown["masterNode"] == "env-002"
+    assert [node["environmentId"] for node in shown["nodes"]] == ["env-002", "env-003", "env-005"]
+    [event] = [
+        event for event in colleague.get(f"/training-tasks/{key}/events").data["items"]
+        if event["code"] == "ENVIRONMENT_REPLACED"
+    ]  # fmt: skip
+    assert "unhealthy" in event["message"]

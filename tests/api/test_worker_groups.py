@@ -90,6 +90,8 @@ def test_with_a_smaller_world_the_first_ranks_take_part(colleague: Api) -> None:
     task = Task.objects.get()
     assert (task.world_size, task.node_count) == (3, 2)
     assert [node["engine"]["workers"] for node in task.spec["nodes"]] == [["gn6-0", "gn6-1"], ["gn7-0"]]
+    left = DevEnvironment.objects.get(name="gn8 (pretrain)").pk
+    assert task.request["spareEnvironmentIds"] == [left], "gn7-1 cannot be one: its node is used in part"
 
 
 @pytest.mark.parametrize(

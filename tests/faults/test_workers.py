@@ -36,10 +36,13 @@ class Site:
         answer = platform.api.post("/workers/join-tokens", json={"name": "test"})
         assert answer.status_code == 201, answer.text
         token = answer.json()["data"]["token"]
-        self.gn6, self.gn7 = (Host(platform, folder / node, node, n, token) for node, n in (("gn6", 2), ("gn7", 1)))
+        self.gn6, self.gn7, self.spare = (
+            Host(platform, folder / node, node, n, token) for node, n in (("gn6", 2), ("gn7", 1), ("gn8", 1))
+        )
 
     @property
     def hosts(self) -> list[Host]:
+        """Without the spare one, which only its test starts."""
         return [self.gn6, self.gn7]
 
     def environment(self, node: str) -> dict[str, Any]:
@@ -85,7 +88,7 @@ def site(platform: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     for host in site.hosts:
         host.start()
     yield site
-    for host in site.hosts:
+    for host in (*site.hosts, site.spare):
         host.close()
 
 
@@ -137,3 +140,22 @@ def test_a_host_that_comes_back_ends_its_old_rank_before_it_begins_the_new_one(p
     site.gn7.thaw()
     assert platform.until_state(task_id, "succeeded")["attempt"] == 2
     assert platform.log(task_id, 2, attempt=2) == "old rank alive: False\n"
+
+
+def test_a_spare_host_takes_the_rank_of_one_that_is_lost(platform, site, tmp_path):
+    """The lost one's rank goes on unheard, and is ended when its host is heard again."""
+    site.spare.start()
+    for host in (*site.hosts, site.spare):
+        (host.workspace / "old_and_new.py").write_text(OLD_AND_NEW)
+    ids = [site.environment(host.node)["id"] for host in site.hosts]
+    spares = [site.environment("gn8")["id"]]
+    script = {"script": "old_and_new.py", "args": [str(tmp_path)]}
+    task_id = platform.create(ids, spareEnvironmentIds=spares, entrypoint=script, maxRestarts=5)
+    until(lambda: {path.name for path in tmp_path.iterdir()} == {"0", "1", "2"}, what="all ranks run")
+    site.gn7.freeze()
+    task = platform.until_state(task_id, "succeeded")
+    assert task["attempts"][0]["outcome"]["code"] == "WORKER_LOST"
+    assert [node["name"] for node in task["nodes"]] == ["gn6", "gn8"]
+    assert platform.log(task_id, 2, attempt=task["attempt"]) == "old rank alive: True\n"
+    site.gn7.thaw()
+    until(lambda: site.gn7.strays() == [], what="the old rank is ended")

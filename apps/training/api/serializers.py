@@ -64,6 +64,10 @@ class TaskCreateRequest(serializers.Serializer):
     environmentIds = serializers.ListField(
         source="environment_ids", child=serializers.CharField(max_length=100), max_length=4096, default=list
     )
+    spareEnvironmentIds = serializers.ListField(
+        source="spare_environment_ids", child=serializers.CharField(max_length=100), max_length=4096, default=list,
+        help_text="between attempts, these take the places of environments that were lost; without any, it waits",
+    )  # fmt: skip
     distributedConfig = DistributedConfigRequest(source="distributed", allow_null=True, default=None)
     entrypoint = EntrypointRequest(allow_null=True, default=None)
     hyperparameters = serializers.DictField(child=serializers.JSONField(allow_null=True), default=dict)

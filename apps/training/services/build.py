@@ -46,6 +46,7 @@ def build(user: User, body: Mapping[str, Any], request: Mapping[str, Any], task_
     if body["launch_mode"] != "existing":
         problems.append(Problem("launchMode", "LAUNCH_MODE_UNKNOWN", {"found": body["launch_mode"]}))
     environments, where = _environments(user, body, problems)
+    _check_spares(user, body, environments, problems)
     version = _version(_usable(Dataset.objects.all(), user, environments), body, problems)
     own_script = body["entrypoint"] is not None
     model = _usable(Model.objects.all(), user, environments).filter(pk=body["model_id"]).first()
@@ -127,13 +128,31 @@ def environments_named(user: User, ids: Sequence[str], where: str, problems: lis
         at = f"{where}.{ids.index(environment.pk)}"
         if obstacle := clusters.obstacle(environment.name, environment.status, environment.cordoned):
             problems.append(Problem(at, obstacle.code, obstacle.params))
-        if environment.project_id != found[0].project_id:
-            params = {"environment": environment.name, "first": found[0].name}
-            problems.append(Problem(at, "ENVIRONMENT_FOREIGN", params))
-        elif environment.cluster_id != found[0].cluster_id:
-            params = {"environment": environment.name, "first": found[0].name}
-            problems.append(Problem(at, "CLUSTERS_DIFFER", params))
+        problems += _apart(at, environment, found[0])
     return found
+
+
+def _apart(where: str, environment: DevEnvironment, first: DevEnvironment) -> list[Problem]:
+    """Why one task cannot use both."""
+    params = {"environment": environment.name, "first": first.name}
+    if environment.project_id != first.project_id:
+        return [Problem(where, "ENVIRONMENT_FOREIGN", params)]
+    return [Problem(where, "CLUSTERS_DIFFER", params)] if environment.cluster_id != first.cluster_id else []
+
+
+def _check_spares(
+    user: User, body: Mapping[str, Any], environments: list[DevEnvironment], problems: list[Problem]
+) -> None:
+    """They need not be usable before one is lost. The task finds them in its request."""
+    ids, where = body["spare_environment_ids"], "spareEnvironmentIds"
+    found, wrong = clusters.pick(user, ids, where)
+    problems += wrong
+    for spare in found:
+        at = f"{where}.{ids.index(spare.pk)}"
+        if spare in environments:
+            problems.append(Problem(at, "SPARE_CHOSEN", {"environment": spare.name}))
+        elif environments:
+            problems += _apart(at, spare, environments[0])
 
 
 def _master(body: Mapping[str, Any], environments: list[DevEnvironment], where: str, problems: list[Problem]) -> str:

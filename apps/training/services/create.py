@@ -12,13 +12,11 @@ from apps.accounts.models import Role, User
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.ids import new_id
-from apps.training import hints, transitions
+from apps.training import hints, placing, transitions
 from apps.training.limits import DEADLINES
-from apps.training.models import Node, Task
+from apps.training.models import Task
 from apps.training.services.build import Draft, build
 from apps.training.states import State
-from fermi.launch import summary
-from fermi.launch.ranks import place
 
 
 def create(user: User, body: Mapping[str, Any], request: Mapping[str, Any], key: str | None = None) -> Task:
@@ -51,7 +49,6 @@ def _store(user: User, draft: Draft, key: str | None, digest: str) -> Task:
     job, moment = draft.job, now()
     assert job
     assert draft.cluster
-    totals = summary.summarise(job.nodes)
     task = Task.objects.create(
         id=job.task_id,
         project_id=draft.environments[0].project_id,
@@ -61,16 +58,10 @@ def _store(user: User, draft: Draft, key: str | None, digest: str) -> Task:
         framework=job.framework,
         dataset_version=draft.version,
         model=draft.model,
-        distributed=len(job.nodes) > 1,
-        node_count=len(job.nodes),
-        total_gpus=totals["totalGpus"],
-        world_size=job.world_size,
-        master=job.master,
         priority=draft.priority,
         max_restarts=draft.max_restarts,
         request=draft.request,
-        spec=job.to_json(),
-        summary={name: totals[name] for name in ("totalCpus", "totalMemoryGb", "gpuTypes", "zones", "crossZone")},
+        **placing.columns(job),
         warnings=[{"code": warning.code, "params": dict(warning.params)} for warning in draft.warnings],
         state=State.INITIALIZING,
         state_since=moment,
@@ -80,18 +71,7 @@ def _store(user: User, draft: Draft, key: str | None, digest: str) -> Task:
         idempotency_key=key or None,
         request_hash=digest,
     )
-    Node.objects.bulk_create(
-        Node(
-            task=task,
-            node_rank=at.node_rank,
-            environment_id=at.node.id,
-            name=at.node.name,
-            zone=at.node.zone,
-            gpu_type=at.node.gpu_type,
-            processes=at.node.processes,
-        )
-        for at in place(job.nodes, job.master)
-    )
+    placing.store_nodes(task, job)
     transitions.record(task.pk, 0, "state", "TASK_CREATED", {"owner": user.username})
     audit.record(user, "task.create", task.pk, project=task.project_id, name=task.name)
     hints.poke(task.pk)

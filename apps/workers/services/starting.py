@@ -15,6 +15,7 @@ from apps.training.shapes import problem
 from apps.workers.models import Group, Worker
 from apps.workers.ranking import problems
 from apps.workers.services.groups import active, find, line
+from fermi.launch.ranks import split
 
 
 def start(user: User, group_id: str) -> Group:
@@ -51,14 +52,16 @@ def request(group: Group) -> dict[str, Any]:
     if found := problems(row):
         raise ProblemsError(found)
     environments = {worker.node: worker.environment_id for worker in workers}
+    used = {split(seat.worker)[0] for seat in row.seats() if seat.rank is not None}
     return {
         "taskName": group.name,
         "datasetId": None,
         "datasetVersionId": None,
         "modelId": None,
+        "spareEnvironmentIds": [environments[node] for node in row.nodes if node not in used],
         "distributedConfig": {
             "enabled": True,
-            "nodeIds": [environments[node] for node in row.nodes],
+            "nodeIds": [environments[node] for node in row.nodes if node in used],
             "masterNode": environments[row.master],
             "framework": "pytorch-ddp",
             "masterPort": group.master_port,

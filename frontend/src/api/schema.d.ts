@@ -1987,6 +1987,8 @@ export interface components {
              */
             launchMode?: string;
             environmentIds?: string[];
+            /** @description between attempts, these take the places of environments that were lost; without any, it waits */
+            spareEnvironmentIds?: string[];
             distributedConfig?: components["schemas"]["DistributedConfigRequest"] | null;
             entrypoint?: components["schemas"]["EntrypointRequest"] | null;
             hyperparameters?: {

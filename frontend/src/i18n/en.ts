@@ -664,6 +664,8 @@ export const en: Messages = {
     maxRestartsHint: "How often to begin again at the newest checkpoint after a failure.",
     priority: "Priority",
     priorityHint: "Among those that wait, the highest starts first.",
+    spares: "Spare environments",
+    sparesHint: "One id a line; takes the place of a chosen one that is lost. Empty = wait until it is back.",
     resumeFrom: "Resume from checkpoint",
     resumeFromHint: "A checkpoint's path; empty = from the beginning.",
     backend: "Communication backend",

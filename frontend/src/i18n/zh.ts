@@ -660,6 +660,8 @@ export const zh = {
     maxRestartsHint: "进程失败后从最新检查点重新开始的次数。",
     priority: "优先级",
     priorityHint: "排队时大的先开始。",
+    spares: "备用环境",
+    sparesHint: "每行一个环境 ID；所选环境在运行中丢失时接替它。留空则等它恢复。",
     resumeFrom: "从检查点继续",
     resumeFromHint: "检查点的路径；留空则从头训练。",
     backend: "通信后端",

@@ -18,6 +18,7 @@ class Flags:
 
     name: str | None = None
     environments: tuple[str, ...] = ()
+    spares: tuple[str, ...] = ()
     master: str | None = None
     framework: str | None = None
     backend: str | None = None
@@ -68,6 +69,8 @@ def build(file: Mapping[str, Any], flags: Flags, names: Names) -> dict[str, Any]
     elif flags.args:
         raise click.UsageError(_("Arguments after -- are the script's: name it with --script."))
     _environments(request, flags, names)
+    if spares := list(flags.spares) or _part(request, "spareEnvironmentIds", list):
+        request["spareEnvironmentIds"] = names.environments(spares)
     _data(request, flags, names)
     return request
 

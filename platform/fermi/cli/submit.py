@@ -29,6 +29,7 @@ def request_options(function: Function) -> Function:
             ),
             click.option("--name", help=_("Name of the task.")),
             click.option("--env", "environments", multiple=True, help=_("Environment, name or id; repeat for more.")),
+            click.option("--spare", "spares", multiple=True, help=_("Takes the place of a lost one; repeat for more.")),
             click.option("--master", help=_("Environment of rank 0. Default: the first.")),
             click.option("--framework", help=_("Such as ddp; see `fermi frameworks`.")),
             click.option("--backend", type=click.Choice(["auto", "nccl", "gloo"]), help=_("Between ranks.")),

@@ -527,6 +527,9 @@ class TaskClone(TypedDict):
     """
 
 
+SpareEnvironmentId: TypeAlias = str
+
+
 class TaskCreateRequest(TypedDict):
     """
     What is missing here is found by the rules, together with everything else that is wrong.
@@ -553,6 +556,10 @@ class TaskCreateRequest(TypedDict):
     existing
     """
     environmentIds: NotRequired[list[EnvironmentId]]
+    spareEnvironmentIds: NotRequired[list[SpareEnvironmentId]]
+    """
+    between attempts, these take the places of environments that were lost; without any, it waits
+    """
     distributedConfig: NotRequired[DistributedConfigRequest | None]
     entrypoint: NotRequired[EntrypointRequest | None]
     hyperparameters: NotRequired[dict[str, Any]]

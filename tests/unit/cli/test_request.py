@@ -49,6 +49,12 @@ def test_several_environments_are_distributed_and_the_first_is_the_master(
     assert "env-003" in capsys.readouterr().err
 
 
+def test_spares_are_named_as_environments_are_and_flags_win(names: Names) -> None:
+    file = {"spareEnvironmentIds": ["pytorch-dev-env"]}
+    assert built(names, file, environments=("env-006",))["spareEnvironmentIds"] == ["env-001"]
+    assert built(names, file, spares=("llm-training-env", "env-005"))["spareEnvironmentIds"] == ["env-003", "env-005"]
+
+
 def test_one_environment_with_a_framework_is_distributed(names: Names) -> None:
     request = built(names, environments=("pytorch-dev-env",), framework="ddp", strategy={"dataParallel": 2})
     assert request["distributedConfig"] == {

@@ -25,6 +25,7 @@ const FIELDS = [
   "hyperparameters",
   "entrypoint",
   "env",
+  "spareEnvironmentIds",
   "maxRestarts",
   "priority",
   "resumeFrom",
@@ -97,6 +98,13 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
             label={t("create.resumeFrom")}
             hint={t("create.resumeFromHint")}
             mono
+          />
+          <Lines
+            {...section}
+            field="spares"
+            control="spareEnvironmentIds"
+            label={t("create.spares")}
+            hint={t("create.sparesHint")}
           />
           <PreflightSelect {...section} />
           {draft.selected.length > 1 && <Network {...section} />}
@@ -219,7 +227,7 @@ function Network({ draft, problems, onChange }: SectionProps) {
 }
 
 interface TextProps extends SectionProps {
-  field: "script" | "args" | "env" | "maxRestarts" | "priority" | "resumeFrom";
+  field: "script" | "args" | "env" | "spares" | "maxRestarts" | "priority" | "resumeFrom";
   label: string;
   hint: string;
   /** The server's name for it, where that is another. */

@@ -26,6 +26,8 @@ export interface Draft {
   launchMode: string;
   /** In the order of ticking. */
   selected: string[];
+  /** One id a line. */
+  spares: string;
   /** Empty = none is selected. */
   master: string;
   framework: string;
@@ -52,6 +54,7 @@ export const EMPTY: Draft = {
   modelId: "",
   launchMode: LAUNCH_MODE,
   selected: [],
+  spares: "",
   master: "",
   framework: DEFAULT_FRAMEWORK,
   tuning: {},
@@ -106,6 +109,7 @@ const isEmpty = (object: object) => Object.keys(object).length === 0;
 export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest {
   const hyperparameters = filled(draft.hyperparameters, scalar);
   const env = environmentOf(draft.env);
+  const spares = linesOf(draft.spares).map((line) => line.trim());
   return {
     taskName: draft.taskName,
     datasetId: draft.datasetId,
@@ -113,6 +117,7 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
     modelId: draft.modelId,
     launchMode: draft.launchMode,
     ...nodes(draft, frameworks),
+    ...(spares.length > 0 && { spareEnvironmentIds: spares }),
     ...(draft.script.trim() && { entrypoint: { script: draft.script.trim(), args: linesOf(draft.args) } }),
     ...(!isEmpty(hyperparameters) && { hyperparameters }),
     ...(!isEmpty(env) && { env }),
@@ -168,6 +173,7 @@ export function draftOf(request: CreateRequest): Draft {
     modelId: text(request.modelId),
     launchMode: request.launchMode ?? LAUNCH_MODE,
     selected,
+    spares: (request.spareEnvironmentIds ?? []).join("\n"),
     master: config?.masterNode ?? selected[0] ?? "",
     framework,
     tuning: isEmpty(tuning.strategy) && isEmpty(tuning.options) ? {} : { [framework]: tuning },

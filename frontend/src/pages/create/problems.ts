@@ -41,6 +41,7 @@ const PARTS: [prefix: string, part: keyof Draft][] = [
   ["hyperparameters", "hyperparameters"],
   ["entrypoint", "script"],
   ["env.", "env"],
+  ["spareEnvironmentIds", "spares"],
   ["maxRestarts", "maxRestarts"],
   ["priority", "priority"],
   ["resumeFrom", "resumeFrom"],

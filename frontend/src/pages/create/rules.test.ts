@@ -110,6 +110,7 @@ describe("the request", () => {
         strategy: { dataParallel: 2 },
         options: { sharding: "hybrid", shardSize: 2, cpuOffload: false, config: { fp16: { loss_scale: 0 } } },
       },
+      spareEnvironmentIds: ["env-004", "env-005"],
       entrypoint: { script: "train.py", args: ["--epochs", "3"] },
       hyperparameters: { batchSize: 8, dtype: "auto", learningRate: 0.0001 },
       env: { NCCL_DEBUG: "INFO" },

@@ -20,6 +20,7 @@ export function asCommand(request: CreateRequest): string {
     ["--dataset", [request.datasetId, request.datasetVersionId].filter(Boolean).join(":")],
     ["--model", request.modelId],
     ...nodes.map((node) => ["--env", node]),
+    ...(request.spareEnvironmentIds ?? []).map((spare) => ["--spare", spare]),
     ["--master", config?.masterNode],
     ["--framework", config?.framework],
     ["--backend", config?.backend],

@@ -54,8 +54,8 @@ SCHEMA = {
             strategy={"type": "object"}, options={"type": "object"},
         ),
         # The platform's own, of no meaning without it.
-        datasetId={}, datasetVersionId={}, modelId={}, launchMode={}, environmentIds={}, maxRestarts={}, priority={},
-        preflight={},
+        datasetId={}, datasetVersionId={}, modelId={}, launchMode={}, environmentIds={}, spareEnvironmentIds={},
+        maxRestarts={}, priority={}, preflight={},
     ),
     "type": "object",
     "required": ["nodes"],

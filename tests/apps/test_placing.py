@@ -1,0 +1,204 @@
+"""Environments lost between attempts: a spare takes their place, or the task waits."""
+
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.clusters import leases, selectors
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
+from apps.common.clock import now
+from apps.training import placing, steps, transitions
+from apps.training.models import Event, Task
+from apps.training.states import State
+from fermi.launch.spec import Entrypoint, JobSpec
+from tests.apps.attempts import begin_attempt
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+
+
+@pytest.fixture
+def environments(user: User) -> dict[str, DevEnvironment]:
+    """Hosts with workers: gn5 (master) and gn6 with two, gn7 with one; and as spares gn0 with one, gn1 with four, gn2
+    with two."""
+    project = Project.objects.create(name="p")
+    cluster = Cluster.objects.create(name="c", backend="agent")
+    zone = AvailabilityZone.objects.create(name="z")
+
+    def make(name: str, count: int) -> DevEnvironment:
+        engine = {"workers": [f"{name}-{i}" for i in range(count)], "gpus": list(range(count)), "address": name}
+        return DevEnvironment.objects.create(
+            id=name, name=name, project=project, cluster=cluster, zone=zone, gpu_type="A100", gpu_count=count,
+            host=name, engine=engine,
+        )  # fmt: skip
+
+    return {name: make(name, count) for name, count in (("gn5", 2), ("gn6", 2), ("gn7", 1), *SPARES.items())}
+
+
+SPARES = {"gn0": 1, "gn1": 4, "gn2": 2}
+
+
+@pytest.fixture
+def task(user: User, environments: dict[str, DevEnvironment], settings: Any, tmp_path: Any) -> Task:
+    """Queued again after its first attempt, with all of its environments still its own."""
+    settings.DATA_DIR = tmp_path
+    chosen = [environments[name] for name in ("gn7", "gn5", "gn6")]
+    job = JobSpec(
+        "task-x", "pytorch-ddp", tuple(selectors.snapshots(chosen)), "gn5", entrypoint=Entrypoint("train.py"),
+        master_port=29500, checkpoint_dir=str(tmp_path),
+    )  # fmt: skip
+    task = Task.objects.create(
+        id="task-x", project=chosen[0].project, owner=user, cluster=chosen[0].cluster, name="t",
+        framework=job.framework, request={"spareEnvironmentIds": [*SPARES]}, state=State.QUEUED,
+        state_since=now(), due_at=now(), created_at=now(), **placing.columns(job),
+    )  # fmt: skip
+    placing.store_nodes(task, job)
+    begin_attempt(task, 1)
+    assert leases.take([environment.pk for environment in chosen], task.pk) is None
+    return task
+
+
+def lose(*names: str, **how: Any) -> None:
+    DevEnvironment.objects.filter(pk__in=names).update(**(how or {"status": "unhealthy"}))
+
+
+def look(task: Task) -> Task:
+    """As a pass of the reconciler does, as far as the next attempt's beginning."""
+    while task.state == State.QUEUED and steps.lease(task) is None:
+        task = Task.objects.get(pk=task.pk)
+    return task
+
+
+def held(task: Task) -> set[str]:
+    return set(Lease.objects.filter(holder=task.pk).values_list("environment_id", flat=True))
+
+
+def places(task: Task) -> list[tuple[str | None, int]]:
+    return list(task.nodes.values_list("environment_id", "processes"))
+
+
+def workers(task: Task) -> dict[str, list[str]]:
+    """As the next attempt's order has them, by node."""
+    plan = task.attempts.get(number=2).plan
+    nodes = [artifact["content"] for artifact in plan["artifacts"] if artifact["kind"] == "node"]
+    return {node["ranks"][0]["worker"].rpartition("-")[0]: [rank["worker"] for rank in node["ranks"]] for node in nodes}
+
+
+def assert_waits(task: Task) -> None:
+    before = places(task)
+    looked = look(task)
+    assert (looked.state, looked.reason, looked.attempt) == (State.QUEUED, "ENVIRONMENT_UNAVAILABLE", 1)
+    assert (places(task), held(task)) == (before, {"gn5", "gn6", "gn7"})
+    assert not Event.objects.filter(code="ENVIRONMENT_REPLACED").exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "status"), [({"status": "unhealthy"}, "unhealthy"), ({"status": "stopped"}, "stopped"),
+                        ({"cordoned": True}, "cordoned")],
+)  # fmt: skip
+def test_the_first_spare_that_is_large_enough_takes_the_place_with_as_many_workers(
+    task: Task, how: dict[str, Any], status: str
+) -> None:
+    lose("gn6", **how)
+    looked = look(task)
+    assert (looked.state, looked.attempt, looked.master, looked.world_size) == (State.STARTING, 2, "gn5", 5)
+    assert places(task) == [("gn5", 2), ("gn1", 2), ("gn7", 1)], "by the rule of ranks, anew"
+    assert workers(looked) == {"gn5": ["gn5-0", "gn5-1"], "gn1": ["gn1-0", "gn1-1"], "gn7": ["gn7-0"]}
+    assert held(task) == {"gn5", "gn1", "gn7"}
+    event = Event.objects.get(code="ENVIRONMENT_REPLACED")
+    assert (event.attempt, event.params) == (1, {"environment": "gn6", "status": status, "by": "gn1"})
+
+
+def test_the_place_of_a_lost_master_is_the_masters(task: Task) -> None:
+    lose("gn5")
+    looked = look(task)
+    assert (looked.state, looked.master, looked.spec["master"]) == (State.STARTING, "gn1", "gn1")
+    assert places(task) == [("gn1", 2), ("gn6", 2), ("gn7", 1)]
+    assert looked.summary["totalCpus"] == 3
+
+
+def test_an_environment_that_was_removed_is_replaced_too(task: Task, environments: dict[str, DevEnvironment]) -> None:
+    Lease.objects.filter(environment="gn7").delete()
+    environments["gn7"].delete()
+    assert look(task).state == State.STARTING
+    assert places(task) == [("gn5", 2), ("gn0", 1), ("gn6", 2)]
+
+
+def test_several_that_are_lost_are_replaced_together_the_largest_first(task: Task) -> None:
+    lose("gn5", "gn6", "gn7")
+    looked = look(task)
+    assert looked.state == State.STARTING
+    assert {node["id"]: node["gpu_count"] for node in looked.spec["nodes"]} == {"gn1": 2, "gn2": 2, "gn0": 1}
+    assert Event.objects.filter(code="ENVIRONMENT_REPLACED").count() == 3
+
+
+def test_a_spare_that_another_task_has_is_left_to_it(task: Task) -> None:
+    lose("gn6")
+    Lease.objects.create(environment_id="gn1", holder="task-other")
+    assert look(task).state == State.STARTING
+    assert places(task) == [("gn5", 2), ("gn2", 2), ("gn7", 1)]
+
+
+def test_without_a_usable_spare_it_waits_and_takes_none(task: Task) -> None:
+    """gn0 is too small; of the others one is busy and one is lost too."""
+    lose("gn6", "gn2")
+    Lease.objects.create(environment_id="gn1", holder="task-other")
+    assert_waits(task)
+    lose("gn6", status="running")
+    assert look(Task.objects.get(pk=task.pk)).state == State.STARTING
+    assert held(task) == {"gn5", "gn6", "gn7"}
+
+
+def test_with_too_few_spares_none_is_taken(task: Task) -> None:
+    lose("gn5", "gn6", "gn2")
+    assert_waits(task)
+
+
+def test_a_spare_that_is_taken_at_that_very_moment_is_not_taken_twice(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose("gn6", "gn2")
+    take = leases.take
+
+    def beaten(wanted: Any, holder: str) -> Any:
+        Lease.objects.get_or_create(environment_id="gn1", defaults={"holder": "task-other"})
+        return take(wanted, holder)
+
+    monkeypatch.setattr(leases, "take", beaten)
+    assert_waits(task)
+
+
+def test_a_task_without_spares_waits(task: Task) -> None:
+    Task.objects.update(request={})
+    task.refresh_from_db()
+    lose("gn6")
+    assert_waits(task)
+
+
+def test_before_the_first_attempt_nothing_is_replaced(task: Task) -> None:
+    Task.objects.update(attempt=0)
+    task.refresh_from_db()
+    lose("gn6")
+    assert not placing.replace_lost(task)
+    assert places(task) == [("gn5", 2), ("gn6", 2), ("gn7", 1)]
+
+
+def test_killed_in_between_it_is_as_if_nothing_had_been_and_done_once_afterwards(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose("gn6")
+    with monkeypatch.context() as patched:
+        patched.setattr(transitions, "record", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            placing.replace_lost(task)
+    assert (places(task), held(task)) == ([("gn5", 2), ("gn6", 2), ("gn7", 1)], {"gn5", "gn6", "gn7"})
+    assert placing.replace_lost(task)
+    with pytest.raises(transitions.Stale):  # another pass, which read the task before
+        placing.replace_lost(task)
+    assert look(Task.objects.get(pk=task.pk)).state == State.STARTING
+    assert held(task) == {"gn5", "gn1", "gn7"}
+    assert Event.objects.filter(code="ENVIRONMENT_REPLACED").count() == 1
+
+
+def _killed(*_: Any) -> None:
+    raise KeyboardInterrupt
