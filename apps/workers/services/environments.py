@@ -65,7 +65,7 @@ def settle(project: str, nodes: Collection[str]) -> None:
     there.exclude(pk__in=members).delete()
     known = {environment.pk: environment for environment in there.filter(pk__in=members)}
     for key, workers in members.items():
-        before = known[key].status if key in known else EnvironmentStatus.UNHEALTHY
+        before = known[key].status if key in known else EnvironmentStatus.RUNNING  # if all of it was ever heard
         status = _status(before, [judge.status(worker.report.at) for worker in workers])
         facts = {**_facts(workers, on_node[workers[0].node]), "status": status}
         if key in known:
