@@ -30,13 +30,13 @@ class Command(BaseCommand):
     help = "Follows running training (its output, its changes) and the environments of clusters."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        for number in ENDINGS:
-            signal.signal(number, _end)
-        gc.freeze()  # what is imported stays: looking through it would only make the end slow
         ending = threading.Event()
-        for followed in (discovery.following(hints.poke_waiting), engines.following()):
-            threading.Thread(target=followed.run, args=(ending,)).start()
         try:
+            for number in ENDINGS:
+                signal.signal(number, _end)
+            gc.freeze()  # what is imported stays: looking through it would only make the end slow
+            for followed in (discovery.following(hints.poke_waiting), engines.following()):
+                threading.Thread(target=followed.run, args=(ending,)).start()
             Watcher().run()
         except Ended:
             pass
