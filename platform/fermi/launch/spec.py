@@ -220,6 +220,12 @@ class Handle:
     attempt: int
     world_size: int
 
+    @classmethod
+    def of(cls, name: str) -> Self:
+        """What the name alone tells (see `JobSpec.name`); how many ranks there are is not in it: 0."""
+        task_id, _, attempt = name.rpartition("-")
+        return cls(name, task_id, int(attempt), world_size=0)
+
 
 class Phase(StrEnum):
     """What an engine says of an attempt. UNKNOWN = it could not tell, and nothing may happen because of it."""

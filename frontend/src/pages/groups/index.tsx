@@ -1,13 +1,12 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { meQuery } from "@/api/session";
 import { createGroup, groupsQuery, workersChanged } from "@/api/workers";
+import { ProjectField } from "@/pages/workers/project";
 import { WorkerSections } from "@/pages/workers/sections";
 import { Button } from "@/ui/button";
 import { Empty } from "@/ui/empty";
 import { Failure, Loading } from "@/ui/failure";
-import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Page } from "@/ui/page";
 import { GroupCard } from "./card";
@@ -39,7 +38,6 @@ export function Component() {
 function CreateGroup() {
   const { t } = useTranslation();
   const client = useQueryClient();
-  const projects = useQuery(meQuery).data?.projects ?? [];
   const create = async ({ name = "", projectId }: Record<string, string>) => {
     await createGroup({ name, ...(projectId && { projectId }) });
     await workersChanged(client);
@@ -60,19 +58,7 @@ function CreateGroup() {
       {(problem) => (
         <>
           <TextField name="name" label={t("groups.name")} error={problem("name")} required />
-          {projects.length > 1 && (
-            <Field label={t("workers.project")} error={problem("projectId")}>
-              {(wiring) => (
-                <select {...wiring} name="projectId" className="control">
-                  {projects.map(({ id, name }) => (
-                    <option key={id} value={id}>
-                      {name}
-                    </option>
-                  ))}
-                </select>
-              )}
-            </Field>
-          )}
+          <ProjectField error={problem("projectId")} />
         </>
       )}
     </FormDialog>

@@ -1,21 +1,19 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { meQuery } from "@/api/session";
 import type { JoinTokenCreated } from "@/api/types";
 import { createJoinToken, workerKeys } from "@/api/workers";
 import { Note } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Code } from "@/ui/code";
 import { CopyButton } from "@/ui/copy";
-import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
+import { ProjectField } from "./project";
 
 /** Makes a join token and says what to run with it. */
 export function AddWorkers() {
   const { t } = useTranslation();
   const client = useQueryClient();
-  const projects = useQuery(meQuery).data?.projects ?? [];
   const create = async ({ name = "", projectId }: Record<string, string>) => {
     const made = await createJoinToken({ name, ...(projectId && { projectId }) });
     await client.invalidateQueries({ queryKey: workerKeys.tokens });
@@ -46,19 +44,7 @@ export function AddWorkers() {
             placeholder={t("workers.tokenNamePlaceholder")}
             required
           />
-          {projects.length > 1 && (
-            <Field label={t("workers.project")} error={problem("projectId")}>
-              {(wiring) => (
-                <select {...wiring} name="projectId" className="control">
-                  {projects.map(({ id, name }) => (
-                    <option key={id} value={id}>
-                      {name}
-                    </option>
-                  ))}
-                </select>
-              )}
-            </Field>
-          )}
+          <ProjectField error={problem("projectId")} />
         </>
       )}
     </FormDialog>

@@ -43,8 +43,8 @@ class AgentBackend:
         return render(job, plan)
 
     def submit(self, rendered: Rendered) -> None:
-        task_id, attempt = _parts(rendered.name)
-        known_store().put(rendered.name, task_id, attempt, orders(rendered))
+        handle = Handle.of(rendered.name)
+        known_store().put(handle.name, handle.task_id, handle.attempt, orders(rendered))
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         names = [handle.name for handle in handles]
@@ -74,8 +74,3 @@ class AgentBackend:
 
     def orphans(self, live: Collection[str]) -> list[Handle]:
         return [Handle(name, task, number, 0) for name, task, number in known_store().names() if name not in live]
-
-
-def _parts(name: str) -> tuple[str, int]:
-    task_id, _, attempt = name.rpartition("-")
-    return task_id, int(attempt)

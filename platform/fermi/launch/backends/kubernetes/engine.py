@@ -145,7 +145,7 @@ class KubernetesBackend:
         """Attempts that have objects in the cluster and are not among `live` (names): to be passed to `forget`."""
         memory = self._watch.ready()
         found = [name for name in memory.names() if name not in live and not memory.gang(name).is_empty()]
-        return [Handle(name, *_parts(name), world_size=0) for name in sorted(found)]
+        return [Handle.of(name) for name in sorted(found)]
 
     def close(self) -> None:
         """Ends the threads of this process; nothing in the cluster."""
@@ -198,11 +198,6 @@ class KubernetesBackend:
 
 def _owned(obj: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}}
-
-
-def _parts(name: str) -> tuple[str, int]:
-    task_id, _, attempt = name.rpartition("-")
-    return task_id, int(attempt)
 
 
 def _drain(news: Any, seconds: float) -> list[str]:

@@ -154,7 +154,7 @@ def stop_everything(data_dir: str | Path, grace_seconds: float = 10.0) -> list[s
     """Ends all training of a data directory and returns its attempts' names once nothing of them is left."""
     backend = LocalBackend({"data_dir": str(data_dir), "warm": False})
     running = running_attempts(data_dir)
-    handles = [Handle(name, *_parts(name), world_size=0) for name in running]
+    handles = [Handle.of(name) for name in running]
     while handles:
         for handle in handles:
             backend.cancel(handle, grace_seconds)
@@ -168,11 +168,6 @@ def running_attempts(data_dir: str | Path) -> list[str]:
     runs = Path(data_dir) / "runs"
     folders = sorted(runs.iterdir()) if runs.is_dir() else []
     return [run.name for run in folders if any(status.look(spec).left for spec in LocalBackend._specs(run))]
-
-
-def _parts(name: str) -> tuple[str, int]:
-    task_id, _, attempt = name.rpartition("-")
-    return task_id, int(attempt)
 
 
 def _phase(nodes: Sequence[status.NodeState], ranks: Sequence[RankSeen], world_size: int) -> Phase:

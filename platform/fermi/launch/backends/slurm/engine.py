@@ -119,7 +119,7 @@ class SlurmBackend:
     def orphans(self, live: Collection[str]) -> list[Handle]:
         """Attempts with a job that is not over, and not among `live` (names): to be passed to `forget`."""
         left = [name for name, jobs in self._jobs().items() if name not in live and not all(map(state.is_over, jobs))]
-        return [Handle(name, *_parts(name), world_size=0) for name in sorted(left)]
+        return [Handle.of(name) for name in sorted(left)]
 
     def _run(self, name: str) -> RunDir:
         return RunDir(self.data_dir / "runs" / name)
@@ -147,11 +147,6 @@ class SlurmBackend:
         folder = f"{folder_of({'data_dir': str(self.data_dir), **self.connection})}/runs/{rendered.name}"
         environment = {"PATH": PATH, "USER": user, "LOGNAME": user, "LANG": "C.UTF-8"}
         return Submission(by_kind["script"], folder, by_kind["submission"]["components"], environment)
-
-
-def _parts(name: str) -> tuple[str, int]:
-    task_id, _, attempt = name.rpartition("-")
-    return task_id, int(attempt)
 
 
 __all__ = ["SlurmBackend", "driver"]
