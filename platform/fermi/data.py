@@ -9,11 +9,13 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import sysconfig
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from fermi import messages
 
@@ -22,6 +24,18 @@ CHUNK_BYTES = 1 << 20
 STDLIB_SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}
 
 Progress = Callable[[int, int], None]  # (done_bytes, total_bytes)
+Allowed = Callable[[Path], bool]
+"""Whether a file may be read; asked for the place where it really lies, links followed."""
+SPECIAL = {
+    stat.S_IFCHR: "DATA_IS_DEVICE",
+    stat.S_IFBLK: "DATA_IS_DEVICE",
+    stat.S_IFIFO: "DATA_IS_PIPE",
+    stat.S_IFSOCK: "DATA_IS_SOCKET",
+}
+
+
+def anywhere(path: Path) -> bool:
+    return True
 
 
 class DataError(Exception):
@@ -86,6 +100,7 @@ def tokenise(
     valid_fraction: float = 0.1,
     suffixes: Collection[str] = (),
     progress: Progress | None = None,
+    allowed: Allowed = anywhere,
 ) -> Tokenised:
     """Write `out_dir`/train.bin and val.bin from a folder of text, one text file, or the files given.
 
@@ -104,7 +119,7 @@ def tokenise(
         scratch.mkdir()
         try:
             train, valid = scratch / "train.bin", scratch / "val.bin"
-            _write_pair(train_bytes, total, train, valid, progress)
+            _write_pair(train_bytes, total, train, valid, progress, allowed)
             made = _publish(inspect_pair(train, valid), out_dir)
             os.fsync(folder)
         finally:
@@ -112,12 +127,12 @@ def tokenise(
     return made
 
 
-def inspect_pair(train: Path, valid: Path, progress: Progress | None = None) -> Tokenised:
+def inspect_pair(train: Path, valid: Path, progress: Progress | None = None, allowed: Allowed = anywhere) -> Tokenised:
     """Check an existing pair and sum it up; raises DataError when a file is missing, empty or cut short."""
     train_bytes, valid_bytes = _whole_tokens(train), _whole_tokens(valid)
     digest, done, total = hashlib.sha256(), 0, train_bytes + valid_bytes
     for path in (train, valid):
-        for chunk in _chunks(path):
+        for chunk in _chunks(path, allowed):
             digest.update(chunk)
             done += len(chunk)
             if progress:
@@ -154,11 +169,13 @@ def _split(sizes: dict[Path, int], root: Path, valid_fraction: float) -> dict[Pa
     return {path: min(max(size - 1, 0), round(size * (1 - valid_fraction))) for path, size in sizes.items()}
 
 
-def _write_pair(train_bytes: dict[Path, int], total: int, train: Path, valid: Path, progress: Progress | None) -> None:
+def _write_pair(
+    train_bytes: dict[Path, int], total: int, train: Path, valid: Path, progress: Progress | None, allowed: Allowed
+) -> None:
     done = 0
     with train.open("wb") as train_file, valid.open("wb") as valid_file:
         for path, left in train_bytes.items():
-            for chunk in _chunks(path):
+            for chunk in _chunks(path, allowed):
                 head = chunk[:left]
                 train_file.write(_tokens(head))
                 valid_file.write(_tokens(chunk[left:]))
@@ -197,13 +214,31 @@ def _whole_tokens(path: Path) -> int:
 
 def _size(path: Path) -> int:
     with _reading(path):
-        return path.stat().st_size
+        info = path.stat()
+    refuse_special(path, info.st_mode)
+    return info.st_size
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
-    with _reading(path), path.open("rb") as file:
+def refuse_special(path: Path, mode: int) -> None:
+    """Raises DataError for what has no end (/dev/zero), or waits for somebody (a pipe)."""
+    if code := SPECIAL.get(stat.S_IFMT(mode)):
+        raise DataError(code, path=str(path))
+
+
+def _chunks(path: Path, allowed: Allowed) -> Iterator[bytes]:
+    with _reading(path), _opened(path, allowed) as file:
         while chunk := file.read(CHUNK_BYTES):
             yield chunk
+
+
+@contextmanager
+def _opened(path: Path, allowed: Allowed) -> Iterator[BinaryIO]:
+    """What it is and where it lies is asked of the open file, which nobody can exchange for a link meanwhile."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+        refuse_special(path, os.fstat(file.fileno()).st_mode)
+        if not allowed(Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))):
+            raise DataError("DATA_LEADS_OUTSIDE", path=str(path))
+        yield file
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import ipaddress
 import os
 import select
@@ -26,6 +25,7 @@ from typing import Any
 
 from fermi.runner import meet, ports
 from fermi.runner.node import Node, Paths, adopt_orphans
+from fermi.runner.stillness import Stillness, never_end
 
 LONGEST_LINE = 1 << 16
 ENDED = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -101,16 +101,17 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 class HandNode(Node):
-    """`mark`: what stands before each line of a rank, such as `[rank {rank}] `; None: its lines are not shown."""
+    """`mark`: what stands before each line of a rank, such as `[rank {rank}] `; None: its lines are not shown. `whole`:
+    there are no other nodes."""
 
     ends_on: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-    def __init__(self, spec: dict[str, Any], mark: str | None, folder: str, *, until_eof: bool) -> None:
+    def __init__(self, spec: dict[str, Any], mark: str | None, folder: str, *, until_eof: bool, whole: bool) -> None:
         super().__init__(spec, Paths(os.path.join(spec["cwd"], "fermi-node.json")), os.open(os.devnull, os.O_RDONLY))
         if folder:
             os.makedirs(folder, exist_ok=True)
         self.outputs = {rank["rank"]: Output(rank["rank"], mark, folder) for rank in spec["ranks"]}
-        self.until_eof, self.asked_by = until_eof, 0
+        self.until_eof, self.whole, self.asked_by, self.never_end = until_eof, whole, 0, False
         if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
             self.ends_on = (signal.SIGTERM, signal.SIGINT)
 
@@ -126,6 +127,17 @@ class HandNode(Node):
     def signalled(self, number: int) -> None:
         self.ask_to_end(0.0 if self.asked_by else self.spec["grace_seconds"])
         self.asked_by = self.asked_by or number
+
+    def note_the_still(self, activity: Stillness) -> None:
+        """Nobody else looks, so ranks that never end are ended from here, where all of them are."""
+        super().note_the_still(activity)
+        left = [entry for entry in self.ranks if entry["state"] == "running"]
+        ended = [entry["ended_at"] for entry in self.ranks if entry["state"] == "exited"]  # with 0, or it would be over
+        if self.whole and never_end(ended, [entry["still_since"] for entry in left], time.time(), self.last_seconds):
+            names = ", ".join(str(entry["rank"]) for entry in left)
+            say(f"rank {names} did nothing for {self.last_seconds:g} s after all others had ended with 0: killed")
+            self.never_end = True
+            self.ask_to_end(0.0)
 
     def sleep(self, wake: int) -> None:
         self.carry([wake], self.seconds_to_sleep())
@@ -154,7 +166,7 @@ class HandNode(Node):
         if self.asked_by:
             return ENDED[signal.Signals(self.asked_by)]
         culprit = self.first_to_fail()
-        if culprit is None:
+        if culprit is None or (self.never_end and self.ranks[0]["exit_code"] == 0):
             return 0
         code = culprit["exit_code"]
         how = f"ended with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
@@ -202,7 +214,7 @@ def run(
         "stop_signal": "SIGTERM", "grace_seconds": grace_seconds,
     }  # fmt: skip
     adopt_orphans()
-    node = HandNode(spec, mark, logs, until_eof=until_eof)
+    node = HandNode(spec, mark, logs, until_eof=until_eof, whole=meeting is None)
     node.run()
     return node.result()
 
@@ -220,8 +232,8 @@ def _meet(meeting: Meeting, until_eof: bool) -> str | None:
         say(f"waiting for {meeting.nodes - 1} more of {meeting.nodes} nodes on port {meeting.port}")
         try:
             meet.as_head(meeting.name, meeting.nodes, meeting.port, say, stopped, meeting.patience)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:  # taken since it was looked at
+        except meet.GaveUp as error:
+            if error.cause == "MASTER_PORT_TAKEN":  # since it was looked at
                 raise PortTaken(meeting.port) from error
             raise
         return None if left else meeting.head

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import fcntl
 import select
 import socket
 import struct
 import time
 from collections.abc import Callable
+from typing import Any
+
+from fermi.runner import ports
 
 PATIENCE_SECONDS = 1800.0
 SAY_AGAIN_SECONDS = 30.0
@@ -26,11 +30,12 @@ SIOCGIFADDR = 0x8915
 
 
 class GaveUp(Exception):
-    """`cause` is a reason code of the platform; `detail` what was waited for."""
+    """`cause` is a reason code of the platform; `detail` what was waited for; `about`: what else the reason's text
+    takes."""
 
-    def __init__(self, cause: str, detail: str) -> None:
+    def __init__(self, cause: str, detail: str, **about: Any) -> None:
         super().__init__(detail)
-        self.cause, self.detail = cause, detail
+        self.cause, self.detail, self.about = cause, detail, about
 
 
 Say = Callable[[str], None]
@@ -39,9 +44,9 @@ Stopped = Callable[[], bool]
 
 def as_head(name: str, nodes: int, port: int, say: Say, stopped: Stopped, patience: float = PATIENCE_SECONDS) -> None:
     """Returns once all `nodes` are there (this one is), or `stopped` says that there is no need any more. Raises GaveUp
-    with the nodes that are missing, and OSError when the port cannot be listened on."""
+    with the nodes that are missing, or with who has the port; OSError when that cannot be listened on otherwise."""
     here: dict[int, socket.socket] = {}
-    with _listen(port, nodes) as door:
+    with _door(port, nodes) as door:
         end, told = time.monotonic() + patience, 0.0
         while len(here) < nodes - 1:
             if stopped():
@@ -68,17 +73,22 @@ def as_member(
     """The address that answered for the head, once all nodes are there. Raises GaveUp."""
     end, told, last = time.monotonic() + patience, 0.0, ""
     while not stopped():
+        addresses: list[Any] = []
         try:
-            for family, kind, _, _, address in socket.getaddrinfo(head, port, type=socket.SOCK_STREAM):
+            addresses = socket.getaddrinfo(head, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            why = f"{type(error).__name__}: {error}"
+        for family, kind, _, _, address in addresses:
+            try:  # one of them may be of a family that this machine does not have, or has no route for
                 with socket.socket(family, kind) as door:
                     door.settimeout(5)
                     door.connect(address)
                     door.sendall(f"{name} {node_rank}\n".encode())
                     if _told_to_go(door, end, stopped):
                         return str(address[0])
-            why = "the head does not answer; it is not the head of this attempt, or it ended"
-        except OSError as error:
-            why = f"{type(error).__name__}: {error}"
+                why = "the head does not answer; it is not the head of this attempt, or it ended"
+            except OSError as error:
+                why = f"{type(error).__name__}: {error}"
         if time.monotonic() > end:
             raise GaveUp("MASTER_UNREACHABLE", f"{head}:{port}: {why}")
         if time.monotonic() - told > SAY_AGAIN_SECONDS or (why != last and time.monotonic() - told > 1):
@@ -114,7 +124,7 @@ def _addresses(name: str) -> set[str]:
         except OSError:
             pass
     try:
-        with open("/proc/net/if_inet6") as file:
+        with open("/proc/net/if_inet6", encoding="utf-8") as file:
             for line in file:
                 fields = line.split()
                 if fields[5] == name:
@@ -122,6 +132,15 @@ def _addresses(name: str) -> set[str]:
     except OSError:
         pass
     return found
+
+
+def _door(port: int, nodes: int) -> socket.socket:
+    try:
+        return _listen(port, nodes)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise GaveUp("MASTER_PORT_TAKEN", str(error), port=port, holder=ports.holder(port) or None) from error
+        raise
 
 
 def _listen(port: int, backlog: int) -> socket.socket:

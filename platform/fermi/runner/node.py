@@ -1,11 +1,11 @@
 """The node runner: starts one process per rank on this host, follows them to their end, and writes down what it sees.
 
-    python node.py <spec.json>
+    python node.py <spec.json> [-]        `-`: reads variables that are in no file from standard input, as a JSON object
 
 It needs nothing but the standard library (Python 3.9 or later), keeps no connection to anybody, and outlives its
 parent. Beside `<node>.json` (the spec) it keeps `<node>.lock` (held while it lives: one runner per spec, ever),
 `<node>.status.json` (replaced atomically at each change) and looks for `stop.json` (a request to end:
-`{"grace_seconds": 30}`).
+`{"grace_seconds": 30, "still_seconds": null}`; `still_seconds`: ranks that do nothing for so long get no more grace).
 
     starting ─▶ running ─▶ exited          `exited` is written last, when no process of the node is left
 
@@ -13,10 +13,16 @@ The spec:
 
     {"name": "task-x-1", "node_rank": 0, "command": ["python", "train.py"], "cwd": "/…", "env": {"MASTER_ADDR": "…"},
      "ranks": [{"rank": 0, "local_rank": 0, "env": {"RANK": "0"}, "log": "/…/0.log"}],
-     "stop_signal": "SIGTERM", "grace_seconds": 30, "fork": true}
+     "stop_signal": "SIGTERM", "grace_seconds": 30, "last_seconds": 300, "fork": true, "port": 29500, "confine": {…}}
+
+`last_seconds`: a rank that has done nothing at all for so long says since when (`still_since`).
+
+`port`: where rank 0 is to listen, if it is one of these and shares its addresses with others.
 
 `fork`: the ranks may be forked from this process instead of executed, and so inherit the modules that it (see
 `template.py`) has imported. A forked rank then runs the script the way `python script.py` or `python -m module` does.
+
+`confine`: what the ranks may reach (see `confine.py`); without it, whatever the runner may.
 
 A rank's output goes straight from the rank into its log file, opened for append: the runner is not in the way, and
 nothing is lost when it dies. A rank cannot outlive its runner (PR_SET_PDEATHSIG).
@@ -35,15 +41,31 @@ import runpy
 import select
 import signal
 import sys
+import tempfile
 import threading
 import time
 import types
 from typing import Any
 
+from fermi.runner import blame, ports, room
+from fermi.runner.stillness import LAST_SECONDS, NEVER, Stillness
+
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SIBLINGS_GRACE_SECONDS = 5.0
-"""How long the other ranks of a node get to end by themselves (and to print why) after one of them failed."""
+"""How long the other ranks get to end by themselves (to save, and to print why) after one of them failed."""
+STILL_SECONDS = 0.5
+"""Those of them that do nothing for so long wait in a collective for the one that is gone: they are ended at once."""
+STILL_POLL_SECONDS = 0.1
+LOOKS = 10
+"""How often it is looked, within the time after which a rank counts as still, whether one does anything at all."""
+UNSAVED_SECONDS = 0.5
+CANNOT_START = 126
+PORT_BLAMED_SECONDS = 120.0
+"""Within so long of the start, a rank's failure is blamed on its port if somebody else listens there: what imports for
+longer than that is rare, and what fails later has had its port."""
 STOP_POLL_SECONDS = 0.25
+SECRETS = "secrets.json"
+"""Where secrets lie that reach a runner through a folder: a file of its user's alone, there until they were read."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -68,21 +90,32 @@ def start_time(pid: int) -> int | None:
 
 
 def boot_id() -> str:
-    with open("/proc/sys/kernel/random/boot_id") as file:
+    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
         return file.read().strip()
 
 
-def write_atomically(path: str, data: Any) -> None:
+def write_atomically(path: str, data: Any, mode: int = 0o666) -> None:
+    """`mode`: of the file, less the umask."""
+    replace_atomically(path, json.dumps(data).encode(), mode)
+
+
+def replace_atomically(path: str, content: bytes, mode: int = 0o666) -> None:
+    """Raises OSError, and then leaves nothing behind."""
     temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w") as file:
-        json.dump(data, file)
-    os.replace(temporary, path)
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def read_json(path: str) -> Any:
     """None when it is absent or was torn by a crash of the machine."""
     try:
-        with open(path) as file:
+        with open(path, encoding="utf-8") as file:
             return json.load(file)
     except (FileNotFoundError, ValueError):
         return None
@@ -128,13 +161,22 @@ class Node:
     def __init__(self, spec: dict[str, Any], paths: Paths, lock: int) -> None:
         self.spec, self.paths, self.lock = spec, paths, lock
         self.status = first_status(spec["name"], spec["node_rank"], "starting")
+        self.status |= {"asked": "", "asked_at": None}  # the signal by which somebody outside asked for the end
         self.status["runner"] = {"pid": os.getpid(), "start_time": start_time(os.getpid())}
         self.ranks = self.status["ranks"] = [
             {"rank": r["rank"], "local_rank": r["local_rank"], "pid": None, "start_time": None, "state": "waiting",
-             "exit_code": None, "ended_at": None} for r in spec["ranks"]
+             "exit_code": None, "ended_at": None, "asked": False, "still_since": None} for r in spec["ranks"]
         ]  # fmt: skip
+        self.last_seconds: float = spec.get("last_seconds", LAST_SECONDS)
         self.kill_at: float | None = None  # monotonic seconds; set once the ranks have been asked to end
+        self.began = time.monotonic()
+        self.look_at = self.began + self.last_seconds / LOOKS
+        self.unsaved = False  # what is in memory is newer than what is written
+        self.reserve = room.Reserve(paths.status, 4096 * (1 + len(self.ranks) // 8))
         self.stop_seen: dict[str, Any] | None = None
+        self.still_seconds: float | None = None
+        self.stillness: Stillness | None = None
+        self.confinement: Any = None  # a `confine.Confinement`
 
     def run(self) -> None:
         wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -144,23 +186,80 @@ class Node:
         for number in (signal.SIGCHLD, signal.SIGUSR1, *self.ends_on):
             signal.signal(number, lambda *_: None)
         self.save("starting")
-        if read_json(self.paths.stop) is None:
+        if read_json(self.paths.stop) is None and not self.blame_port():
+            self.confine()
             for entry, rank in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
                 self.start(entry, rank, inherited=(wake, wake_write, self.lock))
+            if any(entry["exit_code"] for entry in self.ranks):
+                self.ask_to_end(0.0)
             self.save("running")
+        activity = Stillness((entry["pid"] for entry in self.ranks if entry["pid"]), NEVER)
         while any(entry["state"] == "running" for entry in self.ranks):
             self.sleep(wake)
             self.drain(wake)
             self.obey_stop()
             self.reap()
+            if self.unsaved:
+                self.save(self.status["state"])
             if self.kill_at is not None and time.monotonic() >= self.kill_at:
                 self.signal_ranks(signal.SIGKILL)
+            elif self.stillness:
+                self.end_the_still(self.stillness)
+            elif self.kill_at is None and time.monotonic() >= self.look_at:
+                self.note_the_still(activity)
         self.sweep()
-        self.save("exited")
+        if self.confinement:
+            self.confinement.close()
+        if any(end.exit_code and not end.asked for end in blame.ends(self.ranks)):
+            self.blame_port()
+        self.save_the_end()
+
+    def blame_port(self) -> bool:
+        """Whether the port that rank 0 is to listen on is somebody else's. To be asked while nothing of ours lives:
+        before the ranks are started, and once they have failed (it may have been taken in between)."""
+        port = self.spec.get("port")
+        if port is None or ports.is_free(port) or time.monotonic() - self.began > PORT_BLAMED_SECONDS:
+            return False
+        self.status["cause"] = {"code": "MASTER_PORT_TAKEN", "port": port, "holder": ports.holder(port) or None}
+        return True
+
+    def blame_disk(self) -> None:
+        """A rank has failed: a disk that it writes to may be full."""
+        env, failed = self.spec["env"], self.first_to_fail()
+        logs = [os.path.dirname(rank["log"]) for rank in self.spec["ranks"] if "log" in rank]
+        folders = [env.get("FERMI_CHECKPOINT_DIR", ""), *logs[:1], os.path.dirname(self.paths.status), self.spec["cwd"]]
+        found = room.full([folder for folder in folders if folder])
+        if found and failed and not self.status.get("cause"):
+            self.status["cause"] = {"code": "DISK_FULL", **found, "rank": failed["rank"]}
+
+    def confine(self) -> None:
+        """Where the spec asks for it; elsewhere the runner travels without that module."""
+        if order := self.spec.get("confine"):
+            from fermi.runner.confine import Confinement
+
+            self.confinement = Confinement(order, self.spec["name"], {**os.environ, **self.spec["env"]})
 
     def save(self, state: str) -> None:
+        """A disk that takes nothing ends no training: the state is kept here, and written when there is room."""
         self.status["state"] = state
-        write_atomically(self.paths.status, self.status)
+        content = json.dumps(self.status).encode()
+        self.unsaved = False
+        try:
+            replace_atomically(self.paths.status, self.reserve.padded(content))
+            self.reserve.take()
+        except OSError:
+            try:
+                self.reserve.write(content)
+            except OSError:
+                self.unsaved = True
+
+    def save_the_end(self) -> None:
+        """Stays until it is written, or nobody wants it any more: the folder is gone."""
+        self.save("exited")
+        while self.unsaved and os.path.exists(self.paths.spec):
+            time.sleep(UNSAVED_SECONDS)
+            self.save("exited")
+        self.reserve.give_back()
 
     def sleep(self, wake: int) -> None:
         """Until a signal comes, or it is time to look at something."""
@@ -181,35 +280,49 @@ class Node:
                 self.signalled(number)
 
     def signalled(self, number: int) -> None:
+        """What ranks do from here on is neither a failure of theirs nor a success: only who had ended is judged."""
+        self.reap()
+        if not self.status["asked"] and any(entry["state"] == "running" for entry in self.ranks):
+            self.status.update(asked=signal.Signals(number).name, asked_at=time.time())
+            self.save(self.status["state"])
         self.ask_to_end(self.spec["grace_seconds"])
 
     def seconds_to_sleep(self) -> float:
-        return (
-            STOP_POLL_SECONDS
-            if self.kill_at is None
-            else min(STOP_POLL_SECONDS, max(0.0, self.kill_at - time.monotonic()))
-        )
+        poll = STILL_POLL_SECONDS if self.stillness else STOP_POLL_SECONDS
+        return poll if self.kill_at is None else min(poll, max(0.0, self.kill_at - time.monotonic()))
 
     def start(self, entry: dict[str, Any], rank: dict[str, Any], inherited: tuple[int, ...]) -> None:
-        env = {**os.environ, **self.spec["env"], **rank["env"]}
-        log = self.open_output(rank)
+        confinement = self.confinement
+        inherited_env = confinement.environment(os.environ) if confinement else os.environ
+        env = {**inherited_env, **self.spec["env"], **rank["env"]}
+        try:
+            log = self.open_output(rank)
+        except OSError as error:
+            print(f"fermi: rank {rank['rank']} was not started: {error}", file=sys.stderr, flush=True)
+            entry.update(state="exited", exit_code=CANNOT_START, ended_at=time.time())
+            self.blame_disk()
+            return
         runner = os.getpid()
+        ready, not_yet = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
             try:
                 os.setsid()
-                _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-                if os.getppid() != runner:
-                    os._exit(1)
                 signal.set_wakeup_fd(-1)
                 for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGPIPE):
                     signal.signal(number, signal.SIG_DFL)
                 signal.signal(signal.SIGINT, signal.default_int_handler)
+                os.close(not_yet)
                 nothing = os.open(os.devnull, os.O_RDONLY)
                 for source, target in ((nothing, 0), (log, 1), (log, 2)):
                     os.dup2(source, target)
-                for descriptor in (*inherited, nothing, log):
+                if confinement:
+                    confinement.enter(1)
+                for descriptor in (*inherited, nothing, log, ready):
                     os.close(descriptor)
+                _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # forgotten by a change of user, so after it
+                if os.getppid() != runner:
+                    os._exit(1)
                 os.chdir(self.spec["cwd"])
             except BaseException as error:
                 os.write(2, f"fermi: rank {rank['rank']} could not be set up: {error}\n".encode())
@@ -217,25 +330,38 @@ class Node:
             raise (
                 BecomeRank(self.spec["command"], env) if self.spec.get("fork") else _execute(self.spec["command"], env)
             )
-        os.close(log)
+        for descriptor in (log, not_yet):
+            os.close(descriptor)
+        os.read(ready, 1)  # until the child leads its session: before that, no signal to its group would reach it
+        os.close(ready)
         entry.update(pid=pid, start_time=start_time(pid), state="running")
 
     def obey_stop(self) -> None:
         stop = read_json(self.paths.stop)
         if stop is not None and stop != self.stop_seen:
             self.stop_seen = stop
-            self.ask_to_end(stop["grace_seconds"])
+            self.ask_to_end(stop["grace_seconds"], stop.get("still_seconds"))
 
-    def ask_to_end(self, grace_seconds: float) -> None:
+    def ask_to_end(self, grace_seconds: float, still_seconds: float | None = None) -> None:
         """Sends the stop signal once; a later, shorter grace brings the kill forward."""
         kill_at = time.monotonic() + grace_seconds
         if self.kill_at is None:
             self.signal_ranks(getattr(signal, self.spec["stop_signal"]))
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
+        if still_seconds is not None and self.stillness is None:
+            self.still_seconds = still_seconds
+            self.stillness = Stillness(entry["pid"] for entry in self.ranks if entry["state"] == "running")
+
+    def end_the_still(self, stillness: Stillness) -> None:
+        """Kills those that have done nothing since they were asked, or nothing any more."""
+        still = stillness.seconds()
+        for entry in self.ranks:
+            if entry["state"] == "running" and still.get(entry["pid"], 0.0) >= (self.still_seconds or 0.0):
+                self.signal_rank(entry, signal.SIGKILL)
 
     def reap(self) -> None:
         """Also reaps what the ranks left behind: orphans come to this process (PR_SET_CHILD_SUBREAPER)."""
-        changed = False
+        changed: list[int] = []
         by_pid = {entry["pid"]: entry for entry in self.ranks if entry["state"] == "running"}
         while True:
             try:
@@ -246,29 +372,43 @@ class Node:
                 break
             if entry := by_pid.get(pid):
                 code = os.waitstatus_to_exitcode(wait_status)
-                entry.update(state="exited", exit_code=code, ended_at=time.time())
-                changed = True
-                if code != 0 and self.kill_at is None:
-                    self.ask_to_end(SIBLINGS_GRACE_SECONDS)
+                entry.update(state="exited", exit_code=code, ended_at=time.time(), still_since=None)
+                changed.append(code)
+        if any(code > 0 or code == -signal.SIGBUS for code in changed) and self.kill_at is None:
+            self.blame_disk()
+        if any(changed) and self.kill_at is None:  # after all that ended by themselves have been counted
+            self.ask_to_end(SIBLINGS_GRACE_SECONDS, STILL_SECONDS)
         if changed:
             self.save("running")
 
+    def note_the_still(self, activity: Stillness) -> None:
+        """Says of a rank since when it has done nothing at all, once that is long. Whether somebody is left for whom it
+        waits, only who knows all nodes can tell."""
+        self.look_at = time.monotonic() + self.last_seconds / LOOKS
+        seconds, moment, before = activity.seconds(), time.time(), [entry["still_since"] for entry in self.ranks]
+        for entry in self.ranks:
+            still = seconds.get(entry["pid"], 0.0) if entry["state"] == "running" else 0.0
+            began = entry["still_since"] or moment - still
+            entry["still_since"] = began if still >= self.last_seconds else None
+        if before != [entry["still_since"] for entry in self.ranks]:
+            self.save("running")
+
     def signal_ranks(self, number: int) -> None:
-        """To the process group: a rank leads its own session and group, and its helpers are in it."""
         for entry in self.ranks:
             if entry["state"] == "running":
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(entry["pid"], number)
+                self.signal_rank(entry, number)
+
+    @staticmethod
+    def signal_rank(entry: dict[str, Any], number: int) -> None:
+        """To the process group: a rank leads its own session and group, and its helpers are in it."""
+        entry["asked"] = True
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(entry["pid"], number)
 
     def first_to_fail(self) -> dict[str, Any] | None:
-        """A rank that a signal killed explains its peers' errors, which follow it within moments."""
-        failed = [entry for entry in self.ranks if entry["exit_code"]]
-        if not failed:
-            return None
-        begin = min(entry["ended_at"] for entry in failed)
-        killed = [e for e in failed if e["exit_code"] < 0 and e["exit_code"] != -signal.SIGTERM
-                  and e["ended_at"] - begin < 5]  # fmt: skip
-        return min(killed or failed, key=lambda entry: entry["ended_at"])
+        """Of this node's ranks."""
+        end = blame.first_to_fail(blame.ends(self.ranks))
+        return end and next(entry for entry in self.ranks if entry["rank"] == end.rank)
 
     def sweep(self) -> None:
         """Kills what is left of the ranks' sessions and every orphan that came here, until nothing is."""
@@ -315,13 +455,14 @@ def become(command: list[str], env: dict[str, str]) -> None:
     `__main__`, `sys.argv`, `sys.path[0]`, and a traceback of its own frames alone. Ends the process."""
     os.environ.clear()
     os.environ.update(env)
+    tempfile.tempdir = None  # may have been found by an import, in another environment
     if numpy_random := sys.modules.get("numpy.random"):
         numpy_random.seed()  # a fork inherits the parent's state; `random` reseeds itself
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(int(env.get("OMP_NUM_THREADS") or 1))  # libgomp read its environment before the fork
-    sys.stdin = open(0, closefd=False)
-    sys.stdout = open(1, "w", buffering=1, closefd=False)
-    sys.stderr = open(2, "w", buffering=1, closefd=False, errors="backslashreplace")
+    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)
+    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False, errors="backslashreplace")
     words = [word for word in command[1:] if word != "-u"]
     try:
         _run_module(words[1:]) if words[0] == "-m" else _run_script(words)
@@ -361,21 +502,23 @@ def _run_script(words: list[str]) -> None:
     exec(code, main.__dict__)
 
 
-def run(spec_path: str) -> None:
-    """Runs the node of `spec_path` to its end, unless somebody does or ever did. May raise BecomeRank (in a child)."""
+def run(spec_path: str, secrets: dict[str, str]) -> None:
+    """Runs the node of `spec_path` to its end, unless somebody does or ever did. `secrets`: what all ranks get in their
+    environment beside what the spec says. May raise BecomeRank (in a child)."""
     paths = Paths(spec_path)
     lock = try_lock(paths.lock)
     if lock is None or read_json(paths.status) is not None:
         return
-    with open(paths.spec) as file:
+    with open(paths.spec, encoding="utf-8") as file:
         spec = json.load(file)
+    spec["env"] = {**spec["env"], **secrets}
     adopt_orphans()
     Node(spec, paths, lock).run()
 
 
-def main(spec_path: str) -> None:
+def main(spec_path: str, secrets: dict[str, str]) -> None:
     try:
-        run(spec_path)
+        run(spec_path, secrets)
     except BecomeRank as rank:
         command, env = rank.command, rank.env
     else:
@@ -384,4 +527,4 @@ def main(spec_path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], json.load(sys.stdin) if sys.argv[2:] == ["-"] else {})

@@ -2,7 +2,8 @@
 
 Standard library only, Python 3.9 or later: the pod's image has nothing of ours. The job folder (a ConfigMap) holds
 `job.json` and the plan's files; FERMI_RANKS holds what is the ranks' own. Waits until all nodes are there (`meet.py`),
-starts one process per GPU, and ends with the exit code of the rank that failed first (128 + n for signal n), or 0.
+starts one process per GPU, and ends with the exit code of the rank that failed first (128 + n for signal n), or 0; but
+with 143 when it was asked to end (SIGTERM) and ranks that ran then exit with 0: they have not come to their end.
 
 A pod has one output, and its ranks have one each; every line of it is one of
 
@@ -116,7 +117,7 @@ class PodNode(Node):
 
     def save(self, state: str) -> None:
         self.status["state"] = state
-        keys = ("rank", "pid", "state", "exit_code", "ended_at")
+        keys = ("rank", "pid", "state", "exit_code", "ended_at", "asked", "still_since")
         ranks = [{key: entry[key] for key in keys} for entry in self.ranks]
         emit(b"@" + json.dumps({"ranks": ranks}).encode() + b"\n")
 
@@ -154,13 +155,21 @@ class PodNode(Node):
     def report(self) -> int:
         """Writes the termination message and returns the exit code."""
         ranks = [[entry["rank"], entry["exit_code"], entry["ended_at"]] for entry in self.ranks]
+        asked = [entry["rank"] for entry in self.ranks if entry["asked"]]
+        said: dict[str, Any] = {"ranks": ranks, **({"asked": asked} if asked else {})}
+        if why := self.status.get("cause"):
+            said["cause"], said["about"] = why["code"], {key: why[key] for key in why if key != "code"}
+        if self.status["asked"]:
+            said["terminated"] = self.status["asked_at"]
         culprit = self.first_to_fail()
         if culprit is None:
             ended = all(entry["state"] == "exited" for entry in self.ranks)
-            return terminate({"ranks": ranks}, 0 if ended else 128 + signal.SIGTERM)
+            if "cause" in said:
+                return terminate(said, GAVE_UP)
+            return terminate(said, 0 if ended and not self.status["asked"] else 128 + signal.SIGTERM)
         tail = self.outputs[culprit["rank"]].tail.decode(errors="replace").strip()
         code = culprit["exit_code"]
-        return terminate({"rank": culprit["rank"], "ranks": ranks, "tail": tail}, code if code > 0 else 128 - code)
+        return terminate({"rank": culprit["rank"], **said, "tail": tail}, code if code > 0 else 128 - code)
 
 
 def terminate(message: dict[str, Any], code: int) -> int:
@@ -171,8 +180,9 @@ def terminate(message: dict[str, Any], code: int) -> int:
         if len(json.dumps(message)) < 4000:
             break
     else:
-        message.pop("ranks", None)
-    with contextlib.suppress(OSError), open(os.environ["FERMI_TERMINATION_LOG"], "w") as file:
+        for name in ("ranks", "asked", "about"):
+            message.pop(name, None)
+    with contextlib.suppress(OSError), open(os.environ["FERMI_TERMINATION_LOG"], "w", encoding="utf-8") as file:
         json.dump(message, file)
     return code
 
@@ -185,7 +195,7 @@ def bind(value: Any, late: dict[str, str]) -> str:
 
 
 def main(job_dir: str, run_dir: str) -> int:
-    with open(os.path.join(job_dir, "job.json")) as file:
+    with open(os.path.join(job_dir, "job.json"), encoding="utf-8") as file:
         order = json.load(file)
     ranks = json.loads(os.environ["FERMI_RANKS"])
     node_rank = int(os.environ["NODE_RANK"])
@@ -203,9 +213,9 @@ def main(job_dir: str, run_dir: str) -> int:
         head = _meet(order, node_rank, node, stopped)
     except meet.GaveUp as error:
         node.say(f"gave up: {error.cause}: {error.detail}")
-        return terminate({"cause": error.cause, "detail": error.detail}, GAVE_UP)
+        return terminate({"cause": error.cause, "detail": error.detail, "about": error.about}, GAVE_UP)
     if stopped:
-        return terminate({"ranks": []}, 128 + signal.SIGTERM)
+        return terminate({"ranks": [], "terminated": time.time()}, 128 + signal.SIGTERM)
     late = {"head host": head, "python": sys.executable}
     env = {name: bind(value, late) for name, value in order["env"].items()}
     interface = meet.interface_to(head)

@@ -36,6 +36,6 @@ def holder(port: int) -> str:
 def _listening() -> list[list[str]]:
     rows = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with contextlib.suppress(OSError), open(table) as file:
+        with contextlib.suppress(OSError), open(table, encoding="utf-8") as file:
             rows += [line.split() for line in file.readlines()[1:]]
     return [row for row in rows if row[3] == LISTEN]

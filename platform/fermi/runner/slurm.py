@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from fermi.runner import meet
-from fermi.runner.node import PR_SET_CHILD_SUBREAPER, Node, Paths, _libc, read_json
+from fermi.runner.node import PR_SET_CHILD_SUBREAPER, SECRETS, Node, Paths, _libc, read_json
 from fermi.runner.pod import bind
 
 GAVE_UP = 71
@@ -29,7 +29,7 @@ class SlurmNode(Node):
     def __init__(self, spec: dict[str, Any], paths: Paths) -> None:
         super().__init__(spec, paths, os.open(os.devnull, os.O_RDONLY))  # one task per node and job, so no lock
         numbers = {name: int(os.environ.get(name, "-1")) for name in ("SLURM_PROCID", "SLURM_NODEID")}
-        self.status.update(host=os.environ.get("SLURMD_NODENAME", ""), asked="", cause=None, **numbers)
+        self.status.update(host=os.environ.get("SLURMD_NODENAME", ""), cause=None, **numbers)
 
     def say(self, text: str) -> None:
         print(f"fermi: node {self.spec['node_rank']} ({self.spec['node']}): {text}", file=sys.stderr, flush=True)
@@ -53,20 +53,23 @@ class SlurmNode(Node):
             self.ask_to_end(self.spec["grace_seconds"])
 
     def asked(self, by: str) -> None:
-        if not self.status["asked"]:
-            self.status["asked"] = by
+        self.reap()
+        if not self.status["asked"] and any(entry["state"] == "running" for entry in self.ranks):
+            self.status.update(asked=by, asked_at=time.time())
+            for entry in self.ranks:
+                entry["asked"] = entry["state"] != "exited"
             self.save(self.status["state"])
             self.say("Slurm asks for the end")
 
-    def give_up(self, cause: str, detail: str) -> int:
+    def give_up(self, cause: str, detail: str, **about: Any) -> int:
         self.say(f"gave up: {cause}: {detail}")
-        self.status["cause"] = {"code": cause, "evidence": detail}
+        self.status["cause"] = {"code": cause, "evidence": detail, **about}
         self.save("exited")
         return GAVE_UP
 
     def code(self) -> int:
         if any(entry["state"] != "exited" for entry in self.ranks):
-            return ENDED_BEFORE
+            return GAVE_UP if self.status["cause"] else ENDED_BEFORE
         return 1 if any(entry["exit_code"] for entry in self.ranks) else 0
 
 
@@ -93,18 +96,23 @@ def main(run_dir: str) -> int:
     def stopped() -> bool:
         return bool(signals) or os.path.exists(paths.stop)
 
+    secrets = read_json(os.path.join(run_dir, SECRETS)) or {}
+    if missing := [name for name in order.get("secrets", ()) if name not in {**os.environ, **secrets}]:
+        return node.give_up("START_FAILED", f"no value has come for {', '.join(missing)}")
     if spec["node_rank"] == 0:
         _write_files(order, os.path.join(run_dir, "files"))
     try:
         head = _meet(order, spec["node_rank"], node, stopped)
     except meet.GaveUp as error:
-        return node.give_up(error.cause, error.detail)
+        return node.give_up(error.cause, error.detail, **error.about)
     except OSError as error:
         return node.give_up("START_FAILED", f"port {order['port']}: {error}")
     if stopped():
         node.status["asked"] = signal.Signals(signals[0]).name if signals else ""
         node.save("exited")
         return ENDED_BEFORE
+    if secrets and spec["node_rank"] == 0:  # all have met, so all have read them
+        os.unlink(os.path.join(run_dir, SECRETS))
     late = {"head host": head, "python": sys.executable}
     spec["command"] = [bind(word, late) for word in spec["command"]]
     spec["env"] = {name: bind(value, late) for name, value in spec["env"].items()}
@@ -112,6 +120,7 @@ def main(run_dir: str) -> int:
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         if interface and not os.environ.get(name):
             spec["env"].setdefault(name, interface)
+    spec["env"].update(secrets)
     for rank in spec["ranks"]:
         rank["env"] = {name: bind(value, late) for name, value in rank["env"].items()}
     node.run()
@@ -122,7 +131,7 @@ def _write_files(order: dict[str, Any], folder: str) -> None:
     """Before the nodes have met, so all find them so."""
     for name, pieces in order["files"].items():
         path = os.path.join(folder, name)
-        with open(f"{path}.tmp", "w") as file:
+        with open(f"{path}.tmp", "w", encoding="utf-8") as file:
             file.write(bind(pieces, {"head host": os.environ["FERMI_HEAD"], "python": sys.executable}))
         os.replace(f"{path}.tmp", path)
 

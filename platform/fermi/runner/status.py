@@ -11,11 +11,15 @@ from fermi.runner import node, processes
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """`absent`: no runner took the spec. `lost`: it died without writing `exited`. `left`: something of it lives."""
+    """`absent`: no runner took the spec. `lost`: it died without writing `exited`. `left`: something of it lives.
+    `cause`: why nothing came of it, where the runner knows. `asked_at`: when (in unix seconds) somebody else than the
+    platform asked it to end."""
 
     state: Literal["absent", "starting", "running", "exited", "lost"]
     ranks: Sequence[dict[str, Any]]
     left: bool
+    cause: dict[str, Any] | None = None
+    asked_at: float | None = None
 
 
 def look(spec_path: Path) -> NodeState:
@@ -24,15 +28,19 @@ def look(spec_path: Path) -> NodeState:
     if status is None:
         return NodeState("absent", (), left=_is_locked(paths))
     if status["state"] == "exited":
-        return NodeState("exited", status["ranks"], left=False)
+        return _as_written("exited", status)
     if status["boot_id"] != node.boot_id():
-        return NodeState("lost", status["ranks"], left=False)
+        return _as_written("lost", status)
     if processes.is_alive(status["runner"]):
-        return NodeState(status["state"], status["ranks"], left=True)
+        return _as_written(status["state"], status, left=True)
     again = node.read_json(paths.status)  # it may have ended well between the two looks
     if again is not None and again["state"] == "exited":
-        return NodeState("exited", again["ranks"], left=False)
-    return NodeState("lost", status["ranks"], left=bool(processes.session_members(status["ranks"])))
+        return _as_written("exited", again)
+    return _as_written("lost", status, left=bool(processes.session_members(status["ranks"])))
+
+
+def _as_written(state: Any, status: dict[str, Any], *, left: bool = False) -> NodeState:
+    return NodeState(state, status["ranks"], left, status.get("cause"), status.get("asked_at"))
 
 
 def _is_locked(paths: node.Paths) -> bool:

@@ -2,9 +2,10 @@
 
     python -m fermi.runner.template --preload torch,numpy
 
-Reads one line from standard input, a JSON list of node spec files, forks one node runner for each and ends. Waiting for
-that line with everything imported is what "standing by" means: from there to the ranks' first line takes a fork. Ends
-without a word when standard input closes, so that it never outlives a platform that it stands by for.
+Reads one line from standard input, `{"specs": [node spec files], "secrets": {variables of all ranks that are in no
+file}}`, forks one node runner for each spec and ends. Waiting for that line with everything imported is what "standing
+by" means: from there to the ranks' first line takes a fork. Ends without a word when standard input closes, so that it
+never outlives a platform that it stands by for.
 
 Safe because nothing here runs but imports: no CUDA context, no autograd, and a thread count of one, which is checked;
 if an import did start a thread, the ranks are executed instead of forked.
@@ -18,7 +19,7 @@ import signal
 import sys
 from importlib import import_module
 
-from fermi.runner import node
+from fermi.runner import confine, node  # noqa: F401 (shared by all runners, like the training stack)
 
 
 def main() -> None:
@@ -39,27 +40,37 @@ def main() -> None:
     if not line:
         return
     forkable = len(os.listdir("/proc/self/task")) == 1
-    for spec_path in json.loads(line):
+    order = json.loads(line)
+    for spec_path in order["specs"]:
         if os.fork() == 0:
-            _become_node(spec_path, forkable)
+            _become_node(spec_path, order["secrets"], forkable)
             return
     print("started", flush=True)
     os._exit(0)
 
 
-def _become_node(spec_path: str, forkable: bool) -> None:
+def _become_node(spec_path: str, secrets: dict[str, str], forkable: bool) -> None:
     """A node runner in a session of its own, with no descriptor of the platform's left open."""
     os.setsid()
     paths = node.Paths(spec_path)
     log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+    given = os.open(os.devnull, os.O_RDONLY) if forkable else _in_memory(json.dumps(secrets))
+    for source, target in ((given, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     os.closerange(3, 256)
     if forkable:
-        node.main(spec_path)
+        node.main(spec_path, secrets)
     else:
-        os.execv(sys.executable, [sys.executable, node.__file__, spec_path])
+        os.execv(sys.executable, [sys.executable, node.__file__, spec_path, "-"])
+
+
+def _in_memory(text: str) -> int:
+    """A file without a name, to be read from its beginning."""
+    descriptor = os.memfd_create("fermi")
+    with open(descriptor, "w", encoding="utf-8", closefd=False) as file:
+        file.write(text)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 if __name__ == "__main__":

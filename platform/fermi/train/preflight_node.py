@@ -89,7 +89,7 @@ def interfaces() -> dict[str, list[str]]:
             with contextlib.suppress(OSError):
                 fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
                 found.setdefault(name, []).append(socket.inet_ntoa(bytes(request)[20:24]))
-    with contextlib.suppress(OSError), open("/proc/net/if_inet6") as file:
+    with contextlib.suppress(OSError), open("/proc/net/if_inet6", encoding="utf-8") as file:
         for line in file:
             digits, *_, name = line.split()
             address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
@@ -112,7 +112,7 @@ def interface_to(address: str) -> str | None:
 
 def in_hosts(name: str) -> str:
     """The line of /etc/hosts that answers for a name, as `/etc/hosts:3`; empty if none does."""
-    with contextlib.suppress(OSError), open("/etc/hosts", errors="replace") as file:
+    with contextlib.suppress(OSError), open("/etc/hosts", encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             words = line.partition("#")[0].split()
             if name in words[1:]:
@@ -135,7 +135,9 @@ def gpus_of_nvidia_smi() -> tuple[list[Fact], str]:
 def _smi(what: str, columns: str) -> str | None:
     command = ["nvidia-smi", f"--query-{what}={columns}", "--format=csv,noheader,nounits"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=SMI_SECONDS, check=True).stdout
+        return subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=SMI_SECONDS, check=True
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -1,0 +1,72 @@
+"""Who failed first: one rule, for a runner, which knows its own node, and for the platform, which knows all of them.
+Standard library only, Python 3.9 or later.
+
+1. What the platform or a runner asked for (SIGTERM to the siblings, a stop) blames nobody.
+2. A rank that a signal killed explains its peers' errors, which follow it within moments, whatever the clocks say.
+   SIGTERM is a request, and SIGABRT often a consequence: gloo and NCCL abort when a peer's connection breaks.
+3. Else who ended first.
+4. A host that was lost explains what its peers said in the end (`loss_explains`).
+5. A rank that ended with 0 failed by nothing, but its peers may have needed it: who was gone already is told
+   (`left_before`).
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+TOGETHER_SECONDS = 5.0
+"""How much later a cause may seem to have ended than what it caused: hosts' clocks differ, and so do kernels' minds."""
+
+
+class End(NamedTuple):
+    """`exit_code` negative = killed by that signal; `ended_at` in unix seconds, 0 = not known; `asked`: it was told to
+    end before it did."""
+
+    rank: int
+    exit_code: int
+    ended_at: float
+    asked: bool = False
+
+
+def ends(entries: Iterable[dict[str, Any]]) -> list[End]:
+    """Of a runner's entries."""
+    return [
+        End(entry["rank"], entry["exit_code"], entry["ended_at"] or 0.0, bool(entry.get("asked")))
+        for entry in entries
+        if entry["state"] == "exited" and entry["exit_code"] is not None
+    ]
+
+
+def first_to_fail(found: Iterable[End]) -> End | None:
+    failed = [end for end in found if end.exit_code]
+    candidates = [end for end in failed if not end.asked] or failed
+    if not candidates:
+        return None
+    begin = min(end.ended_at for end in candidates)
+
+    def guilt(end: End) -> tuple[bool, float]:
+        return not (was_killed(end.exit_code) and end.ended_at - begin < TOGETHER_SECONDS), end.ended_at
+
+    return min(candidates, key=guilt)
+
+
+def was_killed(exit_code: int) -> bool:
+    return exit_code < 0 and -exit_code not in (signal.SIGTERM, signal.SIGABRT)
+
+
+def loss_explains(culprit: End, heard_at: float | None) -> bool:
+    """Whether a host that was last heard at `heard_at` (None: not known) and is lost is why `culprit` failed. What a
+    signal killed has a cause of its own, and a host that still spoke after the failure had nothing to do with it."""
+    return not was_killed(culprit.exit_code) and (
+        heard_at is None or not culprit.ended_at or heard_at < culprit.ended_at + TOGETHER_SECONDS
+    )
+
+
+def left_before(culprit: End, found: Iterable[End]) -> list[End]:
+    """Who had ended with 0 by themselves before an error of `culprit`'s, the first one first."""
+    if culprit.exit_code < 0 and was_killed(culprit.exit_code):
+        return []
+    gone = [end for end in found if end.exit_code == 0 and not end.asked and 0 < end.ended_at < culprit.ended_at]
+    return sorted(gone, key=lambda end: end.ended_at)

@@ -1,0 +1,245 @@
+"""Keeps ranks away from what is not theirs: with Landlock, as another user, or both. Standard library only, Python 3.9.
+
+The order stands in a node's spec:
+
+    "confine": {"own": ["/srv/fermi/checkpoints/task-x"],
+                "paths": {"/": "rwm", "/srv/fermi": "", "/srv/fermi/datasets": "r", "/srv/fermi/workspace": "rwm"},
+                "user": {"uid": 61000, "gid": 61000, "groups": [44], "name": "fermi-tasks", "home": "/srv/fermi/home"}}
+
+`own`: folders that are made where they are missing, and belong to the ranks. `paths` is Landlock's: without it (in a
+kernel that has none) `user` alone protects; without `user` the ranks keep the runner's. Of a path, `r` allows to read,
+`w` to write to those that are there, `m` to make and remove entries (so no link can be put where the platform will
+read). Of two paths the longer one decides; where several names lead to one place, the one that allows more does.
+
+Landlock only ever allows, and what it allows of a folder it allows of all below. So a folder with something below that
+must not be reached is not allowed itself: its entries are, one by one. Entries that appear there later are out of
+reach; so a temporary folder of the job's own stands in for such a one, and what libraries keep in HOME is made first.
+Names can be listed everywhere, and programs run (which takes reading all the same): only contents are kept.
+
+A process in such a domain can neither trace nor signal what is outside of it, nor mount anything, nor gain rights by
+executing a set-uid program (see landlock(7)).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import stat
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on every architecture
+VERSION_FLAG, PATH_BENEATH = 1, 1
+PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
+SCOPE_SIGNAL = 1 << 1
+
+WRITE_FILE, READ_FILE, TRUNCATE = 1 << 1, 1 << 2, 1 << 14
+REMOVE_AND_MAKE = sum(1 << bit for bit in range(4, 13))
+REFER = 1 << 13
+ON_FILES = WRITE_FILE | READ_FILE | TRUNCATE
+
+HOME_FOLDERS = (".cache", ".config", ".local", ".nv", ".triton")
+"""Of HOME: made by libraries the first time that they are used."""
+
+KEPT_CAPABILITIES = {0, 1, 3, 4, 5, 6, 7, 10, 13, 14, 23, 24}
+"""What root keeps in a domain: to change owners, ignore modes, own any file, signal, change its user, open low ports
+and raw sockets, lock memory, set priorities and limits. Not: reading by file handle (CAP_DAC_READ_SEARCH), other
+processes (CAP_SYS_PTRACE, and CAP_PERFMON, which suffices to read their environment), devices, modules, mounts."""
+ROOT_READS_ONLY = ("/boot", "/etc", "/proc", "/sys")
+"""What root could change to have something run outside of its domain."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+def landlock_abi() -> int:
+    """Which version of Landlock this kernel has; 0 = none, or it is turned off."""
+    found = _libc.syscall(ctypes.c_long(CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION_FLAG))
+    return max(0, int(found))
+
+
+def _rights(mode: str, abi: int) -> int:
+    """`rwm` is all that a ruleset handles."""
+    written = WRITE_FILE | (TRUNCATE if abi >= 3 else 0)
+    made = REMOVE_AND_MAKE | (REFER if abi >= 2 else 0)
+    return READ_FILE * ("r" in mode) | written * ("w" in mode) | made * ("m" in mode)
+
+
+def for_root(paths: Mapping[str, str]) -> dict[str, str]:
+    """Neither the disks below the file systems, nor what the system runs by."""
+    disks = [name for name in _entries("/dev") if stat.S_ISBLK(os.lstat(name).st_mode)]
+    return {**dict.fromkeys(ROOT_READS_ONLY, "r"), **dict.fromkeys(disks, ""), **paths}
+
+
+def drop_capabilities() -> None:
+    """Raises OSError."""
+    with open("/proc/sys/kernel/cap_last_cap", encoding="utf-8") as file:
+        last = int(file.read())
+    for number in set(range(last + 1)) - KEPT_CAPABILITIES:
+        _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
+    kept = sum(1 << number for number in KEPT_CAPABILITIES)
+    header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0))
+    data = ctypes.create_string_buffer(24)
+    if _libc.capget(header, data):
+        raise OSError(ctypes.get_errno(), "capabilities")
+    _, low, _, _, high, _ = struct.unpack("=6I", data.raw)
+    low, high = low & kept & 0xFFFFFFFF, high & kept >> 32
+    data = ctypes.create_string_buffer(struct.pack("=6I", low, low, 0, high, high, 0), 24)
+    if _libc.capset(header, data):
+        raise OSError(ctypes.get_errno(), "capabilities")
+
+
+def expanded(paths: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
+    """What to allow, and which folders are only allowed entry by entry. The keys are real paths."""
+    allowed: dict[str, str] = {}
+    opened: set[str] = set()
+
+    def walk(path: str, inherited: str) -> None:
+        mode = paths.get(path, inherited)
+        below = {name: paths[name] for name in paths if name != path and _is_below(name, path)}
+        if all(set(mode) <= set(other) for other in below.values()):
+            if mode:
+                allowed[path] = mode
+            for name in sorted(below, key=len):
+                walk(name, mode)
+            return
+        opened.add(path)
+        for name in _entries(path):
+            walk(name, mode)
+
+    walk("/", "")
+    return allowed, opened
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")
+
+
+def _entries(path: str) -> Iterator[str]:
+    """Without links: what they lead to is somewhere else."""
+    with suppress(OSError), os.scandir(path) as found:
+        for entry in found:
+            if not entry.is_symlink():
+                yield entry.path
+
+
+def real(paths: Mapping[str, str]) -> dict[str, str]:
+    """Links followed, also those by which an entry of a forbidden folder lies elsewhere; what is not there is left
+    out."""
+    found: dict[str, str] = {}
+    for path, mode in paths.items():
+        if os.path.exists(path):
+            place = os.path.realpath(path)
+            found[place] = max(found.get(place, ""), mode, key=len)
+    for folder in [path for path, mode in found.items() if not mode and os.path.isdir(path)]:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_symlink() and not _is_below(folder, os.path.realpath(entry.path)):
+                    found.setdefault(os.path.realpath(entry.path), "")
+    return found
+
+
+class Confinement:
+    """Made by the runner, entered by each rank. What does not work is told by `enter`, so that a rank's log says it."""
+
+    def __init__(self, order: Mapping[str, Any], name: str, env: Mapping[str, str]) -> None:
+        self.user: Mapping[str, Any] | None = order.get("user")
+        self.env: dict[str, str] = {}
+        self.temporary = ""
+        self.ruleset = -1
+        self.failure: OSError | None = None
+        if self.user:
+            self.env.update(HOME=self.user["home"], USER=self.user["name"], LOGNAME=self.user["name"])
+        try:
+            for path in order["own"]:
+                self._own(path)
+            if "paths" in order:
+                paths = order["paths"] if self.user or os.geteuid() else for_root(order["paths"])
+                self._make_ruleset(real(paths), name, self.environment(env))
+        except OSError as error:
+            self.failure = error
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """What a rank inherits: another user's folders are not its own."""
+        kept = {key: value for key, value in inherited.items() if not (self.user and key.startswith("XDG_"))}
+        if self.user or self.temporary:
+            kept.pop("TORCHINDUCTOR_CACHE_DIR", None)  # torch put it there when it was imported
+        return {**kept, **self.env}
+
+    def _own(self, path: str) -> None:
+        """Makes it; the rank's user gets what is the runner's (and lies where only the runner's user can put it)."""
+        os.makedirs(path, exist_ok=True)
+        if self.user and os.stat(path).st_uid == os.getuid():
+            os.chown(path, self.user["uid"], self.user["gid"])
+
+    def _make_ruleset(self, paths: dict[str, str], name: str, env: Mapping[str, str]) -> None:
+        abi = landlock_abi()
+        if not abi:
+            raise OSError("this kernel has no Landlock, or it is turned off")
+        _, opened = expanded(paths)
+        folder = os.path.realpath(env.get("TMPDIR") or "/tmp")
+        if folder in opened:
+            self.temporary = self.env["TMPDIR"] = tempfile.mkdtemp(prefix=f"fermi-{name[-20:]}-", dir=folder)
+            if self.user:
+                os.chown(self.temporary, self.user["uid"], self.user["gid"])
+        home = os.path.realpath(env.get("HOME") or "/")
+        if home in opened and home != "/":
+            for one in HOME_FOLDERS:
+                with suppress(OSError):
+                    os.mkdir(os.path.join(home, one), 0o700)
+        attributes = struct.pack("=QQQ", _rights("rwm", abi), 0, SCOPE_SIGNAL if abi >= 6 else 0)
+        size = 8 if abi < 4 else 16 if abi < 6 else 24
+        self.ruleset = _syscall(CREATE_RULESET, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0))
+        os.set_inheritable(self.ruleset, False)
+        for path, mode in expanded(paths)[0].items():
+            self._allow(path, _rights(mode, abi))
+
+    def _allow(self, path: str, rights: int) -> None:
+        try:
+            there = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return  # gone meanwhile, or not ours to see
+        try:
+            rights &= ~0 if stat.S_ISDIR(os.fstat(there).st_mode) else ON_FILES
+            rule = struct.pack("=Qi", rights, there)
+            _syscall(ADD_RULE, ctypes.c_int(self.ruleset), ctypes.c_int(PATH_BENEATH), rule, ctypes.c_uint32(0))
+        finally:
+            os.close(there)
+
+    def enter(self, log: int) -> None:
+        """For good: this process and what it starts. `log` stays the rank's to open again (/dev/stdout). Raises
+        OSError."""
+        if self.failure:
+            raise self.failure
+        if self.user:
+            os.fchown(log, self.user["uid"], self.user["gid"])
+            os.setgroups(self.user["groups"])
+            os.setresgid(*[self.user["gid"]] * 3)
+            os.setresuid(*[self.user["uid"]] * 3)
+            _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # it has changed its user; /proc/self is its own all the same
+        if _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "no_new_privs")
+        if not os.geteuid():
+            drop_capabilities()
+        if self.ruleset >= 0:
+            _syscall(RESTRICT_SELF, ctypes.c_int(self.ruleset), ctypes.c_uint32(0))
+            os.close(self.ruleset)
+
+    def close(self) -> None:
+        """Once no rank is left."""
+        if self.ruleset >= 0:
+            os.close(self.ruleset)
+        if self.temporary:
+            shutil.rmtree(self.temporary, ignore_errors=True)
+
+
+def _syscall(number: int, *arguments: Any) -> int:
+    found = int(_libc.syscall(ctypes.c_long(number), *arguments))
+    if found < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"Landlock: {os.strerror(code)}")
+    return found

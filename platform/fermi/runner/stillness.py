@@ -1,0 +1,94 @@
+"""Whether a rank does anything: what its processes have used of the processor and written, from /proc. Standard library
+only, Python 3.9 or later.
+
+A rank that waits in a collective for a peer that is gone sleeps: all its threads do, it writes nothing, and what its
+watchdogs use of the processor is next to nothing. One that prints a traceback, saves a checkpoint or computes is
+runnable, waits for a disk, or has used or written something since the last look. What cannot be read counts as doing
+something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+TICKS = os.sysconf("SC_CLK_TCK")
+WATCHDOGS = 0.04
+"""Seconds of processor time between two marks, and the share of the time between them, that count as nothing."""
+NEVER = 0.001
+"""The share for whom it must be certain: what uploads slowly is not still."""
+LAST_SECONDS = 300.0
+"""Who does nothing at all for so long, after all others have ended well, never ends by itself."""
+SLEEPS = b"SItZX"  # states of threads; R and D do something
+
+
+def never_end(good_ends: Iterable[float], still_since: Iterable[float | None], moment: float, bound: float) -> bool:
+    """Whether ranks that are still since then have nobody left to wait for: all others ended with 0, at `good_ends`,
+    and that too is long ago. In unix seconds; hosts' clocks may differ by less than `bound`."""
+    ends, still = list(good_ends), list(still_since)
+    return bool(ends and still) and all(since and moment - max(since, *ends) >= bound for since in still)
+
+
+@dataclass
+class Pulse:
+    """Of all processes of a session. `busy`: a thread runs, or waits for a processor or a disk."""
+
+    seconds: float = 0.0
+    written: int = 0
+    busy: bool = False
+
+
+class Stillness:
+    """Since when each of the sessions (process ids of their leaders) has done nothing, by the monotonic clock."""
+
+    def __init__(self, sessions: Iterable[int], share: float = WATCHDOGS) -> None:
+        self._share = share
+        moment, wanted = time.monotonic(), set(sessions)
+        self._marks = {session: (moment, Pulse()) for session in wanted}
+        self._marks |= {session: (moment, pulse) for session, pulse in look(wanted).items()}
+
+    def seconds(self) -> dict[int, float]:
+        """How long each has been still; to be called again and again, several times in the length that matters."""
+        moment = time.monotonic()
+        pulses = look(self._marks)
+        for session, (since, mark) in self._marks.items():
+            pulse = pulses.get(session, Pulse(busy=True))
+            used = pulse.seconds - mark.seconds
+            if pulse.busy or pulse.written != mark.written or used > WATCHDOGS + self._share * (moment - since):
+                self._marks[session] = moment, pulse
+        return {session: moment - since for session, (since, _) in self._marks.items()}
+
+
+def look(sessions: Iterable[int]) -> dict[int, Pulse]:
+    """Without those of which nothing can be seen."""
+    wanted, found = set(sessions), dict[int, Pulse]()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+                _add(wanted, found, name)
+    return found
+
+
+def _add(wanted: set[int], found: dict[int, Pulse], pid: str) -> None:
+    fields = _stat(f"/proc/{pid}/stat")
+    session = int(fields[3])
+    if session not in wanted:
+        return
+    pulse = found.setdefault(session, Pulse())
+    pulse.seconds += (int(fields[11]) + int(fields[12])) / TICKS
+    try:
+        with open(f"/proc/{pid}/io", encoding="ascii") as file:
+            pulse.written += next(int(line.split()[1]) for line in file if line.startswith("wchar"))
+        pulse.busy |= any(
+            _stat(f"/proc/{pid}/task/{thread}/stat")[0] not in SLEEPS for thread in os.listdir(f"/proc/{pid}/task")
+        )
+    except (PermissionError, StopIteration):
+        pulse.busy = True
+
+
+def _stat(path: str) -> list[bytes]:
+    with open(path, "rb") as file:
+        return file.read().rpartition(b")")[2].split()
