@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.agent import facts
+from fermi.agent.confining import Confining
 from fermi.agent.errors import AgentError
 from fermi.agent.runs import Host, Run
 from fermi.agent.server import Server
@@ -45,7 +46,8 @@ class Agent:
     """Raises AgentError when it is told nonsense, when the folder or a worker is in use, or, in `run`, when the
     platform refuses it for good."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, config: str | None = None) -> None:
+        """`config`: the file that settings came from, if any."""
         self.settings = settings
         self.node, numbers = settings.workers()
         gpus = facts.choose_gpus(settings, numbers)
@@ -54,11 +56,11 @@ class Agent:
         self.server = Server(settings.server)
         self.token = settings.join_token()
         self.folder = Folder(settings.state_folder(self.node), list(gpus))
-        self.host = Host(
-            self.folder.path,
-            Path(settings.workspace).expanduser().resolve() if settings.workspace else self.folder.path / "workspace",
-            settings.python or default_python(),
-        )
+        state, python = self.folder.path, settings.python or default_python()
+        workspace = Path(settings.workspace).expanduser().resolve() if settings.workspace else state / "workspace"
+        private = [Path(path) for path in (config, settings.token_file) if path]
+        self.confining = Confining.of(state, workspace, python, private, wanted=settings.confine)
+        self.host = Host(state, workspace, python, self.confining)
         self.address = facts.address(settings, self.server.host, self.server.port)
         self.workers = [Worker(name, gpu, self.folder.worker(name), self.host) for name, gpu in gpus.items()]
         self.by_id = {worker.id: worker for worker in self.workers}
@@ -141,7 +143,8 @@ class Agent:
         self._launched[name] = now
         preload = runs[0].spec.get("preload", ())
         try:
-            self.launcher.launch(name, [run.spec_path for run in runs], preload, runs[0].folder / "launch.log")
+            specs, log = [run.spec_path for run in runs], runs[0].folder / "launch.log"
+            self.launcher.launch(name, specs, preload, log, runs[0].secrets)
         except BackendError as error:
             why = str(error.params.get("output") or error)
         except OSError as error:

@@ -97,7 +97,9 @@ def _own_version() -> str:
 def _versions(python: str) -> dict[str, str]:
     """Of the training stack; an interpreter that cannot be run has none, and ranks will say why."""
     try:
-        done = subprocess.run([python, "-c", _TELL], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            [python, "-c", _TELL], capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True
+        )
         found: dict[str, str] = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}

@@ -4,6 +4,7 @@
     rank.json     the runner's spec; the run exists from the moment that this file does
     rank.lock, rank.status.json, rank.log, stop.json        the runner's (see `fermi.runner.node`)
     files/        the plan's                                shipped     the whole log is with the server
+    secrets.json  mode 0600, until a runner has begun
 
     absent ─▶ starting ─▶ running ─▶ exited ─▶ shipped ─▶ (removed, when nobody wants it any more)
 """
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fermi.agent.confining import Confining
 from fermi.runner import ending, node, status
 from fermi.runner.pod import bind
 
@@ -31,6 +33,7 @@ class Host:
     state: Path
     workspace: Path
     python: str
+    confining: Confining
 
 
 class Run:
@@ -55,13 +58,18 @@ class Run:
         late = {"files directory": str(files), "python": host.python}
         for name, text in body["files"].items():
             (files / name).parent.mkdir(parents=True, exist_ok=True)
-            (files / name).write_text(bind(text, late))
+            (files / name).write_text(bind(text, late), encoding="utf-8")
         spec = {**body["spec"], "cwd": str(host.workspace)}
         spec["command"] = [bind(word, late) for word in spec["command"]]
         spec["env"] = {name: bind(value, late) for name, value in spec["env"].items()}
         spec["ranks"] = [_rank(rank, late, host) for rank in spec["ranks"]]
+        if rank := next(iter(spec["ranks"]), None):
+            env = {**spec["env"], **rank["env"]}
+            spec["confine"] = host.confining.order(files, Path(rank["log"]).parent, env)
         spec["digest"] = body["digest"]
-        node.write_atomically(str(folder / "rank.json"), spec)
+        if secrets := body.get("secrets"):
+            node.write_atomically(str(folder / node.SECRETS), secrets, 0o600)
+        node.write_atomically(str(folder / "rank.json"), spec, 0o600)
         made = cls(folder)
         made.acknowledged = 0
         return made
@@ -82,6 +90,8 @@ class Run:
         over = seen.state in ("exited", "lost") or rank.get("state") == "exited"
         state = "exited" if over else "running" if rank.get("state") == "running" else "starting"
         self.absent = seen.state == "absent"
+        if not self.absent:
+            (self.folder / node.SECRETS).unlink(missing_ok=True)
         self.lost = seen.state == "lost"
         self.alive = seen.left
         self.leader = rank if rank.get("pid") else None
@@ -93,8 +103,17 @@ class Run:
             "pid": rank.get("pid"),
             "exitCode": rank.get("exit_code"),
             "endedAt": rank.get("ended_at"),
+            "asked": bool(rank.get("asked")),
+            "stillSince": rank.get("still_since"),
+            "cause": seen.cause,
         }
         return seen
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """Variables that its rank is to get beside its spec's."""
+        found: dict[str, str] = node.read_json(str(self.folder / node.SECRETS)) or {}
+        return found
 
     @property
     def rank(self) -> int:
@@ -125,9 +144,9 @@ class Run:
     def stopping(self) -> bool:
         return (self.folder / "stop.json").exists()
 
-    def end(self, grace_seconds: float) -> None:
+    def end(self, grace_seconds: float, still_seconds: float | None = None) -> None:
         """Asks; to be called until nothing lives. A second, shorter grace wins."""
-        ending.end(self.folder, [self.spec_path], grace_seconds)
+        ending.end(self.folder, [self.spec_path], grace_seconds, still_seconds)
 
     def could_not_start(self, why: str) -> None:
         """The end of a rank that nothing could be started for, with the reason in its log."""
@@ -137,7 +156,7 @@ class Run:
             return
         try:
             if node.read_json(paths.status) is None and self.log:
-                with open(self.log, "a") as file:
+                with open(self.log, "a", encoding="utf-8") as file:
                     file.write(f"fermi: the rank could not be started: {why}\n")
                 rank = {"rank": self.rank, "local_rank": 0, "pid": None, "start_time": None, "state": "exited",
                         "exit_code": NEVER_STARTED, "ended_at": time.time()}  # fmt: skip

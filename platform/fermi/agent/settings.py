@@ -20,7 +20,8 @@ _NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,60}[A-Za-z0-9])?")
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`ids` (or `node` and `gpus`) say which workers. `address`: where other hosts reach this one. `emulate`: CPU
-    processes stand in for GPUs. `warm`: keep a process standing by that has the training stack imported."""
+    processes stand in for GPUs. `warm`: keep a process standing by that has the training stack imported. `confine`:
+    ranks reach neither the agent's own nor other tasks' files."""
 
     server: str = ""
     token: str = ""
@@ -36,6 +37,7 @@ class Settings:
     workspace: str = ""
     python: str = ""
     warm: bool = True
+    confine: bool = True
 
     def workers(self) -> tuple[str, dict[str, int]]:
         """The node, and the number of each worker, which is that of its GPU; none = whatever the host has. Raises
@@ -68,7 +70,7 @@ class Settings:
         if self.token or not self.token_file:
             return self.token
         try:
-            return Path(self.token_file).read_text().strip()
+            return Path(self.token_file).read_text(encoding="utf-8").strip()
         except OSError as error:
             raise AgentError("WORKER_FILE_UNREADABLE", path=self.token_file, why=error.strerror) from error
 

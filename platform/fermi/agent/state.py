@@ -61,13 +61,13 @@ class Folder:
             _put(path, uuid.uuid4().hex)
         host = ""
         with suppress(OSError):
-            host = Path("/etc/machine-id").read_text().strip()
+            host = Path("/etc/machine-id").read_text(encoding="utf-8").strip()
         return hashlib.sha256(f"{host} {path.read_text()}".encode()).hexdigest()[:32]
 
 
 def _put(path: Path, text: str) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -28,7 +28,9 @@ def ask_smi(query: str) -> list[list[str]] | None:
     """Rows of values; None where there is no such tool or it does not answer."""
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SMI_SECONDS, check=True)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=SMI_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return [[value.strip() for value in line.split(",")] for line in done.stdout.splitlines() if line.strip()]

@@ -16,10 +16,10 @@ from typing import Any
 
 from fermi.agent import runs
 from fermi.agent.runs import Host, Run
+from fermi.runner.node import SIBLINGS_GRACE_SECONDS, STILL_SECONDS
 
 FENCED_GRACE_SECONDS = 3.0
 """What a process gets that the platform has given up: its place belongs to somebody else."""
-SIBLINGS_GRACE_SECONDS = 5.0
 """What the other ranks of this host get, once one of them has failed, to end by themselves and to say why."""
 
 
@@ -146,4 +146,4 @@ def end_siblings(workers: Sequence[Worker]) -> None:
     failed = {run.name for run in everything if run.failed}
     for run in everything:
         if run.name in failed and not run.over and not run.stopping:
-            run.end(SIBLINGS_GRACE_SECONDS)
+            run.end(SIBLINGS_GRACE_SECONDS, STILL_SECONDS)

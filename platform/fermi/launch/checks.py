@@ -1,6 +1,6 @@
 """Is a cluster described right, and is it fit to train on? Each backend's `check` module answers for its own engine."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -30,9 +30,11 @@ class Finding:
 
 
 def problems(backend: str, connection: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with the form of a connection. Raises UnknownName for an unknown backend."""
-    schema = registry.check(backend).CONNECTION
-    return [problem for error in Draft202012Validator(schema).iter_errors(connection) for problem in _problems(error)]
+    """What is wrong with a connection as such. Raises UnknownName for an unknown backend."""
+    check = registry.check(backend)
+    errors = Draft202012Validator(check.CONNECTION).iter_errors(connection)
+    contradictions: Callable[[Mapping[str, Any]], list[Problem]] = getattr(check, "contradictions", lambda _: [])
+    return [problem for error in errors for problem in _problems(error)] or contradictions(connection)
 
 
 def _problems(error: ValidationError) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fermi.launch import network
 from fermi.launch.ranks import Placement
-from fermi.launch.spec import JobSpec, Late, Problem, Value
+from fermi.launch.spec import NO_SECRETS, JobSpec, Late, Problem, Value
 
 RESERVED = re.compile(
     r"RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK|GROUP_WORLD_SIZE|ROLE_RANK|ROLE_WORLD_SIZE"
@@ -18,14 +18,19 @@ RESERVED = re.compile(
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def problems(env: Mapping[str, str]) -> list[Problem]:
+def problems(env: Mapping[str, str], secret_env: Mapping[str, str] = NO_SECRETS) -> list[Problem]:
+    twice = [Problem(f"secretEnv.{name}", "ENV_TWICE", {"name": name}) for name in secret_env if name in env]
+    return [*_names(env, "env"), *_names(secret_env, "secretEnv"), *twice]
+
+
+def _names(env: Mapping[str, str], where: str) -> list[Problem]:
     found = []
     for name in env:
         if not _NAME.fullmatch(name):
             near = re.sub(r"^(?=\d|$)|[^A-Za-z0-9_]", "_", name)
-            found.append(Problem(f"env.{name}", "ENV_NAME_INVALID", {"name": name, "nearest": near}))
+            found.append(Problem(f"{where}.{name}", "ENV_NAME_INVALID", {"name": name, "nearest": near}))
         elif RESERVED.fullmatch(name):
-            found.append(Problem(f"env.{name}", "ENV_RESERVED", {"name": name, "nearest": f"MY_{name}"}))
+            found.append(Problem(f"{where}.{name}", "ENV_RESERVED", {"name": name, "nearest": f"MY_{name}"}))
     return found
 
 

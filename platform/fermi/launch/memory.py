@@ -6,7 +6,7 @@ paper, §3.1). What forward and backward passes keep comes on top.
 
 from collections.abc import Iterable
 
-from fermi.launch import gpus
+from fermi.launch import figures, gpus
 from fermi.launch.spec import Node
 
 WEIGHT, GRADIENT, OPTIMIZER = 2, 2, 12
@@ -32,12 +32,4 @@ def needed(parameters: int, *, weights: int = 1, gradients: int = 1, optimizer: 
 
 
 def shown(gib: float) -> str:
-    return f"{gib:.3g}"
-
-
-def size(parameters: float) -> str:
-    """Such as `137K`, `1.3B`, `175B`."""
-    for unit, letter in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
-        if parameters >= unit:
-            return f"{float(f'{parameters / unit:.3g}'):g}{letter}"
-    return f"{parameters:g}"
+    return figures.size(gib * 2**30)

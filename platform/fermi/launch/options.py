@@ -6,8 +6,9 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from fermi.launch import nearest
+from fermi.launch import nearest, values
 from fermi.launch.spec import JobSpec, Problem
+from fermi.messages import Words
 
 
 def schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,8 +30,9 @@ def problems(spec: JobSpec, options: Mapping[str, Any], leave_out: Container[str
             continue
         field = f"distributedConfig.options.{name}"
         if name not in known:
-            params = {"name": name, "allowed": ", ".join(known) or "–", "nearest": nearest.name(name, known)}
-            found.append(Problem(field, "OPTION_UNKNOWN", params))
+            listed = ", ".join(known) or "–"
+            unknown = {"name": name, "allowed": listed, "nearest": nearest.name(name, known)}
+            found.append(Problem(field, "OPTION_UNKNOWN", unknown))
         elif not is_valid(value, known[name]):
             rule = known[name]
             params = {"name": name, "found": value, "allowed": allowed(rule), "nearest": near(value, rule)}
@@ -43,18 +45,17 @@ def value(spec: JobSpec, options: Mapping[str, Any], name: str) -> Any:
     return spec.options.get(name, options["properties"][name].get("default"))
 
 
-def allowed(rule: Mapping[str, Any]) -> str:
-    """What a property may be, in a few words that need no translation."""
+def allowed(rule: Mapping[str, Any]) -> Words:
+    """What a property may be."""
     if "enum" in rule:
-        return " | ".join(str(choice) for choice in rule["enum"])
-    if rule.get("type") == "boolean":
-        return "true | false"
-    bounds = [
-        f"{sign} {rule[key]}"
-        for key, sign in (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"))
-        if key in rule
-    ]
-    return " ".join([str(rule.get("type", "")), *bounds]).strip()
+        return values.one_of(rule["enum"])
+    return values.kind(
+        rule.get("type", ""),
+        minimum=rule.get("minimum"),
+        maximum=rule.get("maximum"),
+        above=rule.get("exclusiveMinimum"),
+        below=rule.get("exclusiveMaximum"),
+    )
 
 
 def near(value: Any, rule: Mapping[str, Any]) -> Any:

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fermi.launch import nearest
+from fermi.launch import nearest, values
 from fermi.launch.spec import JobSpec, Late, Problem, Value
+from fermi.messages import Words
+
+_KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +23,13 @@ class Parameter:
     high: float | None = None
     choices: tuple[str, ...] = ()
 
-    def allowed(self) -> str:
+    def allowed(self) -> Words:
         if self.choices:
-            return " | ".join(self.choices)
-        if self.kind is bool:
-            return "true | false"
-        kind = "integer" if self.kind is int else "number"
-        return " ".join([kind, *([f">= {self.low:g}"] if self.low is not None else []),
-                         *([f"<= {self.high:g}"] if self.high is not None else [])])  # fmt: skip
+            return values.one_of(self.choices)
+        low, high = (
+            int(bound) if bound is not None and bound == int(bound) else bound for bound in (self.low, self.high)
+        )
+        return values.kind(_KINDS[self.kind], minimum=low, maximum=high)
 
     def nearest(self, value: Any) -> Any:
         if self.choices:
@@ -117,7 +119,7 @@ def problems(spec: JobSpec) -> list[Problem]:
             found.append(Problem(field, "HYPERPARAMETER_UNKNOWN", params))
         elif known[name].kind is str and not known[name].choices:
             if not isinstance(value, str) or not 0 < len(value) <= 200:
-                params = {"name": name, "found": value, "allowed": "text, 1 … 200", "nearest": None}
+                params = {"name": name, "found": value, "allowed": Words("VALUE_TEXT", {"high": 200}), "nearest": None}
                 found.append(Problem(field, "HYPERPARAMETER_INVALID", params))
         elif not known[name].accepts(value):
             rule = known[name]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fermi.launch import memory, recipes, registry, validate
+from fermi.launch import figures, memory, recipes, registry, validate
 from fermi.launch.spec import JobSpec, Problem
 
 BY_SIZE: list[tuple[float, tuple[str, ...]]] = [
@@ -44,7 +44,7 @@ def recommend(job: JobSpec) -> tuple[list[Recommendation], list[Recommendation]]
     parameters = recipes.parameters(job)
     assert parameters is not None
     needed, usable = memory.needed(parameters), memory.usable(job.nodes)
-    sizes = {"size": memory.size(parameters), "needed": memory.shown(needed), "usable": memory.shown(usable)}
+    sizes = {"size": figures.count(parameters), "needed": memory.shown(needed), "usable": memory.shown(usable)}
     suited = next(names for limit, names in BY_SIZE if parameters < limit)
     order = dict.fromkeys([*suited, *SPLITTING, *registry.FRAMEWORKS])
     good, bad = [], []
@@ -73,5 +73,5 @@ def _range(size: Mapping[str, int | None]) -> str:
     """Such as `1B – 10B`."""
     low, high = size["min"] or 0, size["max"]
     if not high:
-        return f"≥ {memory.size(low)}"
-    return f"< {memory.size(high)}" if not low else f"{memory.size(low)} – {memory.size(high)}"
+        return f"≥ {figures.count(low)}"
+    return f"< {figures.count(high)}" if not low else f"{figures.count(low)} – {figures.count(high)}"

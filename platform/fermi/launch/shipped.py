@@ -9,9 +9,10 @@ from pathlib import Path
 import fermi
 
 _ROOT = Path(fermi.__file__).parent
-POD = ("fermi.runner.node", "fermi.runner.meet", "fermi.runner.pod")
-SLURM = (*POD, "fermi.runner.slurm")
-_IMPORT = re.compile(r"^ *from fermi\.train(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
+POD, SLURM, HAND = ("fermi.runner.pod",), ("fermi.runner.slurm",), ("fermi.runner.hand",)
+"""What is run there; what it imports of ours goes along."""
+
+_IMPORT = re.compile(r"^ *from fermi\.(runner|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
 
 
 def trainers(words: Iterable[object]) -> tuple[str, ...]:
@@ -33,15 +34,16 @@ def _modules(runner: tuple[str, ...], trainers: tuple[str, ...]) -> Mapping[str,
         name = wanted.pop()
         path = name.replace(".", "/") + ".py"
         if path not in found:
-            found[path] = (_ROOT.parent / path).read_text()
+            found[path] = (_ROOT.parent / path).read_text(encoding="utf-8")
             wanted += _imported(found[path])
     return found
 
 
 def _imported(text: str) -> list[str]:
-    """The trainers that a module imports: `from fermi.train import a, b` and `from fermi.train.a import …`."""
+    """The runner's modules and the trainers that a module imports: `from fermi.train import a, b` and `from
+    fermi.train.a import …`."""
     return [
-        f"fermi.train.{name}"
-        for module, names in _IMPORT.findall(text)
+        f"fermi.{package}.{name}"
+        for package, module, names in _IMPORT.findall(text)
         for name in ([module] if module else [part.split()[0] for part in names.split(",") if part.strip()])
     ]

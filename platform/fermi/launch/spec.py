@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import Enum, StrEnum
+from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
 
 
@@ -72,7 +73,8 @@ class Entrypoint:
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """Everything a plan is made from. `master` is a node's id. `attempt` 0 = not launched (a preview).
-    `model_parameters`: how many weights, where somebody said so; else see `recipes.parameters`."""
+    `model_parameters`: how many weights, where somebody said so; else see `recipes.parameters`. `secret_env`: variables
+    whose values are secrets, with the secrets' names; a value is never part of a job, a plan or what is rendered."""
 
     task_id: str
     framework: str
@@ -85,6 +87,7 @@ class JobSpec:
     strategy: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    secret_env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     backend: Literal["auto", "nccl", "gloo"] = "auto"
     master_port: int = 29500
     train_data: str = ""
@@ -99,6 +102,11 @@ class JobSpec:
     def name(self) -> str:
         """What the engine knows this attempt by: never random, so that doing it again is the same thing."""
         return f"{self.task_id}-{self.attempt}"
+
+    @property
+    def head(self) -> Node:
+        """Where rank 0 runs, and all others meet."""
+        return next(node for node in self.nodes if node.id == self.master)
 
     @property
     def world_size(self) -> int:
@@ -211,6 +219,10 @@ class Rendered:
         return cls(data["name"], data["backend"], tuple(Artifact(**a) for a in data["artifacts"]))
 
 
+NO_SECRETS: Mapping[str, str] = MappingProxyType({})
+"""Values of a job's `secret_env`, by variable: handed to an engine with what was rendered, never stored with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handle:
     """An attempt as its engine knows it: `name`, and where its ranks' logs go (`task_id`, `attempt`)."""
@@ -246,6 +258,8 @@ class RankSeen:
     pid: int | None = None
     exit_code: int | None = None  # negative = killed by that signal, as in subprocess
     ended_at: float | None = None  # unix seconds
+    asked: bool = False  # it was told to end before it did
+    still_since: float | None = None  # unix seconds; it has done nothing at all for long (`fermi.runner.stillness`)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from fermi.launch.spec import JobSpec, Problem
 
 def problems(spec: JobSpec) -> list[Problem]:
     """All broken rules at once; empty = the framework's `plan` will succeed. The framework's name must be known."""
-    found = environment.problems(spec.env)
+    found = environment.problems(spec.env, spec.secret_env)
     if not 1024 <= spec.master_port <= 65535:
         near = nearest.number(spec.master_port, 1024, 65535, whole=True)
         allowed = {"found": spec.master_port, "low": 1024, "high": 65535, "nearest": near}

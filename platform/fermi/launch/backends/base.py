@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from fermi.launch.spec import Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
+from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
 
 if TYPE_CHECKING:
     from fermi.launch.checks import Finding
@@ -21,18 +21,25 @@ class Backend(Protocol):
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         """Pure: no clock, no randomness, no engine. Shown to users before anything is sent."""
 
-    def submit(self, rendered: Rendered) -> None:
-        """Idempotent: a name that is already there stays as it is and nothing is started twice."""
+    def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        """Idempotent: a name that is already there stays as it is and nothing is started twice. `secrets`: variables
+        that every rank gets beside what was rendered. They are kept nowhere but on their way to the ranks."""
 
     def observe(self, handles: Iterable[Handle]) -> Mapping[str, Observation]:
         """One call for many attempts, by name. An attempt that cannot be judged is `Phase.UNKNOWN`."""
 
-    def cancel(self, handle: Handle, grace_seconds: float) -> None:
-        """Asks for the end and does not wait; idempotent; an attempt that never began can no longer begin."""
+    def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
+        """Asks for the end and does not wait; idempotent, and asked again until nothing is left; an attempt that
+        never began can no longer begin.
+        `still_seconds`: ranks that do nothing for so long need no grace, where the engine can tell."""
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
         """Up to `limit` bytes from byte offset `cursor` (negative: so many before the present end); an absent log is
         empty."""
+
+    def port_host(self, job: JobSpec) -> str | None:
+        """The machine whose ports the job's rendezvous shares with other attempts; None where the head has an address
+        of its own; "" where any two attempts of this engine may meet on one machine."""
 
     def port_is_free(self, port: int) -> bool:
         """Whether a new rendezvous could listen on `port` at the head node, as far as can be known from here."""
@@ -56,7 +63,8 @@ class Remote(Protocol):
 
 
 class Check(Protocol):
-    """A backend's module `check`."""
+    """A backend's module `check`. Where parts of a connection that are well formed may not go together, it also has
+    `contradictions(connection) -> list[Problem]`."""
 
     CONNECTION: Mapping[str, Any]
     """JSON Schema of a connection, as an operator may store it: references to secrets, never secrets."""

@@ -1,29 +1,107 @@
-"""Which rank an attempt failed by."""
+"""Why an attempt failed, by what its ranks and hosts say: the same for every engine. The rule is the runner's too."""
 
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from fermi.launch.spec import Cause, RankSeen
+from fermi.runner import blame
+from fermi.runner.stillness import LAST_SECONDS, never_end
 
-TOGETHER_SECONDS = 5
+MOST_NAMED = 8
+BY_RUNNERS = frozenset({"MASTER_PORT_TAKEN", "DISK_FULL"})
+"""Causes that a runner finds out itself: on its own machine, and at the time."""
+Words = Mapping[str, Any]
+"""What a runner wrote down as the cause: its `code`, and what the text takes."""
 
 
-def cause_of_failure(ranks: Iterable[RankSeen], node_name: Callable[[int], str]) -> Cause | None:
-    """What failed first; None when no rank did. A rank that a signal killed explains its peers' errors, which follow it
-    within moments. `node_name`: of a node rank."""
-    failed = [rank for rank in ranks if rank.state == "exited" and rank.exit_code]
-    if not failed:
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A host, or what stood for us there, that is gone. `heard_at`: its last sign of life, in unix seconds; None = not
+    known."""
+
+    cause: Cause
+    heard_at: float | None = None
+
+
+def cause_of_failure(
+    ranks: Iterable[RankSeen],
+    node_name: Callable[[int], str],
+    losses: Sequence[Loss] = (),
+    said: Iterable[tuple[int, Words | None]] = (),
+) -> Cause | None:
+    """What failed first; None when nothing did. `node_name`: of a node rank. `said`: by runners of these node ranks."""
+    for node_rank, words in said:
+        if words and (cause := by_runner(words, {"nodeRank": node_rank, "node": node_name(node_rank)})):
+            return cause
+    ranks = list(ranks)
+    ends = [_end(rank) for rank in ranks if rank.state == "exited" and rank.exit_code is not None]
+    culprit = blame.first_to_fail(ends)
+    if losses and (culprit is None or culprit.asked):
+        return losses[0].cause
+    if culprit and (explaining := [loss for loss in losses if blame.loss_explains(culprit, loss.heard_at)]):
+        return min(explaining, key=lambda loss: loss.heard_at or 0.0).cause
+    if culprit is None or culprit.asked:
+        return _asked_from_outside(ranks, node_name)
+    node_rank = next(rank.node_rank for rank in ranks if rank.rank == culprit.rank)
+    about = {"rank": culprit.rank, "nodeRank": node_rank, "node": node_name(node_rank)}
+    return told(culprit, about, blame.left_before(culprit, ends))
+
+
+def by_runner(words: Words, about: Mapping[str, object]) -> Cause | None:
+    """`about`: where it was. None for what a runner that is not ours may have made up."""
+    code = words.get("code")
+    params = {name: value for name, value in words.items() if name != "code"}
+    return Cause(code, {**params, **about}) if code in BY_RUNNERS else None
+
+
+def never_ending(ranks: Sequence[RankSeen], moment: float) -> list[RankSeen]:
+    """Of a whole gang, those that hang although all others ended with 0, and long ago; on whichever nodes they are."""
+    left = [rank for rank in ranks if rank.state != "exited"]
+    ended = [rank for rank in ranks if rank.state == "exited"]
+    well = all(rank.exit_code == 0 and not rank.asked for rank in ended)
+    still = [rank.still_since for rank in left]
+    return left if well and never_end([rank.ended_at or 0.0 for rank in ended], still, moment, LAST_SECONDS) else []
+
+
+def _asked_from_outside(ranks: Iterable[RankSeen], node_name: Callable[[int], str]) -> Cause | None:
+    """Who was asked to end, although nobody had failed: neither a failure of its own nor a success, whatever it exits
+    with. (Where the platform asks, it has written down why before.)"""
+    asked = [rank for rank in ranks if rank.asked and rank.state == "exited"]
+    if not asked:
         return None
-    first_end = min(rank.ended_at or 0 for rank in failed)
+    node_rank = min(asked, key=lambda rank: rank.ended_at or 0.0).node_rank
+    return Cause("RUNNER_TERMINATED", {"nodeRank": node_rank, "node": node_name(node_rank)})
 
-    def guilt(rank: RankSeen) -> tuple[bool, float]:
-        with_first = (rank.ended_at or 0) - first_end < TOGETHER_SECONDS
-        killed = (rank.exit_code or 0) < 0 and rank.exit_code != -signal.SIGTERM
-        return not (with_first and killed), rank.ended_at or 0
 
-    culprit = min(failed, key=guilt)
-    params = {"rank": culprit.rank, "nodeRank": culprit.node_rank, "node": node_name(culprit.node_rank)}
-    assert culprit.exit_code is not None
+def told(culprit: blame.End, about: dict[str, object], gone: Sequence[blame.End] = ()) -> Cause:
+    """`about`: where it was. `gone`: who had ended well before."""
     if culprit.exit_code < 0:
-        return Cause("RANK_KILLED", {**params, "signal": signal.Signals(-culprit.exit_code).name})
-    return Cause("RANK_FAILED", {**params, "exitCode": culprit.exit_code})
+        return Cause("RANK_KILLED", {**about, "signal": signal_name(-culprit.exit_code)})
+    about = {**about, "exitCode": culprit.exit_code}
+    if not gone:
+        return Cause("RANK_FAILED", about)
+    left = ", ".join(str(end.rank) for end in gone[:MOST_NAMED]) + (", …" if len(gone) > MOST_NAMED else "")
+    seconds = round(culprit.ended_at - gone[0].ended_at, 1)
+    return Cause("RANK_FAILED", {**about, "left": left, "seconds": seconds})
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def rank_seen(entry: Mapping[str, Any], node_rank: int) -> RankSeen:
+    """Of a runner's entry."""
+    return RankSeen(
+        entry["rank"], node_rank, entry["state"], entry["pid"], entry["exit_code"], entry["ended_at"],
+        bool(entry.get("asked")), entry.get("still_since"),
+    )  # fmt: skip
+
+
+def _end(rank: RankSeen) -> blame.End:
+    assert rank.exit_code is not None
+    return blame.End(rank.rank, rank.exit_code, rank.ended_at or 0.0, rank.asked)

@@ -10,9 +10,11 @@ def chunk(path: Path, cursor: int, limit: int) -> LogChunk:
     """See `Backend.logs`."""
     try:
         with open(path, "rb") as file:
-            if cursor < 0:
-                cursor = max(0, os.fstat(file.fileno()).st_size + cursor)
-            file.seek(cursor)
+            size = os.fstat(file.fileno()).st_size
+            if cursor > size:  # a file system refuses to seek to places beyond what it could ever hold
+                return LogChunk(b"", cursor, end=True)
+            file.seek(cursor if cursor >= 0 else max(0, size + cursor))
+            cursor = file.tell()
             data = file.read(limit)
             return LogChunk(data, cursor + len(data), end=len(data) < limit)
     except FileNotFoundError:

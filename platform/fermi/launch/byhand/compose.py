@@ -38,13 +38,14 @@ def _service(job: JobSpec, plan: Plan, node: NodePlan) -> dict[str, Any]:
         "hostname": service(node),
         "entrypoint": ["bash", f"{JOB}/{scripts.start_name(node.node_rank)}"],
         "working_dir": JOB,
-        "environment": {"FERMI_PYTHON": "${FERMI_PYTHON:-python3}", "FERMI_WORKDIR": JOB, "FERMI_LOGS": f"{JOB}/logs"},
+        "environment": {"FERMI_PYTHON": "${FERMI_PYTHON:-python3}", "FERMI_WORKDIR": JOB, "FERMI_LOGS": f"{JOB}/logs",
+                        **{name: f"${{{name}:-}}" for name in job.secret_env}},
         "volumes": ["./:" + JOB, *(f"{_literal(folder)}:{_literal(folder)}" for folder in _folders(job))],
         "shm_size": f"{max(1, min(2 * len(node.processes), node.node.memory_gb // 2))}gb",
         "init": True,
         "restart": "no",
         "stop_grace_period": f"{grace}s",
-    }
+    }  # fmt: skip
     if node.node.has_cuda:
         devices = {"driver": "nvidia", "device_ids": _devices(plan, node), "capabilities": ["gpu"]}
         found["deploy"] = {"resources": {"reservations": {"devices": [devices]}}}

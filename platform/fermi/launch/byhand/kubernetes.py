@@ -7,6 +7,7 @@ import yaml
 
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.render import render
+from fermi.launch.byhand import scripts
 from fermi.launch.byhand.quoting import quoted, word
 from fermi.launch.byhand.scripts import not_the_platforms
 from fermi.launch.spec import JobSpec, Plan, Problem
@@ -57,9 +58,24 @@ def _text(obj: Mapping[str, Any]) -> str:
 
 def _script(text: str, job: JobSpec, namespace: str) -> str:
     return (
-        text.replace("@name@", job.name).replace("@namespace@", word(namespace))
+        text.replace("@secrets@\n", _secrets(job)).replace("@left@\n", _LEFT if job.secret_env else "")
+        .replace("@name@", job.name).replace("@namespace@", word(namespace))
         .replace("@selector@", quoted(f"{names.TASK}={job.task_id}"))
     )  # fmt: skip
+
+
+def _secrets(job: JobSpec) -> str:
+    """A Secret from the environment of whoever applies; values are on no command line."""
+    if not job.secret_env:
+        return ""
+    given = [f'--from-file={name}=<(printf %s "${name}")' for name in job.secret_env]
+    kubectl = '"${kubectl[@]}" -n @namespace@'
+    lines = [
+        *scripts.secrets(job),
+        f"{kubectl} delete --ignore-not-found secret {job.name}",
+        f"{kubectl} create secret generic {job.name} {' '.join(given)}",
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 _APPLY = """#!/usr/bin/env bash
@@ -67,6 +83,7 @@ _APPLY = """#!/usr/bin/env bash
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 read -r -a kubectl <<<"${KUBECTL:-kubectl}"
+@secrets@
 "${kubectl[@]}" apply -f "$here/manifests"
 pods=("${kubectl[@]}" -n @namespace@ get pods -l @selector@ -o name)
 until [[ -n $("${pods[@]}") ]]; do sleep 1; done
@@ -79,5 +96,9 @@ _DELETE = """#!/usr/bin/env bash
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 read -r -a kubectl <<<"${KUBECTL:-kubectl}"
+@left@
 exec "${kubectl[@]}" delete --ignore-not-found -f "$here/manifests"
+"""
+
+_LEFT = """"${kubectl[@]}" -n @namespace@ delete --ignore-not-found secret @name@
 """

@@ -41,11 +41,15 @@ _NODE = {
     "required": ["name"],
 }  # fmt: skip
 
+SECRET = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+
 SCHEMA = {
     **_object(
         taskName=_TEXT, nodes={"type": "array", "minItems": 1, "items": _NODE}, trainData=_TEXT, validData=_TEXT,
         checkpointDir=_TEXT, recipe=_TEXT, resumeFrom={"type": ["string", "null"]}, hyperparameters={"type": "object"},
-        env={"type": "object", "additionalProperties": {"type": "string"}}, graceSeconds={"type": "number"},
+        env={"type": "object", "additionalProperties": {"type": "string"}},
+        secretEnv={"type": "object", "additionalProperties": {"type": "string", "pattern": SECRET}},
+        graceSeconds={"type": "number"},
         connection={"type": "object"},
         entrypoint=_object(script=_TEXT, args={"type": "array", "items": _TEXT}),
         distributedConfig=_object(
@@ -106,6 +110,7 @@ def job(request: Mapping[str, Any]) -> tuple[JobSpec, list[Problem]]:
         strategy=config.get("strategy") or {},
         options=config.get("options") or {},
         env=request.get("env") or {},
+        secret_env=request.get("secretEnv") or {},
         backend=config.get("backend", "auto"),
         master_port=config.get("masterPort", 29500),
         train_data=request.get("trainData", ""),

@@ -60,6 +60,7 @@ def start(job: JobSpec, plan: Plan, node: NodePlan, host: str, body: Sequence[st
         "fi",
         'cd -- "${FERMI_WORKDIR:-$here}"',
         *_script_is_there(job),
+        *secrets(job),
         "",
         *body,
     )
@@ -78,6 +79,20 @@ def _script_is_there(job: JobSpec) -> Iterable[str]:
         "  exit 2",
         "fi",
     )  # fmt: skip
+
+
+def secrets(job: JobSpec) -> Iterator[str]:
+    """Lines that demand what a platform would have given: no script holds a value. Each is set around the script, or in
+    a file beside it. `$here` is the script's folder."""
+    if not job.secret_env:
+        return
+    yield "# Values that stand in none of these files: export them, or have them in secrets.env beside this script,"
+    yield "# mode 600, as NAME='value', one a line."
+    yield "# shellcheck source=/dev/null"
+    yield 'if [[ -r $here/secrets.env ]]; then set -a; . "$here/secrets.env"; set +a; fi'
+    for name, secret in job.secret_env.items():
+        yield f': "${{{name}:?set it to the value of the secret {secret}}}"'
+        yield f"export {name}"
 
 
 def command(words: Sequence[Value]) -> Iterator[str]:

@@ -8,8 +8,6 @@ from fermi.launch.byhand import scripts
 from fermi.launch.byhand.quoting import assignment, word
 from fermi.launch.spec import JobSpec, NodePlan, Plan, Problem
 
-RUNNER = ("fermi.runner.node", "fermi.runner.meet", "fermi.runner.ports", "fermi.runner.hand")
-
 
 def problems(job: JobSpec) -> list[Problem]:
     return []
@@ -27,7 +25,7 @@ def nodes(job: JobSpec, plan: Plan, head: str) -> dict[str, str]:
 
 def library(plan: Plan) -> dict[str, str]:
     words = (part for node in plan.nodes for part in node.command)
-    return {f"{scripts.LIB}/{path}": text for path, text in shipped.modules(RUNNER, words).items()}
+    return {f"{scripts.LIB}/{path}": text for path, text in shipped.modules(shipped.HAND, words).items()}
 
 
 def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.launch.backends.slurm import render as backend
+from fermi.launch.byhand import scripts
 from fermi.launch.byhand.quoting import quoted
 from fermi.launch.byhand.scripts import not_the_platforms
 from fermi.launch.spec import JobSpec, Plan, Problem
@@ -33,13 +34,20 @@ def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, 
     }
     script = f"runs/{own.name}/job.sh"
     found[script] = _COMMENT.sub("", found[script]).replace(*_ALONE)
-    return {**found, "submit.sh": _SUBMIT.replace("@name@", own.name).replace("@folder@", quoted(folder))}
+    return {**found, "submit.sh": _submit(own, folder)}
+
+
+def _submit(job: JobSpec, folder: str) -> str:
+    """sbatch hands the environment on to the job."""
+    secrets = "".join(f"{line}\n" for line in scripts.secrets(job))
+    return _SUBMIT.replace("@name@", job.name).replace("@folder@", quoted(folder)).replace("@secrets@\n", secrets)
 
 
 _SUBMIT = """#!/usr/bin/env bash
 # @name@: submits runs/@name@/job.sh. SBATCH: another sbatch, or more of its options.
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+@secrets@
 folder=@folder@  # as all nodes see it; the job's script names it too
 run=$folder/runs/@name@
 read -r -a sbatch <<<"${SBATCH:-sbatch}"

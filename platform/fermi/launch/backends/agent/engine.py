@@ -7,10 +7,11 @@ from typing import Any
 
 from fermi.launch.backends import logfiles
 from fermi.launch.backends.agent import state
-from fermi.launch.backends.agent.render import orders, render
+from fermi.launch.backends.agent.render import address, orders, render
 from fermi.launch.backends.agent.store import Store
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
+from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
+from fermi.launch.userpaths import absent_below
 
 store: Store | None = None
 
@@ -35,14 +36,14 @@ class AgentBackend:
             if len(workers) != node.processes:
                 params = {"environment": node.name, "found": len(workers), "expected": node.processes}
                 found.append(Problem(f"environmentIds.{index}", "WORKERS_DIFFER", params))
-        if job.resume_from.startswith(f"{self.data_dir}/") and not Path(job.resume_from).exists():
-            found.append(Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from}))
-        return found
+        missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
+        return found + absent_below(self.data_dir, job.resume_from, missing)
 
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(job, plan)
 
-    def submit(self, rendered: Rendered) -> None:
+    def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        """Orders are stored, so secrets are not part of them: workers get those when they fetch an order."""
         handle = Handle.of(rendered.name)
         known_store().put(handle.name, handle.task_id, handle.attempt, orders(rendered))
 
@@ -51,7 +52,7 @@ class AgentBackend:
         known = known_store().attempts(names)
         return {name: state.observe(known.get(name)) for name in names}
 
-    def cancel(self, handle: Handle, grace_seconds: float) -> None:
+    def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
         known_store().stop(handle.name, handle.task_id, handle.attempt, grace_seconds)
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
@@ -59,8 +60,12 @@ class AgentBackend:
         path = self.data_dir / "logs" / handle.task_id / str(handle.attempt) / f"{rank}.log"
         return logfiles.chunk(path, cursor, limit)
 
+    def port_host(self, job: JobSpec) -> str:
+        """Several groups may have workers of one host."""
+        return address(job.head)
+
     def port_is_free(self, port: int) -> bool:
-        """On another host: not known here. A rank that finds it taken fails, and the next attempt has another."""
+        """On another host: not known here. Rank 0's runner looks there, and the next attempt has another."""
         return True
 
     def stand_by(self, preload: Sequence[str]) -> None:

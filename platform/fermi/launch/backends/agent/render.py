@@ -44,6 +44,8 @@ def address(node: Node) -> str:
 def _orders(name: str, node: Mapping[str, Any], files: Mapping[str, Any]) -> Iterator[Order]:
     for rank in node["ranks"]:
         spec = {**node, "ranks": [{key: value for key, value in rank.items() if key != "worker"}]}
+        if rank["rank"] != 0:
+            spec.pop("port", None)
         content = {"name": name, "spec": spec, "files": files}
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         body = {**content, "digest": digest}
@@ -51,7 +53,7 @@ def _orders(name: str, node: Mapping[str, Any], files: Mapping[str, Any]) -> Ite
 
 
 def _node(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> dict[str, Any]:
-    fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in job.env)
+    fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))
     env = {name: _open(value, head) for name, value in node.env.items()}
     if node.node.has_cuda:
         env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, _gpus(node.node))))
@@ -75,6 +77,7 @@ def _node(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> dict[str, Any]
         "grace_seconds": plan.grace_seconds,
         "fork": fork,
         "preload": list(plan.preload) if fork else [],
+        **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 
 

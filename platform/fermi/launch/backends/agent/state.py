@@ -1,7 +1,7 @@
 """From what the workers of an attempt report to an observation. Pure."""
 
 from fermi.launch.backends.agent.store import Attempt, Report
-from fermi.launch.backends.culprit import cause_of_failure
+from fermi.launch.backends.culprit import Loss, cause_of_failure
 from fermi.launch.spec import Cause, Observation, Phase, RankSeen
 
 _SEEN = {"ordered": "waiting", "starting": "waiting", "running": "running", "exited": "exited"}
@@ -21,7 +21,7 @@ def observe(attempt: Attempt | None) -> Observation:
 def _rank(report: Report) -> RankSeen:
     return RankSeen(
         report.rank, report.node_rank, _SEEN[report.state],  # type: ignore[arg-type]
-        report.pid, report.exit_code, report.ended_at,
+        report.pid, report.exit_code, report.ended_at, report.asked, report.still_since,
     )  # fmt: skip
 
 
@@ -40,18 +40,21 @@ def _left(each: list[bool | None]) -> bool | None:
 
 
 def _cause(reports: list[Report], ranks: tuple[RankSeen, ...], stopped: bool) -> Cause | None:
-    """A rank's own failure explains more than a worker that is gone; a rank that never began explains nothing where the
-    attempt was stopped."""
+    """A rank that never began explains nothing where the attempt was stopped."""
     nodes = {report.node_rank: report.node for report in reports}
-    if cause := cause_of_failure(ranks, nodes.__getitem__):
-        return cause
-    for report in reports:
-        if report.status == "lost" and report.state != "exited":
-            return Cause("WORKER_LOST", {"worker": report.worker, "node": report.node, "rank": report.rank})
-    for report in reports:
-        if report.state == "exited" and report.exit_code is None and not stopped:
-            return Cause("RUNNER_LOST", {"nodeRank": report.node_rank, "node": report.node})
-    return None
+    losses = [
+        Loss(Cause("WORKER_LOST", {"worker": one.worker, "node": one.node, "rank": one.rank}), one.heard_at)
+        for one in reports
+        if one.status == "lost" and one.state != "exited"
+    ]
+    if not stopped:
+        losses += [
+            Loss(Cause("RUNNER_LOST", {"nodeRank": one.node_rank, "node": one.node}))
+            for one in reports
+            if one.state == "exited" and one.exit_code is None
+        ]
+    said = ((report.node_rank, report.cause) for report in reports)
+    return cause_of_failure(ranks, nodes.__getitem__, losses, said)
 
 
 def _phase(reports: list[Report]) -> Phase:

@@ -16,7 +16,7 @@ may be called from any process at any time, and raise `fermi.launch.errors.Backe
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Literal, Protocol
 
@@ -48,7 +48,8 @@ class Report:
     for somebody else now. The rest is what the worker last said of a process of *this* attempt's name, kept when it
     goes on to another: `exit_code` negative = killed by that signal; None with `exited` = it never began, or its runner
     died. `left`: whether the process, anything that it started, or a byte of its log that the server has not got is
-    still there; None = the worker has not said."""
+    still there; None = the worker has not said. `asked`: the process was told to end before it did. `heard_at`: when
+    the worker was heard last, in unix seconds by the server's clock. `cause`: what its runner wrote down as such."""
 
     worker: str
     rank: int
@@ -60,6 +61,10 @@ class Report:
     exit_code: int | None = None
     ended_at: float | None = None  # unix seconds, by the worker's clock
     left: bool | None = None
+    asked: bool = False
+    heard_at: float | None = None
+    still_since: float | None = None  # unix seconds, by the worker's clock
+    cause: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

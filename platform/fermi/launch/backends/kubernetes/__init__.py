@@ -5,7 +5,7 @@
       └─ Job <task>-<attempt>-node-<k>, one per environment; or one JobSet with a replicated job for each
 
 render.py    a plan as these objects; pure                 client.py    requests and their failures
-                                                           watch.py     one list + watch per kind and process
+credentials.py   who we are, read again as it changes      watch.py     one list + watch per kind and process
 gang.py      an attempt's objects, as the watch knows them state.py     from them to an observation
 causes.py    why it waits, why it failed                   logs.py      pods' logs into files, by offset
 deletion.py  the end of an attempt, fencing, orphans       engine.py    the backend's verbs

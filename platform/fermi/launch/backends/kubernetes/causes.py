@@ -5,19 +5,20 @@ lines of the rank that failed. Texts, advice and whether another attempt helps b
 """
 
 import json
+import math
 import re
-import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fermi.launch.backends.culprit import BY_RUNNERS, by_runner, told
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.gang import Gang, Object, condition, container, has_finished, phase, terminated
 from fermi.launch.spec import Cause
+from fermi.runner import blame
 
 EVIDENCE = 1000  # characters
 GAVE_UP = 71  # the runner's exit code when the nodes did not find each other
 CANNOT_RUN = 128  # the container runtime's, with reason StartError
-BLAME_SECONDS = 5.0
 _FATAL_PULL = re.compile(
     r"not found|manifest unknown|does not exist|unauthorized|authentication required|denied|no match for platform"
     r"|invalid reference|couldn't parse image|InvalidImageName|ErrImageNeverPull",
@@ -25,7 +26,9 @@ _FATAL_PULL = re.compile(
 )
 _PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 _CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError")
-_INFRASTRUCTURE = ("OUT_OF_MEMORY", "EVICTED", "NODE_LOST", "POD_DELETED", "CONTAINER_INVALID", "RUN_TIMEOUT")
+_INFRASTRUCTURE = (
+    "OUT_OF_MEMORY", "EVICTED", "POD_PREEMPTED", "NODE_LOST", "POD_DELETED", "CONTAINER_INVALID", "RUN_TIMEOUT",
+)  # fmt: skip
 _SHORT = re.compile(r"Insufficient ([\w./-]+)")
 
 
@@ -35,7 +38,9 @@ def failure(gang: Gang, successful: bool) -> Cause | None:
         return None
     if late := _past_its_limit(gang):
         return late
-    if failed := list(_failed_pods(gang)):
+    if taken := _interrupted(gang):
+        return taken
+    if failed := _failed_pods(gang):
         return min(failed, key=_guilt(min(ended for ended, _ in failed)))[1]
     if gang.cancelled:
         return None
@@ -53,19 +58,28 @@ def waiting(gang: Gang) -> Cause | None:
     for workload in gang.workloads.values():
         if not condition(workload, "Admitted"):
             return _queued(workload)
+    if (job := _suspended(gang)) and not _queue(job):
+        return _about_job("JOB_SUSPENDED", job, {"message": "spec.suspend is true"})
     return next((cause for cause, _ in _obstacles(gang)), None)
 
 
+def unheard(gang: Gang, reports: Mapping[int, Mapping[str, Any]]) -> Cause | None:
+    """A pod that runs and whose log its node does not hand out: nothing is known of its ranks meanwhile."""
+    for node_rank, pod in sorted(gang.by_node().items()):
+        if why := reports.get(node_rank, {}).get("silence"):
+            return _about_pod("LOG_UNAVAILABLE", pod, why)
+    return None
+
+
 def _guilt(first_end: float) -> Any:
-    """Orders failures by how much they explain: what the machine did to a pod; a rank that a signal killed, because its
-    peers' errors follow it within moments; else the earliest."""
+    """Orders failures by how much they explain: what the machine did to it; then as `fermi.runner.blame` does."""
 
     def key(failed: tuple[float, Cause]) -> tuple[int, float]:
         ended, cause = failed
-        with_first = ended - first_end < BLAME_SECONDS
-        if cause.code in _INFRASTRUCTURE and with_first:
+        with_first = ended - first_end < blame.TOGETHER_SECONDS
+        if (cause.code in _INFRASTRUCTURE or cause.code in BY_RUNNERS) and with_first:
             return 0, ended
-        killed = cause.code == "RANK_KILLED" and cause.params.get("signal") != "SIGTERM"
+        killed = cause.code == "RANK_KILLED" and cause.params.get("signal") not in ("SIGTERM", "SIGABRT")
         return (1 if killed and with_first else 2), ended
 
     return key
@@ -81,24 +95,60 @@ def _past_its_limit(gang: Gang) -> Cause | None:
     return None
 
 
+# --- taken back as a whole ---
+
+
+def _interrupted(gang: Gang) -> Cause | None:
+    """What had begun and is not to run now: preempted, or suspended. It would run a second time under the same name
+    once it is admitted again, so it is over, and what Kueue says of the time before counts then too."""
+    if gang.cancelled:
+        return None
+    for workload in gang.workloads.values():
+        conditions = (workload.get("status") or {}).get("conditions") or ()
+        said = {one["type"]: one for one in conditions if one["type"] in ("Evicted", "Preempted")}
+        if said:
+            owners = {owner["uid"] for owner in workload["metadata"].get("ownerReferences") or ()}
+            job = next((job for job in _leaders(gang) if job["metadata"]["uid"] in owners), workload)
+            why = said.get("Preempted") or said["Evicted"]
+            return _about_job("POD_PREEMPTED" if "Preempted" in said else "EVICTED", job, why)
+    if (suspended := _suspended(gang)) and (gang.pods or gang.gone):
+        return _about_job("JOB_SUSPENDED", suspended, {"message": "spec.suspend became true"})
+    return None
+
+
+def _leaders(gang: Gang) -> list[Object]:
+    """What people and queues act upon: a JobSet leads its Jobs."""
+    return gang.of("JobSet") or list(gang.jobs.values())
+
+
+def _suspended(gang: Gang) -> Object | None:
+    found = (job for job in _leaders(gang) if job["spec"].get("suspend") and not has_finished(job))
+    return None if gang.cancelled else next(found, None)
+
+
+def _queue(job: Object) -> str | None:
+    return (job["metadata"].get("labels") or {}).get(names.QUEUE)
+
+
 # --- pods that ended ---
 
 
-def _failed_pods(gang: Gang) -> Iterator[tuple[float, Cause]]:
+def _failed_pods(gang: Gang) -> list[tuple[float, Cause]]:
+    """(when, why). A JobSet deletes the others once one has failed."""
+    found = []
     for node_rank in range(gang.nodes):
         pod = gang.pod(node_rank)
         if pod is None:
             continue
-        ended = _ended_at(pod)
         if phase(pod) == "Failed":
-            cause = _end_of(pod)
-            asked_to = cause.code == "RANK_KILLED" and cause.params["signal"] == "SIGTERM"
-            yield ended, (asked_to and _taken_away(gang, pod)) or cause
+            found.append((_ended_at(pod), _end_of(gang, pod)))
         elif lost := _taken_away(gang, pod):
-            yield ended, lost
+            found.append((_ended_at(pod), lost))
+    first = min((ended for ended, cause in found if cause.code != "POD_DELETED"), default=math.inf)
+    return [(ended, cause) for ended, cause in found if cause.code != "POD_DELETED" or not gang.jobset or ended < first]
 
 
-def _end_of(pod: Object) -> Cause:
+def _end_of(gang: Gang, pod: Object) -> Cause:
     status = pod["status"]
     reason = str(status.get("reason") or "")
     if reason == "DeadlineExceeded":
@@ -108,47 +158,70 @@ def _end_of(pod: Object) -> Cause:
     ended = terminated(pod)
     if ended and ended.get("reason") == "OOMKilled":
         return _about_pod("OUT_OF_MEMORY", pod, _tail(ended) or "OOMKilled")
-    if reason == "Evicted" or reason == "Preempting":
-        return _about_pod("EVICTED", pod, status.get("message") or reason)
+    if reason in ("Evicted", "Preempting"):
+        code = "EVICTED" if reason == "Evicted" else "POD_PREEMPTED"
+        return _about_pod(code, pod, status.get("message") or reason)
     if disruption := condition(pod, "DisruptionTarget"):
         return _disrupted(pod, disruption)
     if reason.startswith("OutOf") or reason == "UnexpectedAdmissionError":
         return _about_pod("RESOURCES_INSUFFICIENT", pod, status.get("message") or reason)
     if ended is None:
         return _about_pod("POD_DELETED", pod, status.get("message") or reason or "no container status")
-    return _exit(pod, ended)
+    if not gang.cancelled and _was_asked(pod, ended):
+        return _deleted(gang, pod)
+    return _exit(gang, pod, ended)
 
 
-def _exit(pod: Object, ended: Mapping[str, Any]) -> Cause:
+def _was_asked(pod: Object, ended: Mapping[str, Any]) -> bool:
+    """Whether its runner was asked from outside to end before any of its ranks had failed. A runner that could not say
+    so was killed at the end of the grace, or never began."""
+    said = report(ended)
+    if not said:
+        return bool(pod["metadata"].get("deletionTimestamp")) and ended.get("exitCode") in (143, 137)
+    culprit = blame.first_to_fail(ends(ended))
+    return "terminated" in said and (culprit is None or culprit.asked)
+
+
+def _exit(gang: Gang, pod: Object, ended: Mapping[str, Any]) -> Cause:
     code, said = int(ended.get("exitCode", 0)), report(ended)
     text = str(ended.get("message") or "")
     if ended.get("reason") in ("StartError", "ContainerCannotRun") or (code == CANNOT_RUN and not said):
         return _about_pod("CONTAINER_INVALID", pod, text or str(ended.get("reason")))
     if code == GAVE_UP and said.get("cause") in ("MASTER_UNREACHABLE", "NODES_MISSING"):
         return _about_pod(said["cause"], pod, str(said.get("detail")))
+    where = {**_where(pod), "evidence": str(said.get("detail") or _tail(ended))}
+    if known := by_runner({**(said.get("about") or {}), "code": said.get("cause")}, where):
+        return known
     rank = said.get("rank", int(names.annotations(pod).get(names.FIRST_RANK, 0)))
-    exit_code = next((exit_code for number, exit_code, _ in said.get("ranks", ()) if number == rank), None)
-    if exit_code is None:
-        exit_code = as_process(code)
-    about = {"rank": rank, **_where(pod), "evidence": _tail(ended)}
-    if exit_code < 0:
-        return Cause("RANK_KILLED", {**about, "signal": signal_name(-exit_code)})
-    return Cause("RANK_FAILED", {**about, "exitCode": exit_code})
+    own = next((end for end in ends(ended) if end.rank == rank), None) or blame.End(rank, as_process(code), 0.0)
+    others = (terminated(gang.pod(node_rank) or {"status": {}}) for node_rank in range(gang.nodes))
+    gone = blame.left_before(own, [end for one in others for end in ends(one or {})])
+    return told(own, {"rank": rank, **_where(pod), "evidence": _tail(ended)}, gone)
 
 
 def _taken_away(gang: Gang, pod: Object) -> Cause | None:
-    """Of a pod that somebody else deletes, or has, while it lived. A JobSet deletes the others once one failed."""
+    """Of a pod that lives and that somebody else deletes, or lived when it was."""
     if gang.cancelled or phase(pod) == "Succeeded" or not pod["metadata"].get("deletionTimestamp"):
         return None
     if disruption := condition(pod, "DisruptionTarget"):
         return _disrupted(pod, disruption)
-    return None if gang.jobset else _about_pod("POD_DELETED", pod, "the pod was deleted")
+    return None if gang.jobset else _deleted(gang, pod)
+
+
+def _deleted(gang: Gang, pod: Object) -> Cause:
+    job = next((job for job in gang.jobs.values() if names.node_rank(job) == names.node_rank(pod)), None)
+    if job is None or job["metadata"].get("deletionTimestamp"):
+        return _about_pod("POD_DELETED", pod, "its job was deleted")
+    if pod["metadata"].get("deletionTimestamp"):
+        return _about_pod("POD_DELETED", pod, "the pod was deleted")
+    return _about_pod("POD_DELETED", pod, "its runner was asked to end (SIGTERM)")
 
 
 def _disrupted(pod: Object, disruption: Mapping[str, Any]) -> Cause:
     lost = disruption.get("reason") in ("DeletionByTaintManager", "DeletionByPodGC")
-    evidence = f"{disruption.get('reason')}: {disruption.get('message')}"
-    return _about_pod("NODE_LOST", pod, evidence) if lost else _about_pod("EVICTED", pod, evidence)
+    preempted = disruption.get("reason") == "PreemptionByScheduler"
+    code = "NODE_LOST" if lost else "POD_PREEMPTED" if preempted else "EVICTED"
+    return _about_pod(code, pod, f"{disruption.get('reason')}: {disruption.get('message')}")
 
 
 def vanished(gang: Gang) -> Cause | None:
@@ -248,16 +321,17 @@ def report(ended: Mapping[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def ends(ended: Mapping[str, Any]) -> list[blame.End]:
+    """Of the ranks that the runner saw end."""
+    said = report(ended)
+    asked = said.get("asked", ())
+    found = (row for row in said.get("ranks", ()) if row[1] is not None)
+    return [blame.End(rank, code, at or 0.0, rank in asked) for rank, code, at in found]
+
+
 def as_process(code: int) -> int:
     """A container's exit code as a process's: killed by a signal is negative."""
     return 128 - code if 128 < code <= 128 + 64 else code
-
-
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _ended_at(pod: Object) -> float:
@@ -267,9 +341,13 @@ def _ended_at(pod: Object) -> float:
     ended = terminated(pod)
     if ended is None:
         return 0.0
-    times = [at for _, code, at in report(ended).get("ranks", ()) if code and at]
-    if times:
-        return float(min(times))
+    failed = blame.first_to_fail(ends(ended))
+    if failed and not failed.asked:
+        return failed.ended_at
+    if asked := report(ended).get("terminated"):
+        return float(asked)
+    if failed:
+        return failed.ended_at
     stamp = ended.get("finishedAt")
     return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
 

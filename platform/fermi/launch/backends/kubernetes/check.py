@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fermi.launch.backends.kubernetes import probe
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.permissions import Rule, manifest, wanted
 from fermi.launch.checks import Finding, Level
 from fermi.launch.errors import BackendError
+from fermi.launch.spec import Problem
 
 LEAST = (1, 30)
 GPU_RESOURCE = re.compile(r"/(gpu|mig-|vgpu)|\.com/(pgpu|npu|dcu)")
@@ -39,6 +41,7 @@ CONNECTION = {
         "pod": {"type": "object", "description": "merged into the spec of every training pod"},
         "requests": _QUANTITIES,
         "limits": _QUANTITIES,
+        "run_as_user": {"type": "integer", "minimum": 1, "description": "user and group that training pods run as"},
         "shm_gb": {"type": "integer", "minimum": 1},
         "max_run_seconds": {"type": "integer", "minimum": 1},
         "ttl_seconds": {"type": "integer", "minimum": 0},
@@ -56,6 +59,14 @@ CONNECTION = {
 }
 
 
+def contradictions(connection: Mapping[str, Any]) -> list[Problem]:
+    """Kueue's unit of admission is the Workload: one for each Job, or one for a whole JobSet
+    (https://kueue.sigs.k8s.io/docs/concepts/workload/)."""
+    if connection.get("queue") and not connection.get("jobset"):
+        return [Problem("connection.queue", "QUEUE_NEEDS_JOBSET", {"queue": connection["queue"]})]
+    return []
+
+
 def findings(connection: Mapping[str, Any]) -> list[Finding]:
     client = Client(connection)
     try:
@@ -68,13 +79,15 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
             *_permissions(client, connection),
             *_gpus(client),
             *_features(groups, connection),
+            *(Finding(Level.FAIL, one.code, one.params, INSTALL["JobSet"]) for one in contradictions(connection)),
+            *probe.findings(client, connection),
             *_queue(client, groups.get(FEATURES["Kueue"]), connection.get("queue")),
         ]
     except Refused as refused:
         code = {0: "KUBERNETES_UNREACHABLE", 401: "KUBERNETES_UNAUTHORIZED"}.get(refused.status, "KUBERNETES_REFUSES")
         return [Finding(Level.FAIL, code, {"status": refused.status, "why": refused.message})]
     except BackendError as error:
-        return [Finding(Level.FAIL, "KUBERNETES_UNREACHABLE", error.params)]
+        return [Finding(Level.FAIL, error.code, error.params)]
     finally:
         client.close()
 
@@ -95,8 +108,24 @@ def _namespace(client: Client) -> Iterator[Finding]:
     except Refused as refused:
         if refused.status == 404:
             yield Finding(Level.FAIL, "NAMESPACE_MISSING", {"namespace": name}, f"kubectl create namespace {name}")
-        elif refused.status != 403:
+        elif refused.status == 403:
+            yield from _unseen(client)
+        else:
             raise
+
+
+def _unseen(client: Client) -> Iterator[Finding]:
+    """Of a namespace that may not be looked at. Rights in one are granted inside it, so where there is none, nothing is
+    allowed: the API server looks at rights first (403) and at the namespace then (404)."""
+    name = client.namespace
+    try:
+        body = {"metadata": {"name": "fermi-check", "namespace": name}}
+        client.request("POST", client.path("ConfigMap"), query={"dryRun": "All"}, body=body)
+    except Refused as refused:
+        if refused.status == 404:
+            yield Finding(Level.FAIL, "NAMESPACE_MISSING", {"namespace": name}, f"kubectl create namespace {name}")
+        elif refused.status == 403 and refused.code == "ENGINE_FORBIDDEN":
+            yield Finding(Level.FAIL, "NAMESPACE_UNSEEN", {"namespace": name}, f"kubectl get namespace {name}")
 
 
 def _permissions(client: Client, connection: Mapping[str, Any]) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ thousands of model objects. The client library brings authentication, TLS, proxi
 import json
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,23 +14,24 @@ from typing import Any
 from urllib.parse import urlencode
 
 import kubernetes.client
-import kubernetes.config
 import urllib3.exceptions
 from kubernetes.client.exceptions import ApiException, OpenApiException
-from kubernetes.config.config_exception import ConfigException
 
+from fermi.launch.backends.kubernetes.credentials import Credentials
 from fermi.launch.errors import BackendError
 
 PARALLEL = 32
 """Requests at a time: past it an API server on its default settings takes no more per second."""
-CONNECTIONS = 1024  # kept open at most; each pod that is followed holds one
 TIMEOUT_SECONDS = 30.0
 TOO_MANY_TRIES = 5
 """How often a request is sent again that the API server answered with `429 Too Many Requests`."""
+DENIED = ("denied the request", "denied request", "violates podsecurity")
+"""How a webhook, a policy of the API server's own, and Pod Security say no."""
 MERGE_PATCH = "application/merge-patch+json"
 
 PATHS = {
     "ConfigMap": ("/api/v1", "configmaps"),
+    "Secret": ("/api/v1", "secrets"),
     "Service": ("/api/v1", "services"),
     "Pod": ("/api/v1", "pods"),
     "Event": ("/api/v1", "events"),
@@ -52,13 +54,29 @@ def refusal(status: int, reason: str, message: str) -> Refused:
     said = message.lower()
     if status == 403 and "exceeded quota" in said:
         return Refused("QUOTA_EXCEEDED", status, reason, message, permanent=False)
-    if 400 <= status < 500 and ("denied the request" in said or "violates podsecurity" in said):
+    if 400 <= status < 500 and any(words in said for words in DENIED):
         return Refused("ADMISSION_DENIED", status, reason, message, permanent=True)
-    if status in (401, 403):
+    if status == 401 or (status == 403 and 'user "system:anonymous"' in said):
+        return Refused("ENGINE_UNAUTHORIZED", status, reason, message, permanent=False)
+    if status == 403:
         return Refused("ENGINE_FORBIDDEN", status, reason, message, permanent=True)
+    if status >= 500 and "failed calling webhook" in said:
+        return Refused("WEBHOOK_UNAVAILABLE", status, reason, message, permanent=False)
     if status in (0, 408, 409, 410, 429) or status >= 500:
         return Refused("ENGINE_UNREACHABLE", status, reason, message, permanent=False)
     return Refused("ENGINE_REJECTED", status, reason, message, permanent=True)
+
+
+def no_answer(error: BaseException | None) -> str:
+    """The system's own word for why there was no answer, at the bottom of what the libraries wrap around it; the same
+    for each request of an outage."""
+    outermost = error
+    while error is not None:
+        if isinstance(error, OSError) and error.strerror:
+            return error.strerror
+        inner = getattr(error, "reason", None)
+        error = inner if isinstance(inner, BaseException) else error.__cause__ or error.__context__
+    return re.sub(r"<[^>]* object at 0x[0-9a-f]+>(: )?", "", f"{type(outermost).__name__}: {outermost}")
 
 
 class Stream:
@@ -76,7 +94,7 @@ class Stream:
                 if lines:
                     yield lines
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise refusal(0, "", f"{type(error).__name__}: {error}") from error
+            raise refusal(0, "", no_answer(error)) from error
         finally:
             self._response.close()
 
@@ -91,8 +109,8 @@ class Client:
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.namespace = str(connection.get("namespace") or "default")
         self._connection = connection
+        self._credentials = Credentials(connection)
         self._lock, self._pid = threading.Lock(), os.getpid()
-        self._made: kubernetes.client.ApiClient | None = None
         self._pool: ThreadPoolExecutor | None = None
 
     def path(self, kind: str, name: str = "", *, below: str = "") -> str:
@@ -154,7 +172,7 @@ class Client:
         try:
             answer = json.loads(response.data or b"{}")
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise refusal(0, "", f"{type(error).__name__}: {error}") from error
+            raise refusal(0, "", no_answer(error)) from error
         except ValueError as error:
             raise refusal(response.status if response.status >= 400 else 0, "", "no JSON in the answer") from error
         if response.status >= 400:
@@ -172,7 +190,7 @@ class Client:
         try:
             text = response.data.decode(errors="replace")
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise refusal(0, "", f"{type(error).__name__}: {error}") from error
+            raise refusal(0, "", no_answer(error)) from error
         try:
             answer = json.loads(text)
         except ValueError:
@@ -183,69 +201,68 @@ class Client:
         """`action` of each item, PARALLEL at a time; all of them are tried, then the first failure is raised."""
         self._own()
         with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="kubernetes")
-        futures = [self._pool.submit(action, item) for item in items]
+            pool = self._pool = self._pool or ThreadPoolExecutor(PARALLEL, thread_name_prefix="kubernetes")
+            futures = [pool.submit(action, item) for item in items]
         failures = [error for future in futures if (error := future.exception())]
         if failures:
             raise next((e for e in failures if isinstance(e, BackendError) and e.permanent), failures[0])
         return [future.result() for future in futures]
 
     def close(self) -> None:
-        if self._pool:
-            self._pool.shutdown(wait=False)
+        """What was begun is done all the same, and who still asks begins anew: another thread may be in the middle."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool:
+            pool.shutdown(wait=False)
 
     def _own(self) -> None:
         """A process forked from one that has asked has its memory, but neither its threads nor a right to its
         connections."""
         if self._pid != os.getpid():
-            self._pid, self._made, self._pool, self._lock = os.getpid(), None, None, threading.Lock()
+            self._pid, self._pool, self._lock = os.getpid(), None, threading.Lock()
+            self._credentials = Credentials(self._connection)
 
     def _send(
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Any, content_type: str,
         timeout: tuple[float, float], accept: str,
     ) -> urllib3.HTTPResponse:  # fmt: skip
-        api = self._api()
-        headers = {"Accept": accept, "User-Agent": "fermi"}
-        if body is not None:
-            headers["Content-Type"] = content_type
-        url = api.configuration.host + path + (f"?{urlencode(query)}" if query else "")
-        try:
-            api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
-            answer = api.rest_client.request(method, url, headers=headers, body=body, _request_timeout=timeout)
-        except ApiException as error:
-            raise refusal(error.status or 0, "", str(error.reason)) from error
-        except (urllib3.exceptions.HTTPError, OpenApiException, OSError) as error:
-            raise refusal(0, "", f"{type(error).__name__}: {error}") from error
-        response: urllib3.HTTPResponse = answer.response
+        self._own()
+        credentials = self._credentials
+        api = credentials.api()
+        headers = {"Accept": accept, "User-Agent": "fermi", **({"Content-Type": content_type} if body else {})}
+        target = path + (f"?{urlencode(query)}" if query else "")
+        response = _ask(api, method, target, headers, body, timeout)
+        if response.status == 401 and (renewed := credentials.again(api)) is not api:
+            response.drain_conn()
+            response = _ask(renewed, method, target, headers, body, timeout)
         return response
 
-    def _api(self) -> kubernetes.client.ApiClient:
-        self._own()
-        with self._lock:
-            if self._made is None:
-                self._made = _connect(self._connection)
-            return self._made
+
+def _ask(
+    api: kubernetes.client.ApiClient, method: str, target: str, headers: Mapping[str, str], body: Any,
+    timeout: tuple[float, float],
+) -> urllib3.HTTPResponse:  # fmt: skip
+    headers = dict(headers)
+    try:
+        api.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
+        headers = {name: value.strip() for name, value in headers.items()}  # a token's file ends with a newline
+        _check_sendable(headers)
+        url = api.configuration.host + target
+        answer = api.rest_client.request(method, url, headers=headers, body=body, _request_timeout=timeout)
+    except ApiException as error:
+        raise refusal(error.status or 0, "", str(error.reason)) from error
+    except (urllib3.exceptions.HTTPError, OpenApiException, OSError, ValueError) as error:
+        raise refusal(0, "", no_answer(error)) from error
+    response: urllib3.HTTPResponse = answer.response
+    return response
+
+
+def _check_sendable(headers: Mapping[str, str]) -> None:
+    """The HTTP client's own error would show the credentials."""
+    if not all(value.isascii() and value.isprintable() for value in headers.values()):
+        raise BackendError("CREDENTIALS_UNSENDABLE", permanent=True)
 
 
 def _seconds(text: str | None) -> float:
     """Of a Retry-After."""
     return min(float(text), 10.0) if text and text.isdecimal() else 1.0
-
-
-def _connect(connection: Mapping[str, Any]) -> kubernetes.client.ApiClient:
-    """Raises BackendError when there is no way described to reach a cluster."""
-    configuration = kubernetes.client.Configuration()
-    try:
-        if connection.get("in_cluster"):
-            kubernetes.config.load_incluster_config(client_configuration=configuration)
-        else:
-            kubernetes.config.load_kube_config(
-                config_file=connection.get("kubeconfig") or None, context=connection.get("context") or None,
-                client_configuration=configuration, persist_config=False,
-            )  # fmt: skip
-    except (ConfigException, OSError, ValueError) as error:
-        raise BackendError("ENGINE_NOT_CONFIGURED", why=str(error)) from error
-    configuration.connection_pool_maxsize = CONNECTIONS
-    configuration.retries = False
-    return kubernetes.client.ApiClient(configuration)

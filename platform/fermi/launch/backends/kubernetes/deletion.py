@@ -11,21 +11,22 @@ A pod that ended by itself is left alone until its log has been read; `forget` a
 import logging
 import math
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeGuard
 
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.client import MERGE_PATCH, Client, Refused
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, has_finished, phase
+from fermi.launch.backends.kubernetes.render import KILL_MARGIN_SECONDS
 
 log = logging.getLogger(__name__)
 
-MARGIN_SECONDS = 2
-"""More than the ranks get, so that their runner can report how they ended."""
 OVERDUE_SECONDS = 15.0
 FENCE_AGAIN_SECONDS = 5.0
+ASK_AGAIN_SECONDS = 5.0
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
@@ -34,6 +35,7 @@ class Deletion:
         self._client, self._jobset, self._taint = client, jobset, taint
         self._fenced: dict[str, float] = {}
         self._gone: set[str] = set()
+        self._sent: dict[str, tuple[float, float]] = {}  # uid -> (grace asked for, when)
 
     def mark(self, name: str) -> Object:
         """The root, marked: from here on a `submit` of that name does nothing. Where there is none, one is made."""
@@ -45,17 +47,33 @@ class Deletion:
         made = self._client.create("ConfigMap", _tombstone(name, self._client.namespace))
         return made or self._client.annotate("ConfigMap", name, **{names.CANCELLED: "true"})
 
-    def delete(self, gang: Gang, grace_seconds: float) -> None:
-        """Again and again until nothing lives; sends nothing for what is on its way out already. A pod that is over
-        keeps its job, and so its log."""
+    def delete(self, gang: Gang, grace_seconds: float, find: Callable[[str], Object | None]) -> None:
+        """Again and again until nothing lives; sends nothing for what is on its way out already: `find` gives a pod as
+        it is at its turn, when Kubernetes may have begun to end it with its job. Pods do not wait for their jobs to be
+        gone: those make no others. A pod that is over keeps its job, and so its log."""
         over = {names.node_rank(pod) for pod in gang.pods.values()} - {names.node_rank(pod) for pod in gang.alive()}
-        jobs = [job for job in gang.unfinished() if not _is_going(job)]
+        jobs = [job for job in gang.unfinished() if not (_is_going(job) or self._is_asked(job, 0))]
         jobs = [job for job in jobs if job["kind"] == "JobSet" or names.node_rank(job) not in over]
-        self._client.together(lambda job: self._delete(job, "Foreground"), jobs)
-        grace = max(1, math.ceil(grace_seconds) + MARGIN_SECONDS)
-        pods = [pod for pod in gang.alive() if not _is_going(pod, grace)]
-        self._client.together(lambda pod: self._delete(pod, "Background", grace), pods)
+        grace = math.ceil(grace_seconds) + KILL_MARGIN_SECONDS
+
+        def end(obj: Object) -> None:
+            if obj["kind"] != "Pod":
+                self._delete(obj, "Foreground")
+            elif self._is_to_end(pod := find(obj["metadata"]["name"]), grace):
+                self._delete(pod, "Background", grace)
+
+        self._client.together(end, [*jobs, *gang.alive()])
         self.fence(gang)
+
+    def _is_to_end(self, pod: Object | None, grace: float) -> TypeGuard[Object]:
+        if pod is None or phase(pod) in FINISHED:
+            return False
+        return not (_is_going(pod, grace) or self._is_asked(pod, grace))
+
+    def _is_asked(self, obj: Object, grace: float) -> bool:
+        """Whether we have asked for no less a moment ago: the watch is to tell what came of it."""
+        asked, at = self._sent.get(obj["metadata"]["uid"], (math.inf, 0.0))
+        return asked <= grace and time.monotonic() - at < ASK_AGAIN_SECONDS
 
     def confirmed_gone(self, name: str) -> bool:
         """Whether nothing of an attempt that is marked as cancelled runs or can begin, by the API server's own word.
@@ -139,6 +157,9 @@ class Deletion:
         meta = obj["metadata"]
         kind = obj.get("kind") or "Pod"
         self._client.delete(kind, meta["name"], uid=meta["uid"], propagation=propagation, grace=grace)
+        if len(self._sent) > 20_000:
+            self._sent.clear()
+        self._sent[meta["uid"]] = (grace or 0, time.monotonic())
 
 
 def _tombstone(name: str, namespace: str) -> dict[str, Any]:

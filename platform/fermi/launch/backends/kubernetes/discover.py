@@ -4,13 +4,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fermi.launch.backends.kubernetes import pods
+from fermi.launch.backends.kubernetes import names, pods
 from fermi.launch.backends.kubernetes.client import Client
 from fermi.launch.backends.kubernetes.mirror import Mirror
 from fermi.launch.discovery import Found
 from fermi.launch.errors import BackendError
 
-SELECTOR = "fermi.io/dev-environment=true"
 PROJECT = "default"
 SETTLE = 0.1  # seconds in which changes are gathered
 LOOK = 0.5  # seconds between two looks at whether to stop
@@ -19,7 +18,7 @@ LOOK = 0.5  # seconds between two looks at whether to stop
 def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[list[Found]]:
     """See `fermi.launch.backends.base.Discovery`."""
     client, changed = Client(connection), threading.Event()
-    selector = connection.get("selector") or SELECTOR
+    selector = connection.get("selector") or names.DEV_ENVIRONMENTS
     mine = Mirror(client, client.path("Pod"), changed.set, selector=selector)
     sets = Mirror(client, f"/apis/apps/v1/namespaces/{client.namespace}/statefulsets", changed.set, selector=selector,
                   optional=True)  # fmt: skip

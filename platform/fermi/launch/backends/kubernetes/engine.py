@@ -1,14 +1,18 @@
 """The backend's verbs on Kubernetes. The cluster is the only memory; any process of the platform can ask."""
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
-from fermi.launch.backends.kubernetes import names, state
+from fermi.launch.backends.kubernetes import names, state, volumes
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.deletion import Deletion
 from fermi.launch.backends.kubernetes.gang import Gang, Object
@@ -16,17 +20,21 @@ from fermi.launch.backends.kubernetes.logs import Files, Followers, Reports
 from fermi.launch.backends.kubernetes.render import render
 from fermi.launch.backends.kubernetes.watch import Memory, Watch
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import Handle, JobSpec, LogChunk, Observation, Phase, Plan, Problem, Rendered
+from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Observation, Phase, Plan, Problem, Rendered
+from fermi.launch.userpaths import absent_below
 
 log = logging.getLogger(__name__)
 
 ABSENT_SECONDS = 1.0
 """How long the API server's word that an attempt is not there is believed."""
 FIND_SECONDS = 5.0
+AWAY_SECONDS = 1.0
 ECHO_SECONDS = 0.3
 SETTLE_SECONDS = 2.0
 """How long nothing must have been heard of an attempt before a pod that is not there counts as deleted: its job's
 failure may be heard of before its own."""
+SETTLING = ("POD_DELETED", "JOB_SUSPENDED")
+"""Of these the true reason may be on its way: a queue's word comes by another watch than the pods'."""
 LONGEST_NAME = 63 - len("-node-9999")  # of a DNS label, and pods' names get six more characters that may be cut
 
 
@@ -42,6 +50,8 @@ class KubernetesBackend:
         self._reports = Reports(self.data_dir)
         self._followers = Followers(self.client, self.data_dir, self._pod)
         self._absent: dict[str, float] = {}
+        self._busy: dict[tuple[int, str, str], object] = {}
+        self._made: dict[str, set[tuple[str, str]]] = {}  # uid of a root -> kinds and names of the children it has got
         self._known: dict[str, tuple[int, tuple[int, ...], Observation]] = {}
 
     def problems(self, job: JobSpec) -> list[Problem]:
@@ -53,59 +63,102 @@ class KubernetesBackend:
                 found.append(Problem(f"environmentIds.{index}", "NAMESPACE_FOREIGN", params))
             if not node.image:
                 found.append(Problem(f"environmentIds.{index}", "IMAGE_MISSING", params))
-        if job.resume_from.startswith(f"{self.data_dir}/") and not Path(job.resume_from).exists():
-            found.append(Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from}))
-        return found
+        if self.connection.get("queue") and not self.connection.get("jobset") and len(job.nodes) > 1:
+            found.append(Problem("environmentIds", "QUEUE_NEEDS_JOBSET", {"queue": self.connection["queue"]}))
+        for field, path in volumes.hidden(job, self.connection):
+            shared = ", ".join(f"{volumes.root(self.connection)}/{folder}" for folder in volumes.OPEN)
+            found.append(Problem(field, "PATH_NOT_SHARED", {"path": path, "allowed": shared}))
+        missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
+        return found + absent_below(self.data_dir, job.resume_from, missing)
 
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(job, plan, {"data_dir": str(self.data_dir), **self.connection})
 
-    def submit(self, rendered: Rendered) -> None:
-        """The root first, then the Service (whoever asks for a name too early is told for a while that there is none),
-        then the jobs, then a mark on the root that all of them are there. A crash in between leaves no such mark, and
-        the next call creates what is missing. A root that bears a mark gets no children."""
+    def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        """The root first, then the Secret and the Service (whoever asks for a name too early is told for a while that
+        there is none), then the jobs, then a mark on the root that all of them are there. A crash in between leaves no
+        such mark, and the next call creates what is missing. A root that bears a mark gets no children."""
         memory = self._watch.ready()
         gang = memory.gang(rendered.name)
         if gang.cancelled or gang.submitted:
             return
+        with self._alone("submit", rendered.name) as alone:
+            if alone:
+                self._create(rendered, secrets, memory, gang)
+
+    def _create(self, rendered: Rendered, secrets: Mapping[str, str], memory: Memory, gang: Gang) -> None:
+        """What is there is not created again: what the watch has told, what this process has made before, and, where
+        another process is at it this moment, what that one has made meanwhile; so the second one begins at the end."""
         root, *children = [artifact.content for artifact in rendered.artifacts]
-        created = self.client.create("ConfigMap", root) or self.client.get(self.client.path("ConfigMap", rendered.name))
+        for pod in _pods(children):
+            volumes.prepare(self.data_dir, pod)
+        path = self.client.path("ConfigMap", rendered.name)
+        found = self.client.find(path) if gang.root else None
+        made = None if found else self.client.create("ConfigMap", root)
+        created = found or made or self.client.get(path)
         memory.wrote("ConfigMap", created)
         if names.annotations(created).keys() & {names.CANCELLED, names.SUBMITTED}:
             return
         self._absent.pop(rendered.name, None)
         owner = {
             "apiVersion": "v1", "kind": "ConfigMap", "name": rendered.name, "uid": created["metadata"]["uid"],
-            "controller": False, "blockOwnerDeletion": True,
+            "controller": False,
         }  # fmt: skip
-        here = gang.jobs.keys() | {obj["metadata"]["name"] for obj in gang.of("JobSet")}
+        done = self._made.setdefault(owner["uid"], set())
+
+        def create(obj: Mapping[str, Any]) -> None:
+            key = obj["kind"], obj["metadata"]["name"]
+            if key not in done and not memory.find(rendered.name, *key):
+                self.client.create(obj["kind"], _owned(obj, owner))
+                done.add(key)
+
+        if secrets and ("Secret", rendered.name) not in done:
+            self._keep(_owned(_secret(root, secrets), owner), secrets)
+            done.add(("Secret", rendered.name))
         services = [obj for obj in children if obj["kind"] == "Service"]
-        missing = [obj for obj in children if obj["kind"] != "Service" and obj["metadata"]["name"] not in here]
-        for together in (services, missing):
-            self.client.together(lambda obj: self.client.create(obj["kind"], _owned(obj, owner)), together)
+        jobs = [obj for obj in children if obj["kind"] != "Service"]
+        for together in (services, jobs if made else jobs[::-1]):
+            self.client.together(create, together)
         marked = self.client.annotate("ConfigMap", rendered.name, **{names.SUBMITTED: "true"})
         memory.wrote("ConfigMap", marked)
         if names.CANCELLED in names.annotations(marked):  # meanwhile: whoever cancelled may not have seen these
-            self.client.together(lambda obj: self.client.delete(obj["kind"], obj["metadata"]["name"]), missing)
+            self.client.together(lambda obj: self.client.delete(obj["kind"], obj["metadata"]["name"]), jobs)
+        self._made.pop(owner["uid"], None)
+
+    def _keep(self, secret: Mapping[str, Any], values: Mapping[str, str]) -> None:
+        """One that is there already was made by this attempt's own submission, which was cut short. What a webhook that
+        refuses it says is passed on without the values."""
+        try:
+            self.client.create("Secret", secret)
+        except BackendError as error:
+            said = {name: _without(text, values) for name, text in error.params.items()}
+            raise BackendError(error.code, permanent=error.permanent, **said) from None
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         """From memory, with no request; unless something is not there, which only the API server may say."""
         memory = self._watch.ready()
         return {handle.name: self._observe(memory, handle) for handle in handles}
 
-    def cancel(self, handle: Handle, grace_seconds: float) -> None:
+    def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
         memory = self._watch.ready()
         gang = memory.gang(handle.name)
         if not gang.cancelled:
             memory.wrote("ConfigMap", self._deletion.mark(handle.name))
         self._followers.ensure(gang)
-        self._deletion.delete(gang, grace_seconds)
+        with self._alone("cancel", handle.name) as alone:
+            if alone:
+                self._deletion.delete(gang, grace_seconds, partial(memory.find, handle.name, "Pod"))
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
         return Files(self.data_dir, handle.task_id, handle.attempt).chunk(rank, cursor, limit)
 
+    def port_host(self, job: JobSpec) -> str | None:
+        """Each pod has an address of its own, unless the administrator puts pods into the hosts' network."""
+        hosts = (self.connection.get("pod") or {}).get("hostNetwork")
+        return str(job.head.engine.get("node") or "") if hosts else None
+
     def port_is_free(self, port: int) -> bool:
-        """Each pod has an address of its own."""
+        """The nodes are elsewhere."""
         return True
 
     def stand_by(self, preload: Sequence[str]) -> None:
@@ -118,14 +171,20 @@ class KubernetesBackend:
         """Until `stop`: follows the logs of all pods, and calls `on_change` with the name of each attempt of which an
         object changed; once at once, and once a moment later for a process whose own watch was behind this one."""
         news = self._watch.listen()
+        try:
+            self._follow(news, stop, on_change)
+        finally:
+            self._watch.leave(news)
+            self.close()  # the cluster was deleted, or is reached in a new way; if not, the next use begins anew
+
+    def _follow(self, news: Any, stop: threading.Event, on_change: Callable[[str], None]) -> None:
         again: dict[str, float] = {}
         find = 0.0
         while not stop.is_set():
             try:
                 memory = self._watch.ready()
-            except BackendError as error:
-                log.warning("the cluster cannot be watched: %s", error)
-                stop.wait(FIND_SECONDS)
+            except BackendError:  # the watch has said so
+                stop.wait(AWAY_SECONDS)
                 continue
             changed = _drain(news, 0.1 if again else 0.5)
             moment = time.monotonic()
@@ -148,10 +207,21 @@ class KubernetesBackend:
         return [Handle.of(name) for name in sorted(found)]
 
     def close(self) -> None:
-        """Ends the threads of this process; nothing in the cluster."""
+        """Ends the threads of this process, until something is asked again; nothing in the cluster."""
         self._watch.stop()
         self._followers.stop()
         self.client.close()
+
+    @contextmanager
+    def _alone(self, verb: str, name: str) -> Iterator[bool]:
+        """Whether no other thread of this process is at the same, which need not be done twice."""
+        key, mine = (os.getpid(), verb, name), object()
+        alone = self._busy.setdefault(key, mine) is mine
+        try:
+            yield alone
+        finally:
+            if alone:
+                del self._busy[key]
 
     def _observe(self, memory: Memory, handle: Handle) -> Observation:
         """What is alive and has not changed is not judged again: a thousand idle tasks are looked at all the time."""
@@ -174,7 +244,7 @@ class KubernetesBackend:
             return seen if self._is_absent(handle.name) else Observation(Phase.UNKNOWN)
         if len(gang.alive()) < len(gang.pods):
             self._followers.ensure(gang)
-        if seen.cause and seen.cause.code == "POD_DELETED" and gang.idle_seconds() < SETTLE_SECONDS:
+        if seen.cause and seen.cause.code in SETTLING and gang.idle_seconds() < SETTLE_SECONDS:
             return Observation(Phase.UNKNOWN, seen.left, seen.ranks)
         if seen.phase is Phase.UNKNOWN and seen.cause and self._deletion.is_lifeless(handle.name):
             return Observation(Phase.FAILED, seen.left, seen.ranks, seen.cause)
@@ -196,8 +266,30 @@ class KubernetesBackend:
         return self._watch.ready().gang(attempt).pods.get(name)
 
 
+def _pods(objects: Iterable[Object]) -> Iterator[Object]:
+    """The pods that Jobs and JobSets are to make."""
+    for obj in objects:
+        jobs = [one["template"]["spec"] for one in obj["spec"].get("replicatedJobs") or ()]
+        for job in [obj["spec"]] if obj["kind"] == "Job" else jobs:
+            yield job["template"]["spec"]
+
+
 def _owned(obj: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}}
+
+
+def _secret(root: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+    meta = {key: root["metadata"][key] for key in ("name", "namespace", "labels")}
+    kind = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+    return {**kind, "type": "Opaque", "immutable": True, "stringData": {**values}}
+
+
+def _without(said: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(said, str):
+        for value in values.values():
+            for form in (value, b64encode(value.encode()).decode()):
+                said = said.replace(form, "***")
+    return said
 
 
 def _drain(news: Any, seconds: float) -> list[str]:

@@ -66,6 +66,11 @@ class Gang:
             return [one] if one else []
         return list(self._table(kind).values())
 
+    def find(self, kind: str, name: str) -> Object | None:
+        if kind in ("ConfigMap", "JobSet"):
+            return next((obj for obj in self.of(kind) if obj["metadata"]["name"] == name), None)
+        return self._table(kind).get(name)
+
     def uids(self) -> list[str]:
         return [obj["metadata"]["uid"] for kind in ("Job", "Pod", "JobSet", "Workload") for obj in self.of(kind)]
 

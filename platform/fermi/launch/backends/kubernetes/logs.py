@@ -1,6 +1,7 @@
 """Pods' logs into files, one per rank: <data>/logs/<task>/<attempt>/<rank>.log, and beside them
 
-    node-<k>.json   what its runner reported of its ranks; `since`: from where to ask again; `drained`: read to the end
+    node-<k>.json   what its runner reported of its ranks; `since`: from where to ask again; `drained`: read to the end;
+                    `silence`: why it cannot be read now
     node-<k>.lock   held by the process that follows that pod: one at a time
     node-<k>.log    what is no rank's: an interpreter that could not start the runner
 
@@ -33,6 +34,10 @@ log = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 4 * 3600.0  # as long as a kubelet keeps a quiet stream open
 PAUSE_SECONDS = (0.2, 5.0)
+LONGEST_SILENCE_SECONDS = 300.0
+"""Between two questions to a node that does not answer for its pods; the first ones come soon, it may just restart.
+News of a pod ends the pause: its kubelet, which reports them, is back."""
+SAY_AFTER = 5  # such answers in a row, which are two or three seconds
 GIVE_UP_SECONDS = 60.0
 """How long after a pod's end its log is asked for while the node does not answer."""
 SAVE_SECONDS = 5.0
@@ -134,6 +139,11 @@ class Sink:
         if reported or time.monotonic() - self._saved > SAVE_SECONDS:
             self.save()
 
+    def hears(self, silence: str) -> None:
+        """`silence`: why nothing can be read now; empty when something can."""
+        if self.report.get("silence", "") != silence:
+            self.save(silence=silence)
+
     def save(self, **more: Any) -> None:
         self.report |= more
         path = self._files.node(self._node_rank, "json")
@@ -165,13 +175,25 @@ def whole_seconds(stamp: str) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+class Heard:
+    """What the watch has told of a pod since its follower last asked."""
+
+    def __init__(self, pod: Object) -> None:
+        self.news, self._version = threading.Event(), pod["metadata"]["resourceVersion"]
+
+    def of(self, pod: Object) -> None:
+        if pod["metadata"]["resourceVersion"] != self._version:
+            self._version = pod["metadata"]["resourceVersion"]
+            self.news.set()
+
+
 class Followers:
     """Those of this process. `look` gives a pod as it is now, None when it is gone."""
 
     def __init__(self, client: Client, data_dir: Path, look: Callable[[str, str], Object | None]) -> None:
         self._client, self._data_dir, self._look = client, data_dir, look
         self._lock = threading.Lock()
-        self._active: set[str] = set()
+        self._active: dict[str, Heard] = {}
         self._streams: dict[str, Any] = {}
         self._stopped = threading.Event()
 
@@ -182,7 +204,12 @@ class Followers:
                 self._follow(gang.name, pod)
 
     def stop(self) -> None:
-        self._stopped.set()
+        """Those there are; who is asked for again is followed anew."""
+        with self._lock:
+            self._stopped.set()
+            self._stopped = threading.Event()
+            for heard in self._active.values():
+                heard.news.set()
         for stream in list(self._streams.values()):
             stream.close()
 
@@ -191,7 +218,9 @@ class Followers:
         task, _, number = attempt.rpartition("-")
         files, node_rank = Files(self._data_dir, task, number), names.node_rank(pod)
         with self._lock:
-            if uid in self._active or self._stopped.is_set():
+            stopped = self._stopped
+            if uid in self._active:
+                self._active[uid].of(pod)
                 return
             if files.report(node_rank).get("drained"):
                 return
@@ -202,39 +231,50 @@ class Followers:
             except OSError:
                 os.close(lock)
                 return
-            self._active.add(uid)
+            heard = self._active[uid] = Heard(pod)
         name = pod["metadata"]["name"]
         threading.Thread(
-            target=self._run, args=(attempt, name, uid, Sink(files, node_rank), lock), name=f"log-{name}", daemon=True
+            target=self._run,
+            args=(attempt, name, uid, Sink(files, node_rank), lock, stopped, heard.news),
+            name=f"log-{name}",
+            daemon=True,
         ).start()
 
-    def _run(self, attempt: str, name: str, uid: str, sink: Sink, lock: int) -> None:
-        pause, over_since = PAUSE_SECONDS[0], None
+    def _run(
+        self, attempt: str, name: str, uid: str, sink: Sink, lock: int, stopped: threading.Event, news: threading.Event
+    ) -> None:  # fmt: skip
+        pause, over_since, silent = PAUSE_SECONDS[0], None, 0
         try:
-            while not self._stopped.is_set():
+            while not stopped.is_set():
+                news.clear()
                 pod = self._look(attempt, name)
                 over = pod is None or phase(pod) in FINISHED
                 over_since = (over_since or time.monotonic()) if over else None
                 before = sink.report.get("since")
                 try:
-                    self._read(name, uid, sink, follow=not over)
-                    answered = True
+                    self._read(name, uid, sink, stopped, follow=not over)
+                    answered, silent = True, 0
                 except Refused as error:
                     answered = error.status in (400, 404)  # gone, or its container never began
+                    silent = 0 if answered else silent + 1
+                    if silent == SAY_AFTER:
+                        sink.hears(error.message)
                 if over and (answered or time.monotonic() - (over_since or 0) > GIVE_UP_SECONDS):
                     sink.save(drained=True)
                     return
-                pause = PAUSE_SECONDS[0] if sink.report.get("since") != before else min(pause * 1.5, PAUSE_SECONDS[1])
-                self._stopped.wait(PAUSE_SECONDS[0] if over else pause)
+                longest = LONGEST_SILENCE_SECONDS if silent else PAUSE_SECONDS[1]
+                pause = PAUSE_SECONDS[0] if sink.report.get("since") != before else min(pause * 1.5, longest)
+                if news.wait(PAUSE_SECONDS[1] if over and silent else PAUSE_SECONDS[0] if over else pause):
+                    pause = PAUSE_SECONDS[0]
         except Exception:  # the next look at the pod begins again
             log.exception("the log of %s could not be stored", name)
         finally:
             with self._lock:
-                self._active.discard(uid)
+                self._active.pop(uid, None)
                 self._streams.pop(uid, None)
                 os.close(lock)
 
-    def _read(self, name: str, uid: str, sink: Sink, *, follow: bool) -> None:
+    def _read(self, name: str, uid: str, sink: Sink, stopped: threading.Event, *, follow: bool) -> None:
         query: dict[str, Any] = {"container": names.CONTAINER, "timestamps": "true"}
         if follow:
             query["follow"] = "true"
@@ -243,14 +283,15 @@ class Followers:
         stream = self._client.stream(
             self._client.path("Pod", name, below="log"), query=query, timeout=SILENCE_SECONDS, accept="*/*"
         )
+        sink.hears("")
         self._streams[uid] = stream
-        if self._stopped.is_set():
+        if stopped.is_set():
             stream.close()
         try:
             for lines in stream.batches():
                 sink.take(lines)
         except BackendError:
-            if not self._stopped.is_set():
+            if not stopped.is_set():
                 raise
         finally:
             sink.save()

@@ -16,9 +16,12 @@ NODES, SUCCESS, CANCELLED, SUBMITTED = (
 )
 # annotations of a pod
 ENVIRONMENT, FIRST_RANK, PROCESSES = "fermi.io/environment", "fermi.io/first-rank", "fermi.io/processes"
+NOT_TAKEN_OVER = "fermi.io/not-taken-over"  # mounts of the environment
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 CONTAINER = "node"
+DEV_ENVIRONMENTS = "fermi.io/dev-environment=true"
+"""The selector of dev environments where a connection names none."""
 
 
 def attempt_of(obj: Mapping[str, Any]) -> str | None:

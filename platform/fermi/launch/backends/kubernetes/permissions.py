@@ -32,6 +32,7 @@ class Rule:
 
 RULES = (
     Rule("training", "", "configmaps", READ + WRITE),
+    Rule("training", "", "secrets", ("create",)),  # never read; removed with the ConfigMap that owns it
     Rule("training", "", "services", READ + WRITE),
     Rule("training", "", "pods", (*READ, "delete")),
     Rule("training", "", "pods/log", ("get",)),

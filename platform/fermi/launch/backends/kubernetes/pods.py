@@ -17,6 +17,10 @@ PROJECT, KIND, EMULATED, GPU_TYPE, OWNER, PYTHON = (
 ZONE, PRODUCT = "topology.kubernetes.io/zone", "nvidia.com/gpu.product"
 NOT_TAKEN_OVER = ("/var/run/secrets/kubernetes.io/serviceaccount", "/dev/shm")
 """Mounts that are the pod's own: its token, and the shared memory that a training pod gets in its own size."""
+TAKEN_OVER = ("IPC_LOCK",)
+"""Capabilities that training has a use for: RDMA pins memory."""
+FABRIC = re.compile(r"^rdma/|/(rdma|hca|roce|ib|efa|infiniband)", re.IGNORECASE)
+"""Extended resources that are network adapters."""
 NODE_TROUBLE = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 """Taints that the API server lets every pod tolerate; the backend says for how long."""
 
@@ -36,10 +40,11 @@ def found(pod: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], device
     node = spec.get("nodeName") or ""
     about_node = (nodes.get(f"/{node}") or {}).get("metadata", {}).get("labels") or {}
     main = _main(spec, notes)
-    requests = [_requests(container) for container in spec["containers"]]
-    resource, gpus = _gpus(requests)
+    size = _size(main)
+    resource, gpus = _gpus(size)
     claims = _claims(spec, status)
     gpus += sum(devices(namespace, claim) for claim in claims)
+    share = _share(nodes.get(f"/{node}") or {}, gpus)
     emulated = 0 if gpus else _count(notes.get(EMULATED, ""))
     product = notes.get(GPU_TYPE) or about_node.get(PRODUCT) or (spec.get("nodeSelector") or {}).get(PRODUCT) or ""
     running, healthy = _state(meta, status)
@@ -55,8 +60,8 @@ def found(pod: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], device
         gpu_type=short_name(product) if gpus or emulated else "",
         gpu_count=gpus or emulated,
         emulated=bool(emulated),
-        cpu_cores=max(int(sum(one.get("cpu", 0.0) for one in requests)), 1),
-        memory_gb=max(int(sum(one.get("memory", 0.0) for one in requests) / 2**30), 1),
+        cpu_cores=max(int(size.get("cpu") or share.get("cpu", 0.0)), 1),
+        memory_gb=max(int((size.get("memory") or share.get("memory", 0.0)) / 2**30), 1),
         image=main.get("image", ""),
         host=node,
         ip=status.get("podIP") or "",
@@ -82,26 +87,32 @@ def quantity(text: str) -> float:
 
 
 def _main(spec: Mapping[str, Any], notes: Mapping[str, str]) -> Mapping[str, Any]:
-    """The container that kubectl would choose."""
+    """The container that kubectl would choose; without its annotation the first that has GPUs: a sidecar that was put
+    in front of it has none."""
     named = notes.get("kubectl.kubernetes.io/default-container")
     containers: list[Mapping[str, Any]] = spec["containers"]
-    return next((one for one in containers if one["name"] == named), containers[0])
+    with_gpus = (one for one in containers if _gpus(_size(one))[1])
+    return next((one for one in containers if one["name"] == named), None) or next(with_gpus, containers[0])
 
 
-def _requests(container: Mapping[str, Any]) -> dict[str, float]:
-    """A limit counts where nothing is requested, as the API server sees it."""
+def _size(container: Mapping[str, Any]) -> dict[str, float]:
+    """What a container may use: its limits, and what it requests where there is no limit."""
     resources = container.get("resources") or {}
-    wanted = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    wanted = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     return {name: quantity(text) for name, text in wanted.items()}
 
 
-def _gpus(requests: Iterable[Mapping[str, float]]) -> tuple[str, int]:
+def _share(node: Mapping[str, Any], gpus: int) -> dict[str, float]:
+    """Of the node, for one that says neither: by its part of the node's GPUs; all of a node that has none."""
+    amounts = (node.get("status") or {}).get("allocatable") or {}
+    _, there = _gpus({name: quantity(text) for name, text in amounts.items()})
+    part = min(gpus / there, 1.0) if there and gpus else 1.0
+    return {name: quantity(amounts.get(name, "0")) * part for name in ("cpu", "memory")}
+
+
+def _gpus(size: Mapping[str, float]) -> tuple[str, int]:
     """The resource and how many of it; the largest where there are several."""
-    counts: dict[str, int] = {}
-    for one in requests:
-        for name, count in one.items():
-            if GPU_RESOURCE.search(name):
-                counts[name] = counts.get(name, 0) + int(count)
+    counts = {name: int(count) for name, count in size.items() if GPU_RESOURCE.search(name)}
     resource = max(counts, key=lambda name: counts[name], default="")
     return resource, counts.get(resource, 0)
 
@@ -138,11 +149,19 @@ def _engine(
         "volumeMounts": mounts,
         "tolerations": [one for one in spec.get("tolerations") or [] if one.get("key") not in NODE_TROUBLE],
         "imagePullSecrets": spec.get("imagePullSecrets"),
+        "imagePullPolicy": main.get("imagePullPolicy"),
+        "runtimeClassName": spec.get("runtimeClassName"),
+        "capabilities": [one for one in _added(main) if one in TAKEN_OVER],
+        "devices": {name: int(count) for name, count in _size(main).items() if FABRIC.search(name)},
         "resource": resource,
         "resourceClaims": claims,
         "python": notes.get(PYTHON),
     }
     return {name: value for name, value in known.items() if value}
+
+
+def _added(main: Mapping[str, Any]) -> list[str]:
+    return ((main.get("securityContext") or {}).get("capabilities") or {}).get("add") or []
 
 
 def _kind(image: str) -> str:

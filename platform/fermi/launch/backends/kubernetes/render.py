@@ -7,25 +7,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.launch import shipped
-from fermi.launch.backends.kubernetes import names
+from fermi.launch.backends.kubernetes import names, volumes
+from fermi.launch.backends.kubernetes.volumes import JOB_DIR, RUN_DIR
 from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, Value, resolve
 
-JOB_DIR, RUN_DIR = "/fermi/job", "/fermi/run"
-"""The ConfigMap, read-only; and an empty folder of the pod's own, into which the runner copies the plan's files."""
 TERMINATION_LOG = "/dev/termination-log"  # Kubernetes' default
 KILL_MARGIN_SECONDS = 5
 """Beyond the ranks' grace: the runner kills what is left of them, reads the rest of their output, and reports."""
 DAY = 86_400
 LOST_NODE_SECONDS = 30  # Kubernetes' own default is 300
-USER = 1000
 GPU = "nvidia.com/gpu"
 
-_SECURITY = {
+SECURITY = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "runAsNonRoot": True,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+
+
+def security_of(user: int) -> dict[str, Any]:
+    """Of a pod; SECURITY is its containers'."""
+    ids = {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    return {"runAsNonRoot": True, **ids, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
@@ -43,11 +47,12 @@ class _Gang:
         # in a JobSet the Job's controller gives the host name, and the set the subdomain
         head = f"{names.node_name(job.name, 0)}-0-0" if self.jobset else "node-0"
         self.head = f"{head}.{job.name}.{self.namespace}.svc"
-        self.bindings = {Late.HEAD_HOST: self.head, Late.FILES_DIR: f"{RUN_DIR}/files"}
+        self.bindings = {Late.HEAD_HOST: self.head, Late.FILES_DIR: f"{RUN_DIR}/files", Late.PYTHON: "python3"}
         self.modules = shipped.modules(shipped.POD, (word for node in plan.nodes for word in node.command))
         paths = ["job.json", *(f"files/{name}" for name in plan.files), *self.modules]
         items = [{"key": _key(path), "path": path} for path in paths]
-        self._config_volume = {"name": "fermi-job", "configMap": {"name": job.name, "items": items}}
+        self._config_volume = {"name": volumes.JOB, "configMap": {"name": job.name, "items": items}}
+        self._secrets = [self._secret(name) for name in job.secret_env]
         self._env: dict[tuple[str, Value], dict[str, Any]] = {}
 
     def rendered(self) -> Rendered:
@@ -122,13 +127,16 @@ class _Gang:
             names.PROCESSES: str(len(node.processes)),
         }
         meta = {"name": names.node_name(self.job.name, node.node_rank), "namespace": self.namespace, "labels": labels}
+        pod, left_out = self._pod(node)
+        if left_out:
+            marks[names.NOT_TAKEN_OVER] = ", ".join(left_out)
         spec: dict[str, Any] = {
             "parallelism": 1,
             "completions": 1,
             "completionMode": "Indexed" if self.jobset else "NonIndexed",
             "backoffLimit": 0,
             "podReplacementPolicy": "Failed",
-            "template": {"metadata": {"labels": labels, "annotations": marks}, "spec": self._pod(node)},
+            "template": {"metadata": {"labels": labels, "annotations": marks}, "spec": pod},
         }
         if limit := self.connection.get("max_run_seconds"):
             spec["activeDeadlineSeconds"] = int(limit)
@@ -162,9 +170,10 @@ class _Gang:
             spec["suspend"] = True
         return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": spec}
 
-    def _pod(self, plan: NodePlan) -> dict[str, Any]:
-        node, engine = plan.node, plan.node.engine
-        volumes, mounts = self._volumes(node)
+    def _pod(self, plan: NodePlan) -> tuple[dict[str, Any], list[str]]:
+        """And which of the environment's own mounts it does not get."""
+        node, engine, user = plan.node, plan.node.engine, volumes.user(self.connection)
+        own, mounts, left_out = self._volumes(node)
         container = {
             "name": names.CONTAINER,
             "image": node.image,
@@ -173,17 +182,18 @@ class _Gang:
             "resources": self._resources(plan),
             "volumeMounts": mounts,
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            "securityContext": _SECURITY,
+            "securityContext": _security(engine),
         }
+        if policy := engine.get("imagePullPolicy"):
+            container["imagePullPolicy"] = policy
         spec: dict[str, Any] = {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": math.ceil(self.plan.grace_seconds) + KILL_MARGIN_SECONDS,
-            "securityContext": {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER,
-                                "seccompProfile": {"type": "RuntimeDefault"}},
+            "securityContext": security_of(user),
             "containers": [container],
-            "volumes": volumes,
+            "volumes": own,
             "tolerations": [*_LOST, *engine.get("tolerations", ()), *(_GPU_TAINT if self._gpus(node) else ())],
         }  # fmt: skip
         if not self.jobset:
@@ -192,6 +202,8 @@ class _Gang:
             spec["serviceAccountName"] = account
         if secrets := engine.get("imagePullSecrets"):
             spec["imagePullSecrets"] = secrets
+        if runtime := engine.get("runtimeClassName"):
+            spec["runtimeClassName"] = runtime
         if name := engine.get("node"):
             pinned = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
             required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [pinned]}}
@@ -199,24 +211,25 @@ class _Gang:
         if claims := engine.get("resourceClaims"):
             spec["resourceClaims"] = [{"name": f"gpus-{i}", "resourceClaimName": c} for i, c in enumerate(claims)]
         patch = self.connection.get("pod")
-        return merge(spec, patch) if patch else spec
+        return (merge(spec, patch) if patch else spec), left_out
 
-    def _volumes(self, node: Node) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        volumes: list[dict[str, Any]] = [
+    def _volumes(self, node: Node) -> tuple[volumes.Volumes, volumes.Volumes, list[str]]:
+        """Volumes, mounts, and what was left out."""
+        made: volumes.Volumes = [
             self._config_volume,
-            {"name": "fermi-run", "emptyDir": {}},
-            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{self._shm(node)}Gi"}},
+            {"name": volumes.RUN, "emptyDir": {}},
+            {"name": volumes.SHM, "emptyDir": {"medium": "Memory", "sizeLimit": f"{self._shm(node)}Gi"}},
         ]
-        mounts: list[dict[str, Any]] = [
-            {"name": "fermi-job", "mountPath": JOB_DIR, "readOnly": True},
-            {"name": "fermi-run", "mountPath": RUN_DIR},
-            {"name": "shm", "mountPath": "/dev/shm"},
+        mounts: volumes.Volumes = [
+            {"name": volumes.JOB, "mountPath": JOB_DIR, "readOnly": True},
+            {"name": volumes.RUN, "mountPath": RUN_DIR},
+            {"name": volumes.SHM, "mountPath": "/dev/shm"},
         ]
-        if data := self.connection.get("data"):
-            volumes.append({"name": "fermi-data", **data["volume"]})
-            path = data.get("mountPath") or self.connection["data_dir"]
-            mounts.append({"name": "fermi-data", "mountPath": path})
-        return volumes + list(node.engine.get("volumes", ())), mounts + list(node.engine.get("volumeMounts", ()))
+        if shared := volumes.of_task(self.job, self.connection):
+            made.append({**self.connection["data"]["volume"], "name": volumes.DATA})
+            mounts += shared
+        left_out = volumes.beside(node, made, mounts, self.connection)
+        return made, mounts, left_out
 
     def _shm(self, node: Node) -> int:
         wanted = self.connection.get("shm_gb") or min(2 * node.processes, node.memory_gb // 2)
@@ -236,6 +249,8 @@ class _Gang:
         if gpus := self._gpus(node):
             resource = node.engine.get("resource") or GPU
             requests[resource] = limits[resource] = str(gpus)
+        for resource, amount in (node.engine.get("devices") or {}).items():
+            requests[resource] = limits[resource] = str(amount)
         found: dict[str, Any] = {"requests": requests, "limits": limits}
         if claims := node.engine.get("resourceClaims"):
             found["claims"] = [{"name": f"gpus-{i}"} for i in range(len(claims))]
@@ -245,20 +260,29 @@ class _Gang:
         """Of the whole node; the ranks' own in FERMI_RANKS. Entries that nodes share are one object: most of the time
         that rendering takes is making them."""
         ours = {
-            "HOME": RUN_DIR, "USER": "fermi", "PYTHONUNBUFFERED": "1", **plan.env,
+            "HOME": RUN_DIR, "USER": "fermi", "PYTHONUNBUFFERED": "1",
+            **{name: value for name, value in plan.env.items() if name not in self.job.secret_env},
             "PYTHONPATH": ":".join(filter(None, [JOB_DIR, str(plan.env.get("PYTHONPATH", ""))])),
             "FERMI_RANKS": json.dumps([_rank(process) for process in plan.processes]),
             "FERMI_TERMINATION_LOG": TERMINATION_LOG,
         }  # fmt: skip
-        return [*(self._variable(item) for item in ours.items()), *_FIELDS]
+        return [*(self._variable(item) for item in ours.items()), *_FIELDS, *self._secrets]
+
+    def _secret(self, name: str) -> dict[str, Any]:
+        """The Secret has the attempt's name and is made when the attempt is submitted."""
+        return {"name": name, "valueFrom": {"secretKeyRef": {"name": self.job.name, "key": name}}}
 
     def _variable(self, item: tuple[str, Value]) -> dict[str, Any]:
         if (found := self._env.get(item)) is None:
-            text = resolve(item[1], self.bindings | {Late.PYTHON: "python3"}).replace(
-                "$(", "$$("
-            )  # Kubernetes would expand it
+            text = resolve(item[1], self.bindings).replace("$(", "$$(")  # Kubernetes would expand it
             found = self._env[item] = {"name": item[0], "value": text}
         return found
+
+
+def _security(engine: Mapping[str, Any]) -> dict[str, Any]:
+    """`capabilities`: those that its environment has and training needs too."""
+    added = {"add": engine["capabilities"]} if engine.get("capabilities") else {}
+    return {**SECURITY, "capabilities": {"drop": ["ALL"], **added}} if added else SECURITY
 
 
 _AT_RUN_TIME = (Late.HEAD_HOST, Late.PYTHON)

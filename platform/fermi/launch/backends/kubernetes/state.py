@@ -6,6 +6,7 @@ from typing import Any, Literal
 from fermi.launch.backends.kubernetes import causes, names
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, condition, phase, terminated
 from fermi.launch.spec import Handle, Observation, Phase, RankSeen
+from fermi.runner import blame
 
 Reports = Mapping[int, Mapping[str, Any]]
 """By node rank: what a runner printed last of its ranks, and whether its pod's log has been read to its end."""
@@ -31,7 +32,7 @@ def observe(gang: Gang, handle: Handle, reports: Reports) -> Observation:
         return Observation(Phase.FAILED if gang.submitted else Phase.ABSENT, left, ranks)
     begun = [pod for pod in gang.by_node().values() if phase(pod) in ("Running", "Succeeded")]
     if gang.nodes and len(begun) == gang.nodes:
-        return Observation(Phase.RUNNING, left, ranks)
+        return Observation(Phase.RUNNING, left, ranks, waiting=causes.unheard(gang, reports))
     return Observation(Phase.STARTING, left, ranks, waiting=None if gang.cancelled else causes.waiting(gang))
 
 
@@ -76,24 +77,33 @@ def _ranks_of(pod: Object, node_rank: int, report: Mapping[str, Any], gone: bool
     reported = {entry["rank"]: entry for entry in report.get("ranks", ())}
     ended = terminated(pod)
     over = gone or phase(pod) in FINISHED or ended is not None
-    at_the_end = {rank: (code, at) for rank, code, at in causes.report(ended or {}).get("ranks", ())}
+    at_the_end = {end.rank: end for end in causes.ends(ended or {})}
     killed = causes.as_process(int(ended.get("exitCode", 0))) if ended else None
     return [
-        _rank(rank, node_rank, reported.get(rank, {}), at_the_end.get(rank, (None, None)), over, killed,
+        _rank(rank, node_rank, reported.get(rank, {}), at_the_end.get(rank), over, killed,
               begun=phase(pod) != "Pending")
         for rank in range(first, first + count)
     ]  # fmt: skip
 
 
 def _rank(
-    rank: int, node_rank: int, entry: Mapping[str, Any], end: tuple[Any, Any], over: bool, killed: int | None,
+    rank: int, node_rank: int, entry: Mapping[str, Any], end: blame.End | None, over: bool, killed: int | None,
     begun: bool,
 ) -> RankSeen:  # fmt: skip
     state: Literal["waiting", "running", "exited"] = "running" if begun else "waiting"
-    exit_code = entry.get("exit_code") if entry.get("exit_code") is not None else end[0]
+    exit_code = entry.get("exit_code") if entry.get("exit_code") is not None or not end else end.exit_code
     if entry.get("state") in ("waiting", "exited"):
         state = entry["state"]
     if over:
         state = "exited"
         exit_code = killed if exit_code is None else exit_code
-    return RankSeen(rank, node_rank, state, entry.get("pid"), exit_code, entry.get("ended_at") or end[1])
+    return RankSeen(
+        rank,
+        node_rank,
+        state,
+        entry.get("pid"),
+        exit_code,
+        entry.get("ended_at") or (end.ended_at or None if end else None),
+        bool(entry.get("asked") or (end and end.asked)),
+        entry.get("still_since") if state == "running" else None,
+    )

@@ -4,6 +4,9 @@
           ▲                                                │
           └──────────── 410 Gone: that version is forgotten (after a random pause) ◀──┘
 
+Nobody asks for the memory for a while (the cluster was deleted, or is reached in a new way): it is given up, and begun
+anew should somebody ask again.
+
 The memory may be a moment behind. So it is believed about what exists, and never about what does not: whoever concludes
 from absence asks the API server first (see `deletion.confirmed_gone`).
 """
@@ -22,7 +25,7 @@ from typing import Any
 
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.client import Client, Refused, Stream
-from fermi.launch.backends.kubernetes.gang import Gang
+from fermi.launch.backends.kubernetes.gang import Gang, Object
 from fermi.launch.errors import BackendError
 
 log = logging.getLogger(__name__)
@@ -32,11 +35,18 @@ METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,a
 """Of ConfigMaps only the marks matter, not their megabytes."""
 WATCH_SECONDS = (240, 360)  # then the server ends it and another begins; a random length spreads them
 SILENCE_SECONDS = 420.0
-BACKOFF_SECONDS = (0.1, 10.0)
+BACKOFF_SECONDS = (0.1, 1.5)
 PATIENCE_SECONDS = 15.0
 """How long the connection may be down before what is remembered counts as unknown."""
+FAILING_SECONDS = 0.5
+"""How long the first list is waited for while the cluster does not answer."""
+IDLE_SECONDS = 300.0
+"""After nobody has asked for so long, following ends."""
 KEPT_EVENTS = frozenset({"FailedCreate", "FailedMount", "FailedAttachVolume", "Failed", "BackOff", "ErrImagePull"})
 FORGET_GONE_SECONDS = 600.0
+
+
+_clock = itertools.count(1)  # of all memories, so that a new one never gives out an old one's number
 
 
 class Memory:
@@ -46,7 +56,6 @@ class Memory:
         self._lock = threading.Lock()
         self._gangs: dict[str, Gang] = {}
         self._versions: dict[str, int] = {}
-        self._clock = itertools.count(1)
         self._owners: dict[str, tuple[str, str]] = {}  # uid of an object of ours -> (attempt, name)
         self._events: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)  # uid -> reason -> event
 
@@ -55,7 +64,7 @@ class Memory:
         return self._versions.get(attempt, 0)
 
     def _changed(self, attempt: str) -> str:
-        self._versions[attempt] = next(self._clock)
+        self._versions[attempt] = next(_clock)
         return attempt
 
     def names(self) -> list[str]:
@@ -70,6 +79,11 @@ class Memory:
                 return Gang(attempt)
             uids = [uid for uid in found.uids() if uid in self._events]
             return found.copy({uid: dict(self._events[uid]) for uid in uids})
+
+    def find(self, attempt: str, kind: str, name: str) -> Object | None:
+        with self._lock:
+            found = self._gangs.get(attempt)
+            return found.find(kind, name) if found else None
 
     def wrote(self, kind: str, obj: dict[str, Any]) -> None:
         """What this process has just written is known to it at once; the watch brings the same object again."""
@@ -139,15 +153,18 @@ class Follow:
     """Follows one kind, in a thread of its own."""
 
     def __init__(
-        self, client: Client, kind: str, memory: Memory, changed: Callable[[set[str]], None], **selectors: str
-    ) -> None:
-        self.kind = kind
+        self, client: Client, kind: str, memory: Memory, changed: Callable[[set[str]], None],
+        wanted: Callable[[], bool], **selectors: str,
+    ) -> None:  # fmt: skip
+        """`wanted`: asked now and then; ends when it says no."""
+        self.kind, self._wanted = kind, wanted
         self._client, self._memory, self._changed, self._selectors = client, memory, changed, selectors
         self._stream: Stream | None = None
         self._stopped = threading.Event()
         self.synced = threading.Event()
         self.error: BackendError | None = None
         self.down_since: float | None = time.monotonic()
+        self._failures = 0
         threading.Thread(target=self._run, name=f"watch-{kind}", daemon=True).start()
 
     def stop(self) -> None:
@@ -157,19 +174,21 @@ class Follow:
 
     def _run(self) -> None:
         version, pause = "", BACKOFF_SECONDS[0]
-        while not self._stopped.is_set():
+        while not self._stopped.is_set() and self._wanted():
             began = time.monotonic()
             try:
                 if not version:
                     version = self._list()
                     self.synced.set()
-                    self.error = self.down_since = None
+                    self._is_up()
                 for seen in self._watch(version):
                     version, pause = seen, BACKOFF_SECONDS[0]
-                    self.error = self.down_since = None
+                    self._is_up()
+                    if not self._wanted():
+                        break
                 continue  # the server ended it, as it does every few minutes
-            except Refused as error:
-                if error.status == 410 or error.reason == "Expired":
+            except BackendError as error:
+                if isinstance(error, Refused) and (error.status == 410 or error.reason == "Expired"):
                     version = ""
                 self._failed(error)
             except Exception as error:
@@ -181,7 +200,15 @@ class Follow:
             self._stopped.wait(pause * random.uniform(0.5, 1.5))
             pause = min(pause * 2, BACKOFF_SECONDS[1])
 
+    def _is_up(self) -> None:
+        self.error = self.down_since = None
+        self._failures = 0
+
     def _failed(self, error: BackendError) -> None:
+        """Connections end now and then, which is nothing; an outage is one line, however long it lasts."""
+        self._failures += 1
+        if self._failures == 2 and not self._stopped.is_set():
+            log.warning("%s: %ss cannot be watched: %s", self._client.namespace, self.kind, error)
         self.error = error
         if self.down_since is None:
             self.down_since = time.monotonic()
@@ -247,35 +274,46 @@ class Watch:
         self._lock = threading.Lock()
         self._follows: list[Follow] = []
         self._pid = 0
+        self._asked_at = 0.0
         self._listeners: list[queue_of_names] = []
 
     def ready(self) -> Memory:
         """The memory, once it is whole. Raises BackendError when the cluster has not answered for too long."""
-        end = time.monotonic() + PATIENCE_SECONDS
+        began = time.monotonic()
         for follow in self._started():
-            follow.synced.wait(max(0.0, end - time.monotonic()) if follow.error is None else 1.0)
+            patience = PATIENCE_SECONDS if follow.error is None else FAILING_SECONDS
+            follow.synced.wait(max(0.0, began + patience - time.monotonic()))
             down = follow.down_since
             if not follow.synced.is_set() or (down is not None and time.monotonic() - down > PATIENCE_SECONDS):
                 raise follow.error or BackendError("ENGINE_UNREACHABLE", why=f"no list of {follow.kind}s yet")
         return self.memory
 
     def listen(self) -> "queue_of_names":
-        """A queue that gets the names of attempts that changed."""
+        """A queue that gets the names of attempts that changed, until `leave`."""
         found: queue_of_names = queue.SimpleQueue()
         self._listeners.append(found)
         return found
 
+    def leave(self, listener: "queue_of_names") -> None:
+        self._listeners.remove(listener)
+
     def stop(self) -> None:
+        """Until somebody asks again."""
         with self._lock:
             for follow in self._follows:
                 follow.stop()
-            self._follows, self._pid = [], -1
+            self._follows, self._pid = [], 0
+
+    def _is_wanted(self) -> bool:
+        if time.monotonic() - self._asked_at < IDLE_SECONDS:
+            return True
+        self.stop()
+        return False
 
     def _started(self) -> list[Follow]:
         with self._lock:
+            self._asked_at = time.monotonic()
             if self._pid != os.getpid():
-                if self._pid == -1:
-                    raise BackendError("ENGINE_UNREACHABLE", why="closed")
                 self._pid, self.memory = os.getpid(), Memory()
                 self._follows = [self._follow(kind) for kind in self._kinds]
             return self._follows
@@ -286,7 +324,7 @@ class Watch:
             selectors = {"fieldSelector": "type=Warning"}
         elif kind == "Workload":
             selectors = {}
-        return Follow(self._client, kind, self.memory, self._changed, **selectors)
+        return Follow(self._client, kind, self.memory, self._changed, self._is_wanted, **selectors)
 
     def _changed(self, attempts: set[str]) -> None:
         for listener in list(self._listeners):

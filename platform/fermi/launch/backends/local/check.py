@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fermi.launch.backends.local.engine import LocalBackend
 from fermi.launch.backends.local.launcher import default_python
 from fermi.launch.checks import Finding, Level
 
@@ -32,7 +33,15 @@ TELL = (
 def findings(connection: Mapping[str, Any]) -> list[Finding]:
     data = Path(connection["data_dir"])
     workspace = Path(connection.get("workspace") or data / "workspace")
-    return [_folder(data), _folder(workspace), _python(connection.get("python") or default_python())]
+    python = _python(connection.get("python") or default_python())
+    return [_folder(data), _folder(workspace), python, *isolation_findings(connection)]
+
+
+def isolation_findings(connection: Mapping[str, Any]) -> list[Finding]:
+    """What keeps ranks from the platform's own, and why it is not more."""
+    found = LocalBackend({**connection, "warm": False}).isolation
+    level = Level.PASS if found.protects else Level.WARN
+    return [Finding(level, code, params) for code, params in found.said()]
 
 
 def _folder(path: Path) -> Finding:
@@ -45,7 +54,9 @@ def _folder(path: Path) -> Finding:
 
 def _python(python: str) -> Finding:
     try:
-        done = subprocess.run([python, "-c", TELL], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            [python, "-c", TELL], capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return Finding(Level.FAIL, "PYTHON_UNUSABLE", {"python": python, "why": str(error)})
     version, _, torch = done.stdout.strip().partition(" ")

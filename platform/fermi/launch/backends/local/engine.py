@@ -10,12 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fermi.launch import isolation
 from fermi.launch.backends import logfiles
-from fermi.launch.backends.culprit import cause_of_failure
+from fermi.launch.backends.culprit import Loss, cause_of_failure, rank_seen
 from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.backends.local.render import render
 from fermi.launch.errors import BackendError
+from fermi.launch.isolation import Isolation
 from fermi.launch.spec import (
+    NO_SECRETS,
     Cause,
     Handle,
     JobSpec,
@@ -27,42 +30,70 @@ from fermi.launch.spec import (
     RankSeen,
     Rendered,
 )
-from fermi.runner import ending, node, status
+from fermi.launch.userpaths import CHECKPOINTS, absent, task_folder
+from fermi.runner import blame, ending, node, status
 
 
 class LocalBackend:
     def __init__(self, connection: Mapping[str, Any]) -> None:
-        self.data_dir = Path(connection["data_dir"]).resolve()
+        self.named = Path(connection["data_dir"]).absolute()
+        self.data_dir = self.named.resolve()
         self.workspace = Path(connection.get("workspace") or self.data_dir / "workspace").resolve()
         self.script_roots = [Path(root).resolve() for root in connection.get("script_roots", ["/"])]
         self.python = connection.get("python") or default_python()
         self.launcher = Launcher(self.python, warm=bool(connection.get("warm", True)))
+        self.isolation_mode = str(connection.get("isolation", "off"))
+        self.place = isolation.Place(
+            self.data_dir, self.workspace, self.python,
+            private=tuple(Path(path).absolute() for path in connection.get("private", ())),
+            readable=tuple(Path(path).absolute() for path in connection.get("data_roots", ())),
+        )  # fmt: skip
+
+    @property
+    def isolation(self) -> Isolation:
+        """What keeps ranks from what is not theirs; looked at once per process."""
+        return isolation.chosen(self.isolation_mode, self.place)
 
     def problems(self, job: JobSpec) -> list[Problem]:
         """What is wrong with the job on this machine."""
-        found = []
-        if job.resume_from not in ("", "auto") and not Path(job.resume_from).exists():
-            found.append(Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from}))
+        found: list[Problem] = []
+        if job.resume_from not in ("", "auto"):
+            missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
+            found += absent(Path(job.resume_from), missing)
         if job.entrypoint is not None:
             found += self._script_problems(job.entrypoint.script)
         return found
 
     def _script_problems(self, name: str) -> list[Problem]:
-        script = (self.workspace / name).resolve()
+        script = Path(os.path.realpath(self.workspace / name))
         params = {"script": name, "workspace": str(self.workspace)}
         if not any(script.is_relative_to(root) for root in (self.workspace, *self.script_roots)):
             return [Problem("entrypoint.script", "ENTRYPOINT_OUTSIDE", params)]
-        if not script.is_file():
-            return [Problem("entrypoint.script", "ENTRYPOINT_NOT_FOUND", params)]
-        return []
+        return absent(script, Problem("entrypoint.script", "ENTRYPOINT_NOT_FOUND", params), file=True)
 
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(
             job, plan, run_dir=self._run_dir(job.name), cwd=self.workspace, python=self.python,
-            log_dir=self._log_dir(job.task_id, job.attempt),
+            log_dir=self._log_dir(job.task_id, job.attempt), confine=self._confine(job),
         )  # fmt: skip
 
-    def submit(self, rendered: Rendered) -> None:
+    def _confine(self, job: JobSpec) -> dict[str, Any] | None:
+        """Of other tasks' folders only the one that this one resumes from can be read."""
+        own, resume = self._task_folder(job.checkpoint_dir), self._task_folder(job.resume_from)
+        return self.isolation.order(
+            self.place,
+            own=own,
+            readable=[self.data_dir / "datasets", self._run_dir(job.name) / "files", *resume],
+            logs=self._log_dir(job.task_id, job.attempt),
+        )
+
+    def _task_folder(self, path: str) -> list[Path]:
+        """Jobs name the data directory as the platform was given it, which may be by a link."""
+        found = task_folder(self.data_dir, path) or task_folder(self.named, path)
+        return [self.data_dir / CHECKPOINTS / found.name] if found else []
+
+    def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        """Secrets go to the runners through the launcher's standard input: they are never in a file."""
         run_dir = self._run_dir(rendered.name)
         if (run_dir / "stop.json").exists():
             return
@@ -78,23 +109,30 @@ class LocalBackend:
             for artifact, spec in zip(nodes, specs, strict=True):
                 Path(artifact.content["ranks"][0]["log"]).parent.mkdir(parents=True, exist_ok=True)
                 if not spec.exists():
-                    node.write_atomically(str(spec), artifact.content)
+                    node.write_atomically(str(spec), artifact.content, 0o600)
             node.write_atomically(str(run_dir / "launch.json"), launch.content)
         except OSError as error:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(run_dir), why=error.strerror) from error
         if absent := [spec for spec in specs if status.look(spec).state == "absent"]:
-            self.launcher.launch(rendered.name, absent, launch.content["preload"], run_dir / "launch.log")
+            self.launcher.launch(rendered.name, absent, launch.content["preload"], run_dir / "launch.log", secrets)
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         return {handle.name: self._observe(handle) for handle in handles}
 
-    def cancel(self, handle: Handle, grace_seconds: float) -> None:
+    def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
         run_dir = self._run_dir(handle.name)
         run_dir.mkdir(parents=True, exist_ok=True)
-        ending.end(run_dir, self._specs(run_dir), grace_seconds)
+        try:
+            ending.end(run_dir, self._specs(run_dir), grace_seconds, still_seconds)
+        except OSError as error:
+            raise BackendError("DISK_UNUSABLE", path=error.filename or str(run_dir), why=error.strerror) from error
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
         return logfiles.chunk(self._log_dir(handle.task_id, handle.attempt) / f"{rank}.log", cursor, limit)
+
+    def port_host(self, job: JobSpec) -> str:
+        """All of them are on this machine."""
+        return ""
 
     def port_is_free(self, port: int) -> bool:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -133,11 +171,7 @@ class LocalBackend:
         if all(seen.state == "absent" for seen in nodes):
             return Observation(Phase.STARTING if any(seen.left for seen in nodes) else Phase.ABSENT, left=True)
         left = any(seen.left or seen.state == "absent" for seen in nodes)  # an absent one may still begin
-        ranks = tuple(
-            RankSeen(r["rank"], node_rank, r["state"], r["pid"], r["exit_code"], r["ended_at"])
-            for node_rank, seen in enumerate(nodes)
-            for r in seen.ranks
-        )
+        ranks = tuple(rank_seen(entry, node_rank) for node_rank, seen in enumerate(nodes) for entry in seen.ranks)
         if cause := _cause(nodes, ranks, specs):
             return Observation(Phase.FAILED, left, ranks, cause)
         return Observation(_phase(nodes, ranks, handle.world_size), left, ranks)
@@ -147,6 +181,7 @@ def _put(path: Path, text: str) -> None:
     """All at once: when an attempt is submitted again, its ranks may be reading the file."""
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
         file.write(text)
+        os.fchmod(file.fileno(), 0o644)
     os.replace(file.name, path)
 
 
@@ -183,10 +218,15 @@ def _cause(nodes: Sequence[status.NodeState], ranks: Sequence[RankSeen], specs: 
     def name(node_rank: int) -> str:
         return _node_name(specs[node_rank])
 
-    if cause := cause_of_failure(ranks, name):
-        return cause
-    lost = [node_rank for node_rank, seen in enumerate(nodes) if seen.state == "lost"]
-    return Cause("RUNNER_LOST", {"nodeRank": lost[0], "node": name(lost[0])}) if lost else None
+    losses = []
+    for node_rank, seen in enumerate(nodes):
+        about = {"nodeRank": node_rank, "node": name(node_rank)}
+        if seen.asked_at:
+            heard_at = seen.asked_at + blame.TOGETHER_SECONDS  # one machine has one clock
+            losses.append(Loss(Cause("RUNNER_TERMINATED", about), heard_at))
+        elif seen.state == "lost":
+            losses.append(Loss(Cause("RUNNER_LOST", about)))
+    return cause_of_failure(ranks, name, losses, enumerate(seen.cause for seen in nodes))
 
 
 def _node_name(spec: Path) -> str:

@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import fermi
 from fermi.launch.errors import BackendError
+from fermi.launch.spec import NO_SECRETS
 
 _INHERITED = {
     "PATH",
@@ -46,7 +47,10 @@ class Launcher:
         self._standing_by: tuple[tuple[str, ...], subprocess.Popen[str]] | None = None
         self._busy: dict[str, subprocess.Popen[str]] = {}
 
-    def launch(self, name: str, specs: Sequence[Path], preload: Sequence[str], log: Path) -> None:
+    def launch(
+        self, name: str, specs: Sequence[Path], preload: Sequence[str], log: Path,
+        secrets: Mapping[str, str] = NO_SECRETS,
+    ) -> None:  # fmt: skip
         """Returns as soon as the order is given; a second call while the first is still at it does nothing. Raises
         BackendError when the first could not do it."""
         with self._lock:
@@ -61,7 +65,7 @@ class Launcher:
             self._busy[name] = process
             try:
                 assert process.stdin is not None
-                process.stdin.write(json.dumps([str(path) for path in specs]) + "\n")
+                process.stdin.write(json.dumps({"specs": [str(path) for path in specs], "secrets": {**secrets}}) + "\n")
                 process.stdin.close()
             except BrokenPipeError:
                 pass  # its exit code tells at the next call

@@ -22,12 +22,21 @@ READ_BEFORE_THE_SCRIPT = (
 executed afresh instead of being forked from a process that has already read it."""
 
 
-def render(job: JobSpec, plan: Plan, *, run_dir: Path, log_dir: Path, cwd: Path, python: str) -> Rendered:
+def render(
+    job: JobSpec,
+    plan: Plan,
+    *,
+    run_dir: Path,
+    log_dir: Path,
+    cwd: Path,
+    python: str,
+    confine: Mapping[str, Any] | None = None,
+) -> Rendered:
     bindings = {Late.HEAD_HOST: "127.0.0.1", Late.FILES_DIR: str(run_dir / "files"), Late.PYTHON: python}
-    fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in job.env)
+    fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))
     files = [Artifact("file", name, resolve(text, bindings)) for name, text in plan.files.items()]
     nodes = [
-        Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, bindings, log_dir, cwd, fork))
+        Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, bindings, log_dir, cwd, fork, confine))
         for node in plan.nodes
     ]
     launch = Artifact("launch", "launch", {"preload": list(plan.preload) if fork else [], "success": plan.success})
@@ -42,6 +51,7 @@ def _node(
     log_dir: Path,
     cwd: Path,
     fork: bool,
+    confine: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     env = {name: resolve(value, bindings) for name, value in node.env.items()}
     env.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all nodes are this machine, whatever its host name resolves to
@@ -64,4 +74,6 @@ def _node(
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
         "fork": fork,
+        **({"confine": confine} if confine else {}),
+        **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }

@@ -1,6 +1,7 @@
 """Is a Slurm cluster fit to train on: reachable, new enough, its partition up, GPUs on its nodes, and the data
 directory one that can be written to."""
 
+import getpass
 import os
 import re
 from collections import Counter
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.launch.backends.slurm.driver import Driver, Machine
-from fermi.launch.backends.slurm.engine import driver
+from fermi.launch.backends.slurm.engine import driver, user_of
 from fermi.launch.backends.slurm.render import folder_of
 from fermi.launch.checks import Finding, Level
 from fermi.launch.errors import BackendError
@@ -77,7 +78,16 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
         found += [*_partitions(asked, connection), *_machines(asked.machines(), connection)]
     except BackendError as error:
         return [Finding(Level.FAIL, error.code, error.params), _folder(connection)]
-    return [*found, _folder(connection)]
+    return [*found, _folder(connection), whose_ranks(connection)]
+
+
+def whose_ranks(connection: Mapping[str, Any]) -> Finding:
+    """Slurm's user is all that keeps ranks from what is not theirs: the runner confines none of them there."""
+    ours, theirs = getpass.getuser(), user_of(connection)
+    params = {"user": theirs, "path": str(Path(connection.get("data_dir") or "var").resolve())}
+    if theirs in (ours, "root"):
+        return Finding(Level.WARN, "SLURM_RANKS_UNCONFINED", params)
+    return Finding(Level.PASS, "SLURM_RANKS_OF_ANOTHER_USER", params)
 
 
 def _version(version: str) -> Finding:

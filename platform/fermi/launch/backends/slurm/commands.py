@@ -77,8 +77,8 @@ class Commands:
             variables["SLURM_CONF"] = str(conf)
         try:
             done = subprocess.run(
-                [program, *words[1:]], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, cwd=folder,
-                env=variables, check=False,
+                [program, *words[1:]], capture_output=True, encoding="utf-8", errors="replace", cwd=folder,
+                env=variables, timeout=TIMEOUT_SECONDS, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise BackendError("SLURM_UNREACHABLE", why=str(error), where=words[0]) from error

@@ -17,7 +17,8 @@ from fermi.launch.backends.slurm.render import files, folder_of, render
 from fermi.launch.backends.slurm.rest import Rest
 from fermi.launch.backends.slurm.rundir import RunDir
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
+from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Observation, Phase, Plan, Problem, Rendered
+from fermi.launch.userpaths import absent_below
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,11 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 def driver(connection: Mapping[str, Any]) -> Driver:
     return Rest(connection) if connection.get("url") else Commands(connection)
+
+
+def user_of(connection: Mapping[str, Any]) -> str:
+    """Whose jobs they are."""
+    return str(connection.get("user") or getpass.getuser())
 
 
 class SlurmBackend:
@@ -46,14 +52,13 @@ class SlurmBackend:
                 params = {"environment": node.name, "other": taken[machine], "machine": machine}
                 found.append(Problem(f"environmentIds.{index}", "SLURM_NODE_TWICE", params))
             taken[machine] = node.name
-        if job.resume_from.startswith(f"{self.data_dir}/") and not Path(job.resume_from).exists():
-            found.append(Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from}))
-        return found
+        missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
+        return found + absent_below(self.data_dir, job.resume_from, missing)
 
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(job, plan, {"data_dir": str(self.data_dir), **self.connection})
 
-    def submit(self, rendered: Rendered) -> None:
+    def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
         """Who was cancelled is never submitted: `cancel` leaves its word in the folder first and looks for jobs then,
         this does so the other way round, and the job itself looks once more. A job that was taken by Slurm while we
         were killed is found by its comment."""
@@ -64,9 +69,12 @@ class SlurmBackend:
         with run.alone():
             if run.is_stopped() or run.submitted():
                 return
+            if secrets:
+                run.keep_secrets(secrets, 0o600 if self._user() == getpass.getuser() else 0o640)
             known = [job.leader for job in self._jobs().get(rendered.name, ())]
             run.remember(min(known) if known else self.driver.submit(self._submission(rendered)))
         if run.is_stopped():
+            run.drop_secrets()
             self._cancel(self._jobs().get(rendered.name, ()))
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
@@ -79,18 +87,25 @@ class SlurmBackend:
         for handle, look in seen.items():
             jobs = listed.get(handle.name) or self._by_id(handle.name, {look.begun, look.submitted})
             found[handle.name] = state.observe(look, jobs, handle, time.time())
+            if found[handle.name].phase in (Phase.FAILED, Phase.SUCCEEDED):
+                self._run(handle.name).drop_secrets()
         return found
 
-    def cancel(self, handle: Handle, grace_seconds: float) -> None:
+    def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
         """Runners end their ranks when they see the word in the folder; Slurm ends what has none yet, or is late."""
         run = self._run(handle.name)
-        stop = run.stop(grace_seconds)
+        stop = run.stop(grace_seconds, still_seconds)
+        run.drop_secrets()
         overdue = time.time() > stop["kill_at"] + OVERDUE_SECONDS
         self._cancel(job for job in self._jobs().get(handle.name, ()) if overdue or job.state not in causes.LIVES)
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
         path = self.data_dir / "logs" / handle.task_id / str(handle.attempt) / f"{rank}.log"
         return logfiles.chunk(path, cursor, limit)
+
+    def port_host(self, job: JobSpec) -> str:
+        """Slurm may put jobs of several users side by side; where the choice of the node is left to it, any two."""
+        return str(job.head.engine.get("node") or "")
 
     def port_is_free(self, port: int) -> bool:
         """The nodes are elsewhere."""
@@ -141,12 +156,15 @@ class SlurmBackend:
         for leader in sorted({job.leader for job in jobs if not state.is_over(job)}):
             self.driver.cancel(leader)
 
+    def _user(self) -> str:
+        return user_of(self.connection)
+
     def _submission(self, rendered: Rendered) -> Submission:
         by_kind = {artifact.kind: artifact.content for artifact in rendered.artifacts}
-        user = str(self.connection.get("user") or getpass.getuser())
+        user = self._user()
         folder = f"{folder_of({'data_dir': str(self.data_dir), **self.connection})}/runs/{rendered.name}"
         environment = {"PATH": PATH, "USER": user, "LOGNAME": user, "LANG": "C.UTF-8"}
         return Submission(by_kind["script"], folder, by_kind["submission"]["components"], environment)
 
 
-__all__ = ["SlurmBackend", "driver"]
+__all__ = ["SlurmBackend", "driver", "user_of"]

@@ -24,7 +24,7 @@ def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
         Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, bindings, folder, connection))
         for node in plan.nodes
     ]
-    shown = {**bindings, Late.HEAD_HOST: _head_name(plan, asked)}
+    shown = {**bindings, Late.HEAD_HOST: _head_name(plan, asked), Late.PYTHON: "python3"}
     files = [Artifact("file", name, resolve(text, shown)) for name, text in plan.files.items()]
     return Rendered(
         job.name,
@@ -69,6 +69,7 @@ def _order(job: JobSpec, plan: Plan, asked: list[Component], bindings: Mapping[L
         "hosts": hosts,
         "port": plan.master_port,
         "files": {name: _open(text, bindings) for name, text in plan.files.items() if _is_open(text)},
+        **({"secrets": sorted(job.secret_env)} if job.secret_env else {}),
         "trainers": sorted(set(shipped.trainers(word for node in plan.nodes for word in node.command))),
     }
 
@@ -95,6 +96,7 @@ def _node(
         ],
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
+        **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 
 

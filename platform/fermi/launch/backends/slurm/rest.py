@@ -148,7 +148,7 @@ class Rest:
         """Read at each use, so that it may be renewed beside us."""
         try:
             if self._token_file:
-                return Path(self._token_file).read_text().strip().removeprefix("SLURM_JWT=")
+                return Path(self._token_file).read_text(encoding="utf-8").strip().removeprefix("SLURM_JWT=")
             if self._key_file:
                 return token(Path(self._key_file).read_bytes(), self.user)
         except OSError as error:

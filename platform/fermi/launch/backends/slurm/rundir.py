@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.launch.errors import BackendError
-from fermi.runner.node import read_json, write_atomically
+from fermi.runner.node import SECRETS, read_json, write_atomically
 
 OPEN = 0o2775
 """Whoever runs the job may not be who runs the platform; they share a group."""
@@ -53,13 +53,29 @@ class RunDir:
         except OSError as error:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(self.path), why=error.strerror) from error
 
-    def stop(self, grace_seconds: float) -> Mapping[str, Any]:
+    def keep_secrets(self, values: Mapping[str, str], mode: int) -> None:
+        """Until the runners have read them, or the attempt is over without."""
+        try:
+            make(self.path)
+            descriptor, name = tempfile.mkstemp(dir=self.path)  # 0600
+            with open(descriptor, "w", encoding="utf-8") as file:
+                json.dump({**values}, file)
+            os.chmod(name, mode)
+            os.replace(name, self.path / SECRETS)
+        except OSError as error:
+            raise BackendError("DISK_UNUSABLE", path=error.filename or str(self.path), why=error.strerror) from error
+
+    def drop_secrets(self) -> None:
+        with contextlib.suppress(OSError):
+            (self.path / SECRETS).unlink(missing_ok=True)
+
+    def stop(self, grace_seconds: float, still_seconds: float | None = None) -> Mapping[str, Any]:
         """Asks for the end; a second, shorter grace wins. No job of the attempt begins once this is there."""
         make(self.path)
         stop, now = read_json(str(self.path / "stop.json")), time.time()
         if stop is None or now + grace_seconds < stop["kill_at"]:
-            stop = {"grace_seconds": grace_seconds, "kill_at": now + grace_seconds}
-            write_atomically(str(self.path / "stop.json"), stop)
+            stop = {"grace_seconds": grace_seconds, "kill_at": now + grace_seconds, "still_seconds": still_seconds}
+            self.write({"stop.json": stop})
         return dict(stop)
 
     def is_stopped(self) -> bool:
@@ -68,7 +84,7 @@ class RunDir:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """One process at a time; where the file system has no locks, the job's own look at `begun` still holds."""
-        with open(self.path / "submit.lock", "a") as file:
+        with open(self.path / "submit.lock", "a", encoding="utf-8") as file:
             with contextlib.suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield

@@ -5,9 +5,10 @@ Slurm ends a job, its state is known here before the ranks' own ends can be take
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-from fermi.launch.backends.culprit import cause_of_failure
+from fermi.launch.backends.culprit import Loss, by_runner, cause_of_failure, rank_seen
 from fermi.launch.backends.slurm import causes
 from fermi.launch.backends.slurm.driver import Job
 from fermi.launch.backends.slurm.rundir import Seen
@@ -52,7 +53,7 @@ def _alive(seen: Seen, mine: list[Job], alive: list[Job], handle: Handle) -> Obs
         if any(not job.state for job in mine) or "SIGTERM" in _asked(seen):  # being ended, and it is not told by whom
             return Observation(Phase.UNKNOWN, True, ranks)
         return Observation(Phase.FAILED, True, ranks, _own(seen, ranks))
-    if _succeeded(ranks, handle) and all(status["state"] == "exited" for status in seen.statuses.values()):
+    if _succeeded(seen, ranks, handle) and all(status["state"] == "exited" for status in seen.statuses.values()):
         return Observation(Phase.SUCCEEDED, True, ranks)
     if len(ranks) == handle.world_size and all(rank.state != "waiting" for rank in ranks):
         return Observation(Phase.RUNNING, True, ranks)
@@ -63,7 +64,7 @@ def _alive(seen: Seen, mine: list[Job], alive: list[Job], handle: Handle) -> Obs
 
 def _over(seen: Seen, mine: list[Job], handle: Handle, now: float) -> Observation:
     ranks = _ranks(seen, over=True)
-    if _succeeded(ranks, handle):
+    if _succeeded(seen, ranks, handle):
         return Observation(Phase.SUCCEEDED, False, ranks)
     if (cause := _by_slurm(mine)) and not _is_ours(seen, cause):
         return Observation(Phase.FAILED, False, ranks, cause)
@@ -83,7 +84,7 @@ def _forgotten(seen: Seen, handle: Handle, now: float) -> Observation:
     ranks = _ranks(seen, over=seen.end is not None)
     written = len(seen.statuses) == len(seen.order["names"] if seen.order else ())
     done = seen.end is not None or (written and all(s["state"] == "exited" for s in seen.statuses.values()))
-    if done and _succeeded(ranks, handle):
+    if done and _succeeded(seen, ranks, handle):
         return Observation(Phase.SUCCEEDED, False, ranks)
     if done and (cause := _own(seen, ranks)):
         return Observation(Phase.FAILED, False, ranks, cause)
@@ -121,9 +122,9 @@ def _asked(seen: Seen) -> set[str]:
 def _gave_up(seen: Seen) -> Cause | None:
     for rank, status in sorted(seen.statuses.items()):
         if why := status.get("cause"):
-            params = {"node": seen.node_name(rank), "evidence": why["evidence"], "job": seen.begun}
+            about = {"node": seen.node_name(rank), "nodeRank": rank, "job": seen.begun}
             code = _GAVE_UP.get(why["code"], "JOB_FAILED")
-            return Cause(code, {**params, "why": why["evidence"]})
+            return by_runner(why, about) or Cause(code, {**why, **about, "why": why["evidence"]})
     return None
 
 
@@ -132,8 +133,8 @@ def _own(seen: Seen, ranks: Sequence[RankSeen]) -> Cause | None:
     what else it does its own state tells, unless somebody had it send a signal."""
     if cause := _gave_up(seen):
         return cause
-    failure = cause_of_failure(ranks, seen.node_name)
-    if failure and (asked := _asked(seen)) and seen.stop is None:
+    failure = cause_of_failure(ranks, seen.node_name, _lost(seen) if seen.end is not None else ())
+    if (asked := _asked(seen)) and seen.stop is None and (failure or all(rank.state == "exited" for rank in ranks)):
         code = "TIME_LIMIT" if "SIGURG" in asked else "JOB_CANCELLED"
         return Cause(code, {"job": seen.begun, "nodes": "", "why": ", ".join(sorted(asked))})
     return failure
@@ -141,14 +142,27 @@ def _own(seen: Seen, ranks: Sequence[RankSeen]) -> Cause | None:
 
 def _failed(seen: Seen, job: Job) -> Cause:
     """The script came to its end and no rank failed: a runner was killed, or there never was one."""
-    for rank, status in sorted(seen.statuses.items()):
-        if status["state"] != "exited":
-            return Cause("RUNNER_LOST", {"nodeRank": rank, "node": seen.node_name(rank)})
+    if lost := _lost(seen):
+        return lost[0].cause
     return Cause("JOB_FAILED", {"job": job.leader, "why": seen.tail or f"exit code {job.exit_code}"})
 
 
-def _succeeded(ranks: Sequence[RankSeen], handle: Handle) -> bool:
-    return len(ranks) == handle.world_size and all(rank.state == "exited" and rank.exit_code == 0 for rank in ranks)
+def _lost(seen: Seen) -> list[Loss]:
+    """Nodes whose runner did not live to write its end, to be asked once all is there that was written."""
+    return [
+        Loss(Cause("RUNNER_LOST", {"nodeRank": rank, "node": seen.node_name(rank)}))
+        for rank, status in sorted(seen.statuses.items())
+        if status["state"] != "exited" and not status.get("asked")
+    ]
+
+
+def _succeeded(seen: Seen, ranks: Sequence[RankSeen], handle: Handle) -> bool:
+    """Whoever ends because Slurm asks has not come to its end, whatever it exits with."""
+    return (
+        not _asked(seen)
+        and len(ranks) == handle.world_size
+        and all(rank.state == "exited" and rank.exit_code == 0 for rank in ranks)
+    )
 
 
 def _ranks(seen: Seen, *, over: bool) -> tuple[RankSeen, ...]:
@@ -161,7 +175,5 @@ def _ranks(seen: Seen, *, over: bool) -> tuple[RankSeen, ...]:
 
 
 def _rank(entry: dict[str, Any], node_rank: int, over: bool) -> RankSeen:
-    state: Literal["waiting", "running", "exited"] = entry["state"]
-    if over and state == "running":
-        state = "exited"
-    return RankSeen(entry["rank"], node_rank, state, entry["pid"], entry["exit_code"], entry["ended_at"])
+    seen = rank_seen(entry, node_rank)
+    return replace(seen, state="exited") if over and seen.state == "running" else seen

@@ -6,7 +6,7 @@ and is the requirement document's (004).
 
 from typing import Any
 
-from fermi.launch import memory, options, recipes
+from fermi.launch import figures, memory, options, recipes
 from fermi.launch.frameworks._plans import data_parallel
 from fermi.launch.frameworks.deepspeed import config, keys
 from fermi.launch.frameworks.deepspeed.batch import Batch, solve
@@ -48,7 +48,7 @@ def _stage(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
         return [Problem(_STAGE, "PROPOSED_STAGE_FOR_OFFLOAD", {"stage": 3})]
     if parameters is None:
         return [Problem(_STAGE, "PROPOSED_STAGE_USUAL", {"stage": 2})]
-    params: dict[str, Any] = {"size": memory.size(parameters), "usable": memory.shown(usable)}
+    params: dict[str, Any] = {"size": figures.count(parameters), "usable": memory.shown(usable)}
     if needed(spec, 2, parameters) > usable:
         chosen["zeroStage"] = 3
         params["instead"] = memory.shown(needed(spec, 2, parameters))

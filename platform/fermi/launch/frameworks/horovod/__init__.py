@@ -47,7 +47,7 @@ _IMPORTS = ("torch", "numpy", "torch.distributed", "torch._dynamo")
 PRELOAD = (*_IMPORTS, "horovod.torch", "horovod.runner.http.http_server")
 """For ranks on CPUs. Horovod built for CUDA is not loaded into a process that is to be forked."""
 
-_START = (Path(__file__).parent / "start.py").read_text()
+_START = (Path(__file__).parent / "start.py").read_text(encoding="utf-8")
 
 
 def problems(spec: JobSpec) -> list[Problem]:

@@ -10,12 +10,11 @@ search.py     the fastest split that fits            arguments.py    what Megatr
 from dataclasses import replace
 from typing import Any
 
-from fermi.launch import environment, gpus, network, options, recipes
+from fermi.launch import environment, figures, gpus, network, options, recipes
 from fermi.launch.frameworks._plans import gang
 from fermi.launch.frameworks.megatron import arguments, cost, memory, rules, search
 from fermi.launch.frameworks.megatron.request import OPTION, OPTIONS, STRATEGY, Request, known, read
 from fermi.launch.frameworks.megatron.split import Split, as_given
-from fermi.launch.memory import size as model_size
 from fermi.launch.ranks import Placement
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
 
@@ -154,22 +153,29 @@ def _precision(spec: JobSpec) -> list[Problem]:
 
 def _out_of_memory(request: Request, split: Split) -> Problem:
     taken, found = memory.estimate(request, split), search.best(request)
-    gib = {name: f"{getattr(taken, name) / 2**30:.1f}" for name in ("total", "state", "activations")}
     params = {
-        **gib,
-        "gpu": request.cluster.gpu.memory,
-        "usable": f"{memory.usable(request) / 2**30:.1f}",
+        **{name: figures.size(getattr(taken, name)) for name in ("total", "state", "activations")},
+        "gpu": _gpu(request),
+        "usable": figures.size(memory.usable(request)),
         "gpus": (found.would_fit if found else 0) or "–",
     }
     return Problem(STRATEGY, "MEGATRON_OUT_OF_MEMORY", params)
 
 
+def _gpu(request: Request) -> str:
+    """The memory of the smallest one."""
+    return figures.size(request.cluster.gpu.memory * 2**30)
+
+
 def _reasons(request: Request, found: search.Found) -> list[Problem]:
     """Why this split, for the person who gave it over to us."""
     split, cluster = found.split, request.cluster
-    taken = memory.estimate(request, split).total / 2**30
-    size = {"size": model_size(memory.parameters(request.model)), "needed": f"{taken:.1f}",
-            "usable": f"{memory.usable(request) / 2**30:.1f}", "gpu": cluster.gpu.memory}  # fmt: skip
+    size = {
+        "size": figures.count(memory.parameters(request.model)),
+        "needed": figures.size(memory.estimate(request, split).total),
+        "usable": figures.size(memory.usable(request)),
+        "gpu": _gpu(request),
+    }
     if not found.fits:
         params = {**size, "gpus": found.would_fit or "–", "worldSize": cluster.world}
         return [Problem(STRATEGY, "MEGATRON_NOTHING_FITS", params)]

@@ -55,7 +55,8 @@ def usable(request: Request) -> float:
 def parameters(model: Model) -> int:
     """Of the whole model."""
     dense, experts = _layer_parameters(model, 1, 1)
-    return int(model.layers * (dense + experts) + _embedding(model, 1) * (1 if model.tied else 2) + 2 * model.hidden)
+    ends = _embedding(model, 1) * (1 if model.tied else 2) + model.sequence * model.hidden + 2 * model.hidden
+    return int(model.layers * (dense + experts) + ends)
 
 
 def stage_parameters(model: Model, split: Split, *, first: bool = True) -> tuple[float, float]:

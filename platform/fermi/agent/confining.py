@@ -1,0 +1,47 @@
+"""What the ranks of a host cannot reach: the agent's state, tokens and processes, and, where the host mounts the
+platform's data directory, everything in it that is not their task's.
+
+Landlock alone: another user could not write into a data directory that the agent's user shares with the platform.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fermi import messages
+from fermi.launch import isolation
+from fermi.launch.isolation import Isolation, Place
+from fermi.launch.userpaths import CHECKPOINTS, task_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Confining:
+    place: Place
+    isolation: Isolation
+
+    @classmethod
+    def of(cls, state: Path, workspace: Path, python: str, private: Sequence[Path], *, wanted: bool) -> "Confining":
+        place = Place(state, workspace, python, private=tuple(path.expanduser().absolute() for path in private))
+        return cls(place, isolation.chosen("landlock" if wanted else "off", place))
+
+    def order(self, files: Path, logs: Path, env: Mapping[str, str]) -> dict[str, Any] | None:
+        """For the runner of one rank, whose environment is `env`; see `fermi.runner.confine`."""
+        place, own, readable = self.place, [], [files]
+        checkpoints = Path(env.get("FERMI_CHECKPOINT_DIR", ""))
+        if self.isolation.protects and checkpoints.parent.name == CHECKPOINTS and len(checkpoints.parents) > 2:
+            data = checkpoints.parents[1]
+            place = replace(place, private=(*place.private, data))
+            with suppress(OSError):  # a script may do without
+                checkpoints.mkdir(parents=True, exist_ok=True)
+            own = [checkpoints] if checkpoints.is_dir() else []
+            resume = task_folder(data, env.get("FERMI_RESUME_FROM", ""))
+            readable += [data / "datasets", data / "workspace", *([resume] if resume else [])]
+        return self.isolation.order(place, own=own, readable=readable, logs=logs)
+
+    def sentences(self, lang: str) -> str:
+        """What the person who starts the agent is told."""
+        code = "WORKER_CONFINES" if self.isolation.protects else "WORKER_CONFINES_NOTHING"
+        said = [(code, {"state": str(self.place.home)}), *self.isolation.reasons]
+        return " ".join(part for code, params in said for part in messages.text(code, lang, **params) if part)

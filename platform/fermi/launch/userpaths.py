@@ -1,0 +1,36 @@
+"""Paths that people name, looked at where the platform runs."""
+
+import os
+import stat
+from pathlib import Path
+
+from fermi.launch.spec import Problem
+
+CHECKPOINTS = "checkpoints"
+"""In the data directory: a folder for each task, which the task may write to and nobody may exchange."""
+
+
+def task_folder(data_dir: Path, path: str) -> Path | None:
+    """The folder of the task whose checkpoints `path` names, as it is written: what may be read by who resumes from
+    `path`. Links are not followed: a script can change those in its folder at any time, but not the folder itself."""
+    top = data_dir / CHECKPOINTS
+    clean = Path(os.path.normpath(path))
+    return top / clean.relative_to(top).parts[0] if top in clean.parents else None
+
+
+def absent(path: Path, problem: Problem, *, file: bool = False) -> list[Problem]:
+    """`problem` when nothing is at `path`, or with `file` no regular file. Where the system cannot even look (a name
+    that is longer than a file system takes, a loop of links, a folder that may not be entered), what it says."""
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return [problem]
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        return [Problem(problem.field, "PATH_UNUSABLE", {"path": str(path), "why": why})]
+    return [problem] if file and not stat.S_ISREG(mode) else []
+
+
+def absent_below(folder: Path, path: str, problem: Problem) -> list[Problem]:
+    """As `absent`, for an engine whose nodes see other files than the platform, but for those in `folder`."""
+    return absent(Path(path), problem) if path.startswith(f"{folder}/") else []
