@@ -66,7 +66,7 @@ def network(where: Where) -> Iterator[Look]:
 
 def memory(_where: Where) -> Iterator[Look]:
     """Of the machine, of /dev/shm, and of its GPUs with what holds it."""
-    values = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    values = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
     free, total = (int(values[name].split()[0]) / (1 << 20) for name in ("MemAvailable", "MemTotal"))
     level: Literal["pass", "warn"] = "pass" if free > total / 10 else "warn"
     yield Look(level, _("Memory: {free} of {total} GB are available.", free=f"{free:.1f}", total=f"{total:.1f}"))
@@ -92,7 +92,9 @@ def _gpus() -> Iterator[Look]:
 def _smi(query: str) -> list[list[str]]:
     command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+        said = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=True
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return []
     return [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line.strip()]

@@ -39,4 +39,4 @@ def _report(report: ClusterReport) -> Iterator[RenderableType]:
     for one in report["findings"]:
         if one["level"] != "pass":
             yield output.heading(one["message"])
-            yield Text("\n".join(filter(None, [one["hint"], one["remedy"].rstrip()])))
+            yield output.line("\n".join(filter(None, [one["hint"], one["remedy"].rstrip()])))

@@ -134,13 +134,13 @@ def _bar(name: str) -> Iterator[Display]:
         TimeRemainingColumn(),
     )
     with Bars(*columns, console=output.console(err=True)) as bars:
-        bar = bars.add_task("", total=None, name=name, numbers="")
+        bar = bars.add_task("", total=None, name=output.visible(name), numbers="")
 
         class OnTerminal:
             def update(self, progress: Progress, kind: str) -> None:
                 bars.update(bar, total=progress.total, completed=progress.step or 0, numbers=str(progress))
 
             def note(self, text: str) -> None:
-                bars.console.print(text)
+                bars.console.print(output.visible(text))
 
         yield OnTerminal()

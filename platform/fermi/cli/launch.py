@@ -187,7 +187,7 @@ def _create(file: Path, words: list[str], given: dict[str, Any]) -> int:
     text = sbatch.script(batch, words)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        file.write_text(text, encoding="utf-8")
         file.chmod(0o755)
     except OSError as error:
         raise click.UsageError(_("{file} cannot be written: {why}", file=file, why=error.strerror)) from error

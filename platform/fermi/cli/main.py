@@ -11,7 +11,7 @@ from importlib import import_module
 
 import click
 
-from fermi.cli import texts
+from fermi.cli import everywhere, texts
 from fermi.cli.registry import COMMANDS
 from fermi.cli.texts import _
 
@@ -43,8 +43,8 @@ def group() -> click.Group:
     return LazyGroup(
         "fermi",
         help=_("Distributed training: choose environments, create a task, watch real training."),
-        epilog=_("`fermi COMMAND --help` explains a command. --lang zh|en chooses the language."),
-        params=[click.Option(["--lang"], type=click.Choice(texts.LANGUAGES), hidden=True, expose_value=False)],
+        epilog=_("`fermi COMMAND --help` explains a command. The options may stand before it or after."),
+        params=[*everywhere.options(everywhere.before)],
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
 

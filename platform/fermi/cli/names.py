@@ -9,7 +9,7 @@ import click
 from fermi.cli.output import say
 from fermi.cli.texts import _
 from fermi.client.client import Fermi
-from fermi.client.types import ClusterItem, DatasetItem, DatasetVersionItem
+from fermi.client.types import ClusterItem, DatasetItem, DatasetVersionItem, ProjectItem
 
 
 class Names:
@@ -36,6 +36,13 @@ class Names:
         if given:
             return _id_of(given, known, _("cluster"))
         chosen: ClusterItem = _only(known, _("cluster"), _("its name"))
+        return chosen["id"]
+
+    def project(self, given: str | None) -> str:
+        known = list(self._fermi.projects.list())
+        if given:
+            return _id_of(given, known, _("project"))
+        chosen: ProjectItem = _only(known, _("project"), "--project")
         return chosen["id"]
 
     def model(self, given: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from fermi.cli import texts
+from fermi.cli import everywhere, texts
 from fermi.cli.registry import COMMANDS
 from fermi.cli.texts import _
 from fermi.client.client import Fermi
@@ -37,43 +37,16 @@ def command(name: str, more: str = "", *, output: bool = True) -> Callable[[Func
 
     def decorate(function: Function) -> click.Command:
         made: Any = click.command(name, help=f"{_(COMMANDS[name].summary)}\n\n{more}".strip())(session(function))
-        if output:
-            made.params.append(
-                click.Option(
-                    ["-o", "--output"],
-                    type=click.Choice(["table", "json", "yaml"]),
-                    default="table",
-                    help=_("Form of the result; json and yaml have the API's data and nothing else."),
-                    expose_value=False,
-                    callback=_keep("form"),
-                )
-            )
-        made.params += [
-            click.Option(
-                ["--url"],
-                metavar="ADDRESS",
-                help=_("The platform's address, if not the one known here."),
-                expose_value=False,
-                callback=_keep("url"),
-            ),
-            click.Option(
-                ["--lang"],
-                type=click.Choice(texts.LANGUAGES),
-                help=_("Language of everything that is said."),
-                expose_value=False,
-                callback=_keep("lang"),
-            ),
-        ]
+        made.params += everywhere.options(_keep, output=output)
         return made
 
     return decorate
 
 
-def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def keep(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
-        setattr(ctx.ensure_object(Session), name, value)
-
-    return keep
+def _keep(ctx: click.Context, name: str, value: Any) -> None:
+    told = everywhere.told_before(ctx, name) if value is None else value
+    if told is not None:
+        setattr(ctx.ensure_object(Session), name, told)
 
 
 def follow_options(function: Function) -> Function:

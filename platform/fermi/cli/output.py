@@ -32,6 +32,15 @@ STATUS_STYLES = {
 
 Cell = str | int | float | Text | None
 
+_CONTROLS = [*range(0x20), *range(0x7F, 0xA0)]  # C0, delete and C1: what a terminal obeys instead of showing it
+_SHOWN = {code: chr(code).encode("unicode_escape").decode() for code in _CONTROLS if chr(code) not in "\n\t"}
+_IN_JSON = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # those that JSON itself leaves as they are
+
+
+def visible(text: str) -> str:
+    """Whoever wrote it (a rank, another user), it moves no cursor, sets no title and hides no line: `\\x1b[2J`."""
+    return text.translate(_SHOWN)
+
 
 def console(*, err: bool = False) -> Console:
     stream = sys.stderr if err else sys.stdout
@@ -42,7 +51,7 @@ def console(*, err: bool = False) -> Console:
 def show(data: Any, form: str, render: Callable[[], Iterable[RenderableType]]) -> None:
     """`data` as json or yaml, or what `render` makes of it."""
     if form == "json":
-        click.echo(json.dumps(data, ensure_ascii=False, indent=2))
+        click.echo(as_json(data, indent=2))
     elif form == "yaml":
         click.echo(as_yaml(data), nl=False)
     else:
@@ -59,6 +68,10 @@ def _print(out: Console, part: RenderableType) -> None:
         out.print(part)
     for line in capture.get().splitlines():  # a table fills its last column with spaces
         click.echo(line.rstrip())
+
+
+def as_json(data: Any, indent: int | None = None) -> str:
+    return json.dumps(data, ensure_ascii=False, indent=indent).translate(_IN_JSON)
 
 
 def as_yaml(data: Any) -> str:
@@ -98,32 +111,36 @@ def plain(value: Cell) -> str:
             return _("yes") if value else _("no")
         case float():
             return f"{value:.4g}" if abs(value) < 1e-3 or abs(value) >= 1e6 else f"{value:.4f}".rstrip("0").rstrip(".")
-    return str(value)
+    return visible(str(value))
+
+
+def line(text: str, style: str = "") -> Text:
+    return Text(visible(text), style)
 
 
 def status(value: str) -> Text:
-    return Text(value, style=STATUS_STYLES.get(value, ""))
+    return line(value, STATUS_STYLES.get(value, ""))
 
 
 def heading(text: str) -> Text:
-    return Text(f"\n{text}", style="bold")
+    return line(f"\n{text}", "bold")
 
 
 def say(text: str) -> None:
     """A remark for the person at the terminal."""
-    click.echo(text, err=True)
+    click.echo(visible(text), err=True)
 
 
 def warn(items: Iterable[Any]) -> None:
     """Warnings of the API: code, message and hint."""
     for item in items:
-        click.echo(click.style(_("Warning"), fg="yellow") + f" {item['code']}: {item['message']}", err=True)
+        click.echo(click.style(_("Warning"), fg="yellow") + f" {item['code']}: {visible(item['message'])}", err=True)
         if item.get("hint"):
-            click.echo(f"  → {item['hint']}", err=True)
+            say(f"  → {item['hint']}")
 
 
 def fault(text: str) -> None:
-    click.echo(click.style(_("Error"), fg="red") + f": {text}", err=True)
+    click.echo(click.style(_("Error"), fg="red") + f": {visible(text)}", err=True)
 
 
 def problems(items: Sequence[Problem]) -> None:
@@ -131,6 +148,6 @@ def problems(items: Sequence[Problem]) -> None:
     width = max((cell_len(item.field) for item in items), default=0)
     for item in items:
         field = item.field + " " * (width - cell_len(item.field))
-        click.echo(f"  {field}  {item.code}: {item.message}", err=True)
+        say(f"  {field}  {item.code}: {item.message}")
         if item.hint:
-            click.echo(f"  {' ' * width}  → {item.hint}", err=True)
+            say(f"  {' ' * width}  → {item.hint}")

@@ -152,12 +152,14 @@ def matrix(found: Any) -> Iterator[RenderableType]:
     """Of a test of the platform's, or of one by hand: the same shape."""
     names = {node["environmentId"]: node["name"] for node in found["nodes"]}
     for node in found["nodes"]:
-        yield Text.assemble(_mark(node["level"]), " ", node["name"])
+        yield Text.assemble(_mark(node["level"]), " ", output.visible(node["name"]))
         alone = len(found["nodes"]) == 1
         for one in node["findings"]:
             if alone or one["level"] != "pass" or one["check"] == "interface":
                 seen = _seen(one["value"]) if alone else ""
-                yield Text.assemble("    ", _mark(one["level"]), f" {one['message']}", (seen and f"  {seen}", "dim"))
+                yield Text.assemble(
+                    "    ", _mark(one["level"]), output.visible(f" {one['message']}"), (seen and f"  {seen}", "dim")
+                )
     if found["pairs"]:
         ways = {(pair["from"], pair["to"]): pair for pair in found["pairs"]}
         yield Text("")
@@ -168,15 +170,17 @@ def matrix(found: Any) -> Iterator[RenderableType]:
     if together := found["together"]:
         yield Text("")
         for one in together["findings"]:
-            yield Text.assemble(_mark(one["level"]), f" {one['message']}")
+            yield Text.assemble(_mark(one["level"]), output.visible(f" {one['message']}"))
         if together["allReduceMs"] is not None:
-            yield Text(f"    all-reduce {together['allReduceMs']:.3g} ms, barrier {together['barrierMs']:.3g} ms")
+            yield output.line(
+                f"    all-reduce {together['allReduceMs']:.3g} ms, barrier {together['barrierMs']:.3g} ms"
+            )
     if verdict := found["verdict"]:
-        yield Text.assemble("\n", _mark(verdict["level"]), (f" {verdict['message']}", "bold"))
+        yield Text.assemble("\n", _mark(verdict["level"]), (output.visible(f" {verdict['message']}"), "bold"))
         for culprit in verdict["culprits"]:
-            yield Text(f"  • {culprit['message']}")
+            yield output.line(f"  • {culprit['message']}")
             if culprit["hint"]:
-                yield Text(f"    → {culprit['hint']}")
+                yield output.line(f"    → {culprit['hint']}")
 
 
 def _seen(value: Any) -> str:

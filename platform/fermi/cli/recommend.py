@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 from rich.console import RenderableType
-from rich.text import Text
 
 from fermi.cli import output
 from fermi.cli.names import Names
@@ -51,8 +50,8 @@ def _shown(found: FrameworkRecommendation) -> Iterator[RenderableType]:
     for item in found["items"]:
         values = {**item["strategy"], **item["options"]}
         yield output.heading(f"{item['label']} ({item['framework']})")
-        yield Text(" ".join(f"{name}={output.plain(value)}" for name, value in values.items()) or "-")
-        yield from (Text(f"  {reason['message']}") for reason in item["reasons"])
+        yield output.line(" ".join(f"{name}={output.plain(value)}" for name, value in values.items()) or "-")
+        yield from (output.line(f"  {reason['message']}") for reason in item["reasons"])
     if found["rejected"]:
         yield output.heading(_("Not recommended"))
         rows: list[list[output.Cell]] = [

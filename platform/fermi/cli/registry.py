@@ -13,12 +13,14 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "login": Entry("fermi.cli.account", "login", "Sign in and remember where the platform is"),
+    "login-link": Entry("fermi.cli.login_link", "login_link", "On the platform's own machine: a one-time sign-in link"),
     "whoami": Entry("fermi.cli.account", "whoami", "Show who you are and your projects"),
     "version": Entry("fermi.cli.account", "version", "Show the version and where the platform is"),
     "envs": Entry("fermi.cli.inventory", "envs", "Dev environments: where training runs"),
     "clusters": Entry("fermi.cli.clusters", "clusters", "Clusters, and whether one is fit to train on"),
     "workers": Entry("fermi.cli.workers", "workers", "Workers of bare-metal hosts, and join tokens for hosts"),
     "groups": Entry("fermi.cli.workers", "groups", "Groups of workers: who runs a script together, in which order"),
+    "secrets": Entry("fermi.cli.secrets", "secrets", "Secrets of a project: values that tasks get and nobody reads"),
     "zones": Entry("fermi.cli.inventory", "zones", "Availability zones"),
     "datasets": Entry("fermi.cli.inventory", "datasets", "Datasets and their versions"),
     "models": Entry("fermi.cli.inventory", "models", "Models: recipes and their defaults"),

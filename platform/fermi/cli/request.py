@@ -9,6 +9,7 @@ import click
 from fermi.cli.names import Names
 from fermi.cli.texts import _
 
+NONE = "none"
 Kind = TypeVar("Kind", dict[str, Any], list[str])
 
 
@@ -29,6 +30,7 @@ class Flags:
     model: str | None = None
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: Mapping[str, str] = field(default_factory=dict)
     max_restarts: int | None = None
     priority: int | None = None
     preflight: str | None = None
@@ -61,7 +63,8 @@ def build(file: Mapping[str, Any], flags: Flags, names: Names) -> dict[str, Any]
         "resumeFrom": flags.resume_from,
     }
     request |= _given(plain)
-    for key, more in (("hyperparameters", flags.hyperparameters), ("env", flags.env)):
+    tables = {"hyperparameters": flags.hyperparameters, "env": flags.env, "secretEnv": flags.secret_env}
+    for key, more in tables.items():
         if more:
             request[key] = {**_part(request, key, dict), **more}
     if flags.script:
@@ -97,14 +100,18 @@ def _environments(request: dict[str, Any], flags: Flags, names: Names) -> None:
 
 
 def _data(request: dict[str, Any], flags: Flags, names: Names) -> None:
-    """A null in a file stays one: its script reads neither dataset nor model."""
-    if flags.dataset is not None:
+    """A null in a file, or NONE, stays one: its script reads neither dataset nor model."""
+    if flags.dataset == NONE:
+        request["datasetId"] = request["datasetVersionId"] = None
+    elif flags.dataset is not None:
         dataset, _colon, version = flags.dataset.partition(":")
         request["datasetId"], request["datasetVersionId"] = dataset, version
     if request.get("datasetId", "") is not None:
         dataset_id, version_id = names.dataset(request.get("datasetId"), request.get("datasetVersionId"))
         request["datasetId"], request["datasetVersionId"] = dataset_id, version_id
-    if flags.model or request.get("modelId", "") is not None:
+    if flags.model == NONE:
+        request["modelId"] = None
+    elif flags.model or request.get("modelId", "") is not None:
         request["modelId"] = names.model(flags.model or request.get("modelId"))
 
 

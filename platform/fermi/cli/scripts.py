@@ -120,6 +120,8 @@ def _request(
     request |= {spelled[name]: value for name, value in plain.items() if value is not None}
     if nodes:
         request["nodes"] = [_node(text) for text in nodes]
+    if emulated and isinstance(known := request.get("nodes"), list):
+        request["nodes"] = [{**node, "emulated": True} if isinstance(node, dict) else node for node in known]
     config = {"masterNode": master, "masterPort": master_port, "framework": framework}
     if chosen := {name: value for name, value in config.items() if value is not None}:
         request["distributedConfig"] = {**(request.get("distributedConfig") or {}), **chosen}

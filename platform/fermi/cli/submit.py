@@ -5,7 +5,6 @@ from typing import Any, TypeVar
 
 import click
 from rich.console import RenderableType
-from rich.text import Text
 
 from fermi.cli import output, reading
 from fermi.cli.failures import REFUSED
@@ -36,10 +35,18 @@ def request_options(function: Function) -> Function:
             click.option("--master-port", type=int, help=_("Wished port of rank 0.")),
             click.option("--strategy", **several, help=_("Such as tensorParallel=2.")),
             click.option("--option", "options", **several, help=_("An option of the framework.")),
-            click.option("--dataset", metavar="DATASET[:VERSION]", help=_("Default: the only one there is.")),
-            click.option("--model", help=_("Default: the only one there is.")),
+            click.option(
+                "--dataset", metavar="DATASET[:VERSION]", help=_("Default: the only one there is; none: no use for it.")
+            ),
+            click.option("--model", help=_("Default: the only one there is; none: no use for it.")),
             click.option("--hp", "hyperparameters", **several, help=_("A hyperparameter, such as batchSize=8.")),
             click.option("--set-env", "env", **several, help=_("An environment variable of the training.")),
+            click.option(
+                "--secret-env",
+                multiple=True,
+                metavar="KEY=SECRET",
+                help=_("A variable that gets a secret of the project, by its name."),
+            ),
             click.option("--max-restarts", type=int, help=_("How often a failed attempt is followed by another.")),
             click.option("--priority", type=int, help=_("Higher ones get free environments first.")),
             click.option("--preflight", type=click.Choice(["off", "quick", "full"]), help=_("Test the nodes first.")),
@@ -57,6 +64,7 @@ def _request(session: Session, file: str | None, given: dict[str, Any]) -> Any:
     given["options"] = reading.values(given["options"], "--option")
     given["hyperparameters"] = reading.values(given["hyperparameters"], "--hp")
     given["env"] = reading.settings(given["env"], "--set-env")
+    given["secret_env"] = reading.settings(given["secret_env"], "--secret-env")
     return build(reading.request(file) if file else {}, Flags(**given), Names(session.fermi))
 
 
@@ -121,21 +129,21 @@ def _preview(found: TaskPreview) -> Iterator[RenderableType]:
         yield from chosen(proposal)
     if found["command"]:
         yield output.heading(_("Command of each process"))
-        yield Text(" ".join(found["command"]))
+        yield output.line(" ".join(found["command"]))
     for file in found["files"]:
         yield output.heading(_("File {name}", name=file["name"]))
-        yield Text(file["content"].rstrip("\n"))
+        yield output.line(file["content"].rstrip("\n"))
     for artifact in found["artifacts"]:
         yield output.heading(f"{artifact['kind']} {artifact['name']}")
-        yield Text(artifact["content"].rstrip("\n"))
+        yield output.line(artifact["content"].rstrip("\n"))
 
 
 def chosen(proposal: Any) -> Iterator[RenderableType]:
     """What was left empty, as the framework chose it, and why."""
     values = {**proposal["strategy"], **proposal["options"]}
     yield output.heading(_("Chosen for these environments"))
-    yield Text(" ".join(f"{name}={output.plain(value)}" for name, value in values.items()) or "-")
-    yield from (Text(f"  {reason['message']}") for reason in proposal["reasons"])
+    yield output.line(" ".join(f"{name}={output.plain(value)}" for name, value in values.items()) or "-")
+    yield from (output.line(f"  {reason['message']}") for reason in proposal["reasons"])
 
 
 def _environment(ranks: list[Any]) -> Iterator[RenderableType]:
@@ -145,7 +153,7 @@ def _environment(ranks: list[Any]) -> Iterator[RenderableType]:
     shared = [f"{name}={ranks[0]['env'][name]}" for name in names if name not in own]
     if shared:
         yield output.heading(_("Environment of all ranks"))
-        yield Text("\n".join(shared))
+        yield output.line("\n".join(shared))
     if own:
         yield output.heading(_("Environment of each rank"))
         yield output.table([_("Rank"), *own], [[rank["rank"], *map(rank["env"].get, own)] for rank in ranks])

@@ -1,6 +1,5 @@
 """What a task says and what is said of it: logs, metrics, events, checkpoints."""
 
-import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -31,15 +30,17 @@ class Rank(click.ParamType):
 @click.option("--rank", type=Rank(), default="0", show_default=True, metavar="N|all")
 @click.option("--attempt", type=int, help=_("Default: the newest."))
 @click.option("--search", help=_("Only lines with this text."))
-def logs(session: Session, task: str, follow: bool, rank: int | Literal["all"], **filters: Any) -> None:
+@click.option("--raw", is_flag=True, help=_("Let the terminal obey what ranks print instead of showing it."))
+def logs(session: Session, task: str, follow: bool, rank: int | Literal["all"], raw: bool, **filters: Any) -> None:
     with leaving(task, following=follow):
         for line in session.fermi.tasks.logs(task, rank=rank, follow=follow, **filters):
             if session.form == "json":
-                click.echo(json.dumps(line._asdict(), ensure_ascii=False))
+                click.echo(output.as_json(line._asdict()))
             elif session.form == "yaml":
                 click.echo(output.as_yaml([line._asdict()]), nl=False)
             else:
-                click.echo(f"[{line.rank}] {line.text}" if rank == "all" else line.text)
+                text = line.text if raw else output.visible(line.text)
+                click.echo(f"[{line.rank}] {text}" if rank == "all" else text, color=raw or None)
 
 
 @command("metrics")

@@ -1,6 +1,7 @@
 """The worker launcher: what runs on each host of a bare-metal cluster."""
 
 import logging
+import os
 import signal
 import sys
 from typing import Any
@@ -42,11 +43,23 @@ def worker(session: Session, config: str | None, gpus: str | None, **given: Any)
     given["server"] = given["server"] or session.url
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    _keep_out_of_sight(given["token"])
     try:
         settings = load(config, {**given, "gpus": numbers(gpus) if gpus else None})
-        agent = Agent(settings)
+        agent = Agent(settings, config)
+        click.echo(agent.confining.sentences(texts.language()), err=True)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: agent.stop())
         agent.run()
     except AgentError as error:
         raise click.ClickException(error.words(texts.language())) from error
+
+
+def _keep_out_of_sight(token: str | None) -> None:
+    """Everybody on a host can read a process's arguments, its environment only who may trace it: where the token is an
+    argument, begins anew with it as a variable."""
+    words = sys.orig_argv
+    for at, word in enumerate(words):
+        if token and (word == f"--token={token}" or words[at : at + 2] == ["--token", token]):
+            os.environ["FERMI_JOIN_TOKEN"] = token
+            os.execv(sys.executable, [*words[:at], *words[at + (1 if "=" in word else 2) :]])

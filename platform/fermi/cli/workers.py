@@ -70,6 +70,12 @@ def workers(session: Session, action: str, name: str | None, project: str | None
 @click.option("--script", help=_("Relative to the workspace on the hosts."))
 @click.option("--arg", "args", multiple=True, help=_("An argument of the script; may repeat."))
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help=_("An environment variable of the training."))
+@click.option(
+    "--secret-env",
+    multiple=True,
+    metavar="NAME=SECRET",
+    help=_("A variable that gets a secret of the project, by its name."),
+)
 @click.option("--max-restarts", type=int)
 @click.option("--project", help=_("Of a new group, when you are in several."))
 def groups(
@@ -113,6 +119,8 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
         found["args"] = [*given["args"]]
     if given["env"]:
         found["env"] = key_values(given["env"], "--env")
+    if given["secret_env"]:
+        found["secretEnv"] = key_values(given["secret_env"], "--secret-env")
     return found
 
 
@@ -215,4 +223,4 @@ def _group(item: GroupItem) -> Iterator[RenderableType]:
     rows = [[one["id"], one["rank"], one["localRank"], one["nodeRank"], output.status(one["status"])]
             for one in item["workers"]]  # fmt: skip
     yield output.table([_("Worker"), "RANK", "LOCAL_RANK", "NODE_RANK", _("Status")], rows)
-    output.warn({**problem, "code": problem["error"]} for problem in item["problems"])
+    output.warn([*({**problem, "code": problem["error"]} for problem in item["problems"]), *item["warnings"]])

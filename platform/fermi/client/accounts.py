@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from fermi.client.listing import Listing
 from fermi.client.transport import Transport
-from fermi.client.types import MemberItem, ProjectItem, TokenCreated, TokenItem
+from fermi.client.types import MemberItem, ProjectItem, SecretItem, TokenCreated, TokenItem
 
 
 class Tokens:
@@ -62,3 +62,17 @@ class Projects:
 
     def remove_member(self, project_id: str, username: str) -> None:
         self._transport.call("DELETE", f"/projects/{quote(project_id)}/members/{quote(username)}")
+
+    def secrets(self, project_id: str) -> Listing[SecretItem]:
+        """Names, and who set them when; values are never given back."""
+        return Listing(self._transport, f"/projects/{quote(project_id)}/secrets", {})
+
+    def set_secret(self, project_id: str, name: str, value: str) -> SecretItem:
+        return self._transport.call("PUT", _secret(project_id, name), json={"value": value})
+
+    def remove_secret(self, project_id: str, name: str) -> None:
+        self._transport.call("DELETE", _secret(project_id, name))
+
+
+def _secret(project_id: str, name: str) -> str:
+    return f"/projects/{quote(project_id)}/secrets/{quote(name, safe='')}"

@@ -50,6 +50,10 @@ class Clusters:
         """Whether it is fit to train on, and what to do where it is not; takes seconds."""
         return self._transport.call("POST", f"/clusters/{quote(cluster_id)}/check", repeatable=True)
 
+    def notices(self) -> ClusterReport:
+        """What whoever runs the platform has to know of it now; empty for others."""
+        return self._transport.call("GET", "/notices")
+
 
 class Environments:
     """Dev environments: where training runs."""

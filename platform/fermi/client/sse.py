@@ -56,6 +56,10 @@ class Parser:
         return event
 
 
+BEAT = "beat"
+"""A sign of life, which a platform sends when it has nothing to say."""
+
+
 def stream(
     transport: Transport,
     path: str,
@@ -79,6 +83,8 @@ def stream(
                 attempt, heard = 0, time.monotonic()
                 for event in parser.feed(chunk):
                     last_id = event.id
+                    if event.kind == BEAT:
+                        continue
                     yield event
                     if event.kind == "end":
                         return

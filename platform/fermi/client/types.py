@@ -60,12 +60,9 @@ class DatasetCreateRequest(TypedDict):
     versionName: NotRequired[str]
 
 
-NodeId: TypeAlias = str
-
-
 class DistributedConfigRequest(TypedDict):
     enabled: NotRequired[bool]
-    nodeIds: NotRequired[list[NodeId]]
+    nodeIds: NotRequired[list[str]]
     masterNode: NotRequired[str | None]
     framework: NotRequired[str]
     """
@@ -104,18 +101,18 @@ class DistributedInfo(TypedDict):
     """
 
 
+EndingEnum: TypeAlias = Literal["done", "failed", "after", "ended"]
+
+
 class EngineArtifact(TypedDict):
     kind: str
     name: str
     content: str
 
 
-Arg: TypeAlias = str
-
-
 class EntrypointRequest(TypedDict):
     script: str
-    args: NotRequired[list[Arg]]
+    args: NotRequired[list[str]]
 
 
 EnvironmentKind: TypeAlias = Literal["jupyter", "vscode", "custom"]
@@ -127,23 +124,17 @@ EnvironmentStatus: TypeAlias = Literal["running", "stopped", "unhealthy"]
 FindingLevel: TypeAlias = Literal["pass", "warn", "fail"]
 
 
-EnvironmentId: TypeAlias = str
-
-
 class FrameworkRecommendRequest(TypedDict):
     modelParameters: NotRequired[int | None]
     """
     number of weights; by default what the model says or its hyperparameters add up to
     """
     modelId: NotRequired[str | None]
-    environmentIds: list[EnvironmentId]
+    environmentIds: list[str]
     masterNode: NotRequired[str | None]
 
 
 GroupAction: TypeAlias = Literal["start", "stop", "restart", "edit", "delete"]
-
-
-WorkerId: TypeAlias = str
 
 
 class GroupCreateRequest(TypedDict):
@@ -159,21 +150,25 @@ class GroupCreateRequest(TypedDict):
     masterPort: NotRequired[int]
     backend: NotRequired[CommunicationBackend]
     script: NotRequired[str]
-    args: NotRequired[list[Arg]]
+    args: NotRequired[list[str]]
     env: NotRequired[dict[str, str]]
+    secretEnv: NotRequired[dict[str, str]]
+    """
+    variables by name, each with the name of a secret of the project whose value it gets
+    """
     maxRestarts: NotRequired[int]
     projectId: NotRequired[str | None]
     """
     by default your only one
     """
-    workerIds: NotRequired[list[WorkerId]]
+    workerIds: NotRequired[list[str]]
     """
     workers that are in no group yet
     """
 
 
 class GroupMoveRequest(TypedDict):
-    workerIds: list[WorkerId]
+    workerIds: list[str]
     groupId: str | None
     """
     null = out of any group
@@ -278,9 +273,6 @@ class NamedText(TypedDict):
     content: str
 
 
-InfinibandItem: TypeAlias = str
-
-
 class NetworkFacts(TypedDict):
     """
     What is known; a name that is left out is not known.
@@ -290,7 +282,22 @@ class NetworkFacts(TypedDict):
     """
     by which the other nodes reach it, such as eth0
     """
-    infiniband: NotRequired[list[InfinibandItem]]
+    infiniband: NotRequired[list[str]]
+    """
+    InfiniBand or RoCE devices, such as mlx5_0; empty = it has none
+    """
+
+
+class NetworkRequest(TypedDict):
+    """
+    What is known; what was known before is replaced.
+    """
+
+    interface: NotRequired[str]
+    """
+    by which the other nodes reach it, such as eth0
+    """
+    infiniband: NotRequired[list[str]]
     """
     InfiniBand or RoCE devices, such as mlx5_0; empty = it has none
     """
@@ -299,6 +306,9 @@ class NetworkFacts(TypedDict):
 class NotSelectableReason(TypedDict):
     code: str
     message: str
+
+
+NullEnum: TypeAlias = None
 
 
 class PatchedClusterChangeRequest(TypedDict):
@@ -332,7 +342,7 @@ class PatchedEnvironmentChangeRequest(TypedDict):
     """
     what its backend understands (administrator)
     """
-    network: NotRequired[NetworkFacts]
+    network: NotRequired[NetworkRequest]
 
 
 class PatchedGroupChangeRequest(TypedDict):
@@ -348,13 +358,17 @@ class PatchedGroupChangeRequest(TypedDict):
     masterPort: NotRequired[int]
     backend: NotRequired[CommunicationBackend]
     script: NotRequired[str]
-    args: NotRequired[list[Arg]]
+    args: NotRequired[list[str]]
     env: NotRequired[dict[str, str]]
+    secretEnv: NotRequired[dict[str, str]]
+    """
+    variables by name, each with the name of a secret of the project whose value it gets
+    """
     maxRestarts: NotRequired[int]
 
 
 class PatchedProjectRequest(TypedDict):
-    name: NotRequired[str]
+    name: str
 
 
 class PreflightCulprit(TypedDict):
@@ -365,6 +379,9 @@ class PreflightCulprit(TypedDict):
     """
     which node to drop, or what to change
     """
+
+
+PreflightDetailAllowedActionsEnum: TypeAlias = Literal["stop"]
 
 
 PreflightEnum: TypeAlias = Literal["off", "quick", "full"]
@@ -499,7 +516,29 @@ class RegisteredWorker(TypedDict):
 Role: TypeAlias = Literal["viewer", "member", "maintainer"]
 
 
+class SecretItem(TypedDict):
+    name: str
+    createdAt: str
+    createdBy: str | None
+    updatedAt: str
+    updatedBy: str | None
+
+
+class SecretRequest(TypedDict):
+    value: str
+    """
+    never given back
+    """
+
+
 ShownProcessState: TypeAlias = Literal["idle", "starting", "running", "exited"]
+
+
+class SignIn(TypedDict):
+    embedded: bool
+    """
+    started with `make up`: on its machine, `fermi login-link` prints a one-time sign-in link
+    """
 
 
 class SummaryRequest(TypedDict):
@@ -514,6 +553,10 @@ class TaskAttempt(TypedDict):
     """
     null while it goes on
     """
+    failedRank: int | None
+    """
+    the rank that failed first, where one did
+    """
     resumeFrom: str | None
     createdAt: str
     runningAt: str | None
@@ -527,9 +570,6 @@ class TaskClone(TypedDict):
     """
 
 
-SpareEnvironmentId: TypeAlias = str
-
-
 class TaskCreateRequest(TypedDict):
     """
     What is missing here is found by the rules, together with everything else that is wrong.
@@ -537,7 +577,7 @@ class TaskCreateRequest(TypedDict):
 
     taskName: NotRequired[str]
     """
-    required; ≤ 100 characters
+    required
     """
     datasetId: NotRequired[str | None]
     """
@@ -555,8 +595,8 @@ class TaskCreateRequest(TypedDict):
     """
     existing
     """
-    environmentIds: NotRequired[list[EnvironmentId]]
-    spareEnvironmentIds: NotRequired[list[SpareEnvironmentId]]
+    environmentIds: NotRequired[list[str]]
+    spareEnvironmentIds: NotRequired[list[str]]
     """
     between attempts, these take the places of environments that were lost; without any, it waits
     """
@@ -564,6 +604,10 @@ class TaskCreateRequest(TypedDict):
     entrypoint: NotRequired[EntrypointRequest | None]
     hyperparameters: NotRequired[dict[str, Any]]
     env: NotRequired[dict[str, str]]
+    secretEnv: NotRequired[dict[str, str]]
+    """
+    variables by name, each with the name of a secret of the project whose value it gets
+    """
     maxRestarts: NotRequired[int]
     priority: NotRequired[int]
     resumeFrom: NotRequired[str | None]
@@ -658,6 +702,20 @@ class WarningItem(TypedDict):
     hint: str
 
 
+class WorkerCause(TypedDict):
+    """
+    What a runner finds out on its own machine, and what the text of the reason takes.
+    """
+
+    code: NotRequired[str | None]
+    path: NotRequired[str | None]
+    free: NotRequired[int | None]
+    total: NotRequired[int | None]
+    rank: NotRequired[int | None]
+    port: NotRequired[int | None]
+    holder: NotRequired[str | None]
+
+
 class WorkerEntry(TypedDict):
     id: str
     """
@@ -714,6 +772,9 @@ class WorkerFacts(TypedDict):
     """
 
 
+WorkerItemAllowedActionsEnum: TypeAlias = Literal["move", "delete"]
+
+
 class WorkerLogAnswer(TypedDict):
     acknowledged: int
     """
@@ -731,6 +792,10 @@ class WorkerOrder(TypedDict):
     digest: str
     spec: Any
     files: dict[str, Any]
+    secrets: dict[str, str]
+    """
+    variables that the rank gets beside its spec's; not part of the digest
+    """
 
 
 class WorkerOrderRef(TypedDict):
@@ -966,7 +1031,7 @@ class EnvironmentRegisterRequest(TypedDict):
     """
     what its backend understands (administrator)
     """
-    network: NotRequired[NetworkFacts]
+    network: NotRequired[NetworkRequest]
     projectId: str
     clusterId: str
 
@@ -1034,7 +1099,7 @@ class MemberItem(TypedDict):
 
 
 class PatchedMemberChangeRequest(TypedDict):
-    role: NotRequired[Role]
+    role: Role
 
 
 class PreflightBrief(TypedDict):
@@ -1062,7 +1127,7 @@ class PreflightBrief(TypedDict):
 
 
 class PreflightCreateRequest(TypedDict):
-    environmentIds: list[EnvironmentId]
+    environmentIds: list[str]
     masterNode: NotRequired[str | None]
     """
     the first environment by default
@@ -1096,6 +1161,10 @@ class PreflightDetail(TypedDict):
     endedAt: str | None
     environments: list[PreflightEnvironment]
     verdict: PreflightVerdict | None
+    allowedActions: list[PreflightDetailAllowedActionsEnum]
+    """
+    what you may do with it now
+    """
     nodes: list[PreflightNode]
     pairs: list[PreflightPair]
     together: PreflightTogether | None
@@ -1149,6 +1218,10 @@ class TaskBrief(TypedDict):
     endedAt: str | None
     step: int | None
     loss: float | None
+    allowedActions: list[AllowedActionsEnum]
+    """
+    what you may do with it now; nothing with the role viewer
+    """
 
 
 class TaskCreated(TypedDict):
@@ -1190,6 +1263,10 @@ class TaskRank(TypedDict):
     exitCode: int | None
     """
     negative: killed by that signal
+    """
+    ending: EndingEnum | NullEnum
+    """
+    failed: before all others; after: once another had failed; ended: by the platform's signal
     """
 
 
@@ -1233,6 +1310,7 @@ class WorkerItem(TypedDict):
     host: str
     ip: str | None
     version: str
+    allowedActions: list[WorkerItemAllowedActionsEnum]
 
 
 class WorkerProcess(TypedDict):
@@ -1254,6 +1332,18 @@ class WorkerProcess(TypedDict):
     left: NotRequired[bool | None]
     """
     whether a process, or a byte of its log, is still there
+    """
+    asked: NotRequired[bool]
+    """
+    whether it was told to end before it did
+    """
+    stillSince: NotRequired[float | None]
+    """
+    unix seconds; it has done nothing at all for minutes
+    """
+    cause: NotRequired[WorkerCause | None]
+    """
+    why it failed, where its runner knows
     """
 
 
@@ -1290,6 +1380,13 @@ class GroupItem(TypedDict):
     script: str
     args: list[str]
     env: dict[str, str]
+    """
+    values that look like keys are hidden from viewers
+    """
+    secretEnv: dict[str, str]
+    """
+    names of secrets
+    """
     maxRestarts: int
     createdAt: str
     workers: list[GroupMember]
@@ -1300,6 +1397,7 @@ class GroupItem(TypedDict):
     """
     what keeps it from being started
     """
+    warnings: list[WarningItem]
     task: GroupTask | None
     """
     the newest one
@@ -1342,6 +1440,10 @@ class TaskDetail(TypedDict):
     endedAt: str | None
     step: int | None
     loss: float | None
+    allowedActions: list[AllowedActionsEnum]
+    """
+    what you may do with it now; nothing with the role viewer
+    """
     datasetId: str | None
     """
     null: the script reads none of ours
@@ -1361,7 +1463,6 @@ class TaskDetail(TypedDict):
     nodes: list[TaskNode]
     ranks: list[TaskRank]
     attempts: list[TaskAttempt]
-    allowedActions: list[AllowedActionsEnum]
     request: Any
     totalSteps: int | None
 

@@ -1,0 +1,52 @@
+"""What is accepted before a command and after it, with one meaning; after it wins. Imports nothing that is slow."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from fermi.cli import texts
+from fermi.cli.texts import _
+
+FORMS = ("table", "json", "yaml")
+
+
+def options(keep: Callable[[click.Context, str, Any], None], *, output: bool = True) -> list[click.Option]:
+    """`keep` gets each with its name (`form`, `url`, `lang`) and its value, None where it is not given."""
+
+    def kept_as(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+        return lambda ctx, _parameter, value: keep(ctx, name, value)
+
+    form = click.Option(
+        ["-o", "--output"],
+        type=click.Choice(FORMS),
+        help=_("Form of the result; json and yaml have the API's data and nothing else."),
+        expose_value=False,
+        callback=kept_as("form"),
+    )
+    return [
+        *([form] if output else []),
+        click.Option(
+            ["--url"],
+            metavar="ADDRESS",
+            help=_("The platform's address, if not the one known here."),
+            expose_value=False,
+            callback=kept_as("url"),
+        ),
+        click.Option(
+            ["--lang"],
+            type=click.Choice(texts.LANGUAGES),
+            help=_("Language of everything that is said."),
+            expose_value=False,
+            callback=kept_as("lang"),
+        ),
+    ]
+
+
+def before(ctx: click.Context, name: str, value: Any) -> None:
+    """Keeps what stands before the command until the command looks for it."""
+    ctx.meta[f"{__name__}.{name}"] = value
+
+
+def told_before(ctx: click.Context, name: str) -> Any:
+    return ctx.meta.get(f"{__name__}.{name}")
