@@ -3,7 +3,7 @@
 from typing import Any, TypeVar
 
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.common.errors import ApiError
@@ -35,6 +35,20 @@ def role_in(user: Someone, project: Project | str | None) -> Role | None:
     key = project.pk if isinstance(project, Project) else project
     role = Membership.objects.filter(user_id=user.pk or 0, project_id=key).values_list("role", flat=True).first()
     return Role(role) if role else None
+
+
+def may_change(user: Someone, path: str = "project") -> Exists | Value:
+    """Of each row, for the query that reads it: whether `user` is a member or more in its project."""
+    if user.is_superuser:
+        return Value(True)
+    enough = _ORDER[_ORDER.index(Role.MEMBER) :]
+    return Exists(Membership.objects.filter(user_id=user.pk or 0, project=OuterRef(path), role__in=enough))
+
+
+def is_member(user: Someone, project: Project | str | None) -> bool:
+    """Or more than that."""
+    role = role_in(user, project)
+    return role is not None and _ORDER.index(role) >= _ORDER.index(Role.MEMBER)
 
 
 def require(user: Someone, project: Project | str | None, role: Role = Role.VIEWER) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from allauth.mfa.models import Authenticator
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
@@ -79,6 +80,22 @@ class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
         return request.user.is_superuser
 
     has_add_permission = has_change_permission = has_delete_permission = has_view_permission
+
+
+admin.site.unregister(Authenticator)
+
+
+@admin.register(Authenticator)
+class AuthenticatorAdmin(ReadOnlyAdmin):
+    """Without `data`, the secret that codes are made from. An administrator takes one away from who has lost it."""
+
+    list_display = ("user", "type", "created_at", "last_used_at")
+    list_filter = ("type", "created_at", "last_used_at")
+    list_select_related = ("user",)
+    fields = list_display
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return request.user.is_superuser
 
 
 @admin.register(Project)

@@ -44,6 +44,21 @@ class Membership(models.Model):
         constraints = [models.UniqueConstraint(fields=["project", "user"], name="one_role_per_project")]
 
 
+class Secret(models.Model):
+    """A value that the project's tasks get by name and nobody reads back. `value` is encrypted (`sealing`)."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="secrets")
+    name = models.CharField(max_length=63)
+    value = models.TextField()
+    created_at = models.DateTimeField()
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    updated_at = models.DateTimeField()
+    updated_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="one_secret_per_name")]
+
+
 class ApiToken(AbstractAuthToken):
     """A named, revocable token. Only a hash is stored; the token itself is shown once, when it is made."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from apps.accounts import access, audit, selectors
-from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SignInLink, User
+from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, Secret, SignInLink, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
 
@@ -66,10 +66,10 @@ def rename_project(user: User, project: Project, name: str) -> None:
 
 @transaction.atomic
 def delete_project(user: User, project: Project) -> None:
-    """Only an empty one: environments, tasks and data are deleted by name or not at all."""
+    """Only an empty one: environments, tasks and data are deleted by name or not at all. Its secrets go with it."""
     access.require_administrator(user)
     for relation in Project._meta.related_objects:
-        if relation.related_model in (Membership, AuditEvent) or not isinstance(relation.related_model, type):
+        if relation.related_model in (Membership, AuditEvent, Secret) or not isinstance(relation.related_model, type):
             continue
         rows = relation.related_model._default_manager.filter(**{relation.field.name: project})
         if rows.exists():

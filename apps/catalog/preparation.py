@@ -16,6 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
+from apps.catalog import sources
 from apps.catalog.models import DatasetVersion, VersionStatus
 from apps.common.clock import now
 from fermi import data
@@ -72,9 +73,11 @@ def _make(version: DatasetVersion) -> data.Tokenised:
     source = Path(version.source)
     train, valid = source / "train.bin", source / "val.bin"
     if train.exists() or valid.exists():
-        return data.inspect_pair(train, valid, progress=progress)
-    text = data.stdlib_text() if version.source == STDLIB else source
-    return data.tokenise(text, settings.DATA_DIR / "datasets" / version.pk, progress=progress)
+        return data.inspect_pair(train, valid, progress=progress, allowed=sources.is_allowed)
+    out = settings.DATA_DIR / "datasets" / version.pk
+    if version.source == STDLIB:
+        return data.tokenise(data.stdlib_text(), out, progress=progress)
+    return data.tokenise(source, out, progress=progress, allowed=sources.is_allowed)
 
 
 def _claim(version_id: str, seen: datetime) -> bool:

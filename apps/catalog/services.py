@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
-from apps.catalog import hints
+from apps.catalog import hints, sources
 from apps.catalog.models import Dataset, DatasetVersion, Model
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
@@ -29,7 +28,7 @@ def add_dataset(
 ) -> Dataset:
     """A dataset and its first version, whose preparation begins at once. Without a project it is for every project."""
     _require(user, project_id)
-    source = _source(path)
+    source = sources.find(path)
     with transaction.atomic():
         dataset = Dataset.objects.create(name=name, description=description, project_id=project_id)
         _add(user, dataset, version_name, source)
@@ -39,7 +38,7 @@ def add_dataset(
 def add_version(user: User, dataset: Dataset, *, path: str, name: str = "") -> DatasetVersion:
     """Without a name: `v2`, `v3`, … by how many there are."""
     access.require(user, dataset.project_id, Role.MAINTAINER)
-    source = _source(path)
+    source = sources.find(path)
     name = name or f"v{dataset.versions.count() + 1}"
     try:
         with transaction.atomic():
@@ -90,20 +89,6 @@ def _require(user: User, project_id: str | None) -> None:
         raise ProblemsError([Problem("projectId", "PROJECT_UNKNOWN", {"project": project_id})])
     else:
         access.require(user, project_id, Role.MAINTAINER)
-
-
-def _source(path: str) -> Path:
-    """`path` on the server, links followed; refused outside of FERMI_DATA_ROOTS and where nothing is."""
-    source = Path(path)
-    if not source.is_absolute():
-        raise ProblemsError([Problem("path", "DATA_PATH_RELATIVE", {"path": path})])
-    source = source.resolve()
-    if not any(source.is_relative_to(Path(root).resolve()) for root in settings.DATA_ROOTS):
-        roots = ", ".join(str(root) for root in settings.DATA_ROOTS)
-        raise ProblemsError([Problem("path", "DATA_PATH_OUTSIDE", {"path": path, "roots": roots})])
-    if not source.exists():
-        raise ProblemsError([Problem("path", "DATA_PATH_MISSING", {"path": path})])
-    return source
 
 
 def _recipe_problems(recipe: str, defaults: dict[str, Any]) -> list[Problem]:

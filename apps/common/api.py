@@ -40,7 +40,7 @@ from rest_framework.views import APIView
 from apps.common.errors import ApiError
 from apps.common.openapi import ErrorEnvelope, Shape, envelope, page_of
 from apps.common.pages import PageQuery, page
-from apps.common.requests import parse, parse_query
+from apps.common.requests import parse, parse_most, parse_query
 from apps.common.texts import text
 
 __all__ = ["APIView", "Body", "Data", "PageQuery", "Query", "Request", "answer", "operation", "page"]
@@ -57,7 +57,11 @@ Query: TypeAlias = dict[str, Any]
 Data: TypeAlias = Mapping[str, Any] | HttpResponseBase | None
 
 
-_CONTENT = {"application/gzip": OpenApiTypes.BINARY}
+_HEADERS: dict[str, dict[str, Any]] = {
+    "Idempotency-Key": {"type": "string", "maxLength": 200},
+    "Last-Event-ID": {"type": "string"},
+}
+_CONTENT = {"application/gzip": OpenApiTypes.BINARY, "text/event-stream": OpenApiTypes.ANY}
 
 
 def answer(data: Any, *, status: int = 200, message: str = "OK", **params: Any) -> Response:
@@ -71,6 +75,7 @@ def operation(
     query: Shape | None = None,
     body: Shape | None = None,
     partial: bool = False,
+    most: bool = False,
     data: Shape | None = None,
     page: Shape | None = None,
     media: str | None = None,
@@ -79,14 +84,15 @@ def operation(
     headers: Sequence[str] = (),
 ) -> Callable[[Callable[..., Data]], Callable[..., HttpResponseBase]]:
     """See the module. `name` is the operation's id in OpenAPI; `data` one object or `page` a page of them;
-    `media` for a method that answers with something else than JSON; `partial` for PATCH."""
+    `media` for a method that answers with something else than JSON; `partial` for PATCH; with `most` the method
+    also gets `wrong`, what is wrong with the body's shape, and the body without it."""
     shape = page_of(page) if page else data
     documented: Any = {(status, media): _CONTENT.get(media, OpenApiTypes.STR)} if media else {status: envelope(shape)}
     document = extend_schema(
         operation_id=name,
         parameters=[
             *([query] if query else []),
-            *(OpenApiParameter(header, str, OpenApiParameter.HEADER) for header in headers),
+            *(OpenApiParameter(header, _HEADERS[header], OpenApiParameter.HEADER) for header in headers),
         ],
         request=body,
         responses={**documented, "default": ErrorEnvelope},
@@ -99,7 +105,9 @@ def operation(
                 raise ApiError(404, "NOT_FOUND")
             if query:
                 path["query"] = parse_query(query, request.query_params)  # type: ignore[assignment]
-            if body:
+            if body and most:
+                path["body"], path["wrong"] = parse_most(body, request.data, partial=partial)  # type: ignore[assignment]
+            elif body:
                 path["body"] = parse(body, request.data, partial=partial)  # type: ignore[assignment]
             found = method(view, request, **path)
             if isinstance(found, HttpResponseBase):

@@ -1,6 +1,6 @@
 """What services raise when a request cannot be served; the exception handler turns it into the error envelope."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fermi.launch.spec import Problem
@@ -27,3 +27,9 @@ class ProblemsError(ApiError):
         self.status = 400
         self.code = "INVALID_REQUEST"
         self.problems = list(problems)
+
+
+def together(wrong: Sequence[Problem], found: Iterable[Problem]) -> list[Problem]:
+    """Both, but for what only follows from a field's being left out."""
+    left_out = {problem.field for problem in wrong}
+    return [*wrong, *(problem for problem in found if problem.field not in left_out)]

@@ -5,24 +5,31 @@
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
-from django.db import OperationalError
-from django.http import Http404
+from django.conf import settings
+from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation, ValidationError
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError
+from django.http import Http404, UnreadablePostError
 from rest_framework import exceptions
 from rest_framework.response import Response
 
 from apps.common import request_id
 from apps.common.errors import ApiError
 from apps.common.texts import text
+from fermi.launch.errors import LaunchError
+from fermi.launch.spec import Problem
 
 log = logging.getLogger(__name__)
 
+BY_STATUS = {403: "FORBIDDEN", 404: "NO_SUCH_ADDRESS"}
+"""Codes of answers that nobody gave one; other faults of a request are BAD_REQUEST."""
+
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
-    known = error if isinstance(error, ApiError) else _translate(error)
-    if known.status >= 500:
+    known = translate(error)
+    if known.status >= 500 or isinstance(error, IntegrityError | DataError):
         log.exception("request failed", exc_info=error)
     response = Response(envelope(known), status=known.status)
     if header := getattr(error, "auth_header", None):
@@ -32,22 +39,44 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     return response
 
 
-def envelope(error: ApiError) -> dict[str, Any]:
+def envelope(error: ApiError, lang: str | None = None) -> dict[str, Any]:
+    """In the language of the request, where there is one."""
     errors = []
     for problem in error.problems:
-        message, hint = text(problem.code, problem.params)
+        message, hint = _said(problem.code, problem.params, lang)
         errors.append({"field": problem.field, "error": problem.code, "message": message, "hint": hint})
     return {
         "code": error.status,
-        "message": errors[0]["message"] if len(errors) == 1 else text(error.code, {"count": len(errors)})[0],
+        "message": errors[0]["message"]
+        if len(errors) == 1
+        else _said("INVALID_REQUEST", {"count": len(errors)}, lang)[0],
         "error": error.code,
         "errors": errors,
         "requestId": request_id.current(),
     }
 
 
-def _translate(error: Exception) -> ApiError:
+def _said(code: str, params: Mapping[str, Any], lang: str | None) -> tuple[str, str]:
+    """A fault in a text must not take away the code."""
+    try:
+        return text(code, params, lang)
+    except Exception:
+        log.exception("the text of %s cannot be made", code)
+        return code, ""
+
+
+def by_status(status: int, **params: Any) -> ApiError:
+    """For an answer of which only the status is known."""
+    if status >= 500:
+        return ApiError(status, "INTERNAL_ERROR", request_id=request_id.current())
+    return ApiError(status, BY_STATUS.get(status, "BAD_REQUEST"), **params)
+
+
+def translate(error: BaseException) -> ApiError:
+    """Every exception as what is answered."""
     match error:
+        case ApiError():
+            return error
         case exceptions.NotAuthenticated():
             return ApiError(401, "NOT_AUTHENTICATED")
         case exceptions.AuthenticationFailed():
@@ -64,6 +93,20 @@ def _translate(error: Exception) -> ApiError:
             return ApiError(429, "THROTTLED", seconds=int(getattr(error, "wait", None) or 1))
         case exceptions.ParseError():
             return ApiError(400, "PARSE_ERROR", detail=error.detail)
-        case OperationalError():
+        case RequestDataTooBig():
+            return ApiError(413, "BODY_TOO_LARGE", limit=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        case SuspiciousOperation() | BadRequest() | UnreadablePostError() | ValidationError():
+            return by_status(400)
+        case exceptions.APIException():
+            return by_status(error.status_code)
+        case OperationalError() | InterfaceError():
             return ApiError(503, "DATABASE_UNAVAILABLE")
-    return ApiError(500, "INTERNAL_ERROR", request_id=request_id.current())
+        case IntegrityError():  # somebody else was faster; what is known to collide has an answer of its own
+            return ApiError(409, "CHANGED_MEANWHILE")
+        case DataError():  # a number or text beyond what a column holds
+            return ApiError(400, "VALUE_NOT_STORABLE")
+        case LaunchError():
+            refused = ApiError(503, error.code)
+            refused.problems = [Problem("", error.code, error.params)]
+            return refused
+    return by_status(500)

@@ -1,15 +1,28 @@
-"""Gives every request an id, and every log line the id of its request."""
+"""Gives every request an id, and every log line the id of its request; sees that an error is the envelope, whoever
+made it; refuses what no page sends."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
 
 from asgiref.sync import iscoroutinefunction
-from django.http import HttpRequest, HttpResponse
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import DisallowedHost, ValidationError
+from django.db import DataError
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.utils import translation
 from django.utils.decorators import sync_and_async_middleware
 
-from apps.common import request_id
+from apps.common import handler, request_id
+from apps.common.errors import ApiError
+from apps.common.renderers import as_json
+from apps.common.texts import text
+
+log = logging.getLogger(__name__)
 
 HEADER = "X-Request-ID"
+PROGRAMS = ("/api/", "/_allauth/")
+"""What programs ask rather than people: an error there is never a page."""
 
 
 @sync_and_async_middleware
@@ -34,6 +47,83 @@ def RequestIdMiddleware(  # noqa: N802 - named as Django's own are
         return response  # type: ignore[return-value]
 
     return middleware
+
+
+def envelope_errors(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Puts the envelope in the place of every page that Django makes of an error, with DEBUG or without: what no view
+    answered, what failed while an answer was rendered, or in an exception handler, or in other middleware."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        if response.status_code < 400 or not request.path.startswith(PROGRAMS) or _is_json(response):
+            return response
+        response.close()
+        with translation.override(translation.get_language_from_request(request)):
+            return error_response(_page(request, response.status_code))
+
+    return middleware
+
+
+def _is_json(response: HttpResponse) -> bool:
+    return response.headers.get("Content-Type", "").startswith("application/json")
+
+
+def _page(request: HttpRequest, status: int) -> ApiError:
+    """What a page with that status stands for."""
+    try:
+        request.get_host()
+    except DisallowedHost:
+        return ApiError(400, "HOST_NOT_ALLOWED", host=request.headers.get("Host", ""))
+    return handler.by_status(status, path=request.path)
+
+
+def error_response(error: ApiError) -> HttpResponse:
+    return HttpResponse(as_json(handler.envelope(error)), status=error.status, content_type="application/json")
+
+
+class Storable:
+    """400 for what a page asks the database for and no database holds: U+0000, in PostgreSQL's text; among the rows
+    selected in the operators' console, what cannot be a key. The API itself says which field it was."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if any("\0" in given for given in _given(request)):
+            return _refused("NUL_CHARACTER")
+        return self._get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> HttpResponse | None:
+        if console := getattr(view, "model_admin", None):
+            for key in request.POST.getlist(ACTION_CHECKBOX_NAME):
+                try:
+                    console.model._meta.pk.clean(key, None)
+                except ValidationError as error:
+                    return _refused("FIELD_INVALID", detail=" ".join(error.messages))
+        return None
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """In the operators' console, a number beyond what SQLite holds (an OverflowError) or another column does."""
+        match = request.resolver_match
+        if match and hasattr(match.func, "model_admin") and isinstance(error, OverflowError | DataError):
+            log.exception("the database cannot hold this", exc_info=error)
+            return _refused("VALUE_NOT_STORABLE")
+        return None
+
+
+def _given(request: HttpRequest) -> Iterator[str]:
+    yield from request.COOKIES.values()  # an octal escape in quotes makes one
+    if not request.path.startswith("/api/"):
+        yield request.path
+        for form in (request.GET, request.POST):
+            for name, values in form.lists():
+                yield from (name, *values)
+
+
+def _refused(code: str, **params: Any) -> HttpResponse:
+    return HttpResponseBadRequest(" ".join(text(code, params)), content_type="text/plain; charset=utf-8")
 
 
 class RequestIdFilter(logging.Filter):

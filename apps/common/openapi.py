@@ -3,10 +3,55 @@
 from functools import cache
 from typing import Any
 
+from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import extend_schema_field, inline_serializer
 from rest_framework import serializers
 
 Shape = type[serializers.Serializer]
+
+INT4, INT8 = 2**31 - 1, 2**63 - 1
+"""The largest numbers that a column of four or eight bytes holds."""
+
+
+class Truthful(AutoSchema):
+    """Says of what comes in all that `apps.common.requests` refuses: names that are not known, texts of nothing but
+    white space, and what a service refuses with a code of its own. A serializer may say `RULED` = {field: JSON Schema
+    of such a rule}, `TAKES_MORE` = True: names that are not known are left out, `WHOLE` = True: a PATCH names all."""
+
+    def _map_basic_serializer(self, serializer: Any, direction: str) -> Any:
+        schema = super()._map_basic_serializer(serializer, direction)
+        if direction == "request" and not getattr(serializer, "TAKES_MORE", False):
+            schema["additionalProperties"] = False
+        if getattr(serializer, "WHOLE", False):
+            schema["required"] = [name for name, field in serializer.fields.items() if field.required]
+        for name, rule in getattr(serializer, "RULED", {}).items():
+            schema["properties"][name] |= rule
+        return schema
+
+    def _map_serializer_field(self, field: Any, direction: str, bypass_extensions: bool = False) -> Any:
+        if isinstance(field, serializers.JSONField):
+            return {"description": field.help_text} if field.help_text else {}
+        return super()._map_serializer_field(field, direction, bypass_extensions)
+
+    def _get_serializer_field_meta(self, field: Any, direction: str) -> Any:
+        meta = super()._get_serializer_field_meta(field, direction)
+        if direction == "request" and type(field) in (serializers.CharField, Key) and not field.allow_blank:
+            meta["minLength"] = 1
+            if field.trim_whitespace:
+                meta["pattern"] = r"\S"
+        return meta
+
+
+@extend_schema_field({"anyOf": [{"type": "string", "format": "ipv4"}, {"type": "string", "format": "ipv6"}]})
+class AddressField(serializers.IPAddressField):
+    """IPv4 or IPv6."""
+
+
+class Key(serializers.CharField):
+    """The id or name of something that is there already; a filter where it may be empty."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"max_length": 100, **options})
 
 
 class ProblemItem(serializers.Serializer):

@@ -38,7 +38,7 @@ class PageQuery(serializers.Serializer):
 
     page = serializers.IntegerField(min_value=1, max_value=1_000_000, default=1)
     pageSize = serializers.IntegerField(min_value=1, max_value=200, default=20)
-    search = serializers.CharField(max_length=100, default="")
+    search = serializers.CharField(max_length=100, default="", allow_blank=True)
 
 
 def page(

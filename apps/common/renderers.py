@@ -27,7 +27,11 @@ class JSONRenderer(BaseRenderer):
     def render(
         self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
     ) -> bytes:
-        return orjson.dumps(data, default=str, option=OPTIONS)
+        return as_json(data)
+
+
+def as_json(data: Any) -> bytes:
+    return orjson.dumps(data, default=str, option=OPTIONS)
 
 
 class AlwaysJSON(DefaultContentNegotiation):
@@ -41,6 +45,15 @@ class AlwaysJSON(DefaultContentNegotiation):
         return first, first.media_type
 
 
+def whole(stream: IO[bytes]) -> bytes:
+    """A body of no more than DATA_UPLOAD_MAX_MEMORY_SIZE bytes."""
+    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0
+    body = stream.read(limit + 1)
+    if len(body) > limit:
+        raise ApiError(413, "BODY_TOO_LARGE", limit=limit)
+    return body
+
+
 class JSONParser(BaseParser):
     """Strict JSON: no NaN, no lone surrogates, and no more than DATA_UPLOAD_MAX_MEMORY_SIZE bytes."""
 
@@ -49,11 +62,7 @@ class JSONParser(BaseParser):
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0
-        body = stream.read(limit + 1)
-        if len(body) > limit:
-            raise ApiError(413, "BODY_TOO_LARGE", limit=limit)
         try:
-            return orjson.loads(body)
+            return orjson.loads(whole(stream))
         except orjson.JSONDecodeError as error:
             raise ParseError(str(error)) from error

@@ -3,6 +3,8 @@ programs of another version may know more (`TAKES_MORE = True` in the serializer
 """
 
 import difflib
+import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +13,12 @@ from rest_framework import serializers
 
 from apps.common.errors import ProblemsError
 from apps.common.pages import OrderingField
+from fermi.launch import values
 from fermi.launch.spec import Problem
+
+LONGEST_SHOWN = 60  # characters of a value that was found
+DEEPEST = 64
+"""Levels of objects and lists in a body."""
 
 _CODES = {
     "required": "FIELD_REQUIRED",
@@ -24,6 +31,7 @@ _CODES = {
     "max_value": "FIELD_RANGE",
     "invalid_choice": "FIELD_CHOICE",
 }
+_WORDS = (serializers.BooleanField, "true|false"), (serializers.IntegerField, "-?[0-9]{1,20}")
 
 
 def parse(serializer: type[serializers.Serializer], data: Any, *, partial: bool = False) -> dict[str, Any]:
@@ -31,17 +39,50 @@ def parse(serializer: type[serializers.Serializer], data: Any, *, partial: bool 
     if not isinstance(data, Mapping):
         raise ProblemsError([Problem("", "BODY_NOT_OBJECT")])
     form = serializer(data=data, partial=partial)
-    return _validated(form, [*_shape(form, data, ""), *_nuls(data)])
+    return _validated(form, [*_shape(form, data, ""), *_unstorable(data)])
+
+
+def parse_most(
+    serializer: type[serializers.Serializer], data: Any, *, partial: bool = False
+) -> tuple[dict[str, Any], list[Problem]]:
+    """The validated body without what is wrong with its shape, and that: whoever knows the rules can then say all that
+    is wrong at once. Raises ProblemsError where nothing can be left out."""
+    try:
+        return parse(serializer, data, partial=partial), []
+    except ProblemsError as error:
+        reduced = data
+        for problem in error.problems:
+            reduced = _without(reduced, problem.field)
+        try:
+            return parse(serializer, reduced, partial=partial), error.problems
+        except ProblemsError:
+            raise error from None
+
+
+_NOTHING: Any = object()
+
+
+def _without(value: Any, path: str) -> Any:
+    """`value` without what `path` leads to. A list goes as a whole: the places of what is left would be others."""
+    if not isinstance(value, Mapping):
+        return _NOTHING
+    name = max((key for key in value if path == key or path.startswith(f"{key}.")), key=len, default=None)
+    if name is None:
+        return value
+    inner = _without(value[name], path[len(name) + 1 :]) if path != name else _NOTHING
+    return {key: inner if key == name else held for key, held in value.items() if key != name or inner is not _NOTHING}
 
 
 def parse_query(serializer: type[serializers.Serializer], params: QueryDict) -> dict[str, Any]:
-    """The validated query string; an empty value counts as absent, `ordering` becomes what `order_by` takes."""
+    """The validated query string; an empty text filters nothing, `ordering` becomes what `order_by` takes."""
     form = serializer(data={})
     lists = {name for name, field in form.fields.items() if isinstance(field, serializers.ListField)}
-    given = {name: params.getlist(name) if name in lists else params[name] for name in params if params[name]}
+    given = {name: params.getlist(name) if name in lists else params[name] for name in params}
     form.initial_data = given
-    query = _validated(form, list(_unknown(form, given, "")))
+    query = _validated(form, [*_unknown(form, given, ""), *_words(form, given)])
     for name, field in form.fields.items():
+        if name in lists and name in query:
+            query[name] = [value for value in query[name] if value != ""]
         if isinstance(field, OrderingField):
             query[name] = field.columns(query[name])
     return query
@@ -74,7 +115,21 @@ def _shape(field: Any, value: Any, path: str) -> Iterator[Problem]:
             for name, item in value.items():
                 yield from _shape(field.child, item, _join(path, name))
     elif expected := _other_type(field, value):
-        yield Problem(path, "WRONG_TYPE", {"expected": expected})
+        bounds = {"minimum": getattr(field, "min_value", None), "maximum": getattr(field, "max_value", None)}
+        found = "…" if field.write_only else json.dumps(value, ensure_ascii=False, default=str)
+        shown = found if len(found) <= LONGEST_SHOWN else f"{found[:LONGEST_SHOWN]}…"
+        yield Problem(path, "WRONG_TYPE", {"expected": values.kind(expected, **bounds), "found": shown})
+    elif isinstance(value, str) and len(value) > (most := getattr(field, "max_length", None) or len(value)):
+        yield Problem(path, "FIELD_LENGTH", {"detail": field.error_messages["max_length"].format(max_length=most)})
+
+
+def _words(form: serializers.Serializer, given: Mapping[str, Any]) -> Iterator[Problem]:
+    """Numbers and truth values of a query string, as JSON would write them: REST framework takes `1_000` and `on`."""
+    for name in given.keys() & form.fields.keys():
+        field = form.fields[name]
+        for kind, pattern in _WORDS:
+            if isinstance(field, kind) and not re.fullmatch(pattern, given[name]):
+                yield Problem(name, "FIELD_INVALID", {"detail": field.error_messages["invalid"]})
 
 
 def _other_type(field: Any, value: Any) -> str | None:
@@ -92,16 +147,19 @@ def _other_type(field: Any, value: Any) -> str | None:
     return None
 
 
-def _nuls(data: Any) -> Iterator[Problem]:
-    """U+0000, which PostgreSQL holds neither as text nor within JSON. A loop: a body may be nested very deep."""
-    left = [("", data)]
+def _unstorable(data: Any) -> Iterator[Problem]:
+    """U+0000, which PostgreSQL holds neither as text nor within JSON. A loop: a body may be nested very deep, and one
+    that is raises at once, since whatever looks at it next would follow it down."""
+    left = [("", data, 1)]
     while left:
-        path, value = left.pop()
+        path, value, depth = left.pop()
+        if depth > DEEPEST and isinstance(value, Mapping | list):
+            raise ProblemsError([Problem("", "BODY_TOO_DEEP", {"high": DEEPEST})])
         if isinstance(value, Mapping):
-            left += [(path, name) for name in value]
-            left += [(_join(path, name), inner) for name, inner in value.items()]
+            left += [(path, name, depth) for name in value]
+            left += [(_join(path, name), inner, depth + 1) for name, inner in value.items()]
         elif isinstance(value, list):
-            left += [(_join(path, index), inner) for index, inner in enumerate(value)]
+            left += [(_join(path, index), inner, depth + 1) for index, inner in enumerate(value)]
         elif isinstance(value, str) and "\0" in value:
             yield Problem(path, "NUL_CHARACTER")
 

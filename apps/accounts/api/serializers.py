@@ -3,6 +3,7 @@
 from rest_framework import serializers
 
 from apps.accounts.models import Role
+from apps.common.openapi import Key
 from apps.common.pages import OrderingField, PageQuery
 
 
@@ -11,6 +12,12 @@ class ProjectItem(serializers.Serializer):
     name = serializers.CharField()
     role = serializers.ChoiceField(Role.choices)
     createdAt = serializers.DateTimeField()
+
+
+class SignIn(serializers.Serializer):
+    embedded = serializers.BooleanField(
+        help_text="started with `make up`: on its machine, `fermi login-link` prints a one-time sign-in link"
+    )
 
 
 class Me(serializers.Serializer):
@@ -46,6 +53,8 @@ class ProjectQuery(PageQuery):
 
 
 class ProjectRequest(serializers.Serializer):
+    WHOLE = True
+
     name = serializers.CharField(max_length=100)
 
 
@@ -64,11 +73,31 @@ class MemberAddRequest(serializers.Serializer):
 
 
 class MemberChangeRequest(serializers.Serializer):
+    WHOLE = True
+
     role = serializers.ChoiceField(Role.choices)
 
 
+class SecretQuery(PageQuery):
+    ordering = OrderingField("name", name="name", createdAt="created_at", updatedAt="updated_at")
+
+
+class SecretItem(serializers.Serializer):
+    name = serializers.CharField()
+    createdAt = serializers.DateTimeField()
+    createdBy = serializers.CharField(allow_null=True)
+    updatedAt = serializers.DateTimeField()
+    updatedBy = serializers.CharField(allow_null=True)
+
+
+class SecretRequest(serializers.Serializer):
+    value = serializers.CharField(
+        max_length=32_000, trim_whitespace=False, write_only=True, help_text="never given back"
+    )
+
+
 class AuditQuery(PageQuery):
-    project = serializers.CharField(required=False)
+    project = Key(required=False, allow_blank=True)
     ordering = OrderingField("-at", at="at")
 
 

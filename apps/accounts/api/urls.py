@@ -4,11 +4,14 @@ from apps.accounts.api import views
 
 urlpatterns = [
     path("auth/me", views.MeView.as_view()),
+    path("auth/sign-in", views.SignInView.as_view()),
     path("tokens", views.TokensView.as_view()),
     path("tokens/<str:token_id>", views.TokenView.as_view()),
     path("projects", views.ProjectsView.as_view()),
     path("projects/<str:project_id>", views.ProjectView.as_view()),
     path("projects/<str:project_id>/members", views.MembersView.as_view()),
     path("projects/<str:project_id>/members/<str:username>", views.MemberView.as_view()),
+    path("projects/<str:project_id>/secrets", views.SecretsView.as_view()),
+    path("projects/<str:project_id>/secrets/<path:name>", views.SecretView.as_view()),
     path("audit-events", views.AuditEventsView.as_view()),
 ]

@@ -1,8 +1,10 @@
 """People, projects and tokens."""
 
+from django.conf import settings
 from django.db.models import Q
+from rest_framework.permissions import AllowAny
 
-from apps.accounts import access, selectors, services
+from apps.accounts import access, selectors, services, vault
 from apps.accounts.api import serializers as shapes
 from apps.accounts.models import Project, Role
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
@@ -15,6 +17,18 @@ class MeView(APIView):
     def get(self, request: Request) -> Data:
         """Who you are here, and your role in each project."""
         return selectors.me(request.user, language())
+
+
+class SignInView(APIView):
+    """For the sign-in page, so for nobody in particular."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+
+    @operation("getSignIn", data=shapes.SignIn)
+    def get(self, request: Request) -> Data:
+        """How people come in here."""
+        return {"embedded": (settings.DATA_DIR / "run" / "url").exists()}
 
 
 class TokensView(APIView):
@@ -91,6 +105,27 @@ class MemberView(APIView):
     def delete(self, request: Request, project_id: str, username: str) -> None:
         """The user leaves the project (maintainer)."""
         services.remove_member(request.user, _project(request, project_id), username)
+
+
+class SecretsView(APIView):
+    @operation("listSecrets", query=shapes.SecretQuery, page=shapes.SecretItem)
+    def get(self, request: Request, project_id: str, query: Query) -> Data:
+        """The names of the project's secrets, and who set them when. No value is ever given back."""
+        secrets = vault.listing(_project(request, project_id))
+        return page(secrets.filter(name__icontains=query["search"]), query)
+
+
+class SecretView(APIView):
+    @operation("putSecret", body=shapes.SecretRequest, data=shapes.SecretItem)
+    def put(self, request: Request, project_id: str, name: str, body: Body) -> Data:
+        """Makes a secret, or gives it another value (maintainer). Tasks name it in `secretEnv`; the next attempt of
+        each gets the value."""
+        return vault.put(request.user, _project(request, project_id), name, body["value"])
+
+    @operation("deleteSecret")
+    def delete(self, request: Request, project_id: str, name: str) -> None:
+        """The value is gone (maintainer). Tasks that name it wait until there is one of that name again."""
+        vault.remove(request.user, _project(request, project_id), name)
 
 
 class AuditEventsView(APIView):
