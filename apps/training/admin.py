@@ -101,7 +101,7 @@ class TaskAdmin(ReadOnlyAdmin):
 
     @display(description=both("原因", "reason"))
     def why(self, task: Task) -> str:
-        reason = shapes.reason(task.reason, task.reason_params)
+        reason = shapes.why(vars(task))
         return reason["message"] if reason else "–"
 
     @display(description=both("控制台", "console"))
@@ -125,7 +125,7 @@ class TaskAdmin(ReadOnlyAdmin):
 
     @display(description="")
     def plan(self, task: Task) -> SafeString:
-        found = selectors.plan(task, None)
+        found = selectors.plan(task, None, None)
         if found is None:
             return mark_safe("–")
         files = [(file["name"], file["content"]) for file in (*found["files"], *found["artifacts"])]

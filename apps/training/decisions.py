@@ -1,20 +1,22 @@
 """What to do with a task: a pure function of what is stored and what is seen. No clock, no database, no engine."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from apps.training.reasons import PATIENT, RETRY_HELPS, Reason
+from apps.training.reasons import BY_RANKS, PATIENT, RETRY_HELPS, TRUE_CAUSES, Reason
 from apps.training.states import State
-from fermi.launch.spec import Cause, Observation, Phase
+from fermi.launch.backends.culprit import LAST_SECONDS, never_ending
+from fermi.launch.spec import Cause, Observation, Phase, RankSeen
 
 
 class Act(StrEnum):
-    WAIT = "wait"
+    WAIT = "wait"  # and say for what, if the engine cannot be asked
     PREPARE = "prepare"  # initializing: is everything there that it needs?
     LEASE = "lease"  # queued: take all environments and begin an attempt, or say who holds what
     SUBMIT = "submit"  # starting: ask the engine (again) to start what has not started, and say what it waits for
     MOVE = "move"  # to another state while the attempt goes on
-    RECORD = "record"  # the attempt's end is known: write down its outcome
+    RECORD = "record"  # the attempt's end is known, or its true reason: write down its outcome
     CANCEL = "cancel"  # ask the engine to end what is left of the attempt
     CLOSE = "close"  # nothing of the attempt is left: restart or end
     END = "end"  # there is no attempt: end
@@ -22,13 +24,16 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the database says. `outcome`: of the newest attempt, when its end is known. `overdue`: past the deadline."""
+    """What the database says. `attempt`: the newest one's number; `outcome`: its own, when its end is known. `overdue`:
+    past the deadline. `moment`: now, in unix seconds."""
 
     state: State
     stop_requested: bool = False
     overdue: bool = False
     outcome: Reason | None = None
     attempts_left: int = 0
+    attempt: int = 0
+    moment: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ def decide(facts: Facts, seen: Observation | None) -> Decision:
             return Decision(Act.MOVE, State.RUNNING)
         if seen.phase in (Phase.ABSENT, Phase.STARTING):
             return Decision(Act.SUBMIT, cause=seen.waiting or Cause(""))
-    return Decision(Act.WAIT)
+    return Decision(Act.WAIT, cause=seen.waiting or Cause(""))
 
 
 def _without_attempt(facts: Facts, onward: Act, timeout: Reason) -> Decision:
@@ -74,23 +79,40 @@ def _end_of_attempt(facts: Facts, seen: Observation) -> Cause | None:
     if facts.stop_requested:
         return Cause(Reason.STOPPED_BY_USER)
     if seen.phase is Phase.FAILED:
-        return seen.cause or Cause(Reason.RUNNER_LOST)
+        return seen.cause or Cause(Reason.ATTEMPT_LOST)
     if seen.phase is Phase.ABSENT and facts.state is State.RUNNING:
-        return Cause(Reason.RUNNER_LOST)
+        return Cause(Reason.ATTEMPT_LOST)
+    if facts.state is State.RUNNING and seen.waiting and seen.waiting.code == Reason.JOB_SUSPENDED:
+        return seen.waiting  # it ran, and must not run again under this name
+    both_run = facts.state is State.RUNNING and seen.phase is Phase.RUNNING
+    if both_run and (hanging := never_ending(seen.ranks, facts.moment)):
+        return _never_ended(hanging)
     if not facts.overdue:
         return None
     if facts.state is not State.STARTING:
         return Cause(Reason.RUN_TIMEOUT)
-    if seen.waiting is None:
+    if seen.waiting is None or seen.phase is Phase.UNKNOWN:
         return Cause(Reason.START_TIMEOUT)
     return None if seen.waiting.code in PATIENT else seen.waiting
+
+
+def _never_ended(hanging: Sequence[RankSeen]) -> Cause:
+    """What rank 0 has done to its end is done, whoever hangs in the teardown after it; for rank 0 nobody can vouch. Who
+    records it knows the nodes' names."""
+    well = all(rank.rank for rank in hanging)
+    nodes = sorted({rank.node_rank for rank in hanging})
+    params = {"ranks": [rank.rank for rank in hanging], "node": nodes, "seconds": int(LAST_SECONDS)}
+    return Cause(Reason.COMPLETED if well else Reason.NEVER_ENDED, params)
 
 
 def _ending(facts: Facts, outcome: Reason, seen: Observation) -> Decision:
     if facts.stop_requested and facts.state is not State.STOPPING and outcome is not Reason.COMPLETED:
         return Decision(Act.MOVE, State.STOPPING)
+    if outcome in BY_RANKS and seen.cause and seen.cause.code in TRUE_CAUSES:
+        return Decision(Act.RECORD, cause=seen.cause)
     if seen.left is not False:
-        return Decision(Act.CANCEL, cause=Cause(Reason.STOP_UNCONFIRMED if facts.overdue else ""))
+        late = Cause(Reason.STOP_UNCONFIRMED, {"number": facts.attempt})
+        return Decision(Act.CANCEL, cause=late if facts.overdue else Cause(""))
     if outcome is Reason.COMPLETED:
         return Decision(Act.CLOSE, State.SUCCEEDED)
     if facts.state is State.STOPPING:

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from django.db import connection
 
+from apps.accounts import vault
 from apps.clusters import paths, selectors
 from apps.clusters.models import Cluster
-from apps.training.models import Attempt, Checkpoint, Task
+from apps.training.models import Attempt, Task
 from fermi.launch import registry
 from fermi.launch.backends.base import Backend
 from fermi.launch.spec import Handle, JobSpec
@@ -34,17 +35,13 @@ def seen_from(cluster: Cluster, job: JobSpec) -> JobSpec:
     )
 
 
+def secrets_of(task: Task) -> dict[str, str]:
+    """What the task's `secretEnv` names, as it is now, by variable. Raises vault.Unavailable."""
+    return vault.reveal(task.project_id, task.spec.get("secret_env") or {})
+
+
 def handle_for(task: Task, attempt: int) -> Handle:
     return Handle(f"{task.pk}-{attempt}", task.pk, attempt, task.world_size)
-
-
-def resume_point(task: Task) -> str:
-    """Where the next attempt goes on: the task's own newest checkpoint, else what the user asked for. The recipe's
-    trainer looks for the newest one that is whole (`auto`); a user's script is told the newest one's path."""
-    own = Checkpoint.objects.filter(task=task).order_by("-step").values_list("path", flat=True).first()
-    if own is None:
-        return task.spec["resume_from"]
-    return own if task.spec["entrypoint"] else "auto"
 
 
 def stand_by() -> None:

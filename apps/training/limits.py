@@ -29,8 +29,13 @@ LOOK_AGAIN: dict[State, timedelta] = {
 CLAIM = timedelta(seconds=30)
 """How long a pass has a task for itself; also when a task whose pass crashed or raised is tried again."""
 
+SILENT = timedelta(seconds=3)
+"""A pass that takes longer may be dead: until another takes its claim over, the task says what it waits for."""
+
 FAILURE_GRACE_SECONDS = 3.0
-"""What the surviving ranks of a failed attempt get: they hang in a collective, or have ended already."""
+"""What the surviving ranks of a failed attempt get, to save and to print why."""
+FAILURE_STILL_SECONDS = 0.5
+"""Those that do nothing for so long wait in a collective for a peer that is gone, and get no more."""
 
 QUICK_END = timedelta(seconds=60)
 LONGEST_BACKOFF = timedelta(seconds=60)
@@ -41,6 +46,6 @@ def lasting(framework: str, state: State) -> timedelta:
     return PREFLIGHT_RUNS if framework == PREFLIGHT and state is State.RUNNING else DEADLINES[state]
 
 
-def backoff(attempt: int, lasted: timedelta) -> timedelta:
-    """0, 1, 3, 7 … 60 s before attempt + 1, when attempts end quickly; none after one that lasted."""
-    return timedelta() if lasted > QUICK_END else min(timedelta(seconds=2 ** (attempt - 1) - 1), LONGEST_BACKOFF)
+def backoff(quick_ends: int) -> timedelta:
+    """0, 1, 3, 7 … 60 s after so many attempts in a row that ended quickly; none after one that lasted."""
+    return min(timedelta(seconds=2 ** max(0, min(quick_ends, 10) - 1) - 1), LONGEST_BACKOFF)

@@ -132,7 +132,10 @@ def page(task: Task, query: dict[str, Any]) -> dict[str, Any]:
 def _resume(cursor: str) -> tuple[int, dict[int, int]]:
     """The attempt and the offsets; (0, {}) without a cursor."""
     attempt, _, offsets = cursor.rpartition("@")
-    return (_offset(attempt), offsets_of(offsets)) if cursor else (0, {})
+    try:
+        return (_offset(attempt), offsets_of(offsets)) if cursor else (0, {})
+    except ValueError:
+        raise ApiError(400, "CURSOR_INVALID", "cursor", cursor=cursor) from None
 
 
 def cursor_of(offsets: dict[int, int]) -> str:
@@ -140,7 +143,7 @@ def cursor_of(offsets: dict[int, int]) -> str:
 
 
 def offsets_of(cursor: str) -> dict[int, int]:
-    """Raises ApiError when the text is no cursor."""
+    """Raises ValueError when the text is no cursor."""
     offsets = {}
     for pair in filter(None, cursor.split(",")):
         rank, _, offset = pair.partition(":")
@@ -150,7 +153,7 @@ def offsets_of(cursor: str) -> dict[int, int]:
 
 def _offset(text: str) -> int:
     if not text.isdecimal() or len(text) > 18:
-        raise ApiError(400, "CURSOR_INVALID", "cursor", cursor=text)
+        raise ValueError(text)
     return int(text)
 
 

@@ -20,9 +20,9 @@ from apps.training.states import FINAL, State
 
 class Task(models.Model):
     """`spec` is the snapshot the task is run from (`fermi.launch.spec.JobSpec` without its attempt), `request` is what
-    the user sent; a script of the user's own may need neither dataset nor model of ours. `due_at` is schedule, claim
-    and back-off in one: a pass takes the row by compare-and-set on it; None when final. `deadline_at` bounds the
-    present state."""
+    the user sent; a script of the user's own may need neither dataset nor model of ours. `due_at` is schedule and
+    claim in one: a pass takes the row by compare-and-set on it; None when final. `claimed_at`: when the pass began that
+    has the row now, or died with it. `deadline_at` bounds the present state."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "task"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks")
@@ -51,6 +51,7 @@ class Task(models.Model):
     attempt = models.PositiveIntegerField(default=0)  # the newest attempt's number; 0 before the first
     stop_requested_at = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    claimed_at = models.DateTimeField(null=True, blank=True)
     deadline_at = models.DateTimeField(null=True, blank=True)
     progress = models.JSONField(default=dict, blank=True)  # {"step": …, "loss": …}: the newest that rank 0 printed
 

@@ -1,10 +1,11 @@
 """The operators' first page: what is going on, and what needs somebody. As many queries however much there is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Count, F, Q, QuerySet, Sum
+from django.conf import settings
+from django.db.models import Case, Count, F, Q, QuerySet, Sum, When
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 from django.urls import reverse
@@ -13,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from apps.clusters.admin import STATUS_NAMES
 from apps.clusters.models import AvailabilityZone, DevEnvironment, EnvironmentStatus
+from apps.common import disks
 from apps.common.clock import now
 from apps.common.texts import both
 from apps.training import shapes
@@ -23,7 +25,7 @@ from fermi.launch.preflight import PREFLIGHT
 
 ROWS = 20
 WEEK = timedelta(days=7)
-GOOD_ENDS = ("", Reason.COMPLETED, Reason.STOPPED_BY_USER)
+GOOD_ENDS = ("", Reason.COMPLETED, Reason.STOPPED_BY_USER, Reason.STOPPED_AND_KILLED)
 
 STATE_NAMES = {
     State.INITIALIZING: both("初始化", "initializing"),
@@ -52,6 +54,7 @@ def overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
             (both("排队中的任务", "Waiting tasks"), _queue()),
             (both("需要关注的环境", "Environments that need attention"), _troubled()),
             (both("一周内的失败原因", "Failures of the week"), _failures()),
+            *([(both("即将写满的磁盘", "Disks that are nearly full"), full)] if (full := _disks()) else []),
         ]
     return context
 
@@ -80,25 +83,36 @@ def _queue() -> Table:
     waiting = Task.objects.filter(state__in=[State.INITIALIZING, State.QUEUED]).exclude(framework=PREFLIGHT)
     headers = [both("任务", "task"), both("创建者", "owner"), both("已等待", "waiting for"), both("原因", "reason")]
     moment = now()
+    counts = dict(waiting.order_by().values_list("state").annotate(Count("pk")))
+    address = reverse("admin:training_task_changelist")
+    lists = [(f"{address}?state__exact={state}", STATE_NAMES[State(state)], counts[state]) for state in sorted(counts)]
     rows = [
         [
             _task(task.pk, task.name),
             task.owner.username,
             str(timedelta(seconds=int((moment - task.state_since).total_seconds()))),
-            (shapes.reason(task.reason, task.reason_params) or {"message": "–"})["message"],
+            (shapes.why(vars(task)) or {"message": "–"})["message"],
         ]
         for task in _first(waiting.order_by("-priority", "created_at").select_related("owner"))
     ]
-    return _table(headers, rows)
+    return _table(headers, rows, lists, sum(counts.values()))
 
 
 def _troubled() -> Table:
-    """Unhealthy ones, and those that a task holds although nothing should run there."""
-    out_of_service = ~Q(status=EnvironmentStatus.RUNNING) | Q(cordoned=True)
-    troubled = DevEnvironment.objects.filter(
-        Q(status=EnvironmentStatus.UNHEALTHY) | (out_of_service & Q(lease__isnull=False))
-    ).select_related("zone", "lease")
+    """Unhealthy ones, those taken out of service (a drained node stays there until somebody takes it back), and those
+    that a task holds although nothing should run there."""
+    unhealthy, stopped = Q(status=EnvironmentStatus.UNHEALTHY), Q(status=EnvironmentStatus.STOPPED)
+    troubled = DevEnvironment.objects.filter(unhealthy | Q(cordoned=True) | (stopped & Q(lease__isnull=False)))
+    counts = troubled.aggregate(
+        all=Count("pk"), unhealthy=Count("pk", filter=unhealthy), cordoned=Count("pk", filter=Q(cordoned=True))
+    )
+    address = reverse("admin:clusters_devenvironment_changelist")
+    lists = [
+        (f"{address}?status__exact=unhealthy", STATUS_NAMES[EnvironmentStatus.UNHEALTHY], counts["unhealthy"]),
+        (f"{address}?cordoned__exact=1", both("暂停调度", "cordoned"), counts["cordoned"]),
+    ]
     headers = [both("环境", "environment"), both("可用区", "zone"), both("状态", "status"), both("使用者", "held by")]
+    worst_first = Case(When(unhealthy, then=0), default=1)
     rows = [
         [
             _link(reverse("admin:clusters_devenvironment_change", args=[each.pk]), each.name),
@@ -106,9 +120,9 @@ def _troubled() -> Table:
             format_html("{}{}", STATUS_NAMES[each.status], CORDONED if each.cordoned else ""),
             _task(each.lease.holder, each.lease.holder) if hasattr(each, "lease") else "–",
         ]
-        for each in troubled.order_by("name")[:ROWS]
+        for each in troubled.select_related("zone", "lease").order_by(worst_first, "name")[:ROWS]
     ]
-    return _table(headers, rows)
+    return _table(headers, rows, [each for each in lists if each[2]], counts["all"])
 
 
 def _failures() -> Table:
@@ -123,12 +137,30 @@ def _failures() -> Table:
     return _table(headers, [[code, by_attempt.get(code, 0), by_task.get(code, 0)] for code in codes])
 
 
+def _disks() -> Table | None:
+    """The data directory's, once it is nearly full."""
+    full = disks.nearly_full(settings.DATA_DIR)
+    if not full:
+        return None
+    headers = [both("路径", "path"), both("已用", "in use"), both("剩余", "free")]
+    return _table(headers, [[full["path"], f"{full['percent']} %", f"{full['free'] >> 20} MiB"]])
+
+
 def _first(tasks: QuerySet[Task]) -> Iterable[Task]:
     return tasks.defer("spec", "request", "summary", "warnings")[:ROWS]
 
 
-def _table(headers: list[Any], rows: list[list[Any]]) -> Table:
-    return {"headers": headers, "rows": rows}
+def _table(
+    headers: list[Any], rows: list[list[Any]], lists: Sequence[tuple[str, Any, int]] = (), total: int = 0
+) -> Table:
+    """`lists`: where all of them are, with what they are called and how many; `total` of those that `rows` begins."""
+    cut = both("共 {all} 个，这里显示 {shown} 个", "{shown} of {all} shown")
+    return {
+        "headers": headers,
+        "rows": rows,
+        "lists": [format_html("{} {}", _link(address, name), count) for address, name, count in lists],
+        "cut": str(cut).format(shown=len(rows), all=total) if total > len(rows) else "",
+    }
 
 
 def _task(key: str, name: str) -> SafeString:

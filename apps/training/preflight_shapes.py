@@ -5,7 +5,7 @@ from typing import Any
 from apps.common.texts import language
 from apps.training import shapes
 from apps.training.models import Preflight
-from apps.training.states import State
+from apps.training.states import Action, State, allowed_actions
 from fermi.launch.preflight.words import in_words
 
 STATES = {
@@ -37,11 +37,17 @@ def brief(test: Preflight) -> dict[str, Any]:
     }
 
 
-def detail(test: Preflight) -> dict[str, Any]:
+def detail(test: Any) -> dict[str, Any]:
     """Until there is a report, nothing is known of the nodes."""
+    actions = allowed_actions(State(test.run.state), changes=test.may_change)
     unknown = [
         {"environmentId": node["id"], "name": node["name"], "level": "unknown", "findings": []}
         for node in test.run.spec["nodes"]
     ]
     shown = in_words(test.report, language())
-    return {**brief(test), **shown, "nodes": shown["nodes"] or unknown}
+    return {
+        **brief(test),
+        **shown,
+        "nodes": shown["nodes"] or unknown,
+        "allowedActions": [action for action in actions if action is Action.STOP],
+    }

@@ -26,6 +26,7 @@ from apps.training.states import ACTIVE, FINAL, State
 from fermi.launch.preflight import PREFLIGHT, judge
 from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec
+from fermi.launch.userpaths import CHECKPOINTS
 
 LONGEST_OUTPUT = 8 << 20
 """Bytes of a node's output that are looked through."""
@@ -38,7 +39,7 @@ def begin(user: User, cluster: Cluster, job: JobSpec, level: str, before: Task |
     job = replace(
         job, task_id=key, framework=PREFLIGHT, options=options,
         entrypoint=None, hyperparameters={}, strategy={}, train_data="", valid_data="", resume_from="",
-        checkpoint_dir=str(settings.DATA_DIR / "checkpoints"), grace_seconds=5.0,
+        checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS), grace_seconds=5.0,
     )  # fmt: skip
     with transaction.atomic():
         run = Task.objects.create(

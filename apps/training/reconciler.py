@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from django.db.models import Prefetch, QuerySet
 
 from apps.common.clock import now
-from apps.training import steps
+from apps.training import restarts, steps
 from apps.training.decisions import Act, Decision, Facts, decide
 from apps.training.launching import backend_for, handle_for
 from apps.training.limits import CLAIM, LOOK_AGAIN
@@ -25,7 +25,7 @@ from apps.training.reasons import Reason
 from apps.training.states import WITH_ATTEMPT, State
 from apps.training.transitions import Stale
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import Observation, Phase
+from fermi.launch.spec import Cause, Observation, Phase
 
 log = logging.getLogger(__name__)
 
@@ -53,23 +53,31 @@ def sweep(limit: int = 1000) -> int:
     quiet: dict[State, list[str]] = defaultdict(list)
     for task in tasks:
         facts, attempt = _facts(task)
-        if attempt and decide(facts, seen[task.pk]).act is Act.WAIT and not steps.is_news(attempt, seen[task.pk]):
-            quiet[facts.state].append(task.pk)
-            continue
+        if attempt and not steps.is_news(attempt, now_seen := seen[task.pk]):
+            decision = decide(facts, now_seen)
+            if decision.act is Act.WAIT and steps.is_said(task, decision):
+                quiet[facts.state].append(task.pk)
+                continue
         try:
             _pass(task, claim, seen.get(task.pk))
         except Exception:  # one bad row never stops the rest; its claim is its back-off
             log.exception("task %s: the pass failed; it is tried again in %s", task.pk, CLAIM)
     for state, ids in quiet.items():
-        Task.objects.filter(pk__in=ids, due_at=claim).update(due_at=now() + LOOK_AGAIN[state])
+        _let_go(ids, claim, LOOK_AGAIN[state])
     return len(tasks)
 
 
 def _claim(ids: Iterable[str]) -> datetime:
     """Takes those of `ids` that are due by moving `due_at` to a moment that is this pass's own."""
-    claim = now() + CLAIM + timedelta(microseconds=random.randrange(1_000_000))
-    Task.objects.filter(pk__in=ids, due_at__lte=now()).update(due_at=claim)
+    moment = now()
+    claim = moment + CLAIM + timedelta(microseconds=random.randrange(1_000_000))
+    Task.objects.filter(pk__in=ids, due_at__lte=moment).update(due_at=claim, claimed_at=moment)
     return claim
+
+
+def _let_go(ids: Iterable[str], claim: datetime, wait: timedelta) -> None:
+    """Those that a hint has pulled forward meanwhile stay due, and are claimed anew at once."""
+    Task.objects.filter(pk__in=ids, due_at=claim).update(due_at=now() + wait, claimed_at=None)
 
 
 def _load(ids: Iterable[str], claim: datetime) -> list[Task]:
@@ -92,7 +100,9 @@ def _facts(task: Task) -> tuple[Facts, Attempt | None]:
         stop_requested=task.stop_requested_at is not None,
         overdue=task.deadline_at is not None and task.deadline_at <= now(),
         outcome=Reason(attempt.outcome) if attempt and attempt.outcome else None,
-        attempts_left=task.max_restarts + 1 - task.attempt,
+        attempts_left=task.max_restarts + 1 - restarts.charged(a.outcome for a in task.attempts.all()),
+        attempt=task.attempt,
+        moment=now().timestamp(),
     ), attempt
 
 
@@ -108,23 +118,21 @@ def _observe(tasks: Iterable[Task]) -> dict[str, Observation]:
         handles = {task.pk: handle_for(task, task.attempt) for task in members}
         try:
             seen = backend_for(members[0].cluster).observe(handles.values())
+            unseen = UNKNOWN
         except BackendError as error:
             log.warning("cluster %s cannot be asked: %s", members[0].cluster, error)
-            seen = {}
-        found |= {pk: seen.get(handle.name, UNKNOWN) for pk, handle in handles.items()}
+            seen, unseen = {}, Observation(Phase.UNKNOWN, waiting=Cause(error.code, error.params))
+        found |= {pk: seen.get(handle.name, unseen) for pk, handle in handles.items()}
     return found
 
 
 def _pass(task: Task, claim: datetime, seen: Observation | None) -> None:
-    """Walks on until there is nothing to do but wait, then sets when to look again; unless a hint came meanwhile, which
-    has pulled `due_at` forward: then it stays due."""
+    """Walks on until there is nothing to do but wait, then sets when to look again."""
     try:
         wait = _walk(task, seen)
     except Stale:
         wait = timedelta()
-    task.refresh_from_db(fields=["state", "due_at"])
-    if task.due_at is not None and task.due_at == claim:
-        Task.objects.filter(pk=task.pk, due_at=claim).update(due_at=now() + wait)
+    _let_go([task.pk], claim, wait)
 
 
 def _walk(task: Task, seen: Observation | None) -> timedelta:
@@ -137,7 +145,11 @@ def _walk(task: Task, seen: Observation | None) -> timedelta:
         decision = decide(facts, seen)
         if attempt and seen and steps.is_news(attempt, seen):
             steps.remember(attempt, seen)
-        wait = _do(task, attempt, decision, facts)
+        try:
+            wait = _do(task, attempt, decision, facts)
+        except BackendError as error:
+            log.warning("task %s: %s cannot be done now: %s", task.pk, decision.act, error)
+            wait = steps.wait_for_engine(task, Cause(error.code, error.params))
         if wait is not None:
             return wait
         seen = None if decision.act in (Act.LEASE, Act.CLOSE, Act.SUBMIT) else seen
@@ -151,7 +163,7 @@ def _do(task: Task, attempt: Attempt | None, decision: Decision, facts: Facts) -
     """Returns how long to wait before looking again, or None to go on at once."""
     match decision.act:
         case Act.WAIT:
-            return LOOK_AGAIN[facts.state]
+            return steps.wait(task, decision)
         case Act.PREPARE:
             return steps.prepare(task)
         case Act.LEASE:

@@ -1,5 +1,6 @@
 """What is read of tasks, straight from `.values()` into the API's shape."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,10 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from apps.accounts import access
 from apps.accounts.models import User
-from apps.training import shapes
+from apps.training import discretion, shapes
 from apps.training.models import Attempt, Event, MetricPoint, Preflight, Task
 from apps.training.states import State, allowed_actions
-from fermi.launch import registry
+from fermi.launch import credentials, registry
 from fermi.launch.preflight import PREFLIGHT
 from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec
@@ -61,38 +62,36 @@ def tasks(user: User, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
             rows = rows.filter(condition(filters[name]))
     if any(filters.get(name) for name in THROUGH_NODES):
         rows = rows.distinct()
-    return _briefs(rows)
+    return _briefs(rows, user)
 
 
-def _briefs(rows: QuerySet[Task, Any]) -> QuerySet[Task, Any]:
-    return rows.values(*BRIEF.values(), "reason", "reason_params", "progress")
+def _briefs(rows: QuerySet[Task, Any], user: User) -> QuerySet[Task, Any]:
+    mine = access.may_change(user)
+    return rows.values(*BRIEF.values(), *shapes.WHY, "progress", may_change=mine)
 
 
 def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
     progress = row["progress"]
     return {
         **{name: row[column] for name, column in BRIEF.items()},
-        "reason": shapes.reason(row["reason"], row["reason_params"], lang),
+        "reason": shapes.why(row, lang),
         "step": progress.get("step"),
         "loss": progress.get("loss"),
+        "allowedActions": allowed_actions(State(row["state"]), changes=row["may_change"]),
     }
-
-
-def status(task_id: str, lang: str | None = None) -> dict[str, Any] | None:
-    """A brief with what may be done with the task now."""
-    row = _briefs(Task.objects.filter(pk=task_id)).first()
-    return _with_actions(row, lang) if row else None
 
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
     """What a task's live stream compares with what its reader knows. `fingerprint` changes with `status` and with what
-    is seen of the ranks; `event` and `metric` are the newest ids, 0 for none."""
+    is seen of the ranks; `event` and `metric` are the newest ids, 0 for none. `again`: in how many seconds the same row
+    may say something else."""
 
     status: dict[str, Any]
     fingerprint: int
     event: int
     metric: int
+    again: float = math.inf
 
 
 def pulse(user: User, task_id: str, lang: str) -> Pulse | None:
@@ -101,8 +100,8 @@ def pulse(user: User, task_id: str, lang: str) -> Pulse | None:
     if row is None:
         return None
     event, metric, seen = (row.pop(name) for name in _NEWEST)
-    status = _with_actions(row, lang)
-    return Pulse(status, crc32(orjson.dumps([status, seen], default=str)), event or 0, metric or 0)
+    status = brief(row, lang)
+    return Pulse(status, crc32(orjson.dumps([status, seen], default=str)), event or 0, metric or 0, shapes.again(row))
 
 
 _NEWEST = {
@@ -112,27 +111,28 @@ _NEWEST = {
 }
 
 
-def _with_actions(row: Mapping[str, Any], lang: str | None) -> dict[str, Any]:
-    return {**brief(row, lang), "allowedActions": allowed_actions(State(row["state"]))}
-
-
-def detail(task: Task) -> dict[str, Any]:
-    """`task` comes with its owner and dataset version."""
-    shown = status(task.pk)
-    assert shown is not None
+def detail(task: Task, user: User) -> dict[str, Any]:
+    """`task` comes with its owner and dataset version, and `user` is who asks."""
     job = JobSpec.from_json(task.spec)
+    waits = State(task.state) in (State.INITIALIZING, State.QUEUED)
+    found = _briefs(Task.objects.filter(pk=task.pk), user).get()  # first: where it has ended, its attempt has
     attempts = list(task.attempts.defer("plan"))
     newest = attempts[-1] if attempts else None
+    culprit = newest.outcome_params.get("rank") if newest else None
     placements = place(job.nodes, job.master)
     environments = dict(task.nodes.values_list("node_rank", "environment_id"))
     seen = {rank["rank"]: rank for rank in (newest.seen.get("ranks", []) if newest else [])}
     return {
-        **shown,
+        **brief(found),
         "datasetId": task.dataset_version.dataset_id if task.dataset_version else None,
         "datasetVersionId": task.dataset_version_id,
         "modelId": task.model_id,
         "summary": task.summary,
-        "warnings": [shapes.warning(warning["code"], warning["params"]) for warning in task.warnings],
+        "warnings": [
+            shapes.warning(warning["code"], warning["params"])
+            for warning in task.warnings
+            if waits or warning["code"] not in shapes.OF_THE_QUEUE
+        ],
         "proposal": shapes.proposal(job),
         "nodes": [
             {
@@ -156,12 +156,13 @@ def detail(task: Task) -> dict[str, Any]:
                 "state": seen.get(rank, {}).get("state", "waiting"),
                 "pid": seen.get(rank, {}).get("pid"),
                 "exitCode": seen.get(rank, {}).get("exit_code"),
+                "ending": shapes.ending(seen.get(rank, {}), culprit),
             }
             for at in placements
             for local, rank in enumerate(at.ranks)
         ],
         "attempts": [_attempt(attempt) for attempt in attempts],
-        "request": task.request,
+        "request": discretion.request(task, user),
         "preflightId": Preflight.objects.filter(before=task).values_list("pk", flat=True).first(),
         "totalSteps": job.hyperparameters.get("totalSteps"),
     }
@@ -172,6 +173,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "number": attempt.number,
         "masterPort": attempt.master_port,
         "outcome": shapes.reason(attempt.outcome, attempt.outcome_params),
+        "failedRank": attempt.outcome_params.get("rank"),
         "resumeFrom": attempt.resume_from or None,
         "createdAt": attempt.created_at,
         "runningAt": attempt.running_at,
@@ -179,13 +181,15 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def plan(task: Task, number: int | None) -> dict[str, Any] | None:
-    """What was rendered for an attempt; None when there is no such attempt."""
+def plan(task: Task, number: int | None, user: User | None) -> dict[str, Any] | None:
+    """What was rendered for an attempt, as `user` may read it; None when there is no such attempt."""
     attempts = task.attempts.filter(number=number or task.attempt)
     attempt = attempts.values("number", "plan").first()
     if attempt is None:
         return None
-    files, artifacts = shapes.artifacts(attempt["plan"]["artifacts"])
+    files, artifacts = shapes.artifacts(
+        credentials.without(attempt["plan"]["artifacts"], discretion.hidden(task, user))
+    )
     return {"attempt": attempt["number"], "files": files, "artifacts": artifacts}
 
 

@@ -49,8 +49,11 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
-def allowed_actions(state: State) -> list[Action]:
-    """What a member of the project may do with a task now; `retry` is for ends that were not a success."""
+def allowed_actions(state: State, *, changes: bool = True) -> list[Action]:
+    """What may be done with a task now by somebody who may change things in its project, and nothing by anybody else;
+    `retry` is for ends that were not a success."""
+    if not changes:
+        return []
     if state not in FINAL:
         return [Action.CLONE] if state is State.STOPPING else [Action.STOP, Action.CLONE]
     return ([] if state is State.SUCCEEDED else [Action.RETRY]) + [Action.CLONE, Action.DELETE]

@@ -3,25 +3,24 @@ how long to wait before the task is looked at again, or None to go on at once.""
 
 import json
 from datetime import timedelta
-from itertools import chain, islice
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
+from django.db.models import Max
 
+from apps.accounts import vault
 from apps.catalog.models import DatasetVersion, VersionStatus
 from apps.clusters import leases
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
-from apps.training import hints, ingest, placing, preflights, transitions
+from apps.training import hints, ingest, placing, ports, preflights, restarts, resuming, transitions
 from apps.training.decisions import Decision
-from apps.training.launching import backend_for, handle_for, job_for, resume_point
-from apps.training.limits import DEADLINES, FAILURE_GRACE_SECONDS, LOOK_AGAIN, backoff
+from apps.training.launching import backend_for, handle_for, job_for, secrets_of
+from apps.training.limits import DEADLINES, FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS, LOOK_AGAIN
 from apps.training.models import Attempt, Task
-from apps.training.reasons import Reason
+from apps.training.reasons import ASKED_TO_END, BY_RANKS, Reason
 from apps.training.states import FINAL, State
 from fermi.launch import registry
-from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Cause, JobSpec, Observation, Phase, Rendered
 
@@ -45,7 +44,12 @@ def prepare(task: Task) -> timedelta | None:
 
 def lease(task: Task) -> timedelta | None:
     """Takes every environment and a port and begins the next attempt, in one transaction; or says who holds what. Where
-    an environment was lost, a spare takes its place first."""
+    an environment was lost, a spare takes its place first. Not before its back-off is over, whoever asks."""
+    if (begins := restarts.begins_at(task.attempts.all())) and begins > (moment := now()):
+        return begins - moment
+    if full := restarts.still_full(task.attempts.all()):
+        transitions.explain(task, Reason.DISK_FULL, full)
+        return LOOK_AGAIN[State.QUEUED]
     nodes = JobSpec.from_json(task.spec).nodes
     if lost := placing.unusable(nodes):
         if placing.replace_lost(task):
@@ -54,25 +58,39 @@ def lease(task: Task) -> timedelta | None:
         reason = {"environment": first.name, "status": lost[first.id]}
         transitions.explain(task, Reason.ENVIRONMENT_UNAVAILABLE, reason)
         return LOOK_AGAIN[State.QUEUED]
+    try:
+        secrets_of(task)
+    except vault.Unavailable as absent:
+        transitions.explain(task, Reason(absent.code), absent.params)
+        return LOOK_AGAIN[State.QUEUED]
     if (wait := preflights.stage(task)) is not None:
         return wait
     backend = backend_for(task.cluster)
-    candidates = _free_ports(task, backend)
-    number, resume_from = task.attempt + 1, resume_point(task)
-    with transaction.atomic():
-        held = leases.take([node.id for node in nodes], task.pk)
-        if not held:
-            port = leases.take_port(task.cluster_id, candidates, f"{task.pk}-{number}")
-            attempt = Attempt(
-                task=task, number=number, master_port=port, resume_from=resume_from, created_at=now(), plan={}
-            )
-            job = job_for(task, attempt)
-            plan = registry.planner(task.framework).plan(job)
-            attempt.plan = backend.render(job, plan).to_json()
-            attempt.save(force_insert=True)
-            transitions.move(task, State.STARTING, attempt=number)
-            params = {"number": number, "port": port, "resumeFrom": resume_from}
-            transitions.record(task.pk, number, "attempt", "ATTEMPT_BEGAN", params)
+    there = ports.look(task, backend)
+    number, (resume_from, in_vain) = task.attempt + 1, resuming.point(task)
+    try:
+        with transaction.atomic():
+            held = leases.take([node.id for node in nodes], task.pk)
+            if not held:
+                port = there.take(f"{task.pk}-{number}")
+                attempt = Attempt(
+                    task=task, number=number, master_port=port, resume_from=resume_from, created_at=now(), plan={}
+                )
+                job = job_for(task, attempt)
+                plan = registry.planner(task.framework).plan(job)
+                attempt.plan = backend.render(job, plan).to_json()
+                attempt.save(force_insert=True)
+                transitions.move(task, State.STARTING, attempt=number)
+                params = {"number": number, "port": port, "resumeFrom": resume_from}
+                transitions.record(task.pk, number, "attempt", "ATTEMPT_BEGAN", params)
+                if in_vain:
+                    params = {"path": resume_from, "skipped": ", ".join(in_vain)}
+                    transitions.record(task.pk, number, "attempt", "RESUME_STEPPED_BACK", params)
+    except leases.NoFreePort:
+        if there.candidates:  # others were quicker: look again
+            return timedelta()
+        transitions.explain(task, Reason.PORTS_TAKEN, there.explained())
+        return LOOK_AGAIN[State.QUEUED]
     if held:
         holders = [{"environment": environment, "task": holder} for environment, holder in held]
         names = dict(DevEnvironment.objects.filter(pk__in=[e for e, _ in held]).values_list("pk", "name"))
@@ -85,7 +103,10 @@ def lease(task: Task) -> timedelta | None:
 def submit(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
     waiting = decision.cause
     try:
-        backend_for(task.cluster).submit(Rendered.from_json(attempt.plan))
+        backend_for(task.cluster).submit(Rendered.from_json(attempt.plan), secrets_of(task))
+    except vault.Unavailable as absent:
+        _store_outcome(task, attempt, Reason(absent.code), absent.params)
+        return None
     except BackendError as error:
         known = error.code in list(Reason)
         if error.permanent:
@@ -93,8 +114,6 @@ def submit(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None
             why = {**error.params} if known else {"why": error.code, "detail": detail}
             _store_outcome(task, attempt, Reason(error.code) if known else Reason.START_FAILED, why)
             return None
-        if not known:
-            raise
         waiting = Cause(error.code, error.params)
     transitions.explain(task, waiting.code, dict(waiting.params))
     return LOOK_AGAIN[State.STARTING]
@@ -110,16 +129,22 @@ def advance(task: Task, attempt: Attempt, decision: Decision) -> timedelta | Non
 
 
 def record_outcome(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
-    _store_outcome(task, attempt, Reason(decision.cause.code), dict(decision.cause.params))
+    params = dict(decision.cause.params)
+    if isinstance(ranks := params.get("ranks"), list):
+        names = task.nodes.filter(node_rank__in=params["node"]).values_list("name", flat=True)
+        params |= {"ranks": restarts.named(ranks), "node": restarts.named(list(names))}
+    _store_outcome(task, attempt, Reason(decision.cause.code), params)
     return None
 
 
 def cancel(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
-    stopped = attempt.outcome == Reason.STOPPED_BY_USER
-    grace = task.spec["grace_seconds"] if stopped else FAILURE_GRACE_SECONDS
-    backend_for(task.cluster).cancel(handle_for(task, attempt.number), grace)
+    asked = attempt.outcome in ASKED_TO_END
+    grace, still = (task.spec["grace_seconds"], None) if asked else (FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS)
+    backend_for(task.cluster).cancel(handle_for(task, attempt.number), grace, still)
     if decision.cause.code:
-        transitions.explain(task, decision.cause.code, {"number": attempt.number})
+        transitions.explain(task, decision.cause.code, decision.cause.params)
+    elif attempt.outcome != Reason.COMPLETED:  # the engine could not be asked for a while, and can again
+        transitions.explain(task, attempt.outcome, attempt.outcome_params)
     return LOOK_AGAIN[State.STOPPING]
 
 
@@ -128,21 +153,53 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
     assert decision.to is not None
     ingest.drain(task.pk, attempt.number)
     report = preflights.report(task, attempt.number) if task.framework == preflights.PREFLIGHT else None
-    ended = now()
     restart = decision.to is State.QUEUED
-    reason, params = attempt.outcome, attempt.outcome_params
+    again = restarts.repeated(task.attempts.all(), attempt, _last_steps(task, attempt))
+    reason, params = attempt.outcome, {**attempt.outcome_params, **again}
     if restart:
         reason, params = Reason.RESTARTING, {"cause": attempt.outcome, "next": attempt.number + 1, **params}
+    elif decision.to is State.STOPPED and (killed := restarts.killed_by_a_stop(attempt)):
+        reason, params = Reason.STOPPED_AND_KILLED, killed
+    elif reason == Reason.COMPLETED and params:
+        reason = Reason.COMPLETED_AND_KILLED
     with transaction.atomic():
-        Attempt.objects.filter(pk=attempt.pk, ended_at=None).update(ended_at=ended)
+        Attempt.objects.filter(pk=attempt.pk, ended_at=None).update(ended_at=now())
         ending = {"number": attempt.number, "outcome": attempt.outcome, **attempt.outcome_params}
         transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDED", ending)
+        if again:
+            transitions.record(task.pk, attempt.number, "attempt", "SAME_FAILURE", {**attempt.outcome_params, **again})
         leases.release_ports(attempt.name)
         transitions.move(task, decision.to, reason, params)
         if report is not None:
             preflights.finish(task, report)
         _release_if_final(task)
-    return (backoff(attempt.number, ended - attempt.created_at) or None) if restart else timedelta()
+    return None if restart else timedelta()
+
+
+def wait(task: Task, decision: Decision) -> timedelta:
+    """Says that the engine cannot be asked, and takes it back once it can be."""
+    if not is_said(task, decision):
+        transitions.explain(task, decision.cause.code, dict(decision.cause.params))
+    return LOOK_AGAIN[State(task.state)]
+
+
+def is_said(task: Task, decision: Decision) -> bool:
+    """Whether the task says what it waits for. While it starts, it says what it was told last."""
+    return task.reason == decision.cause.code or (not decision.cause.code and task.state == State.STARTING)
+
+
+def wait_for_engine(task: Task, cause: Cause) -> timedelta:
+    """What was to be done is done when the engine can be asked again, which is soon tried."""
+    transitions.explain(task, cause.code, dict(cause.params))
+    return min(LOOK_AGAIN[State(task.state)], LOOK_AGAIN[State.STARTING])
+
+
+def _last_steps(task: Task, attempt: Attempt) -> dict[int, int]:
+    """How far rank 0 had come in each attempt; only asked for where a rank failed."""
+    if attempt.outcome not in BY_RANKS:
+        return {}
+    found = task.metrics.filter(rank=0).values("attempt").annotate(last=Max("step"))
+    return dict(found.values_list("attempt", "last"))
 
 
 def end(task: Task, decision: Decision) -> timedelta | None:
@@ -172,9 +229,12 @@ def _as_stored(seen: Observation) -> dict[str, Any]:
 
 
 def _store_outcome(task: Task, attempt: Attempt, outcome: Reason, params: dict[str, Any]) -> None:
-    """The first one counts. From here on the attempt is being ended, and that has a deadline of its own."""
+    """One that somebody else stored meanwhile counts. From here on the attempt is being ended, and that has a deadline
+    of its own."""
     with transaction.atomic():
-        first = Attempt.objects.filter(pk=attempt.pk, outcome="").update(outcome=outcome, outcome_params=params)
+        first = Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome).update(
+            outcome=outcome, outcome_params=params
+        )
         if not first:
             raise transitions.Stale(task.pk)
         transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDING", {"outcome": outcome, **params})
@@ -184,17 +244,6 @@ def _store_outcome(task: Task, attempt: Attempt, outcome: Reason, params: dict[s
             transitions.explain(task, outcome, params)
         grace = timedelta(seconds=task.spec["grace_seconds"])
         Task.objects.filter(pk=task.pk).update(deadline_at=now() + grace + DEADLINES[State.STOPPING])
-
-
-def _free_ports(task: Task, backend: Backend, count: int = 8) -> list[int]:
-    """Candidates for this attempt, its own wish first, never the port of the attempt before."""
-    last = task.attempts.order_by("-number").values_list("master_port", flat=True).first()
-    wish = task.spec["master_port"]
-    start = (last or wish) + 1
-    ports = settings.MASTER_PORTS
-    after = chain(range(max(start, ports.start), ports.stop), ports)
-    tried = chain([wish] if last is None else [], after)
-    return list(islice((port for port in tried if port != last and backend.port_is_free(port)), count))
 
 
 def _release_if_final(task: Task) -> None:

@@ -6,6 +6,7 @@ reader that comes back with its last position misses nothing and sees nothing tw
 """
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from apps.training.states import FINAL, State
 COALESCE = 0.1  # seconds between two answers to the same reader while much happens
 POLL = 1.0  # seconds between two looks at the database while the broker is away
 PATIENCE = 10.0  # seconds without a message until the database is asked all the same
-KEEP_ALIVE = 15.0
+BEAT = 2.0  # seconds of silence until a reader is told that the platform is alive
 BATCH = 500  # points or events in one message
 LINES = 1000  # log lines of one rank in one message, and how many of the last ones a new reader gets
 
@@ -50,7 +51,7 @@ class Position:
             return None
         try:
             offsets = logs.offsets_of(parts[4])
-        except Exception:
+        except ValueError:
             return None
         status, event, metric, attempt = (int(part) for part in parts[:4])
         return cls(status, event, metric, attempt, tuple(offsets.items()))
@@ -72,27 +73,33 @@ async def stream(task_id: str, user: User, resume: str, ranks: str, lang: str) -
     """`ranks`: `none`, `all` or one rank whose log lines are sent along. Ends when the task is final and all is sent,
     or `user` may not see it any more."""
     position = Position.parse(resume) or Position()
-    last_sent = time.monotonic()
     yield b"retry: 1000\n\n"
     async with bus.subscribe(f"task:{task_id}") as inbox:
         while True:
-            messages, rest = await sync_to_async(_news)(task_id, user, position, ranks, lang)
+            messages, rest, again = await sync_to_async(_news)(task_id, user, position, ranks, lang)
             for message in messages:
                 yield message.encode()
                 position = message.position
-                last_sent = time.monotonic()
             if rest is Rest.NOTHING:
                 yield Message("end", {}, position).encode()
                 return
             if rest is Rest.MORE:
                 continue
-            if time.monotonic() - last_sent > KEEP_ALIVE:
-                yield b": still here\n\n"
-                last_sent = time.monotonic()
             if messages:
                 await asyncio.sleep(COALESCE)
-            await inbox.get(timeout=PATIENCE if inbox.connected else POLL)
+            async for beat in _silence(inbox, again):
+                yield beat
             inbox.clear()
+
+
+async def _silence(inbox: bus.Inbox, again: float) -> AsyncIterator[bytes]:
+    """Until it is worth while to look at the database again. The signs of life in between ask nobody anything, and bear
+    no position: a page that hears none knows that what it shows is old."""
+    look_at = time.monotonic() + min(PATIENCE if inbox.connected else POLL, again)
+    while (left := look_at - time.monotonic()) > 0:
+        if await inbox.get(timeout=min(left, BEAT)) is not None:
+            return
+        yield b"event: beat\ndata: {}\n\n"
 
 
 class Rest(Enum):
@@ -103,11 +110,11 @@ class Rest(Enum):
     NOTHING = "nothing"
 
 
-def _news(task_id: str, user: User, position: Position, ranks: str, lang: str) -> tuple[list[Message], Rest]:
-    """What the reader at `position` has not seen."""
+def _news(task_id: str, user: User, position: Position, ranks: str, lang: str) -> tuple[list[Message], Rest, float]:
+    """What the reader at `position` has not seen, and in how many seconds there may be more without a message."""
     pulse = selectors.pulse(user, task_id, lang)
     if pulse is None:
-        return [], Rest.NOTHING
+        return [], Rest.NOTHING, math.inf
     messages: list[Message] = []
     newest_attempt = pulse.status["attempt"]
     if anew := position == Position():
@@ -140,8 +147,8 @@ def _news(task_id: str, user: User, position: Position, ranks: str, lang: str) -
             if more:
                 break
     if more:
-        return messages, Rest.MORE
-    return messages, Rest.NOTHING if State(pulse.status["status"]) in FINAL else Rest.LATER
+        return messages, Rest.MORE, pulse.again
+    return messages, Rest.NOTHING if State(pulse.status["status"]) in FINAL else Rest.LATER, pulse.again
 
 
 def _lines(

@@ -30,7 +30,7 @@ def move(task: Task, to: State, reason: str = "", params: Mapping[str, Any] | No
         "reason": reason,
         "reason_params": dict(params or {}),
         "deadline_at": None if to in FINAL else moment + lasting(task.framework, to),
-        **({"ended_at": moment, "due_at": None} if to in FINAL else {}),
+        **({"ended_at": moment, "due_at": None, "claimed_at": None} if to in FINAL else {}),
         **({"started_at": moment} if to is State.RUNNING and task.started_at is None else {}),
         **fields,
     }

@@ -3,8 +3,10 @@
 from rest_framework import serializers
 
 from apps.clusters.api.serializers import LEVELS
+from apps.common.openapi import Key
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.serializers import Reason
+from apps.training.states import Action
 from fermi.launch import preflight
 
 PREFLIGHT_STATUSES = [(status, status) for status in ("queued", "running", "done", "failed")]
@@ -16,16 +18,14 @@ class PreflightCreateRequest(serializers.Serializer):
     environmentIds = serializers.ListField(
         source="environment_ids", child=serializers.CharField(max_length=100), max_length=1024
     )
-    masterNode = serializers.CharField(
-        source="master", allow_null=True, default=None, help_text="the first environment by default"
-    )
+    masterNode = Key(source="master", allow_null=True, default=None, help_text="the first environment by default")
     level = serializers.ChoiceField(TEST_LEVELS, default="quick")
     framework = serializers.CharField(max_length=40, default="pytorch-ddp", help_text="what is to be trained with")
 
 
 class PreflightQuery(PageQuery):
     status = serializers.ChoiceField(PREFLIGHT_STATUSES, required=False)
-    environment = serializers.CharField(required=False, help_text="id")
+    environment = Key(required=False, allow_blank=True, help_text="id")
     ordering = OrderingField("-createdAt", createdAt="run__created_at")
 
 
@@ -98,6 +98,9 @@ class PreflightBrief(serializers.Serializer):
 
 
 class PreflightDetail(PreflightBrief):
+    allowedActions = serializers.ListField(
+        child=serializers.ChoiceField([(Action.STOP.value, Action.STOP.value)]), help_text="what you may do with it now"
+    )
     nodes = PreflightNode(many=True)
     pairs = PreflightPair(many=True)
     together = PreflightTogether(allow_null=True, help_text="null: a quick test, or it did not come to that")

@@ -1,9 +1,11 @@
 """Shapes of requests and answers about training tasks."""
 
+from typing import Any, ClassVar
+
 from rest_framework import serializers
 
 from apps.clusters.api.serializers import WarningItem
-from apps.common.openapi import ProblemItem
+from apps.common.openapi import INT4, INT8, Key, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.states import Action, State
 from fermi.launch.byhand import TARGETS
@@ -14,11 +16,16 @@ ACTIONS = [(action.value, action.value) for action in Action]
 
 
 class DistributedConfigRequest(serializers.Serializer):
+    RULED: ClassVar[dict[str, Any]] = {
+        "masterPort": {"minimum": 1024, "maximum": 65535},
+        "worldSize": {"minimum": 1, "maximum": INT4},
+    }
+
     enabled = serializers.BooleanField(default=True)
     nodeIds = serializers.ListField(
         source="node_ids", child=serializers.CharField(max_length=100), max_length=4096, default=list
     )
-    masterNode = serializers.CharField(source="master", allow_null=True, allow_blank=True, default=None)
+    masterNode = Key(source="master", allow_null=True, allow_blank=True, default=None)
     framework = serializers.CharField(max_length=40, default="pytorch-ddp", help_text="see /frameworks")
     masterPort = serializers.IntegerField(
         source="master_port", required=False, help_text="the first of the platform's range by default"
@@ -29,9 +36,13 @@ class DistributedConfigRequest(serializers.Serializer):
         help_text="how many processes; all by default, with fewer those with the first ranks",
     )  # fmt: skip
     strategy = serializers.DictField(
-        child=serializers.IntegerField(min_value=1), default=dict, help_text="dataParallel, tensorParallel, …"
+        child=serializers.IntegerField(min_value=1, max_value=INT4),
+        default=dict,
+        help_text="dataParallel, tensorParallel, …",
     )
-    options = serializers.DictField(child=serializers.JSONField(), default=dict, help_text="the framework's own")
+    options = serializers.DictField(
+        child=serializers.JSONField(allow_null=True), default=dict, help_text="the framework's own"
+    )
 
 
 class EntrypointRequest(serializers.Serializer):
@@ -46,21 +57,24 @@ class EntrypointRequest(serializers.Serializer):
 class TaskCreateRequest(serializers.Serializer):
     """What is missing here is found by the rules, together with everything else that is wrong."""
 
-    taskName = serializers.CharField(
-        source="name", default="", allow_blank=True, help_text="required; ≤ 100 characters"
-    )
-    datasetId = serializers.CharField(
+    RULED: ClassVar[dict[str, Any]] = {
+        "taskName": {"minLength": 1, "maxLength": 100, "pattern": r"\S"},
+        "maxRestarts": {"minimum": 0, "maximum": 100},
+    }
+
+    taskName = serializers.CharField(source="name", default="", allow_blank=True, help_text="required")
+    datasetId = Key(
         source="dataset_id", default="", allow_blank=True, allow_null=True,
         help_text="required; null for a script of one's own that reads none",
     )  # fmt: skip
-    datasetVersionId = serializers.CharField(
+    datasetVersionId = Key(
         source="version_id", default="", allow_blank=True, allow_null=True, help_text="required with datasetId"
     )
-    modelId = serializers.CharField(
+    modelId = Key(
         source="model_id", default="", allow_blank=True, allow_null=True,
         help_text="required; null for a script of one's own",
     )  # fmt: skip
-    launchMode = serializers.CharField(source="launch_mode", default="existing", help_text="existing")
+    launchMode = Key(source="launch_mode", default="existing", help_text="existing")
     environmentIds = serializers.ListField(
         source="environment_ids", child=serializers.CharField(max_length=100), max_length=4096, default=list
     )
@@ -74,9 +88,15 @@ class TaskCreateRequest(serializers.Serializer):
     env = serializers.DictField(
         child=serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=32_000), default=dict
     )
+    secretEnv = serializers.DictField(
+        source="secret_env", child=serializers.CharField(max_length=63), default=dict,
+        help_text="variables by name, each with the name of a secret of the project whose value it gets",
+    )  # fmt: skip
     maxRestarts = serializers.IntegerField(source="max_restarts", default=3)
     priority = serializers.IntegerField(min_value=-1000, max_value=1000, default=0)
-    resumeFrom = serializers.CharField(source="resume_from", allow_null=True, allow_blank=True, default=None)
+    resumeFrom = serializers.CharField(
+        source="resume_from", max_length=500, allow_null=True, allow_blank=True, default=None
+    )
     preflight = serializers.ChoiceField(
         [(choice, choice) for choice in ("off", *LEVELS)],
         default="off",
@@ -159,12 +179,14 @@ class TaskPreview(serializers.Serializer):
 
 
 class TaskQuery(PageQuery):
-    status = serializers.ListField(child=serializers.ChoiceField(STATES), required=False, help_text="may repeat")
-    framework = serializers.CharField(required=False)
-    environment = serializers.CharField(required=False, help_text="id")
-    zone = serializers.CharField(required=False, help_text="id or name")
-    owner = serializers.CharField(required=False, help_text="user name")
-    project = serializers.CharField(required=False, help_text="id")
+    status = serializers.ListField(
+        child=serializers.ChoiceField(STATES), max_length=100, required=False, help_text="may repeat"
+    )
+    framework = Key(required=False, allow_blank=True)
+    environment = Key(required=False, allow_blank=True, help_text="id")
+    zone = Key(required=False, allow_blank=True, help_text="id or name")
+    owner = Key(required=False, allow_blank=True, help_text="user name")
+    project = Key(required=False, allow_blank=True, help_text="id")
     createdAfter = serializers.DateTimeField(required=False)
     createdBefore = serializers.DateTimeField(required=False)
     ordering = OrderingField(
@@ -199,6 +221,9 @@ class TaskBrief(serializers.Serializer):
     endedAt = serializers.DateTimeField(allow_null=True)
     step = serializers.IntegerField(allow_null=True)
     loss = serializers.FloatField(allow_null=True)
+    allowedActions = serializers.ListField(
+        child=serializers.ChoiceField(ACTIONS), help_text="what you may do with it now; nothing with the role viewer"
+    )
 
 
 class TaskNode(serializers.Serializer):
@@ -220,12 +245,17 @@ class TaskRank(serializers.Serializer):
     state = serializers.ChoiceField([(state, state) for state in ("waiting", "running", "exited")])
     pid = serializers.IntegerField(allow_null=True)
     exitCode = serializers.IntegerField(allow_null=True, help_text="negative: killed by that signal")
+    ending = serializers.ChoiceField(
+        [(ending, ending) for ending in ("done", "failed", "after", "ended")], allow_null=True,
+        help_text="failed: before all others; after: once another had failed; ended: by the platform's signal",
+    )  # fmt: skip
 
 
 class TaskAttempt(serializers.Serializer):
     number = serializers.IntegerField()
     masterPort = serializers.IntegerField()
     outcome = Reason(allow_null=True, help_text="null while it goes on")
+    failedRank = serializers.IntegerField(allow_null=True, help_text="the rank that failed first, where one did")
     resumeFrom = serializers.CharField(allow_null=True)
     createdAt = serializers.DateTimeField()
     runningAt = serializers.DateTimeField(allow_null=True)
@@ -243,7 +273,6 @@ class TaskDetail(TaskBrief):
     nodes = TaskNode(many=True)
     ranks = TaskRank(many=True)
     attempts = TaskAttempt(many=True)
-    allowedActions = serializers.ListField(child=serializers.ChoiceField(ACTIONS))
     request = serializers.JSONField()
     totalSteps = serializers.IntegerField(allow_null=True)
 
@@ -253,11 +282,11 @@ class FrameworkRecommendRequest(serializers.Serializer):
         source="parameters", min_value=1, max_value=10**18, required=False, allow_null=True, default=None,
         help_text="number of weights; by default what the model says or its hyperparameters add up to",
     )  # fmt: skip
-    modelId = serializers.CharField(source="model_id", required=False, allow_null=True, default=None)
+    modelId = Key(source="model_id", required=False, allow_null=True, default=None)
     environmentIds = serializers.ListField(
         source="environment_ids", child=serializers.CharField(max_length=100), max_length=4096
     )
-    masterNode = serializers.CharField(source="master", required=False, allow_null=True, default=None)
+    masterNode = Key(source="master", required=False, allow_null=True, default=None)
 
 
 class RejectedFramework(serializers.Serializer):
@@ -283,7 +312,7 @@ class TaskClone(serializers.Serializer):
 
 class EventQuery(PageQuery):
     pageSize = serializers.IntegerField(min_value=1, max_value=200, default=100)
-    after = serializers.IntegerField(min_value=0, default=0, help_text="only events with a higher id")
+    after = serializers.IntegerField(min_value=0, max_value=INT8, default=0, help_text="only events with a higher id")
 
 
 class TaskEvent(serializers.Serializer):
@@ -298,10 +327,10 @@ class TaskEvent(serializers.Serializer):
 
 
 class MetricQuery(serializers.Serializer):
-    names = serializers.ListField(child=serializers.CharField(), required=False, help_text="may repeat")
-    attempt = serializers.IntegerField(min_value=1, required=False)
-    rank = serializers.IntegerField(min_value=0, required=False)
-    after = serializers.IntegerField(min_value=0, default=0, help_text="`next` of the answer before")
+    names = serializers.ListField(child=Key(allow_blank=True), max_length=100, required=False, help_text="may repeat")
+    attempt = serializers.IntegerField(min_value=1, max_value=INT4, required=False)
+    rank = serializers.IntegerField(min_value=0, max_value=INT4, required=False)
+    after = serializers.IntegerField(min_value=0, max_value=INT8, default=0, help_text="`next` of the answer before")
     limit = serializers.IntegerField(min_value=1, max_value=10_000, default=2000)
 
 
@@ -333,7 +362,7 @@ class CheckpointItem(serializers.Serializer):
 
 
 class PlanQuery(serializers.Serializer):
-    attempt = serializers.IntegerField(min_value=1, required=False, help_text="the newest by default")
+    attempt = serializers.IntegerField(min_value=1, max_value=INT4, required=False, help_text="the newest by default")
 
 
 class TaskPlan(serializers.Serializer):
@@ -350,10 +379,12 @@ class ScriptsQuery(serializers.Serializer):
 
 
 class LogQuery(serializers.Serializer):
-    rank = serializers.CharField(default="0", help_text="a rank, or `all`")
-    attempt = serializers.IntegerField(min_value=1, required=False, help_text="the newest by default")
-    search = serializers.CharField(max_length=200, default="", trim_whitespace=False)
-    cursor = serializers.CharField(max_length=100_000, required=False, help_text="`cursor` of the answer before")
+    rank = Key(default="0", help_text="a rank, or `all`")
+    attempt = serializers.IntegerField(min_value=1, max_value=INT4, required=False, help_text="the newest by default")
+    search = serializers.CharField(max_length=200, default="", allow_blank=True, trim_whitespace=False)
+    cursor = serializers.CharField(
+        max_length=100_000, required=False, allow_blank=True, help_text="`cursor` of the answer before"
+    )
     limit = serializers.IntegerField(min_value=1, max_value=5000, default=500)
     tail = serializers.BooleanField(default=False, help_text="without a cursor: the newest lines")
 
@@ -373,9 +404,9 @@ class LogPage(serializers.Serializer):
 
 
 class LogDownloadQuery(serializers.Serializer):
-    rank = serializers.CharField(default="0", help_text="a rank, or `all`")
-    attempt = serializers.IntegerField(min_value=1, required=False)
+    rank = Key(default="0", help_text="a rank, or `all`")
+    attempt = serializers.IntegerField(min_value=1, max_value=INT4, required=False)
 
 
 class StreamQuery(serializers.Serializer):
-    logs = serializers.CharField(default="none", help_text="`none`, `all` or a rank")
+    logs = Key(default="none", help_text="`none`, `all` or a rank")

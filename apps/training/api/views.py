@@ -1,6 +1,7 @@
 """Training tasks: create, look, steer."""
 
 from collections.abc import AsyncIterator, Iterator
+from itertools import chain
 
 from asgiref.sync import sync_to_async
 from django.db.models import F
@@ -18,6 +19,7 @@ from apps.training.services.create import create
 from apps.training.services.preview import preview
 from apps.training.services.recommend import recommend
 from fermi.launch.errors import UnknownName
+from fermi.launch.spec import Problem
 
 
 class TasksView(APIView):
@@ -33,20 +35,21 @@ class TasksView(APIView):
         status=201,
         message="TASK_CREATED_OK",
         headers=["Idempotency-Key"],
+        most=True,
     )
-    def post(self, request: Request, body: Body) -> Data:
+    def post(self, request: Request, body: Body, wrong: list[Problem]) -> Data:
         """Creates a task and starts it as soon as its environments are free. All problems come at once."""
         key = request.headers.get("Idempotency-Key", "")
         if len(key) > 200:
             raise ApiError(400, "IDEMPOTENCY_KEY_TOO_LONG", "Idempotency-Key", high=200)
-        return _created(create(request.user, body, dict(request.data), key))
+        return _created(create(request.user, body, dict(request.data), key, wrong))
 
 
 class TaskPreviewView(APIView):
-    @operation("previewTask", body=forms.TaskCreateRequest, data=forms.TaskPreview)
-    def post(self, request: Request, body: Body) -> Data:
+    @operation("previewTask", body=forms.TaskCreateRequest, data=forms.TaskPreview, most=True)
+    def post(self, request: Request, body: Body, wrong: list[Problem]) -> Data:
         """What a create would run: ranks, environments, files, the engine's objects, problems. Creates nothing."""
-        return preview(request.user, body, dict(request.data))
+        return preview(request.user, body, dict(request.data), wrong)
 
 
 class FrameworkRecommendView(APIView):
@@ -60,7 +63,7 @@ class TaskView(APIView):
     @operation("getTask", data=forms.TaskDetail)
     def get(self, request: Request, task_id: str) -> Data:
         """Everything about one task."""
-        return selectors.detail(steer.find(request.user, task_id))
+        return selectors.detail(steer.find(request.user, task_id), request.user)
 
     @operation("deleteTask")
     def delete(self, request: Request, task_id: str) -> None:
@@ -72,7 +75,7 @@ class TaskStopView(APIView):
     @operation("stopTask", data=forms.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Asks the ranks to save and end. Asking again changes nothing."""
-        return selectors.detail(steer.stop(request.user, task_id))
+        return selectors.detail(steer.stop(request.user, task_id), request.user)
 
 
 class TaskRetryView(APIView):
@@ -119,7 +122,7 @@ class TaskPlanView(APIView):
     @operation("getTaskPlan", query=forms.PlanQuery, data=forms.TaskPlan)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What was rendered for an attempt and sent to the engine."""
-        found = selectors.plan(steer.find(request.user, task_id), query.get("attempt"))
+        found = selectors.plan(steer.find(request.user, task_id), query.get("attempt"), request.user)
         if found is None:
             raise ApiError(404, "ATTEMPT_UNKNOWN", "attempt")
         return found
@@ -131,7 +134,7 @@ class TaskScriptsView(APIView):
         """Scripts, rendered files and a README to start the task by hand, as a .tar.gz; one kind for each target."""
         task = steer.find(request.user, task_id)
         try:
-            name, content = scripts.archive(task, query["target"], language(), query.get("master_port"))
+            name, content = scripts.archive(request.user, task, query["target"], language(), query.get("master_port"))
         except UnknownName as unknown:
             raise ApiError(400, unknown.code, "target", **unknown.params) from unknown
         response = HttpResponse(content, content_type="application/gzip")
@@ -158,7 +161,7 @@ class TaskLogDownloadView(APIView):
         else:
             rank = logs.rank_of(task, query["rank"])
             pieces, name = reader.whole(rank), f"{name}-rank{rank}"
-        response = StreamingHttpResponse(_from_thread(pieces), content_type="text/plain; charset=utf-8")
+        response = StreamingHttpResponse(_from_thread(_begun(pieces)), content_type="text/plain; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{name}.log"'
         return response
 
@@ -166,8 +169,8 @@ class TaskLogDownloadView(APIView):
 class TaskStreamView(APIView):
     @operation("streamTask", query=forms.StreamQuery, media="text/event-stream", headers=["Last-Event-ID"])
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow. Resumes from
-        Last-Event-ID."""
+        """Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow; `beat` every two
+        seconds of silence. Resumes from Last-Event-ID."""
         task = steer.find(request.user, task_id)
         ranks = query["logs"] if query["logs"] in ("none", "all") else str(logs.rank_of(task, query["logs"]))
         resume = request.headers.get("Last-Event-ID", "")
@@ -192,6 +195,11 @@ def _created(task: Task) -> Data:
         "summary": task.summary,
         "warnings": [shapes.warning(warning["code"], warning["params"]) for warning in task.warnings],
     }
+
+
+def _begun(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Read as far as the first piece: what cannot be read at all is an error, not an empty file."""
+    return chain([next(pieces, b"")], pieces)
 
 
 async def _from_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

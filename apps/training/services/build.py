@@ -1,22 +1,24 @@
 """From a request to the job it describes, with everything that is wrong with it and everything worth knowing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from django.conf import settings
 from django.db.models import Q, QuerySet
 
-from apps.accounts import access
+from apps.accounts import access, vault
 from apps.accounts.access import Rows
 from apps.accounts.models import User
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster, DevEnvironment, Lease
+from apps.training import checkpoints
 from apps.training.launching import backend_for
-from fermi.launch import ranks, registry, summary, validate
+from fermi.launch import credentials, ranks, registry, summary, validate
 from fermi.launch.errors import UnknownName
 from fermi.launch.spec import Entrypoint, JobSpec, Node, Problem
+from fermi.launch.userpaths import CHECKPOINTS
 
 NAME_LENGTH = 100
 MAX_RESTARTS = 100
@@ -47,6 +49,8 @@ def build(user: User, body: Mapping[str, Any], request: Mapping[str, Any], task_
         problems.append(Problem("launchMode", "LAUNCH_MODE_UNKNOWN", {"found": body["launch_mode"]}))
     environments, where = _environments(user, body, problems)
     _check_spares(user, body, environments, problems)
+    if environments:
+        problems += vault.unknown(environments[0].project_id, body["secret_env"])
     version = _version(_usable(Dataset.objects.all(), user, environments), body, problems)
     own_script = body["entrypoint"] is not None
     model = _usable(Model.objects.all(), user, environments).filter(pk=body["model_id"]).first()
@@ -65,7 +69,7 @@ def build(user: User, body: Mapping[str, Any], request: Mapping[str, Any], task_
         draft.cluster = environments[0].cluster
         draft.job = _job(draft, body, framework, master, task_id)
         problems += validate.problems(draft.job)
-        problems += backend_for(draft.cluster).problems(draft.job)
+        problems += _on_engine(user, draft.cluster, draft.job)
         draft.warnings = _warnings(draft.job)
     return draft
 
@@ -109,13 +113,19 @@ def _config(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _environments(user: User, body: Mapping[str, Any], problems: list[Problem]) -> tuple[list[DevEnvironment], str]:
     """The environments chosen, and the field that named them."""
-    config = _config(body)
-    ids, where = body["environment_ids"], "environmentIds"
-    if config and (config["node_ids"] or not ids):
-        if stray := [key for key in ids if key not in config["node_ids"]]:
-            problems.append(Problem(where, "ENVIRONMENTS_CONTRADICT", {"environments": ", ".join(stray)}))
-        ids, where = config["node_ids"], f"{CONFIG}.nodeIds"
+    ids, where = body["environment_ids"], environments_field(body)
+    if where != "environmentIds":
+        nodes = _config(body)["node_ids"]
+        if stray := [key for key in ids if key not in nodes]:
+            problems.append(Problem("environmentIds", "ENVIRONMENTS_CONTRADICT", {"environments": ", ".join(stray)}))
+        ids = nodes
     return environments_named(user, ids, where, problems), where
+
+
+def environments_field(body: Mapping[str, Any]) -> str:
+    """Which of the two fields that name environments counts."""
+    config = _config(body)
+    return f"{CONFIG}.nodeIds" if config and (config["node_ids"] or not body["environment_ids"]) else "environmentIds"
 
 
 def environments_named(user: User, ids: Sequence[str], where: str, problems: list[Problem]) -> list[DevEnvironment]:
@@ -197,12 +207,13 @@ def _job(draft: Draft, body: Mapping[str, Any], framework: str, master: str, tas
         strategy=config.get("strategy", {}),
         options=config.get("options", {}),
         env=body["env"],
+        secret_env=body["secret_env"],
         backend=cast(Literal["auto", "nccl", "gloo"], config.get("backend", "auto")),
         master_port=config.get("master_port", settings.MASTER_PORTS.start),
         train_data=version.train_path if version else "",
         valid_data=version.valid_path if version else "",
-        checkpoint_dir=str(settings.DATA_DIR / "checkpoints" / task_id),
-        resume_from=body["resume_from"] or "",
+        checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS / task_id),
+        resume_from=checkpoints.named(draft.environments[0].cluster, body["resume_from"] or ""),
     )
 
 
@@ -219,9 +230,18 @@ def _nodes(draft: Draft, config: Mapping[str, Any], master: str) -> tuple[Node, 
     return ranks.first(nodes, master, wanted)
 
 
+def _on_engine(user: User, cluster: Cluster, job: JobSpec) -> list[Problem]:
+    """Of a checkpoint that is not theirs to read, users learn no more than of one that is not there."""
+    if checkpoints.may_read(user, job.resume_from):
+        return backend_for(cluster).problems(job)
+    missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
+    return [missing, *backend_for(cluster).problems(replace(job, resume_from=""))]
+
+
 def _warnings(job: JobSpec) -> list[Problem]:
     found = summary.warnings(job.nodes, job.master) + registry.framework(job.framework).warnings(job)
     held = Lease.objects.filter(environment__in=[node.id for node in job.nodes]).select_related("environment")
+    found += credentials.warnings(job.env)
     if busy := [f"{lease.environment.name} ({lease.holder})" for lease in held]:
         found.append(Problem("", "ENVIRONMENTS_BUSY", {"environments": ", ".join(busy)}))
     return found

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -10,24 +10,31 @@ from django.db import IntegrityError, transaction
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.clock import now
-from apps.common.errors import ApiError, ProblemsError
+from apps.common.errors import ApiError, ProblemsError, together
 from apps.common.ids import new_id
 from apps.training import hints, placing, transitions
 from apps.training.limits import DEADLINES
 from apps.training.models import Task
 from apps.training.services.build import Draft, build
 from apps.training.states import State
+from fermi.launch.spec import Problem
 
 
-def create(user: User, body: Mapping[str, Any], request: Mapping[str, Any], key: str | None = None) -> Task:
+def create(
+    user: User,
+    body: Mapping[str, Any],
+    request: Mapping[str, Any],
+    key: str | None = None,
+    wrong: Sequence[Problem] = (),
+) -> Task:
     """`key`: the Idempotency-Key; with the same request it gives the task that it gave before, with another one it is a
-    conflict. Raises ProblemsError with everything that is wrong."""
+    conflict. Raises ProblemsError with everything that is wrong, `wrong` (of what `body` lacks) first."""
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     if key and (before := _before(user, key, digest)):
         return before
     draft = build(user, body, request, new_id("task"))
-    if draft.problems:
-        raise ProblemsError(draft.problems)
+    if problems := together(wrong, draft.problems):
+        raise ProblemsError(problems)
     access.require(user, draft.environments[0].project_id, Role.MEMBER)
     try:
         with transaction.atomic():

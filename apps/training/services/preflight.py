@@ -46,25 +46,26 @@ def create(user: User, *, environment_ids: Sequence[str], master: str | None, le
 
 
 def listed(user: User, filters: Mapping[str, Any]) -> QuerySet[Preflight]:
-    rows = access.visible(_rows(), user, "run__project")
+    rows = _rows(user)
     if status := filters.get("status"):
         rows = rows.filter(run__state__in=STATES[status])
     if environment := filters.get("environment"):
         rows = rows.filter(run__nodes__environment=environment)
     if word := filters.get("search"):
-        rows = rows.filter(Q(pk__icontains=word) | Q(run__name__icontains=word))
+        rows = rows.filter(Q(run__id__icontains=word) | Q(run__name__icontains=word))
     return rows
 
 
 def find(user: User, key: str) -> Preflight:
-    test = access.visible(_rows(), user, "run__project").filter(pk=key).first()
+    test = _rows(user).filter(pk=key).first()
     if test is None:
         raise ApiError(404, "NOT_FOUND")
     return test
 
 
-def _rows() -> QuerySet[Preflight]:
-    return Preflight.objects.select_related("run__owner").prefetch_related("run__nodes")
+def _rows(user: User) -> QuerySet[Preflight]:
+    rows = Preflight.objects.select_related("run__owner").prefetch_related("run__nodes")
+    return access.visible(rows.annotate(may_change=access.may_change(user, "run__project")), user, "run__project")
 
 
 def stop(user: User, key: str) -> Preflight:

@@ -1,24 +1,30 @@
 """What a request would run, without creating anything: ranks, environments, files, and what the engine would be
 sent."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from apps.accounts import access
 from apps.accounts.models import User
+from apps.common.errors import together
 from apps.training import shapes
 from apps.training.launching import backend_for, seen_from
-from apps.training.services.build import Draft, build
+from apps.training.services.build import Draft, build, environments_field
 from fermi.launch import registry, summary
-from fermi.launch.spec import Late, Plan, Rendered, Value
+from fermi.launch.spec import JobSpec, Late, Plan, Problem, Rendered, Value
 
 TASK = "task-preview"
 
 
-def preview(user: User, body: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """With problems: as much as can be shown all the same, which is nothing of the plan when a rule is broken."""
+def preview(
+    user: User, body: Mapping[str, Any], request: Mapping[str, Any], wrong: Sequence[Problem] = ()
+) -> dict[str, Any]:
+    """With problems (`wrong`: of what `body` lacks): as much as can be shown all the same."""
     draft = build(user, body, request, TASK)
+    problems = together(wrong, [*draft.problems, *_role(user, draft, body)])
     shown: dict[str, Any] = {
-        "problems": [shapes.problem(problem) for problem in draft.problems],
+        "problems": [shapes.problem(problem) for problem in problems],
         "warnings": [shapes.warning(warning.code, warning.params) for warning in draft.warnings],
         "proposal": None, "worldSize": 0, "nodeCount": 0, "masterNode": None, "summary": summary.summarise([]),
         "ranks": [], "files": [], "artifacts": [], "command": [],
@@ -39,24 +45,63 @@ def preview(user: User, body: Mapping[str, Any], request: Mapping[str, Any]) -> 
     files, artifacts = shapes.artifacts(sent.to_json()["artifacts"])
     return {
         **shown,
-        "ranks": _ranks(plan),
+        "ranks": _ranks(plan, named(job)),
         "files": files,
         "artifacts": artifacts,
         "command": [_word(word) for word in plan.nodes[0].command],
     }
 
 
+def named(job: JobSpec | None) -> dict[str, str]:
+    """What stands for the values of secrets, by variable."""
+    return {name: f"<secret {secret}>" for name, secret in job.secret_env.items()} if job else {}
+
+
+def _role(user: User, draft: Draft, body: Mapping[str, Any]) -> list[Problem]:
+    """Viewers may look at what would run; creating it is refused them as a whole."""
+    project = draft.environments[0].project if draft.environments else None
+    if project is None or access.is_member(user, project):
+        return []
+    return [Problem(environments_field(body), "MEMBER_REQUIRED", {"project": project.name})]
+
+
 def rendered(draft: Draft) -> tuple[Plan, Rendered] | None:
-    """What the draft's first attempt would be; None where a rule is broken."""
+    """What the draft's first attempt would be: of single values that break a rule, with the defaults in their place.
+    None where more than those is wrong."""
     job, cluster = draft.job, draft.cluster
-    if job is None or cluster is None or registry.framework(job.framework).problems(job):
+    if job is None or cluster is None:
         return None
-    job = job.for_attempt(1, master_port=job.master_port, resume_from=job.resume_from)
-    plan = registry.framework(job.framework).plan(seen_from(cluster, job))
+    framework = registry.framework(job.framework)
+    if broken := framework.problems(job):
+        job = _without(job, {problem.field for problem in broken})
+        if framework.problems(job):
+            return None
+    job = seen_from(cluster, job.for_attempt(1, master_port=job.master_port, resume_from=job.resume_from))
+    plan = registry.framework(job.framework).plan(job)
     return plan, backend_for(cluster).render(job, plan)
 
 
-def _ranks(plan: Plan) -> list[dict[str, Any]]:
+_VALUES = {
+    "options": "distributedConfig.options",
+    "strategy": "distributedConfig.strategy",
+    "hyperparameters": "hyperparameters",
+}
+
+
+def _without(job: JobSpec, fields: Collection[str]) -> JobSpec:
+    """The job without the values that `fields`, or what is within them, name."""
+    kept = {
+        part: {
+            name: value
+            for name, value in getattr(job, part).items()
+            if not any(f"{field}.".startswith(f"{where}.{name}.") for field in fields)
+        }
+        for part, where in _VALUES.items()
+    }
+    return replace(job, **kept)  # type: ignore[arg-type]
+
+
+def _ranks(plan: Plan, secrets: Mapping[str, str]) -> list[dict[str, Any]]:
     rows = []
     for node in plan.nodes:
         shared = {name: _word(value) for name, value in node.env.items()}
@@ -68,7 +113,7 @@ def _ranks(plan: Plan) -> list[dict[str, Any]]:
                 "environmentId": node.node.id,
                 "environmentName": node.node.name,
                 "device": process.device,
-                "env": {**shared, **{name: _word(value) for name, value in process.env.items()}},
+                "env": {**shared, **secrets, **{name: _word(value) for name, value in process.env.items()}},
             }
             for process in node.processes
         ]

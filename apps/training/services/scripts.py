@@ -4,23 +4,26 @@ from dataclasses import replace
 
 from django.conf import settings
 
+from apps.accounts.models import User
 from apps.common.errors import ProblemsError
-from apps.training.launching import resume_point, seen_from
+from apps.training import discretion, resuming
+from apps.training.launching import seen_from
 from apps.training.models import Task
-from fermi.launch import byhand
+from fermi.launch import byhand, credentials
 from fermi.launch.spec import JobSpec
 
 
-def archive(task: Task, target: str, lang: str, master_port: int | None = None) -> tuple[str, bytes]:
+def archive(user: User, task: Task, target: str, lang: str, master_port: int | None = None) -> tuple[str, bytes]:
     """The file's name and a .tar.gz: the task as its newest attempt runs, going on from where it has come to. Raises
     UnknownName for a target that there is none of, ProblemsError for one that cannot start this task."""
     spec = JobSpec.from_json(task.spec)
     newest = task.attempts.order_by("-number").first()
     port = master_port or (newest.master_port if newest else spec.master_port)
-    job = spec.for_attempt(max(task.attempt, 1), master_port=port, resume_from=resume_point(task))
+    job = spec.for_attempt(max(task.attempt, 1), master_port=port, resume_from=resuming.point(task)[0])
     job = replace(seen_from(task.cluster, job), project=str(task.project_id))
     if task.cluster.backend == "local":  # whatever address an environment is said to have, it is this machine
         job = replace(job, nodes=tuple(replace(node, ip="127.0.0.1") for node in job.nodes))
+    job = replace(job, env={**job.env, **dict.fromkeys(discretion.hidden(task, user), credentials.HIDDEN)})
     if found := byhand.problems(job, target):
         raise ProblemsError(found)
     own = task.cluster.connection if task.cluster.backend == target else {}

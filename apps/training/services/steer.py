@@ -1,7 +1,6 @@
 """Stopping, retrying, cloning and deleting."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,11 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training import hints, transitions
+from apps.training import discretion, hints, resuming, transitions
 from apps.training.launching import backend_for, handle_for
-from apps.training.models import Checkpoint, Task
+from apps.training.models import Task
 from apps.training.states import ACTIVE, FINAL, Action, State, allowed_actions
 from fermi.launch.preflight import PREFLIGHT
-from fermi.launch.spec import JobSpec
 
 
 def find(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
@@ -50,23 +48,13 @@ def again(user: User, task_id: str) -> dict[str, Any]:
     """The request of a task that did not succeed, resuming from its newest checkpoint: what `retry` creates."""
     task = find(user, task_id, Role.MEMBER)
     _refuse_unless(task, Action.RETRY)
-    newest = _newest_checkpoint(task)
+    newest = resuming.newest(task)
     return {**task.request, **({"resumeFrom": newest} if newest else {})}
-
-
-def _newest_checkpoint(task: Task) -> str | None:
-    """The newest that is still there: scripts remove old ones, and so do people."""
-    backend, job = backend_for(task.cluster), JobSpec.from_json(task.spec)
-    for path in Checkpoint.objects.filter(task=task).order_by("-step").values_list("path", flat=True)[:20]:
-        found = backend.problems(replace(job, resume_from=path))
-        if not any(problem.field == "resumeFrom" for problem in found):
-            return path
-    return None
 
 
 def clone(user: User, task_id: str) -> dict[str, Any]:
     """The request of a task, ready to be edited and sent."""
-    return {"request": find(user, task_id).request}
+    return {"request": discretion.request(find(user, task_id), user)}
 
 
 def delete(user: User, task_id: str) -> None:

@@ -1,0 +1,62 @@
+"""Whose checkpoints a path names, and so who may go on from there.
+
+An attempt may read the whole folder of the task that it resumes from (`fermi.launch.userpaths.task_folder`). So what a
+user asks for has to be in a folder of a task that they see, and what a script claims to have saved, in its own.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.conf import settings
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.catalog import sources
+from apps.clusters import paths
+from apps.clusters.models import Cluster
+from apps.training.models import Task
+from fermi.launch.userpaths import CHECKPOINTS
+
+AUTO = "auto"
+"""The newest of a task's own, which its trainer finds."""
+ANYBODY, PLATFORM = "*", ""
+
+
+def named(cluster: Cluster, path: str) -> str:
+    """What a user means by `path`, as the platform has it: they may name the cluster's own mount of the data directory,
+    or spell it in some other way."""
+    path = paths.plain(path)
+    return path if path.startswith(f"{settings.DATA_DIR}/") else paths.here(cluster, path)
+
+
+def may_read(user: User, path: str) -> bool:
+    """Whether `user` may have a task go on from `path`, which is `named`: as written, and as links lead now."""
+    if path in ("", AUTO):
+        return True
+    try:
+        found = {Path(path), Path(os.path.realpath(path))}
+    except (OSError, ValueError):  # nothing can be there; the engine says why
+        return True
+    owners = {_owner(one) for one in found} - {ANYBODY}
+    return access.visible(Task.objects.all(), user).filter(pk__in=owners).count() == len(owners)
+
+
+def is_of(task_id: str, path: str) -> bool:
+    """Whether that task's script may claim it as its own. Links in its folder open nothing else."""
+    return _owner(Path(paths.plain(path))) in (task_id, ANYBODY)
+
+
+def _owner(path: Path) -> str:
+    """The task in whose folder it is, or ANYBODY for what every script may read: the open folders, and what is not in
+    the data directory. The rest is the platform's own."""
+    for top in _names(settings.DATA_DIR / CHECKPOINTS):
+        if top in path.parents:
+            return path.relative_to(top).parts[0]
+    inside = any(path.is_relative_to(top) for top in _names(settings.DATA_DIR))
+    return PLATFORM if inside and not sources.is_open(path) else ANYBODY
+
+
+def _names(folder: Path) -> Iterator[Path]:
+    yield folder
+    yield folder.resolve()
