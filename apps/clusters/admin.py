@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import orjson
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import Count, Q, QuerySet
+from django.forms.fields import InvalidJSONInput
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 from unfold.decorators import display
@@ -12,9 +14,11 @@ from unfold.widgets import UnfoldAdminSelectWidget
 
 from apps.accounts import audit
 from apps.clusters import services
+from apps.clusters.api.serializers import ClusterChangeRequest
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
 from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
 from apps.common.errors import ApiError
+from apps.common.requests import parse
 from apps.common.texts import both, text
 from fermi.launch import registry
 from fermi.launch.checks import Level
@@ -56,7 +60,31 @@ STATUS_NAMES: dict[str, str] = {
 }
 
 
+class ConnectionField(forms.JSONField):
+    """Looked at as in a request to the API. Shown again as it was typed: read and written anew, it may be too deep to
+    write, or what no page can hold."""
+
+    def to_python(self, value: Any) -> Any:
+        try:
+            given = {"connection": orjson.loads(value)} if value else {}
+            return parse(ClusterChangeRequest, given, partial=True).get("connection", {})
+        except orjson.JSONDecodeError as error:
+            raise forms.ValidationError(f"{self.error_messages['invalid']} ({error})") from None
+        except ApiError as error:
+            raise _invalid(error) from None
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        return InvalidJSONInput(data or "")
+
+
+def _invalid(error: ApiError) -> forms.ValidationError:
+    return forms.ValidationError([" ".join(text(one.code, one.params)) for one in error.problems])
+
+
 class ClusterForm(forms.ModelForm):
+    class Meta:
+        field_classes = {"connection": ConnectionField}
+
     backend = forms.ChoiceField(
         label=both("后端", "backend"),
         choices=[(name, name) for name in registry.BACKENDS],
@@ -65,10 +93,16 @@ class ClusterForm(forms.ModelForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
+        if "connection" not in cleaned:
+            return cleaned
+        old = self.instance
+        backend, connection = cleaned.get("backend", old.backend), cleaned["connection"]
+        if old.pk and (backend, connection) == (old.backend, old.connection):  # it may be older than a rule
+            return cleaned
         try:
-            services.check_connection(cleaned.get("backend", self.instance.backend), cleaned.get("connection") or {})
+            services.check_connection(backend, connection)
         except ApiError as error:
-            raise forms.ValidationError([" ".join(text(one.code, one.params)) for one in error.problems]) from None
+            raise _invalid(error) from None
         return cleaned
 
 

@@ -86,6 +86,7 @@ def _facts(cluster: Cluster, one: Found) -> dict[str, Any]:
         "host": one.host[:200],
         "ip": one.ip or None,
         "engine": dict(one.engine),
+        "kind": one.kind if one.kind in EnvironmentKind.values else EnvironmentKind.CUSTOM,
         "gone_at": None,
         "started_at": datetime.fromtimestamp(one.started_at, UTC) if one.started_at else None,
     }
@@ -93,13 +94,12 @@ def _facts(cluster: Cluster, one: Found) -> dict[str, Any]:
 
 def _create(cluster: Cluster, project: str, key: str, one: Found, facts: dict[str, Any]) -> bool:
     """Under its own name, or a longer one where the project has that already. False: another watcher was first."""
-    kind = one.kind if one.kind in EnvironmentKind.values else EnvironmentKind.CUSTOM
     owner = User.objects.filter(username=one.owner).first() if one.owner else None
     for name in (one.name, one.key, f"{cluster.name}/{one.key}"):
         try:
             with transaction.atomic():
                 DevEnvironment.objects.create(
-                    pk=key, cluster=cluster, project_id=project, name=name[:100], owner=owner, kind=kind,
+                    pk=key, cluster=cluster, project_id=project, name=name[:100], owner=owner,
                     discovered_as=one.key, **facts,
                 )  # fmt: skip
             return True

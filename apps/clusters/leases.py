@@ -59,6 +59,11 @@ def take_port(host: str, candidates: Sequence[int], holder: str) -> int:
     raise NoFreePort(host)
 
 
+def ports(host: str) -> set[int]:
+    """Those that somebody holds on `host` now."""
+    return set(PortLease.objects.filter(host=host).values_list("port", flat=True))
+
+
 def release_ports(holder: str) -> int:
     """How many ports became free."""
     return PortLease.objects.filter(holder=holder).delete()[0]

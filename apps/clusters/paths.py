@@ -4,6 +4,8 @@ They differ where a cluster mounts it elsewhere: `data.mountPath` or `folder` of
 platform's paths; they are translated where a job is planned, and back where a rank reports one.
 """
 
+import os
+
 from django.conf import settings
 
 from apps.clusters.models import Cluster
@@ -25,4 +27,10 @@ def _mount(cluster: Cluster) -> str:
 
 
 def _moved(path: str, old: str, new: str) -> str:
+    path = plain(path)
     return new + path[len(old) :] if path.startswith(f"{old}/") else path
+
+
+def plain(path: str) -> str:
+    """One spelling of an absolute path: what is told by it (whose it is) must hold for all others."""
+    return f"/{os.path.normpath(path).lstrip('/')}" if path.startswith("/") else path

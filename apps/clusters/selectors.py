@@ -1,5 +1,6 @@
 """What is read: environments as the API shows them, and as the launch toolkit takes them."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ from django.db.models.functions import Coalesce
 from apps.accounts import access
 from apps.accounts.models import Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
+from apps.common import disks
 from apps.common.clock import now
 from apps.common.texts import text
+from fermi.launch.backends.local.check import isolation_findings
 from fermi.launch.checks import Finding, Level
 from fermi.launch.spec import Node, Problem
 
@@ -29,7 +32,24 @@ FILTERS = {
 
 def connection(cluster: Cluster) -> dict[str, Any]:
     """What its backend connects with: what is stored, and what is the same for all clusters."""
-    return {"data_dir": str(settings.DATA_DIR), "warm": settings.STAND_BY, **cluster.connection}
+    own = {"data_dir": str(settings.DATA_DIR), "warm": settings.STAND_BY}
+    if cluster.backend == "local":
+        own |= {"isolation": settings.ISOLATION, "private": settings.PRIVATE_PATHS, "data_roots": settings.DATA_ROOTS}
+    if cluster.backend == "kubernetes":
+        own |= {"platform_user": os.geteuid(), "private": settings.PRIVATE_PATHS}
+    return {**own, **cluster.connection}
+
+
+def notices(user: User) -> list[Finding]:
+    """What whoever runs the platform has to know of it; nothing for others."""
+    if not (user.is_superuser or user.is_staff):
+        return []
+    local = Cluster.objects.filter(backend="local")
+    found = [finding for cluster in local for finding in isolation_findings(connection(cluster))]
+    if full := disks.nearly_full(settings.DATA_DIR):
+        params = {"path": full["path"], "percent": full["percent"], "freeMiB": full["free"] >> 20}
+        found.append(Finding(Level.WARN, "DISK_NEARLY_FULL", params))
+    return [finding for finding in found if finding.level is not Level.PASS]
 
 
 def clusters(user: User) -> QuerySet[Cluster, Any]:

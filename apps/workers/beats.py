@@ -1,10 +1,21 @@
 """What a heartbeat says and is answered."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from apps.common.openapi import INT4
+
 STATES = ("starting", "running", "exited")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+COUNT = 2**53 - 1
+"""The largest number that every reader of JSON keeps exact."""
+DAY_SECONDS = 86_400
+PROCESS = ("name", "rank", "state", "pid", "exitCode", "endedAt", "left", "asked", "stillSince", "cause")
+USAGE = ("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb")
+CAUSE = ("code", "path", "free", "total", "rank", "port", "holder")
+LONGEST = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,21 +37,28 @@ def read(body: Any) -> tuple[float, list[Beat]]:
     if not isinstance(body, dict) or not isinstance(workers := body.get("workers"), list):
         raise ValueError("no workers")
     wait = body.get("waitSeconds") or 0
-    if not isinstance(wait, int | float) or isinstance(wait, bool):
+    if not isinstance(wait, int | float) or isinstance(wait, bool) or not 0 <= wait <= DAY_SECONDS:
         raise ValueError("waitSeconds")
-    return max(0.0, float(wait)), [_beat(item) for item in workers]
+    return float(wait), [_beat(item) for item in workers]
 
 
 def _beat(item: Any) -> Beat:
     if not isinstance(item, dict):
         raise ValueError("a worker")
     process, usage = item.get("process"), item.get("usage") or {}
-    if (process is not None and not _is_process(process)) or not isinstance(usage, dict):
+    if (process is not None and not _is_process(process)) or not _is_usage(usage):
         raise ValueError("process or usage")
+    if process and process.get("cause"):
+        process = {**process, "cause": _known(process["cause"], CAUSE)}
     return Beat(
         _text(item, "id"), _text(item, "token"), _text(item, "incarnation"), _number(item, "sequence"),
-        _number(item, "generation"), process, usage,
+        _number(item, "generation"), process and _known(process, PROCESS), _known(usage, USAGE),
     )  # fmt: skip
+
+
+def _known(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """A newer agent may say more: what of it the database could not hold would keep everybody's reports out."""
+    return {name: found[name] for name in names if name in found}
 
 
 def _is_process(found: Any) -> bool:
@@ -48,16 +66,41 @@ def _is_process(found: Any) -> bool:
         isinstance(found, dict)
         and isinstance(found.get("name"), str)
         and 0 < len(found["name"]) <= 80
+        and "\0" not in found["name"]
         and found.get("state") in STATES
-        and all(_is(found.get(name), int) for name in ("rank", "pid", "exitCode"))
-        and _is(found.get("endedAt"), int, float)
-        and isinstance(found.get("left"), bool | None)
+        and all(_is(found.get(name), int, most=INT4) for name in ("rank", "pid", "exitCode"))
+        and all(_is(found.get(name), int, float) for name in ("endedAt", "stillSince"))
+        and all(isinstance(found.get(name), bool | None) for name in ("left", "asked"))
+        and _is_cause(found.get("cause"))
     )
 
 
-def _is(value: Any, *kinds: type) -> bool:
+def _is_cause(found: Any) -> bool:
+    return found is None or (
+        isinstance(found, dict)
+        and all(_is(found.get(name), int) for name in ("free", "total", "rank", "port"))
+        and all(_is_word(found.get(name)) for name in ("code", "path", "holder"))
+    )
+
+
+def _is_word(value: Any) -> bool:
+    """One that says something and that a database takes."""
     return value is None or (
-        isinstance(value, kinds) and not isinstance(value, bool) and abs(cast(float, value)) < 2**53
+        isinstance(value, str)
+        and bool(value.strip())
+        and len(value) <= LONGEST
+        and "\0" not in value
+        and not _SURROGATE.search(value)
+    )
+
+
+def _is_usage(found: Any) -> bool:
+    return isinstance(found, dict) and all(_is(found.get(name), int, float) for name in USAGE)
+
+
+def _is(value: Any, *kinds: type, most: int = COUNT) -> bool:
+    return value is None or (
+        isinstance(value, kinds) and not isinstance(value, bool) and abs(cast(float, value)) <= most
     )
 
 
@@ -70,6 +113,6 @@ def _text(item: Mapping[str, Any], name: str) -> str:
 
 def _number(item: Mapping[str, Any], name: str) -> int:
     value = item.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**53:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > COUNT:
         raise ValueError(name)
     return value

@@ -33,7 +33,8 @@ SET at = %s, incarnation = %s, sequence = %s, applied = %s, process = %s, usage 
 WHERE worker_id = %s AND (incarnation <> %s OR sequence < %s)"""
 
 _ORDER = f"""UPDATE {Order._meta.db_table}
-SET state = %s, pid = %s, exit_code = %s, ended_at = %s, "left" = %s, incarnation = %s, sequence = %s
+SET state = %s, pid = %s, exit_code = %s, ended_at = %s, "left" = %s, asked = %s, still_since = %s, cause = %s,
+    incarnation = %s, sequence = %s
 WHERE launch_id = %s AND worker = %s AND (incarnation <> %s OR sequence < %s)"""
 
 
@@ -199,5 +200,7 @@ def _order_row(beat: Beat) -> tuple[Any, ...]:
     assert process is not None
     return (
         process["state"], process.get("pid"), process.get("exitCode"), process.get("endedAt"), process.get("left"),
+        bool(process.get("asked")), process.get("stillSince"),
+        connection.ops.adapt_json_value(process.get("cause") or {}, None),
         beat.incarnation[:64], beat.sequence, process["name"], beat.worker, beat.incarnation[:64], beat.sequence,
     )  # fmt: skip

@@ -5,7 +5,7 @@ What is not a well-formed heartbeat goes on to Django, whose view answers all th
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,16 +13,13 @@ import orjson
 from django.conf import settings
 from django.db import connection
 
+from apps.common import asgi
+from apps.common.asgi import App, Receive, Scope, Send
 from apps.common.texts import text
 from apps.workers import beats
 from apps.workers.beats import Beat
 from apps.workers.board import Board
 from apps.workers.keeping import Keeper
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PATH = "/api/v1/workers/heartbeat"
 LARGEST = 1 << 20  # bytes of a body
@@ -53,7 +50,7 @@ class Heartbeats:
         except ValueError:  # orjson's error is one
             await self._onward(scope, _again(body, receive), send)
             return
-        lang = _language(scope)
+        lang = asgi.language(scope)
         answer = orjson.dumps(
             {
                 "code": 200,
@@ -64,9 +61,7 @@ class Heartbeats:
                 },
             }
         )
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": answer})
+        await asgi.answer(send, answer)
 
     async def _answers(self, heard: list[Beat], wait: float, lang: str) -> list[dict[str, Any]]:
         loop = self._loop = asyncio.get_running_loop()
@@ -133,8 +128,3 @@ def _again(body: bytes, receive: Receive) -> Receive:
         return await receive()
 
     return again
-
-
-def _language(scope: Scope) -> str:
-    accepted = next((value for name, value in scope["headers"] if name == b"accept-language"), b"")
-    return "en" if accepted.lower().startswith(b"en") else "zh"

@@ -56,6 +56,7 @@ class Group(models.Model):
     script = models.CharField(max_length=500, default="", blank=True)
     args = models.JSONField(default=list, blank=True)
     env = models.JSONField(default=dict, blank=True)
+    secret_env = models.JSONField(default=dict, blank=True)  # variables, with the names of secrets
     max_restarts = models.PositiveIntegerField(default=3)
     task = models.ForeignKey("training.Task", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
     starts = models.PositiveIntegerField(default=0)
@@ -143,6 +144,9 @@ class Order(models.Model):
     exit_code = models.IntegerField(null=True)
     ended_at = models.FloatField(null=True)  # unix seconds, by the worker's clock
     left = models.BooleanField(null=True)
+    asked = models.BooleanField(default=False)
+    still_since = models.FloatField(null=True)
+    cause = models.JSONField(default=dict)
     incarnation = models.CharField(max_length=64, default="")
     sequence = models.BigIntegerField(default=-1)
 

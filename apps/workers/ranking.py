@@ -17,6 +17,7 @@ class Line:
     master_port: int
     script: str
     env: Mapping[str, str]
+    secret_env: Mapping[str, str]
     workers: Collection[str]
 
     @property
@@ -65,7 +66,7 @@ def wrong(line: Line) -> list[Problem]:
         near_port = nearest.number(line.master_port, 1024, 65535, whole=True)
         params = {"found": line.master_port, "low": 1024, "high": 65535, "nearest": near_port}
         found.append(Problem("masterPort", "PORT_OUT_OF_RANGE", params))
-    return found + environment.problems(line.env)
+    return found + environment.problems(line.env, line.secret_env)
 
 
 def _node_of(name: str) -> str:

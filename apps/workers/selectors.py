@@ -12,18 +12,20 @@ from apps.common.clock import now
 from apps.training import shapes
 from apps.training.models import Task
 from apps.training.states import FINAL, State
-from apps.workers import health
+from apps.workers import beats, health
 from apps.workers.models import Group, JoinToken, Worker
 from apps.workers.ranking import Line, problems
+from fermi.launch import credentials
 from fermi.launch.ranks import Seat
 
 NO_PLACE = {"rank": None, "localRank": None, "nodeRank": None}
-MEASURES = ("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb")
 NO_GROUP = "none"
+WORKER_ACTIONS = ("move", "delete")
 
 
 def workers(user: User, filters: Mapping[str, Any], judge: health.Judge) -> QuerySet[Worker]:
-    rows = access.visible(Worker.objects.select_related("group", "report"), user)
+    rows = Worker.objects.select_related("group", "report").annotate(may_change=access.may_change(user))
+    rows = access.visible(rows, user)
     if wanted := filters.get("status"):
         condition = Q()
         for status in wanted:
@@ -38,7 +40,7 @@ def workers(user: User, filters: Mapping[str, Any], judge: health.Judge) -> Quer
     return rows
 
 
-def shown(rows: Sequence[Worker], judge: health.Judge) -> list[dict[str, Any]]:
+def shown(rows: Sequence[Any], judge: health.Judge) -> list[dict[str, Any]]:
     """As many queries however many they are."""
     of_group = lines({row.group for row in rows if row.group is not None})
     seats = {seat.worker: seat for line in of_group.values() for seat in line.seats()}
@@ -52,11 +54,12 @@ def worker(user: User, worker_id: str) -> dict[str, Any]:
 
 
 def groups(user: User, search: str = "") -> QuerySet[Group]:
-    return access.visible(Group.objects.select_related("task"), user).filter(name__icontains=search)
+    rows = Group.objects.select_related("task").annotate(may_change=access.may_change(user))
+    return access.visible(rows, user).filter(name__icontains=search)
 
 
-def shown_groups(rows: Sequence[Group]) -> list[dict[str, Any]]:
-    """As many queries however many they are."""
+def shown_groups(rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """`rows` come from `groups`. As many queries however many they are."""
     judge, of_group = health.judge(), lines(rows)
     members = Worker.objects.filter(group__in=rows).values_list("pk", "node", "number", "report__at")
     known = {key: (node, number, judge.status(at)) for key, node, number, at in members}
@@ -86,14 +89,15 @@ def lines(rows: Iterable[Group]) -> dict[str, Line]:
         members[group].append(key)
     return {
         row.pk: Line(
-            row.master_address, row.world_size, row.master_port, row.script, row.env, tuple(members[row.pk])
+            row.master_address, row.world_size, row.master_port, row.script, row.env, row.secret_env,
+            tuple(members[row.pk]),
         )
         for row in rows
     }  # fmt: skip
 
 
 def _worker(
-    row: Worker, place: Seat | None, of_group: Mapping[str, Line], judge: health.Judge, moment: Any
+    row: Any, place: Seat | None, of_group: Mapping[str, Line], judge: health.Judge, moment: Any
 ) -> dict[str, Any]:
     report, desired = row.report, row.desired.get("order")
     told = report.process
@@ -118,15 +122,16 @@ def _worker(
             "taskId": task_id or (desired["taskId"] if desired else None),
             "attempt": int(number) if number.isdecimal() else (desired["attempt"] if desired else None),
         },
-        "usage": {name: report.usage.get(name) for name in MEASURES},
+        "usage": {name: report.usage.get(name) for name in beats.USAGE},
         "environmentId": row.environment_id,
         "host": row.facts.get("host") or "",
         "ip": row.facts.get("ip"),
         "version": row.facts.get("version") or (row.facts.get("versions") or {}).get("fermi") or "",
+        "allowedActions": list(WORKER_ACTIONS) if row.may_change else [],
     }
 
 
-def _group(row: Group, line: Line, known: Mapping[str, tuple[str, int, health.Status]]) -> dict[str, Any]:
+def _group(row: Any, line: Line, known: Mapping[str, tuple[str, int, health.Status]]) -> dict[str, Any]:
     found = problems(line)
     return {
         "id": row.pk,
@@ -139,7 +144,8 @@ def _group(row: Group, line: Line, known: Mapping[str, tuple[str, int, health.St
         "backend": row.backend,
         "script": row.script,
         "args": row.args,
-        "env": row.env,
+        "env": row.env if row.may_change else credentials.masked(row.env),
+        "secretEnv": row.secret_env,
         "maxRestarts": row.max_restarts,
         "createdAt": row.created_at,
         "workers": [
@@ -154,8 +160,9 @@ def _group(row: Group, line: Line, known: Mapping[str, tuple[str, int, health.St
             if place.worker in known
         ],
         "problems": [shapes.problem(problem) for problem in found],
+        "warnings": [shapes.warning(one.code, one.params) for one in credentials.warnings(row.env)],
         "task": _task(row.task),
-        "allowedActions": actions(row, ready=not found),
+        "allowedActions": actions(row, ready=not found) if row.may_change else [],
     }
 
 

@@ -2,15 +2,18 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from threading import Event
 from typing import Any, cast
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
+from apps.accounts import vault
 from apps.clusters.models import EnvironmentStatus
 from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.training.launching import secrets_of
 from apps.training.models import Task
 from apps.workers import health, revisions
 from apps.workers.models import Launch, Order, Worker
@@ -66,16 +69,16 @@ class DatabaseStore:
         ids = {order.worker for launch in known.values() for order in launch.orders.all()}
         judge = health.judge()
         rows = Worker.objects.filter(pk__in=ids).values_list("pk", "machine", "report__at", "environment__status")
-        heard = {key: (machine, judge.status(at), usable) for key, machine, at, usable in rows}
-        if any(seen == "lost" and usable == EnvironmentStatus.RUNNING for _, seen, usable in heard.values()):
+        heard = {key: (machine, judge.status(at), at, usable) for key, machine, at, usable in rows}
+        if any(seen == "lost" and usable == EnvironmentStatus.RUNNING for _, seen, _, usable in heard.values()):
             environments.settle_health()  # first, or the next attempt would begin where this one was lost
 
-        def status(order: Order) -> health.Status:
-            machine, seen, _ = heard.get(order.worker, ("", "lost", ""))
-            return seen if machine == order.machine else "lost"
+        def told(order: Order) -> store.Report:
+            machine, seen, at, _ = heard.get(order.worker, ("", "lost", None, ""))
+            return _report(order, *((seen, at) if machine == order.machine else ("lost", None)))
 
         return {
-            name: store.Attempt(launch.stopped, [_report(order, status(order)) for order in launch.orders.all()])
+            name: store.Attempt(launch.stopped, [told(order) for order in launch.orders.all()])
             for name, launch in known.items()
         }
 
@@ -129,7 +132,21 @@ def order_of(worker_id: str) -> dict[str, Any] | None:
     order = Order.objects.select_related("launch").filter(launch=_ordered(worker), worker=worker_id).first()
     if order is None or not order.body:
         return None
-    return {**order.body, "files": order.launch.files, "generation": worker.generation}
+    return {
+        **order.body,
+        "files": order.launch.files,
+        "generation": worker.generation,
+        "secrets": _secrets(order.launch.task),
+    }
+
+
+def _secrets(task_id: str) -> dict[str, str]:
+    """Looked up for whoever fetches the order, and part of no stored one."""
+    task = Task.objects.filter(pk=task_id).first()
+    try:
+        return secrets_of(task) if task else {}
+    except vault.Unavailable as why:
+        raise ApiError(409, why.code, **why.params) from None
 
 
 def clean() -> int:
@@ -144,8 +161,9 @@ def _ordered(worker: Worker) -> str:
     return order["name"] if order else ""
 
 
-def _report(order: Order, status: health.Status) -> store.Report:
+def _report(order: Order, status: health.Status, heard_at: datetime | None) -> store.Report:
     return store.Report(
         order.worker, order.rank, order.node_rank, order.node, status, cast(store.State, order.state),
-        order.pid, order.exit_code, order.ended_at, order.left,
+        order.pid, order.exit_code, order.ended_at, order.left, order.asked,
+        heard_at.timestamp() if heard_at else None, order.still_since, order.cause,
     )  # fmt: skip

@@ -4,6 +4,7 @@ from django.db.models import Case, F, When
 from rest_framework import serializers
 
 from apps.clusters.models import EnvironmentKind, EnvironmentStatus
+from apps.common.openapi import AddressField, Key
 from apps.common.pages import OrderingField, PageQuery
 from fermi.launch.checks import Level
 
@@ -14,13 +15,15 @@ _RUNNING_SINCE = Case(When(status=EnvironmentStatus.RUNNING, then=F("started_at"
 
 
 class EnvironmentQuery(PageQuery):
-    zone = serializers.ListField(child=serializers.CharField(), required=False, help_text="id or name; may repeat")
-    status = serializers.ListField(child=serializers.ChoiceField(STATUSES), required=False)
-    gpuType = serializers.ListField(child=serializers.CharField(), required=False)
-    kind = serializers.ListField(child=serializers.ChoiceField(KINDS), required=False)
+    zone = serializers.ListField(
+        child=Key(allow_blank=True), max_length=100, required=False, help_text="id or name; may repeat"
+    )
+    status = serializers.ListField(child=serializers.ChoiceField(STATUSES), max_length=100, required=False)
+    gpuType = serializers.ListField(child=Key(allow_blank=True), max_length=100, required=False)
+    kind = serializers.ListField(child=serializers.ChoiceField(KINDS), max_length=100, required=False)
     minGpus = serializers.IntegerField(min_value=0, max_value=1_000_000, required=False)
-    cluster = serializers.CharField(required=False)
-    project = serializers.CharField(required=False)
+    cluster = Key(required=False, allow_blank=True)
+    project = Key(required=False, allow_blank=True)
     ordering = OrderingField(
         "name",
         name="name",
@@ -56,6 +59,10 @@ class NetworkFacts(serializers.Serializer):
         required=False,
         help_text="InfiniBand or RoCE devices, such as mlx5_0; empty = it has none",
     )
+
+
+class NetworkRequest(NetworkFacts):
+    """What is known; what was known before is replaced."""
 
 
 class EnvironmentItem(serializers.Serializer):
@@ -106,20 +113,20 @@ class EnvironmentChangeRequest(serializers.Serializer):
     cpuCores = serializers.IntegerField(source="cpu_cores", min_value=1, max_value=100_000, required=False)
     memoryGb = serializers.IntegerField(source="memory_gb", min_value=1, max_value=1_000_000, required=False)
     host = serializers.CharField(max_length=200, allow_blank=True, required=False)
-    ip = serializers.IPAddressField(allow_null=True, required=False)
+    ip = AddressField(allow_null=True, required=False)
     versions = serializers.DictField(child=serializers.CharField(max_length=60), required=False)
     engine = serializers.DictField(required=False, help_text="what its backend understands (administrator)")
-    network = NetworkFacts(required=False)
+    network = NetworkRequest(required=False)
 
 
 class EnvironmentRegisterRequest(EnvironmentChangeRequest):
-    projectId = serializers.CharField(source="project_id")
-    clusterId = serializers.CharField(source="cluster_id")
+    projectId = Key(source="project_id")
+    clusterId = Key(source="cluster_id")
 
 
 class SummaryRequest(serializers.Serializer):
-    environmentIds = serializers.ListField(source="environment_ids", child=serializers.CharField(), max_length=1024)
-    masterNode = serializers.CharField(source="master", required=False, allow_null=True, default=None)
+    environmentIds = serializers.ListField(source="environment_ids", child=Key(), max_length=1024)
+    masterNode = Key(source="master", required=False, allow_null=True, default=None)
 
 
 class WarningItem(serializers.Serializer):

@@ -4,9 +4,12 @@ from django.db.models import CharField, Value
 from django.db.models.functions import Cast, Concat, LPad
 from rest_framework import serializers
 
-from apps.common.openapi import ProblemItem
+from apps.clusters.api.serializers import WarningItem
+from apps.common.openapi import INT4, INT8, AddressField, Key, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.serializers import STATES
+from apps.workers import selectors
+from apps.workers.beats import COUNT, DAY_SECONDS, LONGEST
 from apps.workers.beats import STATES as PROCESS_STATES
 from apps.workers.health import STATUSES
 from apps.workers.models import GROUP_NAME_LENGTH, NODE_LENGTH, CommunicationBackend
@@ -15,6 +18,7 @@ WORKER_STATUSES = [(status, status) for status in STATUSES]
 PROCESSES = [(state, state) for state in PROCESS_STATES]
 SHOWN_PROCESSES = [(state, state) for state in ("idle", *PROCESS_STATES)]
 ACTIONS = [(action, action) for action in ("start", "stop", "restart", "edit", "delete")]
+WORKER_ACTIONS = [(action, action) for action in selectors.WORKER_ACTIONS]
 MOST = 1024
 _BY_NUMBER = Concat("node", Value(" "), LPad(Cast("number", CharField()), 10, Value("0")))
 BACKENDS = CommunicationBackend.choices
@@ -36,7 +40,7 @@ class JoinTokenItem(serializers.Serializer):
 
 class JoinTokenCreateRequest(serializers.Serializer):
     name = serializers.CharField(max_length=100)
-    projectId = serializers.CharField(
+    projectId = Key(
         source="project_id", required=False, allow_null=True, default=None, help_text="by default your only one"
     )
 
@@ -62,35 +66,30 @@ class WorkerFacts(serializers.Serializer):
 
     machineId = serializers.CharField(max_length=100, required=False, help_text="the same after every restart")
     host = serializers.CharField(max_length=200, required=False, allow_blank=True)
-    ip = serializers.IPAddressField(required=False, allow_null=True)
+    ip = AddressField(required=False, allow_null=True)
     address = serializers.CharField(
         max_length=200, required=False, allow_blank=True, allow_null=True, help_text="where other hosts reach it"
     )
     zone = serializers.CharField(max_length=100, required=False, allow_blank=True, allow_null=True)
     gpuType = serializers.CharField(max_length=100, required=False, allow_blank=True, allow_null=True)
-    gpuCount = serializers.IntegerField(min_value=0, required=False)
+    gpuCount = serializers.IntegerField(min_value=0, max_value=1024, required=False)
     emulated = serializers.BooleanField(required=False)
     cpuCores = serializers.IntegerField(min_value=1, max_value=100_000, required=False)
     memoryGb = serializers.IntegerField(min_value=1, max_value=1_000_000, required=False)
     versions = serializers.DictField(
         child=serializers.CharField(max_length=200, allow_blank=True, allow_null=True), required=False
     )
-    interfaces = serializers.ListField(child=serializers.JSONField(), max_length=256, required=False)
-    network = serializers.DictField(child=serializers.JSONField(), required=False)
+    interfaces = serializers.ListField(child=serializers.JSONField(allow_null=True), max_length=256, required=False)
+    network = serializers.DictField(child=serializers.JSONField(allow_null=True), required=False)
     workspace = serializers.CharField(max_length=500, required=False, allow_blank=True)
     python = serializers.CharField(max_length=500, required=False, allow_blank=True)
     version = serializers.CharField(max_length=60, required=False, allow_blank=True, help_text="of the agent")
 
 
 class WorkerRegisterRequest(serializers.Serializer):
-    workers = WorkerEntry(many=True)
+    workers = serializers.ListField(child=WorkerEntry(), min_length=1, max_length=MOST)
     incarnation = serializers.CharField(max_length=64, help_text="another one for each start of the agent")
     facts = WorkerFacts()
-
-    def validate_workers(self, workers: list[dict[str, object]]) -> list[dict[str, object]]:
-        if not 1 <= len(workers) <= MOST:
-            raise serializers.ValidationError(f"1 … {MOST}", code="max_length")
-        return workers
 
 
 class RegisteredWorker(serializers.Serializer):
@@ -102,19 +101,44 @@ class WorkersRegistered(serializers.Serializer):
     workers = RegisteredWorker(many=True)
 
 
+class WorkerCause(serializers.Serializer):
+    """What a runner finds out on its own machine, and what the text of the reason takes."""
+
+    TAKES_MORE = True
+
+    code = serializers.CharField(max_length=LONGEST, allow_null=True, required=False)
+    path = serializers.CharField(max_length=LONGEST, allow_null=True, required=False)
+    free = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, allow_null=True, required=False)
+    total = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, allow_null=True, required=False)
+    rank = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, allow_null=True, required=False)
+    port = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, allow_null=True, required=False)
+    holder = serializers.CharField(max_length=LONGEST, allow_null=True, required=False)
+
+
 class WorkerProcess(serializers.Serializer):
+    TAKES_MORE = True
+
     name = serializers.CharField(max_length=80, help_text="the attempt, as in the order")
-    rank = serializers.IntegerField(allow_null=True, required=False)
+    rank = serializers.IntegerField(min_value=0, max_value=INT4, allow_null=True, required=False)
     state = serializers.ChoiceField(PROCESSES)
-    pid = serializers.IntegerField(allow_null=True, required=False)
-    exitCode = serializers.IntegerField(allow_null=True, required=False, help_text="negative: killed by that signal")
+    pid = serializers.IntegerField(min_value=0, max_value=INT4, allow_null=True, required=False)
+    exitCode = serializers.IntegerField(
+        min_value=-INT4, max_value=INT4, allow_null=True, required=False, help_text="negative: killed by that signal"
+    )
     endedAt = serializers.FloatField(allow_null=True, required=False, help_text="unix seconds")
     left = serializers.BooleanField(
         allow_null=True, required=False, help_text="whether a process, or a byte of its log, is still there"
     )
+    asked = serializers.BooleanField(required=False, help_text="whether it was told to end before it did")
+    stillSince = serializers.FloatField(
+        allow_null=True, required=False, help_text="unix seconds; it has done nothing at all for minutes"
+    )
+    cause = WorkerCause(allow_null=True, required=False, help_text="why it failed, where its runner knows")
 
 
 class WorkerUsage(serializers.Serializer):
+    TAKES_MORE = True
+
     gpuUtilization = serializers.FloatField(allow_null=True, required=False)
     gpuMemoryUsedMb = serializers.FloatField(allow_null=True, required=False)
     gpuMemoryTotalMb = serializers.FloatField(allow_null=True, required=False)
@@ -123,25 +147,34 @@ class WorkerUsage(serializers.Serializer):
 
 
 class WorkerLogs(serializers.Serializer):
-    offset = serializers.IntegerField(min_value=0)
+    TAKES_MORE = True
+
+    offset = serializers.IntegerField(min_value=0, max_value=INT8)
 
 
 class WorkerBeat(serializers.Serializer):
+    TAKES_MORE = True
+
     id = serializers.CharField(max_length=80)
     token = serializers.CharField(max_length=200, help_text="the worker's own")
     incarnation = serializers.CharField(max_length=64)
-    sequence = serializers.IntegerField(help_text="counts up within an incarnation")
-    generation = serializers.IntegerField(help_text="the newest one acted on")
+    sequence = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, help_text="counts up within an incarnation")
+    generation = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, help_text="the newest one acted on")
     process = WorkerProcess(allow_null=True, default=None)
     usage = WorkerUsage(required=False, allow_null=True)
     logs = WorkerLogs(required=False, allow_null=True)
 
 
 class WorkerHeartbeatRequest(serializers.Serializer):
+    TAKES_MORE = True
+
     waitSeconds = serializers.FloatField(
-        min_value=0, default=0, help_text="how long the answer may be held while there is nothing new"
+        min_value=0,
+        max_value=DAY_SECONDS,
+        default=0,
+        help_text="how long the answer may be held while there is nothing new",
     )
-    workers = WorkerBeat(many=True)
+    workers = serializers.ListField(child=WorkerBeat(), max_length=MOST)
 
 
 class WorkerOrderRef(serializers.Serializer):
@@ -183,10 +216,14 @@ class WorkerOrder(serializers.Serializer):
     digest = serializers.CharField()
     spec = serializers.JSONField()
     files = serializers.DictField(child=serializers.JSONField())
+    secrets = serializers.DictField(
+        child=serializers.CharField(),
+        help_text="variables that the rank gets beside its spec's; not part of the digest",
+    )
 
 
 class WorkerLogQuery(serializers.Serializer):
-    offset = serializers.IntegerField(min_value=0)
+    offset = serializers.IntegerField(min_value=0, max_value=INT8)
 
 
 class WorkerLogAnswer(serializers.Serializer):
@@ -195,10 +232,10 @@ class WorkerLogAnswer(serializers.Serializer):
 
 # What people see --------------------------------------------------------------------------------------------------
 class WorkerQuery(PageQuery):
-    group = serializers.CharField(required=False, help_text="id or name; `none` = in no group")
-    node = serializers.CharField(required=False)
+    group = Key(required=False, allow_blank=True, help_text="id or name; `none` = in no group")
+    node = Key(required=False, allow_blank=True)
     status = serializers.ListField(
-        child=serializers.ChoiceField(WORKER_STATUSES), required=False, help_text="may repeat"
+        child=serializers.ChoiceField(WORKER_STATUSES), max_length=100, required=False, help_text="may repeat"
     )
     ordering = OrderingField("id", id=_BY_NUMBER.asc(), group="group__name", lastHeartbeatAt="report__at")
 
@@ -248,6 +285,7 @@ class WorkerItem(GroupMember):
     host = serializers.CharField()
     ip = serializers.CharField(allow_null=True)
     version = serializers.CharField()
+    allowedActions = serializers.ListField(child=serializers.ChoiceField(WORKER_ACTIONS))
 
 
 class WorkerEnvironment(serializers.Serializer):
@@ -280,11 +318,15 @@ class GroupChangeRequest(serializers.Serializer):
     env = serializers.DictField(
         child=serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=32_000), required=False
     )
+    secretEnv = serializers.DictField(
+        source="secret_env", child=serializers.CharField(max_length=63), required=False,
+        help_text="variables by name, each with the name of a secret of the project whose value it gets",
+    )  # fmt: skip
     maxRestarts = serializers.IntegerField(source="max_restarts", min_value=0, max_value=100, required=False)
 
 
 class GroupCreateRequest(GroupChangeRequest):
-    projectId = serializers.CharField(
+    projectId = Key(
         source="project_id", required=False, allow_null=True, default=None, help_text="by default your only one"
     )
     workerIds = serializers.ListField(
@@ -297,7 +339,7 @@ class GroupMoveRequest(serializers.Serializer):
     workerIds = serializers.ListField(
         source="worker_ids", child=serializers.CharField(max_length=80), min_length=1, max_length=10_000
     )
-    groupId = serializers.CharField(source="group_id", allow_null=True, help_text="null = out of any group")
+    groupId = Key(source="group_id", allow_null=True, help_text="null = out of any group")
 
 
 class GroupTask(serializers.Serializer):
@@ -317,11 +359,15 @@ class GroupItem(serializers.Serializer):
     backend = serializers.ChoiceField(BACKENDS)
     script = serializers.CharField()
     args = serializers.ListField(child=serializers.CharField())
-    env = serializers.DictField(child=serializers.CharField())
+    env = serializers.DictField(
+        child=serializers.CharField(), help_text="values that look like keys are hidden from viewers"
+    )
+    secretEnv = serializers.DictField(child=serializers.CharField(), help_text="names of secrets")
     maxRestarts = serializers.IntegerField()
     createdAt = serializers.DateTimeField()
     workers = GroupMember(many=True, help_text="in the order of ranks")
     problems = ProblemItem(many=True, help_text="what keeps it from being started")
+    warnings = WarningItem(many=True)
     task = GroupTask(allow_null=True, help_text="the newest one")
     allowedActions = serializers.ListField(child=serializers.ChoiceField(ACTIONS))
 

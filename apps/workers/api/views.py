@@ -10,6 +10,7 @@ from rest_framework.permissions import AllowAny
 from apps.common import handler
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
+from apps.common.renderers import whole
 from apps.workers import health, selectors, shipping, store
 from apps.workers.api import serializers as shapes
 from apps.workers.api.authentication import JoinAuthentication, WorkerAuthentication
@@ -17,6 +18,7 @@ from apps.workers.beats import read
 from apps.workers.board import Board
 from apps.workers.models import JoinToken
 from apps.workers.services import groups, joining, starting
+from fermi.launch.spec import Problem
 
 
 class JoinTokensView(APIView):
@@ -87,7 +89,7 @@ class RawParser(BaseParser):
     media_type = "*/*"
 
     def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
-        return {"bytes": stream.read()}
+        return {"bytes": whole(stream)}
 
 
 class WorkerLogView(APIView):
@@ -161,10 +163,10 @@ class GroupView(APIView):
         """One group, with its workers in the order of ranks."""
         return _shown(request, group_id)
 
-    @operation("changeWorkerGroup", body=shapes.GroupChangeRequest, partial=True, data=shapes.GroupItem)
-    def patch(self, request: Request, group_id: str, body: Body) -> Data:
+    @operation("changeWorkerGroup", body=shapes.GroupChangeRequest, partial=True, data=shapes.GroupItem, most=True)
+    def patch(self, request: Request, group_id: str, body: Body, wrong: list[Problem]) -> Data:
         """Name, settings, script (member). A task that runs keeps what it was started with."""
-        groups.change(request.user, group_id, body)
+        groups.change(request.user, group_id, body, wrong)
         return _shown(request, group_id)
 
     @operation("deleteWorkerGroup")

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from apps.accounts import access, audit
+from apps.accounts import access, audit, vault
 from apps.accounts.models import Role, User
-from apps.common.errors import ApiError, ProblemsError
+from apps.common.errors import ApiError, ProblemsError, together
 from apps.training.models import Task
 from apps.training.states import FINAL, State
 from apps.workers import revisions
@@ -15,6 +15,7 @@ from apps.workers.models import Group, Worker
 from apps.workers.projects import chosen_project
 from apps.workers.ranking import Line, wrong
 from apps.workers.services import environments
+from fermi.launch import credentials
 from fermi.launch.spec import Problem
 
 
@@ -36,7 +37,7 @@ def create(
         ]:
             raise ProblemsError(taken)
         group = Group(project_id=project, name=name, **settings)
-        _check(group, worker_ids)
+        _check(group, worker_ids, vault.unknown(project, group.secret_env))
         _save(group, force_insert=True)
         if workers:
             _join(group, workers)
@@ -44,18 +45,20 @@ def create(
     return group
 
 
-def change(user: User, group_id: str, changes: Mapping[str, Any]) -> Group:
-    """A task that runs keeps what it was started with."""
+def change(user: User, group_id: str, changes: Mapping[str, Any], bad: Sequence[Problem] = ()) -> Group:
+    """A task that runs keeps what it was started with. `bad`: what is wrong with what `changes` lacks."""
     group = find(user, group_id, Role.MEMBER)
     with transaction.atomic():
         revisions.following()
         for field, value in changes.items():
             setattr(group, field, value)
-        _check(group, group.workers.values_list("pk", flat=True))
+        unknown = vault.unknown(group.project_id, changes.get("secret_env", {}))
+        _check(group, group.workers.values_list("pk", flat=True), [*bad, *unknown])
         _save(group, update_fields=list(changes))
         if "name" in changes:
             environments.settle(group.project_id, _nodes(group.workers.all()))
-        audit.record(user, "group.change", group.pk, project=group.project_id, **changes)
+        noted = {**changes, **({"env": credentials.masked(changes["env"])} if "env" in changes else {})}
+        audit.record(user, "group.change", group.pk, project=group.project_id, **noted)
     return group
 
 
@@ -99,7 +102,8 @@ def active(group: Group) -> Task | None:
 
 def line(group: Group, workers: Sequence[str]) -> Line:
     return Line(
-        group.master_address, group.world_size, group.master_port, group.script, group.env, tuple(workers)
+        group.master_address, group.world_size, group.master_port, group.script, group.env, group.secret_env,
+        tuple(workers),
     )  # fmt: skip
 
 
@@ -141,8 +145,8 @@ def _refuse_in_use(workers: Sequence[Worker], field: str) -> None:
         raise error
 
 
-def _check(group: Group, workers: Any) -> None:
-    if problems := wrong(line(group, list(workers))):
+def _check(group: Group, workers: Any, bad: Sequence[Problem] = ()) -> None:
+    if problems := together(bad, wrong(line(group, list(workers)))):
         raise ProblemsError(problems)
 
 

@@ -10,11 +10,12 @@ from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError
 from apps.training.api.retry import draft, submit
 from apps.training.services import steer
-from apps.training.services.preview import rendered
+from apps.training.services.preview import named, rendered
 from apps.training.shapes import problem
 from apps.workers.models import Group, Worker
 from apps.workers.ranking import problems
 from apps.workers.services.groups import active, find, line
+from fermi.launch import credentials
 from fermi.launch.ranks import split
 
 
@@ -70,6 +71,7 @@ def request(group: Group) -> dict[str, Any]:
         },
         "entrypoint": {"script": group.script, "args": group.args},
         "env": group.env,
+        "secretEnv": group.secret_env,
         "maxRestarts": group.max_restarts,
     }
 
@@ -85,10 +87,14 @@ def environment(user: User, worker_id: str) -> dict[str, Any]:
         return {"env": {}, "problems": [problem(one) for one in error.problems]}
     found = rendered(made)
     env: dict[str, str] = {}
+    secrets = named(made.job)
     for artifact in found[1].artifacts if found else ():
         for rank in artifact.content["ranks"] if artifact.kind == "node" else ():
             if rank["worker"] == worker_id:
-                env = {name: _word(value) for name, value in {**artifact.content["env"], **rank["env"]}.items()}
+                shared = {**artifact.content["env"], **secrets}
+                env = {name: _word(value) for name, value in {**shared, **rank["env"]}.items()}
+    if not access.is_member(user, worker.project_id):
+        env = credentials.without(env, worker.group.env)
     return {"env": env, "problems": [problem(one) for one in made.problems]}
 
 
