@@ -10,12 +10,14 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, cast
 
 import django
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.core import signals
-from django.core.exceptions import RequestAborted
+from django.core.exceptions import BadRequest, RequestAborted
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefix
 from django.core.handlers.base import BaseHandler
 from django.db import close_old_connections, connection
@@ -55,13 +57,29 @@ class Handler(ASGIHandler):
         except RequestAborted:
             return
         with body:
-            request, refusal = self.create_request(scope, body)
-            response = await self._respond(request) if request is not None else refusal
-            assert response is not None
+            request, _ = self.create_request(scope, body)
+            if request is None:
+                raise BadRequest("a request that cannot be decoded")
+            response = await self._respond(request)
         if response.streaming:
             await self._stream(response, receive, send)
         else:
             await self.send_response(response, send)
+
+    async def read_body(self, receive: Receive) -> IO[bytes]:
+        """As much as may be and a byte, by which whoever parses it knows that it is too large. The rest is read and
+        dropped: nobody fills our disk, and a client that is still sending hears the answer."""
+        most = (settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0) + 1
+        body = SpooledTemporaryFile(max_size=settings.FILE_UPLOAD_MAX_MEMORY_SIZE)  # noqa: SIM115  (closed by `with body`)
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                body.close()
+                raise RequestAborted
+            body.write(message.get("body", b"")[: most - body.tell()])
+            if not message.get("more_body"):
+                body.seek(0)
+                return body
 
     def _in_thread(self, request: ASGIRequest) -> HttpResponseBase:
         set_script_prefix(get_script_prefix(request.scope))
@@ -101,6 +119,7 @@ class Handler(ASGIHandler):
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "server.settings")
 django.setup(set_prefix=False)
 
+from apps.common.asgi import Answered  # noqa: E402
 from apps.workers.front import Heartbeats  # noqa: E402  (its models need the apps)
 
-application = Heartbeats(Handler())
+application = Answered(Heartbeats(Handler()))

@@ -13,7 +13,9 @@ from knox.crypto import hash_token
 from apps.accounts import audit, services
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.clusters.selectors import connection
 from apps.common.clock import now
+from fermi.launch.backends.local import LocalBackend
 from server import demo, machine
 
 ADMINISTRATOR = "admin"
@@ -25,7 +27,8 @@ TOKEN_NAME = "first start"
 
 
 def run(data: Path, *, with_demo: bool) -> dict[str, str]:
-    """`{"signInLink": path on the site, "token_path": file with the administrator's token}`."""
+    """`{"signInLink": path on the site, "token_path": file with the administrator's token, "isolation": what keeps
+    training from the platform's own, "exposed": "" unless nothing does}`."""
     with transaction.atomic():
         user, project, cluster = _essentials()
         facts = machine.facts()
@@ -36,7 +39,11 @@ def run(data: Path, *, with_demo: bool) -> dict[str, str]:
             _once("demo.add-catalog", demo.catalog)
     path = data / "token"
     _keep_token(user, path)
-    return {"signInLink": services.make_sign_in_link(user), "token_path": str(path)}
+    isolation = LocalBackend(connection(cluster) | {"warm": False}).isolation
+    return {
+        "signInLink": services.make_sign_in_link(user), "token_path": str(path),
+        "isolation": isolation.sentences("en"), "exposed": "" if isolation.protects else "yes",
+    }  # fmt: skip
 
 
 def _essentials() -> tuple[User, Project, Cluster]:
@@ -68,7 +75,7 @@ def _keep_token(user: User, path: Path) -> None:
     """The file keeps a token that works. A new one lies complete under another name before it gets this one, so that a
     reader never sees half of it, and only then are older ones revoked."""
     with suppress(FileNotFoundError, UnicodeDecodeError):
-        if ApiToken.objects.filter(user=user, digest=hash_token(path.read_text().strip())).exists():
+        if ApiToken.objects.filter(user=user, digest=hash_token(path.read_text(encoding="utf-8").strip())).exists():
             return
     made, token = ApiToken.objects.create(user=user, expiry=None, name=TOKEN_NAME)
     mine = path.with_name(f".token.{secrets.token_hex(4)}")

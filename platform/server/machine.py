@@ -35,7 +35,7 @@ def _gpus() -> tuple[list[str], str]:
     """Names of the GPUs, and their driver's version."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return [], ""
     rows = [line.rsplit(",", 1) for line in done.stdout.splitlines() if "," in line]

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,15 +19,39 @@ def run_dir(data: Path) -> Path:
     """Sockets and pid files of the platform that serves `data`; mode 0700, perhaps not there yet.
 
     The name is a function of `data` alone, so that `manage.py` in another terminal finds the same
-    broker; a path too long for a Unix socket moves to the temporary directory, one per user.
+    broker; a path too long for a Unix socket moves to /tmp, one per user. Not to TMPDIR: that may be
+    long itself, and is another one in another terminal.
     """
     run = data / "run"
     if len(os.fsencode(run / "broker.sock")) <= SOCKET_PATH_MAX:
         return run
     digest = hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
-    return Path(tempfile.gettempdir()) / f"fermi-{os.getuid()}-{digest}"
+    return Path("/tmp") / f"fermi-{os.getuid()}-{digest}"
+
+
+def private_paths(data: Path) -> list[str]:
+    """What training must not reach, beside the data directory: sockets of a data directory with a long path, what
+    `fermi login` keeps, and FERMI_PRIVATE."""
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "fermi"
+    more = [path for path in os.environ.get("FERMI_PRIVATE", "").split(os.pathsep) if path]
+    return [str(run_dir(data)), str(config), *more]
 
 
 def broker_url(data: Path) -> str:
     """The embedded broker's address, as redis-py spells it."""
-    return f"unix://{run_dir(data) / 'broker.sock'}"
+    run = run_dir(data)
+    password = broker_password(run)
+    return f"unix://{f':{password}@' if password else ''}{run / 'broker.sock'}"
+
+
+def broker_secret(run: Path) -> Path:
+    """A file in the broker's own form."""
+    return run / "broker.conf"
+
+
+def broker_password(run: Path) -> str:
+    """Of the broker that runs, or ran last; empty before the first start."""
+    try:
+        return broker_secret(run).read_text("ascii").split()[1]
+    except (OSError, IndexError):
+        return ""

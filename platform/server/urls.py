@@ -2,8 +2,6 @@
 
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path, re_path
-from django.views.generic import RedirectView
-from django_prometheus.exports import ExportToDjangoView
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 
 from apps.accounts.views import sign_in_link
@@ -25,10 +23,10 @@ urlpatterns = [
     re_path("^api(/|$)", NoSuchAddress.as_view()),
     path("_allauth/", include("allauth.headless.urls")),
     path("auth/link/<str:secret>", sign_in_link),
-    path("admin/login/", RedirectView.as_view(url="/sign-in?next=/admin/")),  # where failed attempts are counted
+    path("admin/login/", views.admin_door),
     path("admin/", admin.site.urls),
     path("healthz", views.healthz),
     path("readyz", views.readyz),
-    path("metrics", ExportToDjangoView),
+    path("metrics", views.MetricsView.as_view()),
     re_path(r"^(?!api/|_allauth/|admin/|static/|assets/)", views.console),
 ]

@@ -1,15 +1,26 @@
-"""Health, and the console's one page."""
+"""Health, metrics, and the console's one page."""
 
+import hmac
 import logging
 from collections.abc import Callable
 
 import redis
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.db import DatabaseError, connection
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
+from django_prometheus.exports import ExportToDjangoView
+from drf_spectacular.utils import extend_schema
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from apps.accounts.api.authentication import BearerAuthentication, CookieAuthentication
+from apps.common import disks
 
 log = logging.getLogger(__name__)
 
@@ -24,10 +35,13 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Readiness: what this process depends on answers too; 503 names what does not."""
+    """Readiness: what this process depends on answers too, and the data directory takes what is written; 503 names what
+    does not. `warnings`: what will not for long, such as a disk at 90 %."""
     parts = {name: _answers(name, check) for name, check in _CHECKS.items()}
     ready = all(parts.values())
-    body = {"status": "ok" if ready else "unavailable", "parts": parts}
+    nearly_full = disks.nearly_full(settings.DATA_DIR)
+    warnings = [{"code": "DISK_NEARLY_FULL", "percent": nearly_full["percent"]}] if nearly_full else []
+    body = {"status": "ok" if ready else "unavailable", "parts": parts, "warnings": warnings}
     return JsonResponse(body, status=200 if ready else 503)
 
 
@@ -50,7 +64,56 @@ def _broker() -> None:
         client.ping()
 
 
-_CHECKS: dict[str, Callable[[], object]] = {"database": _database, "broker": _broker}
+def _disk() -> None:
+    disks.write_to(settings.DATA_DIR)
+
+
+_CHECKS: dict[str, Callable[[], object]] = {"database": _database, "broker": _broker, "disk": _disk}
+
+
+SCRAPER = "scraper"
+
+
+class ScrapeToken(BaseAuthentication):
+    """`Authorization: Bearer <FERMI_METRICS_TOKEN>`: whoever has it may read metrics and is nobody elsewhere."""
+
+    def authenticate(self, request: Request) -> tuple[AnonymousUser, str] | None:
+        wanted = f"Bearer {settings.METRICS_TOKEN}".encode()
+        given = request.headers.get("Authorization", "").encode()
+        if settings.METRICS_TOKEN and hmac.compare_digest(given, wanted):
+            return AnonymousUser(), SCRAPER
+        return None
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+class MayScrape(BasePermission):
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        return request.auth == SCRAPER or bool(getattr(request.user, "is_superuser", False))
+
+
+@extend_schema(exclude=True)
+class MetricsView(APIView):
+    """Prometheus, for its own token or an administrator. Who listens on loopback alone is no reason to leave it open:
+    on a shared machine everybody reaches loopback."""
+
+    authentication_classes = (ScrapeToken, BearerAuthentication, CookieAuthentication)
+    permission_classes = (MayScrape,)
+
+    def get(self, request: Request) -> HttpResponse:
+        found: HttpResponse = ExportToDjangoView(request)
+        return found
+
+
+@never_cache
+@require_safe
+def admin_door(request: HttpRequest) -> HttpResponse:
+    """Where the operators' console sends whom it does not let in: to sign in, on the page where failed attempts are
+    counted, or to be told who may enter."""
+    if not request.user.is_authenticated:
+        return HttpResponseRedirect("/sign-in?next=/admin/")
+    return HttpResponseRedirect("/admin/" if request.user.is_staff else "/operators-only")
 
 
 @never_cache

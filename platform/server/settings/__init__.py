@@ -5,11 +5,16 @@ One set for both sizes of the platform; the environment decides:
 FERMI_DATA           data directory (default: var/)
 DATABASE_URL         postgresql://user:password@host:port/name; without it SQLite in the data directory
 REDIS_URL            redis://…; without it the embedded broker that `make up` starts
-FERMI_DATA_ROOTS     colon-separated folders that datasets may be made from; by default any with SQLite, and the
-                     data directory alone with DATABASE_URL
+FERMI_DATA_ROOTS     colon-separated folders that datasets may be made from, beside datasets/ and workspace/ of the data
+                     directory
+FERMI_ISOLATION      what keeps training on this machine from the platform's own: "auto" (another user if we are root,
+                     Landlock where the kernel has it), "user", "landlock", or "off"
+FERMI_TASK_USER      that other user, by name or number (fermi-tasks, else 61000)
+FERMI_PRIVATE        colon-separated paths that training must not reach either, e.g. a folder of kubeconfigs
 FERMI_SECRET_KEY     signing key; without it one is made in the data directory
 FERMI_ALLOWED_HOSTS  comma-separated host names, beside the loopback ones and FERMI_PUBLIC_URL's
 FERMI_PUBLIC_URL     the address people use, e.g. https://fermi.example.org, when a proxy stands in front
+FERMI_METRICS_TOKEN  opens /metrics to whoever sends it (Authorization: Bearer …), beside administrators
 FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
 FERMI_PREFLIGHT_PATIENCE  12 by default: seconds that the nodes of a pre-flight test wait for each other
@@ -21,11 +26,10 @@ FERMI_LOG_LEVEL      INFO by default
 FERMI_DEBUG          "1" for Django's debug pages
 """
 
-import os
 from urllib.parse import urlsplit
 
+from server.env import flag, read, words
 from server.places import ROOT
-from server.settings.env import flag, number, port_range, words
 from server.settings.jobs import *  # noqa: F403
 from server.settings.logs import LOGGING as LOGGING
 from server.settings.operators import UNFOLD as UNFOLD
@@ -70,11 +74,11 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 DEMO = flag("FERMI_DEMO", default=True)
-MASTER_PORTS = port_range("FERMI_MASTER_PORTS", "29500-32767")
-PREFLIGHT_PATIENCE = float(os.environ.get("FERMI_PREFLIGHT_PATIENCE") or 12)
+MASTER_PORTS = read("FERMI_MASTER_PORTS")
+PREFLIGHT_PATIENCE = read("FERMI_PREFLIGHT_PATIENCE")
 STAND_BY = flag("FERMI_STAND_BY", default=True)
-WORKER_HEARTBEAT_S = number("FERMI_WORKER_HEARTBEAT", 5.0)
-WORKER_LOST_S = number("FERMI_WORKER_LOST", 15.0)
+WORKER_HEARTBEAT_S = read("FERMI_WORKER_HEARTBEAT")
+WORKER_LOST_S = read("FERMI_WORKER_LOST")
 WORKER_SUSPECT_S = min(2 * WORKER_HEARTBEAT_S + 2, WORKER_LOST_S)  # what is heard is stored within two seconds
 EXTRA_HOSTS = words("FERMI_ALLOWED_HOSTS")
 _PUBLIC_HOST = urlsplit(PUBLIC_URL).hostname  # noqa: F405

@@ -1,6 +1,6 @@
 """Celery. Messages only make things sooner: the sweep finds whatever a lost message would have told."""
 
-from server.settings.env import celery_url
+from server.env import celery_url
 from server.settings.storage import REDIS_URL
 
 CELERY_BROKER_URL = celery_url(REDIS_URL)

@@ -1,9 +1,10 @@
 """Logging: a readable line per record, or a JSON object with FERMI_LOG=json, each with its request id."""
 
-import os
 from typing import Any
 
-_JSON = os.environ.get("FERMI_LOG") == "json"
+from server.env import read
+
+_JSON = read("FERMI_LOG") == "json"
 
 LOGGING: dict[str, Any] = {
     "version": 1,
@@ -27,7 +28,7 @@ LOGGING: dict[str, Any] = {
             "filters": ["request_id"],
         },
     },
-    "root": {"handlers": ["console"], "level": os.environ.get("FERMI_LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["console"], "level": read("FERMI_LOG_LEVEL")},
     "loggers": {
         "uvicorn": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},

@@ -2,15 +2,17 @@
 
 import os
 
-from server.places import broker_url, data_dir
-from server.settings.env import postgres
+from server.env import postgres, read
+from server.places import broker_url, data_dir, private_paths
 
-__all__ = ["CACHES", "DATABASES", "DATA_DIR", "DATA_ROOTS", "REDIS_URL"]
+__all__ = ["CACHES", "DATABASES", "DATA_DIR", "DATA_ROOTS", "ISOLATION", "PRIVATE_PATHS", "REDIS_URL"]
 
 DATA_DIR = data_dir()
-# Folders that a dataset may be made from: any on one's own machine; a shared platform names them.
-_ROOTS = os.environ.get("FERMI_DATA_ROOTS") or (str(DATA_DIR) if os.environ.get("DATABASE_URL") else "/")
-DATA_ROOTS = _ROOTS.split(os.pathsep)
+# Folders that a dataset may be made from, beside datasets/ and workspace/ of the data directory.
+DATA_ROOTS = [root for root in os.environ.get("FERMI_DATA_ROOTS", "").split(os.pathsep) if root]
+# What keeps ranks on this machine from the platform's own, and what of it lies outside of the data directory.
+ISOLATION: str = read("FERMI_ISOLATION")
+PRIVATE_PATHS = private_paths(DATA_DIR)
 REDIS_URL = os.environ.get("REDIS_URL") or broker_url(DATA_DIR)
 
 DATABASES = {

@@ -2,8 +2,8 @@
 
 import os
 
+from server.env import flag, secret_key
 from server.places import ROOT, data_dir
-from server.settings.env import flag, secret_key
 
 SECRET_KEY = secret_key(data_dir())
 ROOT_URLCONF = "server.urls"
@@ -11,13 +11,15 @@ ASGI_APPLICATION = "server.asgi.application"
 WSGI_APPLICATION = "server.wsgi.application"
 
 MIDDLEWARE = [
-    "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "apps.common.middleware.RequestIdMiddleware",
+    "apps.common.middleware.envelope_errors",
+    "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "server.middleware.content_security_policy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
+    "apps.common.middleware.Storable",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -78,7 +80,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["apps.common.renderers.JSONRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "apps.common.renderers.AlwaysJSON",
     "DEFAULT_METADATA_CLASS": None,
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "apps.common.openapi.Truthful",
     "EXCEPTION_HANDLER": "apps.common.handler.exception_handler",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
     "TEST_REQUEST_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
@@ -116,6 +118,8 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
+
+METRICS_TOKEN = os.environ.get("FERMI_METRICS_TOKEN", "")
 
 # Static files -------------------------------------------------------------------------------------
 STATIC_URL = "/static/"

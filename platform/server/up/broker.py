@@ -1,13 +1,17 @@
-"""The embedded broker: a Redis or Valkey server on a Unix socket that only this user can reach.
+"""The embedded broker: a Redis or Valkey server on a Unix socket that only this user can reach, and that answers to
+whoever can read its password: training may be this user's, too, and who reaches the broker gives the platform orders.
 
 It keeps nothing on disk: the database is the truth, and the sweep sends again what a lost message would have said.
 """
 
 import importlib.util
+import os
+import secrets
 import shutil
 import socket
 from pathlib import Path
 
+from server import places
 from server.up.checks import CannotStart
 
 SERVERS = ("valkey-server", "redis-server")
@@ -25,9 +29,18 @@ def program() -> Path:
     raise CannotStart("No broker was found: install redis-server or valkey-server, or set REDIS_URL to one that runs.")
 
 
+def set_password(run_dir: Path) -> None:
+    """Another at each start; kept in a file of its own, since anybody can read a process's arguments."""
+    path = places.broker_secret(run_dir)
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(f"requirepass {secrets.token_urlsafe(32)}\n")
+
+
 def command(run_dir: Path) -> list[str | Path]:
     return [
         program(),
+        places.broker_secret(run_dir),
         *("--port", "0"),
         *("--unixsocket", run_dir / "broker.sock"),
         *("--unixsocketperm", "700"),
@@ -46,7 +59,7 @@ def answers(run_dir: Path) -> bool:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(1)
             client.connect(str(run_dir / "broker.sock"))
-            client.sendall(b"PING\r\n")
-            return client.recv(16).startswith(b"+PONG")
+            client.sendall(f"AUTH {places.broker_password(run_dir)}\r\n".encode())
+            return client.recv(16).startswith(b"+OK")
     except OSError:
         return False

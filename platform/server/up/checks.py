@@ -7,11 +7,21 @@ import socket
 import tempfile
 from pathlib import Path
 
+from server import env
+
 SPACE_NEEDED = 200 * 1024 * 1024  # bytes
 
 
 class CannotStart(Exception):
     """The platform was not started; the message is for the person at the terminal."""
+
+
+def environment() -> None:
+    """Every process reads it; one answer is enough."""
+    try:
+        env.check()
+    except env.Wrong as wrong:
+        raise CannotStart(str(wrong)) from wrong
 
 
 def data_dir(path: Path) -> Path:

@@ -39,7 +39,8 @@ def _ask_tasks_to_stop(data: Path) -> list[str]:
     if not (os.environ.get("DATABASE_URL") or (data / "fermi.sqlite3").exists()):
         return []
     done = subprocess.run(
-        [sys.executable, "manage.py", "stop_all"], cwd=places.ROOT, check=False, capture_output=True, text=True,
+        [sys.executable, "manage.py", "stop_all"], cwd=places.ROOT, check=False, capture_output=True,
+        encoding="utf-8", errors="replace",
         env=environment(FERMI_DATA=str(data), FERMI_LOG_LEVEL="ERROR"),
     )  # fmt: skip
     if done.returncode:

@@ -57,15 +57,18 @@ class Platform:
         self._broker = not os.environ.get("REDIS_URL")
 
     def run(self) -> int:
-        """Serves until SIGINT, SIGTERM or SIGHUP; gives the exit code. Raises CannotStart before starting anything."""
+        """Serves until SIGINT, SIGTERM or, without nohup, SIGHUP; gives the exit code. Raises CannotStart before
+        starting anything."""
         began = time.monotonic()
+        checks.environment()
         checks.data_dir(self.data)
         self.record.acquire()
         if left := self.record.stop_leftovers():
             console.say(f"ended what a killed platform had left running: {', '.join(left)}")
         checks.address(self.address.host, self.address.port)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._on_signal)
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                signal.signal(number, self._on_signal)
         try:
             self._start(began)
             self.ending.wait()
@@ -93,6 +96,7 @@ class Platform:
 
     def _start(self, began: float) -> None:
         if self._broker:
+            broker.set_password(self.record.dir)
             child = self._child("broker", broker.command(self.record.dir))
             self._until(child, lambda: broker.answers(self.record.dir))
         if schema.stale(self.data):
@@ -116,6 +120,7 @@ class Platform:
         console.say(f"serving {self.address.url} (ready in {seconds:.1f} s; Ctrl-C stops the platform)")
         console.say(f"sign in, once: {self.address.url}{first['signInLink']}")
         console.say(f"the administrator's API token: {first['token_path']}")
+        console.say(first["isolation"], fault=bool(first["exposed"]))
         if not self.address.loopback:
             console.say(
                 "Other machines can reach this address, and nothing encrypts what they send: "

@@ -1,10 +1,15 @@
-"""Reads the environment."""
+"""Reads the environment. Light: the supervisor looks at it before it starts anything."""
 
+import math
 import os
 import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from fermi.launch import isolation
 
 
 def flag(name: str, *, default: bool = False) -> bool:
@@ -12,8 +17,29 @@ def flag(name: str, *, default: bool = False) -> bool:
     return value.lower() not in {"0", "no", "false", "off"} if value else default
 
 
+class Wrong(SystemExit):
+    """A variable has a value that cannot be. Whichever process reads it ends with this sentence, for the person who
+    started it, and exit code 1."""
+
+
+def choice(name: str, allowed: Sequence[str]) -> str:
+    """The first is the default."""
+    value = os.environ.get(name) or allowed[0]
+    if value not in allowed:
+        raise Wrong(f"{name} must be one of {', '.join(allowed)}, not {value!r}.")
+    return value
+
+
 def number(name: str, default: float) -> float:
-    return float(os.environ.get(name) or default)
+    """Of seconds: more than 0."""
+    text = os.environ.get(name) or str(default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise Wrong(f"{name} must be a number of seconds greater than 0, not {text!r}.")
+    return value
 
 
 def words(name: str) -> list[str]:
@@ -50,7 +76,7 @@ def postgres(url: str) -> dict[str, Any]:
     """
     parts = urlsplit(url)
     if parts.scheme not in {"postgres", "postgresql"}:
-        raise ValueError(f"DATABASE_URL must begin with postgresql://, not {parts.scheme}://")
+        raise Wrong(f"DATABASE_URL must begin with postgresql://, not {parts.scheme}://")
     options: dict[str, Any] = dict(parse_qsl(parts.query))
     return {
         "ENGINE": "django.db.backends.postgresql",
@@ -70,5 +96,33 @@ def celery_url(redis_url: str) -> str:
 
 def port_range(name: str, default: str) -> range:
     """`29500-32767`, both ends included."""
-    low, _, high = (os.environ.get(name) or default).partition("-")
+    text = os.environ.get(name) or default
+    low, _, high = text.partition("-")
+    if not (low.isdecimal() and high.isdecimal() and 1024 <= int(low) <= int(high) <= 65535):
+        raise Wrong(f"{name} must be two ports from 1024 to 65535 such as {default}, not {text!r}.")
     return range(int(low), int(high) + 1)
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "FERMI_ISOLATION": partial(choice, allowed=isolation.MODES),
+    "FERMI_LOG": partial(choice, allowed=("lines", "json")),
+    "FERMI_LOG_LEVEL": partial(choice, allowed=("INFO", "DEBUG", "WARNING", "ERROR", "CRITICAL")),
+    "FERMI_MASTER_PORTS": partial(port_range, default="29500-32767"),
+    "FERMI_PREFLIGHT_PATIENCE": partial(number, default=12.0),
+    "FERMI_WORKER_HEARTBEAT": partial(number, default=5.0),
+    "FERMI_WORKER_LOST": partial(number, default=15.0),
+}
+"""Variables that do not take just anything."""
+
+
+def read(name: str) -> Any:
+    """Raises Wrong."""
+    return READERS[name](name)
+
+
+def check() -> None:
+    """Raises Wrong, for the first that cannot be."""
+    for name in READERS:
+        read(name)
+    if url := os.environ.get("DATABASE_URL"):
+        postgres(url)
