@@ -169,7 +169,7 @@ test("a DDP task on two environments trains to the end", async () => {
   await status("已完成").waitFor({ timeout: TRAINING_MS });
   await eventually(async () => (await steps()) === 60, "the last step");
   await eventually(
-    async () => (await page.getByRole("button", { name: /^rank \d, 已退出$/ }).count()) === 4,
+    async () => (await page.getByRole("button", { name: /^rank \d, 正常结束$/ }).count()) === 4,
     "four ranks that have ended",
   );
   await looksRight("task-succeeded");

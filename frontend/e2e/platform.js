@@ -10,7 +10,10 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const PYTHON = process.env.FERMI_PYTHON ?? join(ROOT, ".venv/bin/python");
 const READY_MS = 120_000;
 
-/** `{ url, link, stop(), seed(environments) }`; `link` signs in once; a platform that is not ours cannot be seeded. */
+/**
+ * `{ url, link, stop() }`; `link` signs in once. Of a platform of our own also `seed(environments)`, `token()`, the
+ * administrator's, and `signal(part, name)`, which sends one of its processes a signal.
+ */
 export async function platform() {
   const { FERMI_E2E_URL: url, FERMI_E2E_LINK: link } = process.env;
   if (url && link) return { url, link, stop: async () => undefined };
@@ -20,6 +23,7 @@ export async function platform() {
     ...process.env,
     PYTHONPATH: [ROOT, join(ROOT, "platform")].join(":"),
     FERMI_DATA: data,
+    FERMI_DATA_ROOTS: join(ROOT, "docs"),
     FERMI_HOST: "127.0.0.1",
     FERMI_PORT: String(port),
   };
@@ -41,7 +45,12 @@ export async function platform() {
     if (done.status !== 0) throw new Error(`seeding failed:\n${done.stderr}`);
   };
   try {
-    return { ...(await announced(up)), stop, seed };
+    const token = () => readFileSync(join(data, "token"), "utf8").trim();
+    const signal = (part, name) => {
+      const known = JSON.parse(readFileSync(join(data, "run/processes.json"), "utf8"));
+      process.kill(known.find((each) => each.name === part).pid, name);
+    };
+    return { ...(await announced(up)), stop, seed, token, signal };
   } catch (error) {
     await stop();
     throw error;

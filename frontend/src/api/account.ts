@@ -7,6 +7,7 @@ const PAGE = 100;
 export const accountKeys = {
   tokens: ["tokens"] as const,
   members: (project: string) => ["members", project] as const,
+  secrets: (project: string) => ["secrets", project] as const,
 };
 
 export const tokensQuery = queryOptions({
@@ -53,4 +54,31 @@ export const removeMember = (project: string, username: string) =>
     http.DELETE("/api/v1/projects/{project_id}/members/{username}", {
       params: { path: { project_id: project, username } },
     }),
+  );
+
+/** Names, and who set them when: no answer has a value. */
+export const secretsQuery = (project: string) =>
+  queryOptions({
+    queryKey: accountKeys.secrets(project),
+    queryFn: () =>
+      everyPage((page) =>
+        unwrap(
+          http.GET("/api/v1/projects/{project_id}/secrets", {
+            params: { path: { project_id: project }, query: { page, pageSize: PAGE } },
+          }),
+        ),
+      ),
+  });
+
+export const putSecret = (project: string, name: string, value: string) =>
+  unwrap(
+    http.PUT("/api/v1/projects/{project_id}/secrets/{name}", {
+      params: { path: { project_id: project, name } },
+      body: { value },
+    }),
+  );
+
+export const removeSecret = (project: string, name: string) =>
+  unwrap(
+    http.DELETE("/api/v1/projects/{project_id}/secrets/{name}", { params: { path: { project_id: project, name } } }),
   );

@@ -1,5 +1,6 @@
 import createClient, { type Middleware } from "openapi-fetch";
 import { acceptLanguage } from "@/i18n";
+import { listened } from "./contact";
 import { ApiError } from "./errors";
 import type { paths } from "./schema";
 
@@ -23,7 +24,7 @@ const platform: Middleware = {
 /** `fetch` is looked up at each call, so that tests can put theirs in place. */
 export const http = createClient<paths>({
   baseUrl: location.origin,
-  fetch: (request) => globalThis.fetch(request),
+  fetch: (request) => listened(globalThis.fetch(request)),
 });
 http.use(platform);
 

@@ -38,6 +38,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/sign-in": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How people come in here. */
+        get: operations["getSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/availability-zones": {
         parameters: {
             query?: never;
@@ -268,6 +285,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What whoever runs the platform has to know of it now (administrators and operators; nothing for others). */
+        get: operations["listNotices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/preflights": {
         parameters: {
             query?: never;
@@ -391,6 +425,44 @@ export interface paths {
         head?: never;
         /** @description Another role (maintainer). */
         patch: operations["changeMember"];
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/secrets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The names of the project's secrets, and who set them when. No value is ever given back. */
+        get: operations["listSecrets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/secrets/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * @description Makes a secret, or gives it another value (maintainer). Tasks name it in `secretEnv`; the next attempt of
+         *     each gets the value.
+         */
+        put: operations["putSecret"];
+        post?: never;
+        /** @description The value is gone (maintainer). Tasks that name it wait until there is one of that name again. */
+        delete: operations["deleteSecret"];
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/tokens": {
@@ -642,8 +714,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow. Resumes from
-         *     Last-Event-ID.
+         * @description Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow; `beat` every two
+         *     seconds of silence. Resumes from Last-Event-ID.
          */
         get: operations["streamTask"];
         put?: never;
@@ -1149,6 +1221,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        EndingEnum: "done" | "failed" | "after" | "ended";
         EngineArtifact: {
             kind: string;
             name: string;
@@ -1273,7 +1347,7 @@ export interface components {
             engine?: {
                 [key: string]: unknown;
             };
-            network?: components["schemas"]["NetworkFacts"];
+            network?: components["schemas"]["NetworkRequest"];
             projectId: string;
             clusterId: string;
         };
@@ -1369,6 +1443,10 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
+            /** @description variables by name, each with the name of a secret of the project whose value it gets */
+            secretEnv?: {
+                [key: string]: string;
+            };
             maxRestarts?: number;
             /** @description by default your only one */
             projectId?: string | null;
@@ -1386,7 +1464,12 @@ export interface components {
             backend: components["schemas"]["CommunicationBackend"];
             script: string;
             args: string[];
+            /** @description values that look like keys are hidden from viewers */
             env: {
+                [key: string]: string;
+            };
+            /** @description names of secrets */
+            secretEnv: {
                 [key: string]: string;
             };
             maxRestarts: number;
@@ -1396,6 +1479,7 @@ export interface components {
             workers: components["schemas"]["GroupMember"][];
             /** @description what keeps it from being started */
             problems: components["schemas"]["ProblemItem"][];
+            warnings: components["schemas"]["WarningItem"][];
             /** @description the newest one */
             task: components["schemas"]["GroupTask"] | null;
             allowedActions: components["schemas"]["GroupAction"][];
@@ -1617,10 +1701,18 @@ export interface components {
             /** @description InfiniBand or RoCE devices, such as mlx5_0; empty = it has none */
             infiniband?: string[];
         };
+        /** @description What is known; what was known before is replaced. */
+        NetworkRequest: {
+            /** @description by which the other nodes reach it, such as eth0 */
+            interface?: string;
+            /** @description InfiniBand or RoCE devices, such as mlx5_0; empty = it has none */
+            infiniband?: string[];
+        };
         NotSelectableReason: {
             code: string;
             message: string;
         };
+        NullEnum: null;
         PatchedClusterChangeRequest: {
             name?: string;
             /** @description its schema depends on the backend */
@@ -1651,7 +1743,7 @@ export interface components {
             engine?: {
                 [key: string]: unknown;
             };
-            network?: components["schemas"]["NetworkFacts"];
+            network?: components["schemas"]["NetworkRequest"];
         };
         PatchedGroupChangeRequest: {
             name?: string;
@@ -1666,13 +1758,17 @@ export interface components {
             env?: {
                 [key: string]: string;
             };
+            /** @description variables by name, each with the name of a secret of the project whose value it gets */
+            secretEnv?: {
+                [key: string]: string;
+            };
             maxRestarts?: number;
         };
         PatchedMemberChangeRequest: {
-            role?: components["schemas"]["Role"];
+            role: components["schemas"]["Role"];
         };
         PatchedProjectRequest: {
-            name?: string;
+            name: string;
         };
         PreflightBrief: {
             id: string;
@@ -1743,11 +1839,15 @@ export interface components {
             endedAt: string | null;
             environments: components["schemas"]["PreflightEnvironment"][];
             verdict: components["schemas"]["PreflightVerdict"] | null;
+            /** @description what you may do with it now */
+            allowedActions: components["schemas"]["PreflightDetailAllowedActionsEnum"][];
             nodes: components["schemas"]["PreflightNode"][];
             pairs: components["schemas"]["PreflightPair"][];
             /** @description null: a quick test, or it did not come to that */
             together: components["schemas"]["PreflightTogether"] | null;
         };
+        /** @enum {string} */
+        PreflightDetailAllowedActionsEnum: "stop";
         PreflightDetailEnvelope: {
             data: components["schemas"]["PreflightDetail"];
             code: number;
@@ -1769,7 +1869,7 @@ export interface components {
             /** @description what to do */
             hint: string;
             /** @description what was measured */
-            value: unknown | null;
+            value: unknown;
         };
         /** @enum {string} */
         PreflightLevel: "quick" | "full";
@@ -1893,8 +1993,46 @@ export interface components {
         };
         /** @enum {string} */
         Role: "viewer" | "member" | "maintainer";
+        SecretItem: {
+            name: string;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string | null;
+            /** Format: date-time */
+            updatedAt: string;
+            updatedBy: string | null;
+        };
+        SecretItemEnvelope: {
+            data: components["schemas"]["SecretItem"];
+            code: number;
+            message: string;
+        };
+        SecretItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["SecretItem"][];
+        };
+        SecretItemPageEnvelope: {
+            data: components["schemas"]["SecretItemPage"];
+            code: number;
+            message: string;
+        };
+        SecretRequest: {
+            /** @description never given back */
+            value: string;
+        };
         /** @enum {string} */
         ShownProcessState: "idle" | "starting" | "running" | "exited";
+        SignIn: {
+            /** @description started with `make up`: on its machine, `fermi login-link` prints a one-time sign-in link */
+            embedded: boolean;
+        };
+        SignInEnvelope: {
+            data: components["schemas"]["SignIn"];
+            code: number;
+            message: string;
+        };
         SummaryRequest: {
             environmentIds: string[];
             masterNode?: string | null;
@@ -1904,6 +2042,8 @@ export interface components {
             masterPort: number;
             /** @description null while it goes on */
             outcome: components["schemas"]["Reason"] | null;
+            /** @description the rank that failed first, where one did */
+            failedRank: number | null;
             resumeFrom: string | null;
             /** Format: date-time */
             createdAt: string;
@@ -1938,6 +2078,8 @@ export interface components {
             step: number | null;
             /** Format: double */
             loss: number | null;
+            /** @description what you may do with it now; nothing with the role viewer */
+            allowedActions: components["schemas"]["AllowedActionsEnum"][];
         };
         TaskBriefPage: {
             total: number;
@@ -1962,7 +2104,7 @@ export interface components {
         /** @description What is missing here is found by the rules, together with everything else that is wrong. */
         TaskCreateRequest: {
             /**
-             * @description required; ≤ 100 characters
+             * @description required
              * @default
              */
             taskName?: string;
@@ -1992,9 +2134,13 @@ export interface components {
             distributedConfig?: components["schemas"]["DistributedConfigRequest"] | null;
             entrypoint?: components["schemas"]["EntrypointRequest"] | null;
             hyperparameters?: {
-                [key: string]: unknown | null;
+                [key: string]: unknown;
             };
             env?: {
+                [key: string]: string;
+            };
+            /** @description variables by name, each with the name of a secret of the project whose value it gets */
+            secretEnv?: {
                 [key: string]: string;
             };
             /** @default 3 */
@@ -2046,6 +2192,8 @@ export interface components {
             step: number | null;
             /** Format: double */
             loss: number | null;
+            /** @description what you may do with it now; nothing with the role viewer */
+            allowedActions: components["schemas"]["AllowedActionsEnum"][];
             /** @description null: the script reads none of ours */
             datasetId: string | null;
             datasetVersionId: string | null;
@@ -2059,7 +2207,6 @@ export interface components {
             nodes: components["schemas"]["TaskNode"][];
             ranks: components["schemas"]["TaskRank"][];
             attempts: components["schemas"]["TaskAttempt"][];
-            allowedActions: components["schemas"]["AllowedActionsEnum"][];
             request: unknown;
             totalSteps: number | null;
         };
@@ -2152,6 +2299,8 @@ export interface components {
             pid: number | null;
             /** @description negative: killed by that signal */
             exitCode: number | null;
+            /** @description failed: before all others; after: once another had failed; ended: by the platform's signal */
+            ending: components["schemas"]["EndingEnum"] | components["schemas"]["NullEnum"];
         };
         /** @enum {string} */
         TaskRankStateEnum: "waiting" | "running" | "exited";
@@ -2223,13 +2372,33 @@ export interface components {
             /** @description the worker's own */
             token: string;
             incarnation: string;
-            /** @description counts up within an incarnation */
+            /**
+             * Format: int64
+             * @description counts up within an incarnation
+             */
             sequence: number;
-            /** @description the newest one acted on */
+            /**
+             * Format: int64
+             * @description the newest one acted on
+             */
             generation: number;
             process?: components["schemas"]["WorkerProcess"] | null;
             usage?: components["schemas"]["WorkerUsage"] | null;
             logs?: components["schemas"]["WorkerLogs"] | null;
+        };
+        /** @description What a runner finds out on its own machine, and what the text of the reason takes. */
+        WorkerCause: {
+            code?: string | null;
+            path?: string | null;
+            /** Format: int64 */
+            free?: number | null;
+            /** Format: int64 */
+            total?: number | null;
+            /** Format: int64 */
+            rank?: number | null;
+            /** Format: int64 */
+            port?: number | null;
+            holder?: string | null;
         };
         WorkerDesired: {
             id: string;
@@ -2330,7 +2499,10 @@ export interface components {
             host: string;
             ip: string | null;
             version: string;
+            allowedActions: components["schemas"]["WorkerItemAllowedActionsEnum"][];
         };
+        /** @enum {string} */
+        WorkerItemAllowedActionsEnum: "move" | "delete";
         WorkerItemEnvelope: {
             data: components["schemas"]["WorkerItem"];
             code: number;
@@ -2357,6 +2529,7 @@ export interface components {
             message: string;
         };
         WorkerLogs: {
+            /** Format: int64 */
             offset: number;
         };
         WorkerOrder: {
@@ -2366,6 +2539,10 @@ export interface components {
             spec: unknown;
             files: {
                 [key: string]: unknown;
+            };
+            /** @description variables that the rank gets beside its spec's; not part of the digest */
+            secrets: {
+                [key: string]: string;
             };
         };
         WorkerOrderEnvelope: {
@@ -2398,6 +2575,15 @@ export interface components {
             endedAt?: number | null;
             /** @description whether a process, or a byte of its log, is still there */
             left?: boolean | null;
+            /** @description whether it was told to end before it did */
+            asked?: boolean;
+            /**
+             * Format: double
+             * @description unix seconds; it has done nothing at all for minutes
+             */
+            stillSince?: number | null;
+            /** @description why it failed, where its runner knows */
+            cause?: components["schemas"]["WorkerCause"] | null;
         };
         WorkerProcessItem: {
             state: components["schemas"]["ShownProcessState"];
@@ -2545,6 +2731,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["MeEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSignIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInEnvelope"];
                 };
             };
             default: {
@@ -3249,6 +3462,33 @@ export interface operations {
             };
         };
     };
+    listNotices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterReportEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listPreflights: {
         parameters: {
             query?: {
@@ -3503,7 +3743,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 "application/json": components["schemas"]["PatchedProjectRequest"];
             };
@@ -3634,7 +3874,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody: {
             content: {
                 "application/json": components["schemas"]["PatchedMemberChangeRequest"];
             };
@@ -3646,6 +3886,104 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["MemberItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listSecrets: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "updatedAt" | "-updatedAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecretItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    putSecret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SecretRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecretItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteSecret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
                 };
             };
             default: {
@@ -4239,7 +4577,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": unknown;
                 };
             };
             default: {

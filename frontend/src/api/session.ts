@@ -12,6 +12,20 @@ export const meQuery = queryOptions({
   staleTime: 5 * 60_000,
 });
 
+export const signInQuery = queryOptions({
+  queryKey: ["session", "sign-in"],
+  queryFn: () => unwrap(http.GET("/api/v1/auth/sign-in")),
+  staleTime: Infinity,
+});
+
+/** Empty for whoever does not run the platform. */
+export const noticesQuery = queryOptions({
+  queryKey: ["notices"] as const,
+  queryFn: () => unwrap(http.GET("/api/v1/notices")),
+  staleTime: 5 * 60_000,
+  refetchInterval: 5 * 60_000,
+});
+
 /** The administrator maintains everything; what belongs to no project is the administrator's alone. */
 export function maintains(me: Me | undefined, projectId: string | null): boolean {
   if (!me) return false;

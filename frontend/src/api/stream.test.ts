@@ -89,3 +89,19 @@ test("at the end the stream is closed and stays closed", async () => {
   expect(stream().readyState).toBe(FakeEventSource.CLOSED);
   expect(FakeEventSource.opened).toHaveLength(1);
 });
+
+test("a stream that gives no sign of life is stale after five seconds, and another is opened later", async () => {
+  stream().accept();
+  for (let beat = 0; beat < 10; beat++) {
+    await vi.advanceTimersByTimeAsync(2_000);
+    stream().send("beat", {});
+  }
+  expect(states).toEqual(["live"]);
+  await vi.advanceTimersByTimeAsync(5_000);
+  expect(states).toEqual(["live", "stale"]);
+  stream().send("beat", {});
+  expect(states).toEqual(["live", "stale", "live"]);
+  await vi.advanceTimersByTimeAsync(20_000);
+  expect(FakeEventSource.opened).toHaveLength(2);
+  expect(FakeEventSource.opened[0]?.readyState).toBe(FakeEventSource.CLOSED);
+});

@@ -1,13 +1,16 @@
 import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
+import { heard, STALE_MS } from "./contact";
 import { append, type Log, logKey, type LogLine, logsKey, type RankChoice } from "./logs";
 import { mergeById, patchTask, taskChanged, taskKeys } from "./tasks";
 import type { Metric, Task, TaskEvent } from "./types";
 
-export type FeedState = "connecting" | "live" | "ended";
+export type FeedState = "connecting" | "live" | "stale" | "ended";
 
 const FLUSH_MS = 200;
+/** The platform gives a sign of life every two seconds (apps/training/streaming.py). */
+const DEAF_MS = 20_000;
 const REOPEN_MS = [500, 1_000, 2_000, 5_000, 15_000];
 
 interface Messages {
@@ -15,6 +18,7 @@ interface Messages {
   event: TaskEvent;
   metric: Metric | { items: Metric[] };
   log: { rank: number; attempt: number; lines: { offset: number; text: string }[] };
+  beat: unknown;
   end: unknown;
 }
 
@@ -35,6 +39,8 @@ export class TaskFeed {
   private metrics: Metric[] = [];
   private logs: Messages["log"][] = [];
   private over = false;
+  private silent = false;
+  private silenceTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly client: QueryClient,
@@ -48,6 +54,7 @@ export class TaskFeed {
     this.source = source;
     source.onopen = () => {
       this.failures = 0;
+      this.alive();
       this.onState("live");
       void this.client.invalidateQueries({ queryKey: logsKey(this.id) });
     };
@@ -60,12 +67,31 @@ export class TaskFeed {
     this.on("metric", (data) => this.metrics.push(...("items" in data ? data.items : [data])));
     this.on("log", (lines) => this.logs.push(lines));
     this.on("end", () => (this.over = true));
+    this.on("beat", () => undefined);
   }
 
   close(): void {
     clearTimeout(this.flushTimer);
     clearTimeout(this.openTimer);
+    clearTimeout(this.silenceTimer);
     this.source?.close();
+  }
+
+  /** Something came. A connection that stays open says nothing about the other end: after a while without a sign of life
+   * what is shown is old, and after a longer one another connection is tried. */
+  private alive(): void {
+    heard();
+    if (this.silent) this.onState("live");
+    this.silent = false;
+    clearTimeout(this.silenceTimer);
+    this.silenceTimer = setTimeout(() => {
+      this.silent = true;
+      this.onState("stale");
+      this.silenceTimer = setTimeout(() => {
+        this.source?.close();
+        this.open();
+      }, DEAF_MS - STALE_MS);
+    }, STALE_MS);
   }
 
   /** The browser itself only comes back after a lost connection, not after an answer such as 502. */
@@ -76,6 +102,7 @@ export class TaskFeed {
 
   private on<Name extends keyof Messages>(name: Name, take: (data: Messages[Name]) => unknown): void {
     this.source?.addEventListener(name, ({ data }: MessageEvent<string>) => {
+      this.alive();
       take(JSON.parse(data || "null") as Messages[Name]);
       this.flushSoon();
     });

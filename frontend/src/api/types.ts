@@ -21,6 +21,7 @@ export type DatasetVersion = Dataset["versions"][number];
 export type Token = Item<Answer<"/api/v1/tokens", "get">>;
 export type Project = Item<Answer<"/api/v1/projects", "get">>;
 export type Member = Item<Answer<"/api/v1/projects/{project_id}/members", "get">>;
+export type Secret = Item<Answer<"/api/v1/projects/{project_id}/secrets", "get">>;
 export type Recommendation = Answer<"/api/v1/frameworks/recommend", "post">;
 export type Recommended = Item<Recommendation>;
 export type Framework = Item<Answer<"/api/v1/frameworks", "get">>;

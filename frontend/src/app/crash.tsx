@@ -17,6 +17,20 @@ export function Crash() {
   );
 }
 
+/** Django sends people here who ask for the operators' console and are none. */
+export function OperatorsOnly() {
+  const { t } = useTranslation();
+  return (
+    <Page title={t("app.operatorsOnly")}>
+      <Empty title={t("app.operatorsOnly")} hint={t("app.operatorsOnlyHint")}>
+        <ButtonLink look="primary" to="/training">
+          {t("app.backToTasks")}
+        </ButtonLink>
+      </Empty>
+    </Page>
+  );
+}
+
 export function NotFound() {
   const { t } = useTranslation();
   return (

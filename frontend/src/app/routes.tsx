@@ -1,6 +1,6 @@
 import { Navigate, type RouteObject } from "react-router";
 import { Loading } from "@/ui/failure";
-import { Crash, NotFound } from "./crash";
+import { Crash, NotFound, OperatorsOnly } from "./crash";
 import { Shell } from "./shell";
 
 /** Every page is its own chunk, named `Component` by its module. */
@@ -32,6 +32,7 @@ export const routes: RouteObject[] = [
               { path: "/preflight/create", lazy: () => import("@/pages/preflight-create") },
               { path: "/preflight/:id", lazy: () => import("@/pages/preflight") },
               { path: "/settings", lazy: () => import("@/pages/settings") },
+              { path: "/operators-only", Component: OperatorsOnly },
               { path: "*", Component: NotFound },
             ],
           },

@@ -9,6 +9,8 @@ import { cx } from "@/lib/cx";
 import { Button, ButtonLink } from "@/ui/button";
 import { Failure, Loading, toastError } from "@/ui/failure";
 import { Logo } from "@/ui/logo";
+import { ContactNotice } from "./contact-notice";
+import { OperatorNotices } from "./operator-notices";
 import { LanguageSwitch, ThemeSwitch } from "./preferences";
 
 const PAGES = [
@@ -45,7 +47,9 @@ export function Shell() {
         {t("app.skip")}
       </a>
       <Header me={me.data} />
+      <ContactNotice />
       <main id="main" className="mx-auto max-w-[100rem] px-4 py-5 sm:px-6">
+        <OperatorNotices />
         <Outlet />
       </main>
     </>

@@ -1,7 +1,8 @@
 import i18next from "i18next";
 import { expect, test } from "vitest";
 import { setLanguage } from "@/i18n";
-import { bytes, duration, figure } from "./format";
+import figures from "../../../tests/shared/figures.json";
+import { bytes, count, duration, figure } from "./format";
 
 const DAY = 86_400;
 
@@ -24,8 +25,7 @@ test("a figure keeps few digits at every size", () => {
   expect(figure(0)).toBe("0");
 });
 
-test("sizes are told in binary units", () => {
-  expect(bytes(0)).toBe("0 B");
-  expect(bytes(1536)).toBe("1.5 KiB");
-  expect(bytes(5 * 2 ** 30)).toBe("5 GiB");
+test("counts and sizes are told as the platform tells them", () => {
+  expect(figures.counts.map(([value]) => [value, count(value as number)])).toEqual(figures.counts);
+  expect(figures.sizes.map(([value]) => [value, bytes(value as number)])).toEqual(figures.sizes);
 });

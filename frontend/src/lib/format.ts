@@ -48,9 +48,12 @@ export function integer(value: number): string {
   return value.toLocaleString(locale());
 }
 
-/** 7B, 1.3 亿: what a person says. */
-export function compact(value: number): string {
-  return value.toLocaleString(locale(), { notation: "compact", maximumFractionDigits: 1 });
+/**
+ * 137K, 1.3B, 175B: how many parameters or tokens. This and `bytes` are the rules of platform/fermi/launch/figures.py;
+ * tests/shared/figures.json holds both to the same texts.
+ */
+export function count(value: number): string {
+  return inUnits(value, 1000, ["", "K", "M", "B", "T"]);
 }
 
 /** Few digits, whatever the size: 2.3145, 51,234, 1.2e-5. */
@@ -66,8 +69,15 @@ export function measured(value: number): string {
 }
 
 export function bytes(value: number): string {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  const power = value > 0 ? Math.min(Math.floor(Math.log2(value) / 10), units.length - 1) : 0;
-  const scaled = value / 2 ** (10 * power);
-  return `${scaled.toLocaleString(locale(), { maximumFractionDigits: scaled < 10 ? 1 : 0 })} ${units[power] ?? ""}`;
+  return inUnits(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"]);
+}
+
+/** The first unit in which the value, in three digits, is below the next one. */
+function inUnits(value: number, base: number, units: string[]): string {
+  const texts = units.map((unit, power) => {
+    const scaled = value / base ** power;
+    return { rounded: scaled < 100 ? Number(scaled.toPrecision(3)) : Math.round(scaled), unit };
+  });
+  const { rounded, unit } = texts.find(({ rounded }) => rounded < base) ?? texts.at(-1) ?? { rounded: value, unit: "" };
+  return `${rounded}${unit}`;
 }

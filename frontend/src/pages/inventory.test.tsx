@@ -3,11 +3,10 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test, vi } from "vitest";
 import { dataset, environment, task } from "@/test/fixtures";
-import { api, list, me, ok, platform, refuse } from "@/test/platform";
+import { api, list, ok, platform, refuse, withRole } from "@/test/platform";
 import { visit } from "@/test/render";
 
-const maintainer = { ...me, projects: [{ id: "project-1", name: "one", role: "maintainer" }] };
-const asMaintainer = () => platform.use(http.get(api("/auth/me"), () => ok(maintainer)));
+const asMaintainer = () => platform.use(http.get(api("/auth/me"), () => ok(withRole("maintainer"))));
 
 test("environments are listed with who uses them, and filtered by the address", async () => {
   const asked: string[] = [];
@@ -137,6 +136,54 @@ test("a maintainer changes roles, a viewer only reads them", async () => {
   visit("/settings");
   await userEvent.selectOptions(await screen.findByLabelText("bob 的角色"), "viewer");
   await waitFor(() => expect(changed).toHaveBeenCalledWith({ role: "viewer" }));
+});
+
+const wandb = {
+  name: "wandb",
+  createdAt: "2026-11-21T05:00:00Z",
+  createdBy: "ada",
+  updatedAt: "2026-11-21T05:00:00Z",
+  updatedBy: "ada",
+};
+
+test("a maintainer sets and removes secrets, whose values are never shown", async () => {
+  asMaintainer();
+  const sent = vi.fn();
+  const removed = vi.fn(() => ok(null));
+  platform.use(
+    http.get(api("/projects/project-1/secrets"), () => list(wandb)),
+    http.put(api("/projects/project-1/secrets/hub"), async ({ request }) => {
+      sent(await request.json());
+      return ok({ ...wandb, name: "hub" });
+    }),
+    http.delete(api("/projects/project-1/secrets/wandb"), removed),
+  );
+  visit("/settings");
+  await screen.findByText("wandb");
+  await userEvent.click(screen.getByRole("button", { name: "设置密钥" }));
+  const dialog = within(await screen.findByRole("dialog"));
+  await userEvent.type(dialog.getByLabelText("名称"), "hub");
+  const value = dialog.getByLabelText<HTMLInputElement>("值");
+  expect(value.type).toBe("password");
+  await userEvent.type(value, "sesame");
+  await userEvent.click(dialog.getByRole("button", { name: "保存" }));
+  await waitFor(() => expect(sent).toHaveBeenCalledWith({ value: "sesame" }));
+  await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  await userEvent.click(screen.getByRole("button", { name: "删除密钥 wandb" }));
+  const question = within(await screen.findByRole("alertdialog"));
+  await userEvent.click(question.getByRole("button", { name: "移除" }));
+  await waitFor(() => expect(removed).toHaveBeenCalledTimes(1));
+});
+
+test("others read the names of secrets and change nothing", async () => {
+  platform.use(
+    http.get(api("/auth/me"), () => ok(withRole("viewer"))),
+    http.get(api("/projects/project-1/secrets"), () => list(wandb)),
+  );
+  visit("/settings");
+  await screen.findByText("wandb");
+  expect(screen.queryByRole("button", { name: "设置密钥" })).toBeNull();
+  expect(screen.queryByRole("button", { name: "删除密钥 wandb" })).toBeNull();
 });
 
 test("language and theme are chosen in the settings too", async () => {

@@ -108,12 +108,14 @@ export const task: Task = {
     state: "running" as const,
     pid: 100 + rank,
     exitCode: null,
+    ending: null,
   })),
   attempts: [
     {
       number: 1,
       masterPort: 29500,
       outcome: null,
+      failedRank: null,
       resumeFrom: null,
       createdAt: "2026-11-21T05:00:00Z",
       runningAt: "2026-11-21T05:00:01Z",
@@ -203,6 +205,7 @@ export function worker(id: string, over: Partial<Worker> = {}): Worker {
     host: node,
     ip: "192.168.1.10",
     version: "1.0",
+    allowedActions: ["move", "delete"],
     ...over,
   };
 }
@@ -221,12 +224,14 @@ export const group: WorkerGroup = {
   script: "train.py",
   args: ["--epochs", "3"],
   env: { NCCL_DEBUG: "INFO" },
+  secretEnv: { WANDB_API_KEY: "wandb" },
   maxRestarts: 3,
   workers: ["gn6-0", "gn39-0", "gn40-0", "gn7-0"].map((id, rank) => {
     const { node, number, status } = worker(id);
     return { id, node, number, status, rank, localRank: 0, nodeRank: rank };
   }),
   problems: [],
+  warnings: [],
   task: null,
   allowedActions: ["start", "edit", "delete"],
 };
@@ -235,6 +240,7 @@ export const group: WorkerGroup = {
 export const preflight: Preflight = {
   id: "preflight-1",
   status: "done",
+  allowedActions: [],
   level: "full",
   reason: null,
   taskId: null,

@@ -1,5 +1,6 @@
 import { http, HttpResponse } from "msw";
 import { setupServer } from "msw/node";
+import type { Member } from "@/api/types";
 import { dataset, environment, framework, group, model, preflight, task, worker, zone } from "./fixtures";
 
 export const api = (path: string) => `http://fermi.test/api/v1${path}`;
@@ -16,18 +17,31 @@ export function refuse(status: number, error: string, message: string, errors?: 
   return HttpResponse.json({ code: status, message, error, errors, requestId: "req-1" }, { status });
 }
 
-export const me = { username: "ada", email: "", isAdministrator: false, language: "zh", projects: [] };
+/** Somebody with `role` in the fixtures' project. */
+export const withRole = (role: Member["role"]) => ({
+  username: "ada",
+  email: "",
+  isAdministrator: false,
+  language: "zh",
+  projects: [{ id: "project-1", name: "默认", role, createdAt: "2026-11-21T05:00:00Z" }],
+});
+
+export const me = withRole("member");
 
 /** A platform where everything works, and one task is running. Tests put their own answers before these. */
 export const platform = setupServer(
   http.get("http://fermi.test/_allauth/browser/v1/config", () =>
     HttpResponse.json({}, { headers: { "Set-Cookie": "csrftoken=from-config; Path=/" } }),
   ),
+  http.get("http://fermi.test/healthz", () => HttpResponse.json({ status: "ok" })),
   http.get(api("/auth/me"), () => ok(me)),
+  http.get(api("/auth/sign-in"), () => ok({ embedded: false })),
+  http.get(api("/notices"), () => ok({ fit: true, findings: [] })),
   http.get(api("/dev-environments"), () => list(environment("env-1"), environment("env-2"))),
   http.get(api("/dev-environments/:id"), ({ params }) => ok(environment(String(params.id)))),
   http.get(api("/tokens"), () => list()),
   http.get(api("/projects/:id/members"), () => list({ username: "ada", role: "maintainer" })),
+  http.get(api("/projects/:id/secrets"), () => list()),
   http.get(api("/datasets"), () => list(dataset)),
   http.get(api("/workers"), () => list(worker("gn6-0"), worker("gn7-0"))),
   http.get(api("/workers/join-tokens"), () => list()),

@@ -10,7 +10,8 @@ interface Props {
   facts: ReactNode;
   title: string;
   hint: string;
-  revoke: UseMutationResult<unknown, Error, void>;
+  /** Not offered without. */
+  revoke?: UseMutationResult<unknown, Error, void>;
 }
 
 /** A secret that was shown once, in a list of them; it can be revoked. */
@@ -22,18 +23,20 @@ export function TokenRow({ name, facts, title, hint, revoke }: Props) {
         <span className="font-medium break-words">{name}</span>
         <span className="block text-muted">{facts}</span>
       </span>
-      <Confirm
-        danger
-        title={title}
-        description={hint}
-        action={t("settings.revoke")}
-        onConfirm={() => revoke.mutate()}
-        trigger={
-          <Button size="sm" disabled={revoke.isPending}>
-            {t("settings.revoke")}
-          </Button>
-        }
-      />
+      {revoke && (
+        <Confirm
+          danger
+          title={title}
+          description={hint}
+          action={t("settings.revoke")}
+          onConfirm={() => revoke.mutate()}
+          trigger={
+            <Button size="sm" disabled={revoke.isPending}>
+              {t("settings.revoke")}
+            </Button>
+          }
+        />
+      )}
     </li>
   );
 }

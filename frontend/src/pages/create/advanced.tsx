@@ -9,7 +9,9 @@ import { type Draft, type Preflight, PREFLIGHTS } from "./draft";
 import { FrameworkSelect } from "./framework-fields";
 import { useLabels } from "./labels";
 import { textFor } from "./problems";
+import { SecretVariables } from "./secrets";
 import type { SectionProps } from "./section";
+import { Spares } from "./spares";
 
 const FIRST = ["totalSteps", "batchSize", "gradientAccumulationSteps", "learningRate", "dtype"];
 
@@ -25,6 +27,7 @@ const FIELDS = [
   "hyperparameters",
   "entrypoint",
   "env",
+  "secretEnv",
   "spareEnvironmentIds",
   "maxRestarts",
   "priority",
@@ -76,6 +79,7 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
             hint={t("create.argsHint")}
           />
           <Lines {...section} field="env" control="env" label={t("create.env")} hint={t("create.envHint")} />
+          <SecretVariables {...section} />
         </Group>
         <Group title={t("create.runGroup")}>
           <Text
@@ -99,16 +103,10 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
             hint={t("create.resumeFromHint")}
             mono
           />
-          <Lines
-            {...section}
-            field="spares"
-            control="spareEnvironmentIds"
-            label={t("create.spares")}
-            hint={t("create.sparesHint")}
-          />
           <PreflightSelect {...section} />
           {draft.selected.length > 1 && <Network {...section} />}
         </Group>
+        <Spares {...section} />
         {draft.selected.length === 1 && framework && (
           <div className="space-y-4">
             <div className="grid gap-4 sm:grid-cols-2">
@@ -227,7 +225,7 @@ function Network({ draft, problems, onChange }: SectionProps) {
 }
 
 interface TextProps extends SectionProps {
-  field: "script" | "args" | "env" | "spares" | "maxRestarts" | "priority" | "resumeFrom";
+  field: "script" | "args" | "env" | "maxRestarts" | "priority" | "resumeFrom";
   label: string;
   hint: string;
   /** The server's name for it, where that is another. */

@@ -4,7 +4,7 @@ import { useTranslation } from "react-i18next";
 import { datasetsQuery, modelsQuery } from "@/api/inventory";
 import { Card } from "@/ui/card";
 import { Field } from "@/ui/field";
-import { LAUNCH_MODE } from "./draft";
+import { hasScript, LAUNCH_MODE } from "./draft";
 import { textFor } from "./problems";
 import type { SectionProps } from "./section";
 import { usableVersion } from "./versions";
@@ -15,6 +15,7 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
   const models = useQuery(modelsQuery).data ?? [];
   const versions = datasets.find((each) => each.id === draft.datasetId)?.versions ?? [];
   const preparing = versions.find((each) => each.id === draft.datasetVersionId)?.status === "preparing";
+  const unchosen = (asked: string) => (hasScript(draft) ? t("create.withoutOne") : asked);
   const chooseDataset = (datasetId: string) => {
     const chosen = datasets.find((each) => each.id === datasetId);
     onChange({ datasetId, datasetVersionId: usableVersion(chosen) ?? "" });
@@ -38,7 +39,7 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
         <Field label={t("create.dataset")} error={textFor(problems, "datasetId")}>
           {(wiring) => (
             <Select {...wiring} name="datasetId" value={draft.datasetId} onChange={chooseDataset}>
-              <Options none={t("create.chooseDataset")} value={draft.datasetId} items={datasets} />
+              <Options none={unchosen(t("create.chooseDataset"))} value={draft.datasetId} items={datasets} />
             </Select>
           )}
         </Field>
@@ -56,7 +57,7 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
               onChange={(datasetVersionId) => onChange({ datasetVersionId })}
             >
               <Options
-                none={t("create.chooseVersion")}
+                none={unchosen(t("create.chooseVersion"))}
                 value={draft.datasetVersionId}
                 items={versions.map(({ id, name, status }) => ({
                   id,
@@ -75,7 +76,7 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
               value={draft.modelId}
               onChange={(modelId) => onChange({ modelId })}
             >
-              <Options none={t("create.chooseModel")} value={draft.modelId} items={models} />
+              <Options none={unchosen(t("create.chooseModel"))} value={draft.modelId} items={models} />
             </Select>
           )}
         </Field>

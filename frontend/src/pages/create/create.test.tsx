@@ -264,6 +264,38 @@ test("five hundred ranks are there to be looked at, few of them in the page", as
   expect(screen.getByLabelText("rank-3.env").textContent).toBe("RANK=3");
 });
 
+test("spare environments are ticked among those that could take a place", async () => {
+  const asked = listening();
+  platform.use(
+    http.get(api("/dev-environments"), () =>
+      list(
+        ...["env-1", "env-2", "env-3"].map((id) => environment(id)),
+        environment("env-9", { clusterId: "another", name: "elsewhere" }),
+      ),
+    ),
+  );
+  visit(pair);
+  const spares = await screen.findByRole("group", { name: "备用环境", hidden: true });
+  await userEvent.click(within(spares).getByRole("button", { name: "选择备用环境", hidden: true }));
+  const box = await within(spares).findByRole("checkbox", { name: /name-of-env-3/, hidden: true });
+  expect(within(spares).getAllByRole("checkbox", { hidden: true })).toHaveLength(1);
+  await userEvent.click(box);
+  await waitFor(() => expect(asked.body?.spareEnvironmentIds).toEqual(["env-3"]));
+  await userEvent.click(within(spares).getByRole("checkbox", { name: /name-of-env-3/, hidden: true }));
+  await waitFor(() => expect(asked.body).not.toHaveProperty("spareEnvironmentIds"));
+});
+
+test("a script of one's own is asked for without dataset and model", async () => {
+  const asked = listening();
+  visit(pair);
+  await userEvent.type(await screen.findByLabelText("训练脚本"), "train.py");
+  await userEvent.selectOptions(screen.getByLabelText("数据集"), "不使用，由脚本自己决定");
+  await userEvent.selectOptions(screen.getByLabelText("模型"), "不使用，由脚本自己决定");
+  await waitFor(() =>
+    expect(asked.body).toMatchObject({ datasetId: null, datasetVersionId: null, modelId: null }),
+  );
+});
+
 test("a problem leads to its field, also where that is folded away", async () => {
   const field = "hyperparameters.batchSize";
   listening({ problems: [{ field, error: "HYPERPARAMETER_INVALID", message: "批大小无效", hint: "" }] });
@@ -338,4 +370,25 @@ test("cards are searched and filtered", async () => {
   await screen.findByText("没有符合条件的环境。");
   await userEvent.click(screen.getByRole("button", { name: "清除筛选" }));
   await card("env-1");
+});
+
+test("a variable gets a secret of the environments' project by name", async () => {
+  const sent: CreateRequest[] = [];
+  platform.use(
+    http.get(api("/projects/:id/secrets"), () => list({ name: "wandb" }, { name: "hub" })),
+    http.post(api("/training-tasks"), async ({ request }) => {
+      sent.push((await request.json()) as CreateRequest);
+      return ok({ taskId: task.taskId, status: "initializing", distributedInfo: {}, warnings: [] }, 201);
+    }),
+  );
+  visit("/training/create");
+  await userEvent.type(await screen.findByLabelText("任务名称"), "gpt");
+  await userEvent.click(await card("env-1"));
+  await userEvent.click(screen.getByText("高级选项"));
+  await userEvent.click(screen.getByRole("button", { name: "添加变量" }));
+  await userEvent.type(screen.getByLabelText("变量名"), "WANDB_API_KEY");
+  await screen.findByRole("option", { name: "hub" });
+  await userEvent.selectOptions(screen.getByLabelText("WANDB_API_KEY 的密钥"), "wandb");
+  await userEvent.click(screen.getByRole("button", { name: "创建并启动训练" }));
+  await waitFor(() => expect(sent[0]?.secretEnv).toEqual({ WANDB_API_KEY: "wandb" }));
 });

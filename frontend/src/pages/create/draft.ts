@@ -26,8 +26,8 @@ export interface Draft {
   launchMode: string;
   /** In the order of ticking. */
   selected: string[];
-  /** One id a line. */
-  spares: string;
+  /** Environments that take the place of a lost one, in the order of ticking. */
+  spareIds: string[];
   /** Empty = none is selected. */
   master: string;
   framework: string;
@@ -41,6 +41,8 @@ export interface Draft {
   args: string;
   /** One NAME=value a line. */
   env: string;
+  /** Variables, each with the name of the secret whose value it gets. */
+  secrets: { variable: string; secret: string }[];
   maxRestarts: string;
   priority: string;
   resumeFrom: string;
@@ -54,7 +56,7 @@ export const EMPTY: Draft = {
   modelId: "",
   launchMode: LAUNCH_MODE,
   selected: [],
-  spares: "",
+  spareIds: [],
   master: "",
   framework: DEFAULT_FRAMEWORK,
   tuning: {},
@@ -64,6 +66,7 @@ export const EMPTY: Draft = {
   script: "",
   args: "",
   env: "",
+  secrets: [],
   maxRestarts: "",
   priority: "",
   resumeFrom: "",
@@ -105,22 +108,32 @@ function scalar(text: string): unknown {
 
 const isEmpty = (object: object) => Object.keys(object).length === 0;
 
+/** A script of one's own may do without a dataset and a model; what is left empty is null then. */
+export function hasScript(draft: Draft): boolean {
+  return draft.script.trim() !== "";
+}
+
 /** What is not a number is sent as it was typed, so that the server's own words say what is wrong with it. */
 export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest {
   const hyperparameters = filled(draft.hyperparameters, scalar);
   const env = environmentOf(draft.env);
-  const spares = linesOf(draft.spares).map((line) => line.trim());
+  const secretEnv = Object.fromEntries(
+    draft.secrets.filter(({ variable }) => variable.trim()).map(({ variable, secret }) => [variable.trim(), secret]),
+  );
+  const spares = draft.spareIds.filter((id) => !draft.selected.includes(id));
+  const chosen = (id: string) => (hasScript(draft) ? id || null : id);
   return {
     taskName: draft.taskName,
-    datasetId: draft.datasetId,
-    datasetVersionId: draft.datasetVersionId,
-    modelId: draft.modelId,
+    datasetId: chosen(draft.datasetId),
+    datasetVersionId: chosen(draft.datasetVersionId),
+    modelId: chosen(draft.modelId),
     launchMode: draft.launchMode,
     ...nodes(draft, frameworks),
     ...(spares.length > 0 && { spareEnvironmentIds: spares }),
-    ...(draft.script.trim() && { entrypoint: { script: draft.script.trim(), args: linesOf(draft.args) } }),
+    ...(hasScript(draft) && { entrypoint: { script: draft.script.trim(), args: linesOf(draft.args) } }),
     ...(!isEmpty(hyperparameters) && { hyperparameters }),
     ...(!isEmpty(env) && { env }),
+    ...(!isEmpty(secretEnv) && { secretEnv }),
     ...(filled({ maxRestarts: draft.maxRestarts, priority: draft.priority }, numberOr) as {
       maxRestarts?: number;
       priority?: number;
@@ -173,7 +186,7 @@ export function draftOf(request: CreateRequest): Draft {
     modelId: text(request.modelId),
     launchMode: request.launchMode ?? LAUNCH_MODE,
     selected,
-    spares: (request.spareEnvironmentIds ?? []).join("\n"),
+    spareIds: request.spareEnvironmentIds ?? [],
     master: config?.masterNode ?? selected[0] ?? "",
     framework,
     tuning: isEmpty(tuning.strategy) && isEmpty(tuning.options) ? {} : { [framework]: tuning },
@@ -185,6 +198,7 @@ export function draftOf(request: CreateRequest): Draft {
     env: Object.entries(request.env ?? {})
       .map(([name, value]) => `${name}=${value}`)
       .join("\n"),
+    secrets: Object.entries(request.secretEnv ?? {}).map(([variable, secret]) => ({ variable, secret })),
     maxRestarts: text(request.maxRestarts),
     priority: text(request.priority),
     resumeFrom: text(request.resumeFrom),

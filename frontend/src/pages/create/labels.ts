@@ -17,6 +17,7 @@ export function useLabels() {
       status: under("environments.statusOf"),
       strategy: under("create.strategyName"),
       option: under("create.option"),
+      choiceOf: (option: string) => under(`create.choice.${option}`),
       hyperparameter: under("create.hyperparameter"),
     };
   }, [t, i18n]);

@@ -20,7 +20,7 @@ export function OptionField({ name, rule, value, proposed, error, onChange }: Op
   const unset = proposed ?? rule.default;
   const choices = rule.enum ?? (rule.type === "boolean" ? [true, false] : undefined);
   const word = (choice: unknown) =>
-    choice === true ? t("create.on") : choice === false ? t("create.off") : textOf(choice);
+    choice === true ? t("create.on") : choice === false ? t("create.off") : labels.choiceOf(name)(textOf(choice));
   const unsetText =
     unset === undefined || typeof unset === "object"
       ? t("create.automatic")

@@ -4,6 +4,7 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { recommendQuery } from "@/api/recommend";
 import type { Recommended } from "@/api/types";
+import { count } from "@/lib/format";
 import { useSettled } from "@/lib/hooks";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
@@ -11,7 +12,7 @@ import { Field } from "@/ui/field";
 import type { Draft } from "./draft";
 import { textOf } from "./options";
 import type { SectionProps } from "./section";
-import { parseSize, sizeText } from "./size";
+import { parseSize } from "./size";
 
 const ASK_AFTER_MS = 400;
 
@@ -42,7 +43,7 @@ export function Recommendation({ draft, onChange }: SectionProps) {
               {...wiring}
               className="control"
               autoComplete="off"
-              placeholder={data ? sizeText(data.modelParameters) : "7B"}
+              placeholder={data ? count(data.modelParameters) : "7B"}
               value={size}
               onChange={({ target }) => setSize(target.value)}
             />

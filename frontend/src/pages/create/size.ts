@@ -7,16 +7,3 @@ export function parseSize(text: string): number | undefined {
   const number = Number((match[1] ?? "").replaceAll(",", "")) * (UNITS[(match[2] ?? "").toLowerCase()] ?? 1);
   return Number.isFinite(number) && number >= 1 ? Math.round(number) : undefined;
 }
-
-/** 7_000_000_000 → "7B". */
-export function sizeText(parameters: number): string {
-  const unit = (
-    [
-      ["T", 1e12],
-      ["B", 1e9],
-      ["M", 1e6],
-      ["K", 1e3],
-    ] as const
-  ).find(([, size]) => parameters >= size);
-  return unit ? `${Number((parameters / unit[1]).toPrecision(3))}${unit[0]}` : String(parameters);
-}

@@ -3,7 +3,7 @@ import { useTranslation } from "react-i18next";
 import { datasetsQuery } from "@/api/inventory";
 import { maintains, meQuery } from "@/api/session";
 import type { Dataset, DatasetVersion } from "@/api/types";
-import { bytes, compact, dateTime } from "@/lib/format";
+import { bytes, count, dateTime } from "@/lib/format";
 import { Badge, Note, type Tone } from "@/ui/badge";
 import { Card } from "@/ui/card";
 import { Empty } from "@/ui/empty";
@@ -66,8 +66,8 @@ function VersionItem({ version }: { version: DatasetVersion }) {
         {version.status === "ready" && (
           <span className="text-muted">
             {t("datasets.tokens", {
-              train: compact(version.trainTokens),
-              valid: compact(version.validTokens),
+              train: count(version.trainTokens),
+              valid: count(version.validTokens),
               size: bytes(version.sizeBytes),
             })}
           </span>

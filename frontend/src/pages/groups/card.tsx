@@ -14,7 +14,7 @@ const SHOWN = 32;
 
 export function GroupCard({ group }: { group: WorkerGroup }) {
   const { t } = useTranslation();
-  const { name, task, workers, problems, effectiveWorldSize } = group;
+  const { name, task, workers, problems, warnings, effectiveWorldSize } = group;
   return (
     <Card
       title={
@@ -40,6 +40,15 @@ export function GroupCard({ group }: { group: WorkerGroup }) {
             <p className="font-medium">{t("groups.problems")}</p>
             {problems.map((problem, index) => (
               <p key={index}>{problemText(problem)}</p>
+            ))}
+          </Note>
+        )}
+        {warnings.length > 0 && (
+          <Note tone="warn">
+            {warnings.map(({ code, message, hint }, index) => (
+              <p key={`${code}.${index}`}>
+                {message} {hint}
+              </p>
             ))}
           </Note>
         )}

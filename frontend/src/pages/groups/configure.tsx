@@ -86,6 +86,7 @@ export function Configure({ group }: { group: WorkerGroup }) {
               <TextField {...wired("maxRestarts")} label={t("groups.maxRestarts")} inputMode="numeric" />
               <LinesField {...wired("args")} label={t("groups.args")} hint={t("create.argsHint")} />
               <LinesField {...wired("env")} label={t("groups.env")} hint={t("create.envHint")} />
+              <LinesField {...wired("secretEnv")} label={t("create.secrets")} hint={t("groups.secretsHint")} />
             </Part>
           </>
         );

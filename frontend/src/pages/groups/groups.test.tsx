@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test, vi } from "vitest";
 import { group } from "@/test/fixtures";
-import { api, list, ok, platform, refuse } from "@/test/platform";
+import { api, list, ok, platform, refuse, withRole } from "@/test/platform";
 import { visit } from "@/test/render";
 import { changeOf, textsOf } from "./settings";
 
@@ -32,6 +32,28 @@ test("only what the server allows is offered, and starting asks first", async ()
   await userEvent.click(dialog.getByRole("button", { name: "启动" }));
   await screen.findByText("已启动，可在任务页查看");
   expect(started).toHaveBeenCalledTimes(1);
+});
+
+test("a variable that looks like a key is warned of, and secrets are used by name", async () => {
+  const sent = vi.fn();
+  const warning = { code: "ENV_LOOKS_SECRET", message: "OPENAI_KEY 像是密钥", hint: "请用项目的密钥" };
+  platform.use(
+    http.get(api("/worker-groups"), () => list({ ...group, warnings: [warning] })),
+    http.patch(api("/worker-groups/group-1"), async ({ request }) => {
+      sent(await request.json());
+      return ok(group);
+    }),
+  );
+  visit("/workers/groups");
+  await screen.findByText("OPENAI_KEY 像是密钥 请用项目的密钥");
+  await userEvent.click(screen.getByRole("button", { name: "配置 bert" }));
+  const dialog = within(await screen.findByRole("dialog", { name: "配置分组 bert" }));
+  const secrets = dialog.getByLabelText<HTMLTextAreaElement>("取自密钥的变量");
+  expect(secrets.value).toBe("WANDB_API_KEY=wandb");
+  await userEvent.type(secrets, "{Enter}HF_TOKEN=hub");
+  await userEvent.click(dialog.getByRole("button", { name: "保存配置" }));
+  await screen.findByText("配置已保存");
+  expect(sent.mock.calls[0]?.[0]).toMatchObject({ secretEnv: { WANDB_API_KEY: "wandb", HF_TOKEN: "hub" } });
 });
 
 test("a group that runs links to its task", async () => {
@@ -84,14 +106,25 @@ test("the gear shows what is wrong on the fields it names, before and after savi
 });
 
 test("the dialog's texts make the settings they came from; what is not a number is the server's to refuse", () => {
-  const { name, masterAddress, worldSize, masterPort, backend, script, args, env, maxRestarts } = group;
-  const settings = { name, masterAddress, worldSize, masterPort, backend, script, args, env, maxRestarts };
+  const { name, masterAddress, worldSize, masterPort, backend, script, args, env, secretEnv, maxRestarts } = group;
+  const variables = { env, secretEnv };
+  const settings = { name, masterAddress, worldSize, masterPort, backend, script, args, ...variables, maxRestarts };
   expect(changeOf(textsOf(group))).toEqual(settings);
   expect(changeOf({ ...textsOf(group), masterPort: "", worldSize: "two" })).toEqual({
     ...settings,
     masterPort: 29500,
     worldSize: "two",
   });
+});
+
+test("a viewer is offered no group to make", async () => {
+  platform.use(
+    http.get(api("/auth/me"), () => ok(withRole("viewer"))),
+    http.get(api("/worker-groups"), () => list()),
+  );
+  visit("/workers/groups");
+  await screen.findByText("还没有分组");
+  expect(screen.queryByRole("button", { name: "新建分组" })).toBeNull();
 });
 
 test("a group is created by its name alone", async () => {

@@ -2,7 +2,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { createGroup, groupsQuery, workersChanged } from "@/api/workers";
-import { ProjectField } from "@/pages/workers/project";
+import { ProjectField, useProjects } from "@/pages/workers/project";
 import { WorkerSections } from "@/pages/workers/sections";
 import { Button } from "@/ui/button";
 import { Empty } from "@/ui/empty";
@@ -14,15 +14,16 @@ import { GroupCard } from "./card";
 export function Component() {
   const { t } = useTranslation();
   const groups = useQuery(groupsQuery);
+  const mayCreate = useProjects().length > 0;
   return (
-    <Page title={t("workers.groups")} actions={<CreateGroup />}>
+    <Page title={t("workers.groups")} actions={mayCreate && <CreateGroup />}>
       <WorkerSections />
       {groups.isError && <Failure error={groups.error} retry={() => void groups.refetch()} />}
       {groups.isPending && <Loading />}
       {groups.data?.length === 0 && (
         <section className="rounded-xl border bg-surface shadow-xs">
-          <Empty title={t("groups.empty")} hint={t("groups.emptyHint")}>
-            <CreateGroup />
+          <Empty title={t("groups.empty")} hint={mayCreate ? t("groups.emptyHint") : undefined}>
+            {mayCreate && <CreateGroup />}
           </Empty>
         </section>
       )}

@@ -11,6 +11,7 @@ export const FIELDS = [
   "script",
   "args",
   "env",
+  "secretEnv",
   "maxRestarts",
 ] as const;
 
@@ -26,12 +27,16 @@ export function textsOf(group: WorkerGroup): Record<Field, string> {
     backend: group.backend,
     script: group.script,
     args: group.args.join("\n"),
-    env: Object.entries(group.env)
-      .map(([name, value]) => `${name}=${value}`)
-      .join("\n"),
+    env: pairsOf(group.env),
+    secretEnv: pairsOf(group.secretEnv),
     maxRestarts: String(group.maxRestarts),
   };
 }
+
+const pairsOf = (variables: Record<string, string>) =>
+  Object.entries(variables)
+    .map(([name, value]) => `${name}=${value}`)
+    .join("\n");
 
 const DEFAULT_PORT = 29500;
 
@@ -47,6 +52,7 @@ export function changeOf(texts: Record<string, string>): WorkerGroupChange {
     script: text("script"),
     args: linesOf(text("args")),
     env: environmentOf(text("env")),
+    secretEnv: environmentOf(text("secretEnv")),
     maxRestarts: numberOr(text("maxRestarts") || "0") as number,
   };
 }

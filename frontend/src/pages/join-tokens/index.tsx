@@ -4,6 +4,7 @@ import type { JoinToken } from "@/api/types";
 import { joinTokensQuery, revokeJoinToken, workerKeys } from "@/api/workers";
 import { dateTime } from "@/lib/format";
 import { AddWorkers } from "@/pages/workers/add";
+import { useProjects } from "@/pages/workers/project";
 import { WorkerSections } from "@/pages/workers/sections";
 import { Card } from "@/ui/card";
 import { Empty } from "@/ui/empty";
@@ -14,8 +15,9 @@ import { TokenRow } from "@/ui/token";
 export function Component() {
   const { t } = useTranslation();
   const tokens = useQuery(joinTokensQuery);
+  const projects = useProjects().map(({ id }) => id);
   return (
-    <Page title={t("workers.joinTokens")} actions={<AddWorkers />}>
+    <Page title={t("workers.joinTokens")} actions={projects.length > 0 && <AddWorkers />}>
       <WorkerSections />
       <Card>
         <p className="text-sm text-muted">
@@ -26,7 +28,7 @@ export function Component() {
         {tokens.data?.length === 0 && <Empty title={t("workers.noTokens")} />}
         <ul className="mt-2 divide-y text-sm">
           {tokens.data?.map((token) => (
-            <TokenItem key={token.id} token={token} />
+            <TokenItem key={token.id} token={token} mayRevoke={projects.includes(token.projectId)} />
           ))}
         </ul>
       </Card>
@@ -34,7 +36,7 @@ export function Component() {
   );
 }
 
-function TokenItem({ token }: { token: JoinToken }) {
+function TokenItem({ token, mayRevoke }: { token: JoinToken; mayRevoke: boolean }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const revoke = useMutation({
@@ -53,7 +55,7 @@ function TokenItem({ token }: { token: JoinToken }) {
       }
       title={t("workers.revokeTitle", { name: token.name })}
       hint={t("workers.revokeHint")}
-      revoke={revoke}
+      revoke={mayRevoke ? revoke : undefined}
     />
   );
 }

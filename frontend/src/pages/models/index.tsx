@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { modelsQuery } from "@/api/inventory";
 import type { Model } from "@/api/types";
-import { compact } from "@/lib/format";
+import { count } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
 import { Empty } from "@/ui/empty";
@@ -43,7 +43,7 @@ function ModelCard({ model }: { model: Model }) {
       {model.description && <p className="mt-1 text-sm">{model.description}</p>}
       {model.parameters != null && (
         <p className="mt-1 text-sm text-muted">
-          {t("models.parameters", { size: compact(model.parameters) })}
+          {t("models.parameters", { size: count(model.parameters) })}
         </p>
       )}
       <details className="mt-3 text-sm">

@@ -66,7 +66,7 @@ function PreflightPage({ preflight }: { preflight: Preflight }) {
       }
       actions={
         <>
-          {isRunning(preflight) && <Stop id={id} />}
+          {preflight.allowedActions.includes("stop") && <Stop id={id} />}
           <ButtonLink to={`/preflight/create?environments=${again}`}>
             <RotateCcw />
             {t("preflight.again")}

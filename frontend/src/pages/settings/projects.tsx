@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Plus, X } from "lucide-react";
+import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { accountKeys, addMember, changeRole, createProject, membersQuery, removeMember } from "@/api/account";
 import { maintains, sessionKeys } from "@/api/session";
@@ -7,10 +7,11 @@ import type { Me, Member } from "@/api/types";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { Confirm } from "@/ui/confirm";
 import { Failure, Loading, toastError } from "@/ui/failure";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
+import { RemovableRow } from "./row";
+import { Secrets } from "./secrets";
 
 const ROLES: Member["role"][] = ["viewer", "member", "maintainer"];
 type MyProject = Me["projects"][number];
@@ -70,6 +71,7 @@ function ProjectCard({ project, mayChange }: { project: MyProject; mayChange: bo
           <MemberItem key={member.username} project={project.id} member={member} mayChange={mayChange} />
         ))}
       </ul>
+      <Secrets project={project.id} mayChange={mayChange} />
     </Card>
   );
 }
@@ -137,43 +139,27 @@ function MemberItem({ project, member, mayChange }: MemberItemProps) {
     ...after,
   });
   const remove = useMutation({ mutationFn: () => removeMember(project, member.username), ...after });
-  if (!mayChange) {
-    return (
-      <li className="flex items-center justify-between gap-3 py-2.5">
-        {member.username}
-        <span className="text-muted">{t(`settings.roleOf.${member.role}`)}</span>
-      </li>
-    );
-  }
   return (
-    <li className="flex items-center gap-3 py-2">
-      <span className="min-w-0 flex-1 break-words">{member.username}</span>
-      <select
-        aria-label={t("settings.roleOfMember", { name: member.username })}
-        className="control w-auto"
-        value={member.role}
-        disabled={change.isPending}
-        onChange={({ target }) => change.mutate(target.value as Member["role"])}
-      >
-        <RoleOptions />
-      </select>
-      <Confirm
-        danger
-        title={t("settings.removeTitle", { name: member.username })}
-        description={t("settings.removeHint")}
-        action={t("settings.remove")}
-        onConfirm={() => remove.mutate()}
-        trigger={
-          <Button
-            look="ghost"
-            size="icon"
-            aria-label={t("settings.removeMember", { name: member.username })}
-            disabled={remove.isPending}
-          >
-            <X />
-          </Button>
-        }
-      />
-    </li>
+    <RemovableRow
+      name={member.username}
+      label={t("settings.removeMember", { name: member.username })}
+      title={t("settings.removeTitle", { name: member.username })}
+      hint={t("settings.removeHint")}
+      remove={mayChange ? remove : undefined}
+    >
+      {mayChange ? (
+        <select
+          aria-label={t("settings.roleOfMember", { name: member.username })}
+          className="control w-auto"
+          value={member.role}
+          disabled={change.isPending}
+          onChange={({ target }) => change.mutate(target.value as Member["role"])}
+        >
+          <RoleOptions />
+        </select>
+      ) : (
+        <span className="text-muted">{t(`settings.roleOf.${member.role}`)}</span>
+      )}
+    </RemovableRow>
   );
 }

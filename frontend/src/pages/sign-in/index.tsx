@@ -1,12 +1,15 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import type { TFunction } from "i18next";
 import { type SubmitEvent, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate, useSearchParams } from "react-router";
+import { ContactNotice } from "@/app/contact-notice";
 import { LanguageSwitch, ThemeSwitch } from "@/app/preferences";
 import { ApiError } from "@/api/errors";
-import { meQuery, signIn } from "@/api/session";
+import { meQuery, signIn, signInQuery } from "@/api/session";
 import { Note } from "@/ui/badge";
 import { Button } from "@/ui/button";
+import { CopyButton } from "@/ui/copy";
 import { describe } from "@/ui/failure";
 import { Field } from "@/ui/field";
 import { Logo } from "@/ui/logo";
@@ -49,6 +52,7 @@ export function Component() {
   return (
     <div className="flex min-h-dvh flex-col">
       <title>{`${t("signIn.title")} · Fermi`}</title>
+      <ContactNotice />
       <header className="flex justify-end gap-1 p-3">
         <LanguageSwitch />
         <ThemeSwitch />
@@ -70,8 +74,27 @@ export function Component() {
             {t(isPending ? "signIn.submitting" : "signIn.submit")}
           </Button>
         </form>
-        <p className="text-center text-sm text-muted">{t("signIn.linkHint")}</p>
+        <WayIn />
       </main>
+    </div>
+  );
+}
+
+const LOGIN_LINK = ".venv/bin/fermi login-link";
+
+/** Where the platform runs on somebody's own machine there may be no password at all. */
+function WayIn() {
+  const { t } = useTranslation();
+  const { data } = useQuery(signInQuery);
+  if (!data) return null;
+  if (!data.embedded) return <p className="text-center text-sm text-muted">{t("signIn.askAdministrator")}</p>;
+  return (
+    <div className="space-y-2 text-sm text-muted">
+      <p>{t("signIn.linkHint")}</p>
+      <p className="flex items-center gap-1 rounded-lg border bg-sunken py-1 pr-1 pl-3 font-mono text-ink">
+        <span className="flex-1">{LOGIN_LINK}</span>
+        <CopyButton text={LOGIN_LINK} />
+      </p>
     </div>
   );
 }
@@ -112,7 +135,7 @@ function CodeField() {
   );
 }
 
-function message(t: ReturnType<typeof useTranslation>["t"], error: Error): string {
+function message(t: TFunction, error: Error): string {
   if (!(error instanceof ApiError)) return describe(t, error);
   if (error.code === "too_many_login_attempts") return t("signIn.locked");
   return WRONG.has(error.code) ? t("signIn.wrong") : error.message;

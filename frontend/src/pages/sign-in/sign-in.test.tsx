@@ -1,4 +1,4 @@
-import { screen } from "@testing-library/react";
+import { cleanup, screen } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, test } from "vitest";
@@ -87,4 +87,30 @@ test("nobody is led to another site after signing in", () => {
   for (const next of ["//evil.example", "/\\evil.example", "https://evil.example", null]) {
     expect(safeNext(next)).toBe("/training");
   }
+});
+
+test("an embedded platform says how to get a link, any other whom to ask", async () => {
+  visit("/sign-in");
+  await screen.findByText("没有账号或忘记了密码，请联系平台管理员。");
+  expect(screen.queryByText(".venv/bin/fermi login-link")).toBeNull();
+  cleanup();
+  platform.use(http.get(api("/auth/sign-in"), () => ok({ embedded: true })));
+  visit("/sign-in");
+  await screen.findByText(".venv/bin/fermi login-link");
+});
+
+test("a platform that is not there is said on the sign-in page too", async () => {
+  platform.use(
+    http.get(api("/auth/sign-in"), () => HttpResponse.error()),
+    http.get("http://fermi.test/healthz", () => HttpResponse.error()),
+  );
+  visit("/sign-in");
+  await screen.findByText(/连接不上平台，页面上是/);
+});
+
+test("who is no operator is told who may enter, and finds the way back", async () => {
+  visit("/operators-only");
+  await screen.findByRole("heading", { name: "运维后台只对运维人员开放", level: 1 });
+  const back = screen.getByRole("link", { name: "回到训练任务" });
+  expect(back.getAttribute("href")).toBe("/training");
 });

@@ -1,3 +1,4 @@
+import type { TFunction } from "i18next";
 import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { Metric } from "@/api/types";
@@ -131,10 +132,8 @@ function MetricChart({ name, metrics, smoothing, log }: View & { name: string; m
   );
 }
 
-type Translate = ReturnType<typeof useTranslation>["t"];
-
 /** What the reference trainers report has a name; what a script calls its own stays as it is. */
-function labelOf(t: Translate, name: string): string {
+function labelOf(t: TFunction, name: string): string {
   if (name === "loss") return t("task.lossChart");
   return name === "tokens_per_s" ? t("task.throughputChart") : name;
 }

@@ -47,7 +47,8 @@ export function Component() {
 function TaskPage({ task }: { task: Task }) {
   const { t } = useTranslation();
   const id = task.taskId;
-  const [rank, setRank] = useState<RankChoice>(0);
+  const [chosen, setRank] = useState<RankChoice>();
+  const rank = chosen ?? task.attempts.at(-1)?.failedRank ?? 0;
   const feed = useTaskFeed(id, rank, isOver(task));
   const metrics = useQuery(metricsQuery(id)).data ?? NO_METRICS;
   const readRank = (chosen: number) => {
@@ -112,7 +113,7 @@ function Heading({ task, feed }: { task: Task; feed: FeedState }) {
       <span role="status" className="flex items-center gap-2 font-normal">
         <StatusBadge status={task.status} />
         {feed !== "ended" && (
-          <span className="text-xs text-muted">{t(feed === "live" ? "task.live" : "task.connecting")}</span>
+          <span className="text-xs text-muted">{t(`task.${feed}`)}</span>
         )}
       </span>
       <span className="font-mono text-xs font-normal text-muted">{task.taskId}</span>

@@ -86,6 +86,9 @@ export function LogView({ task, rank, onRank }: LogViewProps) {
           </ButtonAnchor>
         </div>
       </div>
+      {rank !== "all" && task.attempts.find(({ number }) => number === attempt)?.failedRank === rank && (
+        <p className="text-sm text-muted">{t("logs.failedFirst", { rank })}</p>
+      )}
       {log.isError && <Failure error={log.error} retry={() => void log.refetch()} />}
       {log.data?.cut && (
         <p className="text-sm text-muted">{t("logs.cut", { lines: integer(lines.length) })}</p>

@@ -13,9 +13,20 @@ import { Gpus } from "@/ui/gpus";
 function look(rank: Rank): string {
   if (rank.state === "running") return "border-accent-line bg-accent-soft text-accent-ink";
   if (rank.state === "waiting") return "border-line border-dashed text-muted";
-  return rank.exitCode === 0
-    ? "border-ok-line bg-ok-soft text-ok-ink"
-    : "border-bad-line bg-bad-soft text-bad-ink";
+  return ENDING[rank.ending ?? "done"];
+}
+
+const ENDING: Record<NonNullable<Rank["ending"]>, string> = {
+  done: "border-ok-line bg-ok-soft text-ok-ink",
+  failed: "border-bad bg-bad text-white",
+  after: "border-warn-line bg-warn-soft text-warn-ink",
+  ended: "border-line bg-sunken text-muted",
+};
+
+/** "exited" says less than how it did. */
+function useWord() {
+  const { t } = useTranslation();
+  return (rank: Rank) => (rank.ending ? t(`task.ending.${rank.ending}`) : t(`task.rankState.${rank.state}`));
 }
 
 interface RanksProps {
@@ -27,6 +38,7 @@ interface RanksProps {
 /** One square per process, by node; below them, what is known of the one under the pointer or the focus. */
 export function Ranks({ task, chosen, onChoose }: RanksProps) {
   const { t } = useTranslation();
+  const word = useWord();
   const [pointed, setPointed] = useState<number>();
   const shown = task.ranks.find((rank) => rank.rank === (pointed ?? chosen));
   const node = task.nodes.find((each) => each.nodeRank === shown?.nodeRank);
@@ -43,7 +55,7 @@ export function Ranks({ task, chosen, onChoose }: RanksProps) {
                   <button
                     key={rank.rank}
                     type="button"
-                    aria-label={`${t("task.rank", { rank: rank.rank })}, ${t(`task.rankState.${rank.state}`)}`}
+                    aria-label={`${t("task.rank", { rank: rank.rank })}, ${word(rank)}`}
                     aria-pressed={rank.rank === chosen}
                     onClick={() => onChoose(rank.rank)}
                     onPointerEnter={() => setPointed(rank.rank)}
@@ -90,6 +102,7 @@ function NodeLine({ node, master }: { node: TaskNode; master: boolean }) {
 
 function Facts({ task, rank, node }: { task: Task; rank: Rank; node: TaskNode }) {
   const { t } = useTranslation();
+  const word = useWord();
   const metrics = useQuery({ ...metricsQuery(task.taskId), enabled: false }).data;
   const newest = metrics?.findLast((metric) => metric.rank === rank.rank);
   const loss = newest?.values.loss;
@@ -97,7 +110,7 @@ function Facts({ task, rank, node }: { task: Task; rank: Rank; node: TaskNode })
   return (
     <>
       <p className="font-medium">
-        {t("task.rank", { rank: rank.rank })} · {t(`task.rankState.${rank.state}`)}
+        {t("task.rank", { rank: rank.rank })} · {word(rank)}
         {newest && ` · ${t("task.atStep", { step: integer(newest.step) })}`}
         {loss != null && ` · ${t("task.loss")} ${figure(loss)}`}
       </p>

@@ -20,6 +20,7 @@ const request = {
   entrypoint: { script: "train.py", args: ["--name", "two words"] },
   hyperparameters: { totalSteps: 100, dtype: "bf16", tag: "1e3" },
   env: { NCCL_DEBUG: "INFO" },
+  secretEnv: { WANDB_API_KEY: "wandb" },
   resumeFrom: null,
 } as unknown as CreateRequest;
 
@@ -39,9 +40,15 @@ test("the command says all that the request says, one word each for the shell", 
     "--hp dtype=bf16",
     `--hp 'tag="1e3"'`,
     "--set-env NCCL_DEBUG=INFO",
+    "--secret-env WANDB_API_KEY=wandb",
     "--script train.py",
     "-- --name 'two words'\n",
   ]);
+});
+
+test("a script that reads neither dataset nor model says so: the command would choose the only ones", () => {
+  const command = asCommand({ ...request, datasetId: null, datasetVersionId: null, modelId: null });
+  expect(command).toContain("--dataset none \\\n  --model none");
 });
 
 test("curl sends exactly the request", () => {

@@ -17,8 +17,8 @@ export function asCommand(request: CreateRequest): string {
     Object.entries(values ?? {}).map(([name, value]) => [flag, `${name}=${text(value)}`]);
   const flags: (string | number | null | undefined)[][] = [
     ["--name", request.taskName],
-    ["--dataset", [request.datasetId, request.datasetVersionId].filter(Boolean).join(":")],
-    ["--model", request.modelId],
+    ["--dataset", orNone([request.datasetId, request.datasetVersionId].filter(Boolean).join(":"), entrypoint)],
+    ["--model", orNone(request.modelId, entrypoint)],
     ...nodes.map((node) => ["--env", node]),
     ...(request.spareEnvironmentIds ?? []).map((spare) => ["--spare", spare]),
     ["--master", config?.masterNode],
@@ -29,6 +29,7 @@ export function asCommand(request: CreateRequest): string {
     ...pairs("--option", config?.options, literal),
     ...pairs("--hp", request.hyperparameters, literal),
     ...pairs("--set-env", request.env, String),
+    ...pairs("--secret-env", request.secretEnv, String),
     ["--max-restarts", request.maxRestarts],
     ["--priority", request.priority],
     ["--resume-from", request.resumeFrom],
@@ -40,6 +41,11 @@ export function asCommand(request: CreateRequest): string {
     .map(([flag, value]) => `${String(flag)} ${quoted(String(value))}`);
   if (entrypoint?.args?.length) lines.push(`-- ${entrypoint.args.map(quoted).join(" ")}`);
   return `fermi submit \\\n  ${lines.join(" \\\n  ")}\n`;
+}
+
+/** Left out, the command would take the only one there is. */
+function orNone(chosen: string | null | undefined, entrypoint: CreateRequest["entrypoint"]) {
+  return chosen || (entrypoint ? "none" : chosen);
 }
 
 function asCurl(request: CreateRequest, origin: string): string {

@@ -95,6 +95,38 @@ test("a task that is not there is said so", async () => {
   await screen.findByRole("heading", { name: "没有这个任务" });
 });
 
+test("the log opens on the rank that failed first; ranks say how they ended, and another can be read", async () => {
+  const endings = ["ended", "failed"] as const;
+  const asked: (string | null)[] = [];
+  platform.use(
+    http.get(api("/training-tasks/task-1"), () =>
+      ok({
+        ...task,
+        status: "failed",
+        endedAt: task.startedAt,
+        ranks: task.ranks.map((rank, index) => ({ ...rank, state: "exited", exitCode: 1, ending: endings[index] })),
+        attempts: task.attempts.map((attempt) => ({ ...attempt, failedRank: 1 })),
+      }),
+    ),
+    http.get(api("/training-tasks/:id/logs"), ({ request }) => {
+      const rank = new URL(request.url).searchParams.get("rank");
+      asked.push(rank);
+      return ok({ rank, attempt: 1, lines: [{ offset: 0, text: `log of rank ${rank ?? ""}` }], cursor: "1", end: true });
+    }),
+  );
+  visit("/training/task-1");
+  await screen.findByText("rank 1 最先失败，原因通常在它的日志末尾。");
+  expect(screen.getByLabelText<HTMLSelectElement>("进程").value).toBe("1");
+  expect(asked).not.toContain("0");
+  const first = screen.getByRole("button", { name: "rank 1, 最先失败" });
+  const other = screen.getByRole("button", { name: "rank 0, 由平台结束" });
+  expect(first.className).toContain("bg-bad");
+  expect(other.className).not.toContain("bad");
+  await userEvent.click(other);
+  await screen.findByText("log of rank 0", { selector: ".whitespace-pre" });
+  expect(screen.queryByText("rank 1 最先失败，原因通常在它的日志末尾。")).toBeNull();
+});
+
 test("pointing at a rank shows the last line of its log", async () => {
   platform.use(
     http.get(api("/training-tasks/:id/logs"), ({ request }) => {

@@ -18,6 +18,7 @@ import { FilterSelect, SearchBox } from "@/ui/filters";
 import { STATUSES } from "@/ui/status";
 import { type BulkStop, useBulkStop } from "./bulk";
 import { isFiltered, readFilters } from "./filters";
+import { Outcomes } from "./outcomes";
 import { TaskTable } from "./table";
 
 const NONE: TaskBrief[] = [];
@@ -60,6 +61,7 @@ export function Component() {
         )}
         {bulk.ticks.ids.length > 0 && <BulkBar bulk={bulk} />}
       </div>
+      <Outcomes bulk={bulk} />
       {tasks.isError && <Failure error={tasks.error} retry={() => void tasks.refetch()} />}
       {tasks.isPending && <Loading />}
       {tasks.data && (

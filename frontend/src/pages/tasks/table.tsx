@@ -6,7 +6,7 @@ import { ago, dateTime, duration, figure, integer, secondsBetween } from "@/lib/
 import { useNow } from "@/lib/hooks";
 import { StatusBadge } from "@/ui/status";
 import { MEDIUM, ROW, Table, TICK, TickAll, WIDE } from "@/ui/table";
-import type { BulkStop, Outcome } from "./bulk";
+import { type BulkStop, mayStop } from "./bulk";
 
 /** On a narrow screen the first cell says it all; columns join it as the room grows. */
 export function TaskTable({ tasks, bulk }: { tasks: TaskBrief[]; bulk: BulkStop }) {
@@ -38,7 +38,6 @@ export function TaskTable({ tasks, bulk }: { tasks: TaskBrief[]; bulk: BulkStop 
             now={now}
             ticked={bulk.ticks.selected.includes(task.taskId)}
             onTick={() => bulk.ticks.toggle(task.taskId)}
-            outcome={bulk.outcomes.get(task.taskId)}
           />
         ))}
     </Table>
@@ -50,10 +49,9 @@ interface RowProps {
   now: number;
   ticked: boolean;
   onTick: () => void;
-  outcome: Outcome | undefined;
 }
 
-function Row({ task, now, ticked, onTick, outcome }: RowProps) {
+function Row({ task, now, ticked, onTick }: RowProps) {
   const { t } = useTranslation();
   return (
     <tr className={ROW}>
@@ -61,7 +59,7 @@ function Row({ task, now, ticked, onTick, outcome }: RowProps) {
         <input
           type="checkbox"
           aria-label={t("tasks.select", { name: task.taskName })}
-          disabled={isOver(task)}
+          disabled={!mayStop(task)}
           checked={ticked}
           onChange={onTick}
         />
@@ -75,11 +73,6 @@ function Row({ task, now, ticked, onTick, outcome }: RowProps) {
         </Link>
         <div className="truncate font-mono text-xs text-muted">{task.taskId}</div>
         {task.reason && <div className="mt-0.5 line-clamp-2 text-xs text-muted">{task.reason.message}</div>}
-        {outcome && (
-          <div role="status" className={`mt-0.5 text-xs ${outcome.ok ? "text-ok-ink" : "text-bad-ink"}`}>
-            {outcome.message}
-          </div>
-        )}
       </td>
       <td>
         <StatusBadge status={task.status} />

@@ -77,20 +77,25 @@ test("a filter that is not one is passed over, and a new filter starts at the fi
   expect(withFilter(new URLSearchParams("page=3"), "page", "4").toString()).toBe("page=4");
 });
 
-test("several tasks are stopped at once, and each says how it went", async () => {
+test("several tasks are stopped at once, and each says how it went, also when a filter hides it then", async () => {
   const names = ["a", "b", "c"];
+  const stopped = new Set<unknown>();
   platform.use(
     http.get(api("/training-tasks"), () =>
       list(
-        ...names.map((name) => ({ ...task, taskId: `task-${name}`, taskName: name })),
-        { ...task, taskId: "task-over", taskName: "over", status: "succeeded", endedAt: task.startedAt },
+        ...names
+          .map((name) => ({ ...task, taskId: `task-${name}`, taskName: name }))
+          .filter(({ taskId }) => !stopped.has(taskId)),
+        { ...task, taskId: "task-over", taskName: "over", allowedActions: ["clone"] },
       ),
     ),
-    http.post(api("/training-tasks/:id/stop"), ({ params }) =>
-      params.id === "task-b" ? refuse(403, "FORBIDDEN", "没有权限") : ok({}),
-    ),
+    http.post(api("/training-tasks/:id/stop"), ({ params }) => {
+      if (params.id === "task-b") return refuse(403, "FORBIDDEN", "没有权限");
+      stopped.add(params.id);
+      return ok({});
+    }),
   );
-  visit("/training");
+  visit("/training?status=running");
   const over = await screen.findByRole("checkbox", { name: "选择 over" });
   expect((over as HTMLInputElement).disabled).toBe(true);
   await userEvent.click(screen.getByRole("checkbox", { name: "选择本页全部" }));
@@ -99,9 +104,20 @@ test("several tasks are stopped at once, and each says how it went", async () =>
   await userEvent.click(screen.getByRole("button", { name: "停止所选" }));
   const dialog = await screen.findByRole("alertdialog", { name: "停止这 2 个训练任务？" });
   await userEvent.click(within(dialog).getByRole("button", { name: "停止" }));
-  await screen.findByText("没有权限");
-  const row = (name: string) => screen.getByRole("link", { name }).closest("tr")?.textContent;
-  expect(row("a")).toContain("正在停止");
-  expect(row("b")).toContain("没有权限");
-  expect(row("c")).not.toContain("正在停止");
+  const result = await screen.findByRole("region", { name: "批量停止的结果" });
+  await within(result).findByText("没有权限");
+  await waitFor(() => expect(screen.queryByRole("checkbox", { name: "选择 a" })).toBeNull());
+  const lines = within(result).getAllByRole("listitem").map(({ textContent }) => textContent);
+  expect(lines.toSorted()).toEqual(["a正在停止", "b没有权限"]);
+  expect(within(result).getByRole("link", { name: "a" }).getAttribute("href")).toBe("/training/task-a");
+  expect(within(result).getByRole("status").textContent).toBe("已要求停止 1 个任务，1 个未能停止");
+  await userEvent.click(within(result).getByRole("button", { name: "关闭" }));
+  expect(screen.queryByRole("region", { name: "批量停止的结果" })).toBeNull();
+});
+
+test("a viewer is offered no stop", async () => {
+  platform.use(http.get(api("/training-tasks"), () => list({ ...task, allowedActions: [] })));
+  visit("/training");
+  expect(await screen.findByRole("checkbox", { name: "选择 first-task" })).toHaveProperty("disabled", true);
+  expect(screen.queryByRole("button", { name: "停止所选" })).toBeNull();
 });

@@ -15,6 +15,7 @@ import { Pager } from "@/ui/pager";
 import { WORKER_STATUSES } from "@/ui/worker";
 import { AddWorkers } from "./add";
 import { MoveTo } from "./move";
+import { useProjects } from "./project";
 import { WorkerSections } from "./sections";
 import { WorkerTable } from "./table";
 
@@ -32,8 +33,10 @@ export function Component() {
   const page = pageOf(params);
   const found = useQuery(workersQuery({ ...filters, page }));
   const groups = useQuery(groupsQuery).data ?? NO_GROUPS;
+  const mayAdd = useProjects().length > 0;
   const workers = found.data?.items ?? NOBODY;
-  const ticks = useTicks(workers.map(({ id }) => id));
+  const movable = workers.filter(({ allowedActions }) => allowedActions.includes("move"));
+  const ticks = useTicks(movable.map(({ id }) => id));
   const nodes = [...new Set([...(filters.node ? [filters.node] : []), ...workers.map(({ node }) => node)])];
   const set = (name: string, value: string) =>
     setParams((now) => withFilter(now, name, value), { replace: true });
@@ -47,7 +50,7 @@ export function Component() {
   };
   const filtered = Object.keys(filters).length > 0;
   return (
-    <Page title={t("workers.title")} actions={<AddWorkers />}>
+    <Page title={t("workers.title")} actions={mayAdd && <AddWorkers />}>
       <WorkerSections />
       <div className="mb-4 flex flex-wrap items-center gap-2">
         <SearchBox
@@ -74,7 +77,7 @@ export function Component() {
           options={WORKER_STATUSES.map((each) => [each, t(`workers.statusOf.${each}`)])}
           {...of("status")}
         />
-        {workers.length > 0 && <MoveTo ticks={ticks} groups={groups} />}
+        {movable.length > 0 && <MoveTo ticks={ticks} groups={groups} />}
       </div>
       {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
@@ -85,8 +88,8 @@ export function Component() {
               <Button onClick={clear}>{t("tasks.clearFilters")}</Button>
             </Empty>
           ) : (
-            <Empty title={t("workers.empty")} hint={t("workers.emptyHint")}>
-              <AddWorkers />
+            <Empty title={t("workers.empty")} hint={mayAdd ? t("workers.emptyHint") : undefined}>
+              {mayAdd && <AddWorkers />}
             </Empty>
           )}
         </section>

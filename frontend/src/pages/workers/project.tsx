@@ -4,10 +4,15 @@ import { useTranslation } from "react-i18next";
 import { meQuery } from "@/api/session";
 import { Field } from "@/ui/field";
 
-/** `projectId` of a form; nothing to those who have but one project. */
+/** Those in which one is more than a viewer: the server takes workers, join tokens and groups for no other. */
+export function useProjects() {
+  return useQuery(meQuery).data?.projects.filter(({ role }) => role !== "viewer") ?? [];
+}
+
+/** `projectId` of a form; nothing to those who have but one such project. */
 export function ProjectField({ error }: { error?: ReactNode }) {
   const { t } = useTranslation();
-  const projects = useQuery(meQuery).data?.projects ?? [];
+  const projects = useProjects();
   if (projects.length <= 1) return null;
   return (
     <Field label={t("workers.project")} error={error}>

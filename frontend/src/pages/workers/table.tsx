@@ -47,6 +47,7 @@ export function WorkerTable({ workers, ticks, seenAt, onNode }: WorkerTableProps
             <input
               type="checkbox"
               aria-label={t("workers.select", { id: worker.id })}
+              disabled={!ticks.ids.includes(worker.id)}
               checked={ticks.selected.includes(worker.id)}
               onChange={() => ticks.toggle(worker.id)}
             />
@@ -108,7 +109,7 @@ export function WorkerTable({ workers, ticks, seenAt, onNode }: WorkerTableProps
           <td className="w-px">
             <span className="flex justify-end gap-1">
               <EnvironmentPreview id={worker.id} />
-              <DeleteWorker id={worker.id} />
+              {worker.allowedActions.includes("delete") && <DeleteWorker id={worker.id} />}
             </span>
           </td>
         </tr>

@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test, vi } from "vitest";
 import { worker } from "@/test/fixtures";
-import { api, list, ok, platform, refuse } from "@/test/platform";
+import { api, list, me, ok, platform, refuse, withRole } from "@/test/platform";
 import { visit } from "@/test/render";
 import { exports } from "./environment";
 
@@ -32,6 +32,63 @@ test("a worker shows its state, heartbeat, rank, process and use", async () => {
     expect(text).toContain(part);
   expect(text).toMatch(/\d秒前/);
   expect(within(row as HTMLElement).getByRole("meter").getAttribute("aria-valuenow")).toBe("87");
+});
+
+test("where somebody may only look, nothing is offered that would be refused", async () => {
+  const rows = [worker("gn6-0", { allowedActions: [] }), worker("gn7-0", { allowedActions: [] })];
+  platform.use(http.get(api("/workers"), () => list(...rows)));
+  visit("/workers");
+  const tick = await screen.findByRole<HTMLInputElement>("checkbox", { name: "选择 gn6-0" });
+  expect(tick.disabled).toBe(true);
+  expect(screen.getByRole<HTMLInputElement>("checkbox", { name: "选择本页全部" }).disabled).toBe(true);
+  expect(screen.queryByRole("button", { name: /移动|移到/ })).toBeNull();
+  expect(screen.queryByRole("button", { name: "删除 gn6-0" })).toBeNull();
+});
+
+test("hosts are added to, and join tokens revoked of, projects of which one is more than a viewer", async () => {
+  const token = { id: "j-1", name: "room A", createdAt: "2026-11-21T05:00:00Z", lastUsedAt: null };
+  const theirs = { id: "project-2", name: "视觉", role: "viewer", createdAt: token.createdAt };
+  const both = { ...me, projects: [...me.projects, theirs] };
+  platform.use(
+    http.get(api("/auth/me"), () => ok(both)),
+    http.get(api("/workers/join-tokens"), () =>
+      list({ ...token, projectId: "project-1" }, { ...token, id: "j-2", name: "room B", projectId: "project-2" }),
+    ),
+  );
+  visit("/workers/join-tokens");
+  const row = (name: string) => within(screen.getByText(name).closest("li") as HTMLElement);
+  await screen.findByText("room A");
+  expect(row("room A").getByRole("button", { name: "撤销" })).toBeTruthy();
+  expect(row("room B").queryByRole("button", { name: "撤销" })).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "添加 Worker" }));
+  const dialog = within(await screen.findByRole("dialog"));
+  expect(dialog.queryByLabelText("项目")).toBeNull();
+});
+
+test("a viewer is offered no adding of workers and no revoking, nor told to do so", async () => {
+  const token = { id: "j-1", name: "room A", projectId: "project-1", createdAt: "2026-11-21T05:00:00Z", lastUsedAt: null };
+  platform.use(
+    http.get(api("/auth/me"), () => ok(withRole("viewer"))),
+    http.get(api("/workers"), () => list()),
+    http.get(api("/workers/join-tokens"), () => list(token)),
+  );
+  visit("/workers");
+  await screen.findByText("还没有 Worker");
+  expect(screen.queryByRole("button", { name: "添加 Worker" })).toBeNull();
+  expect(screen.queryByText(/在每台主机上运行/)).toBeNull();
+  await userEvent.click(screen.getByRole("link", { name: "加入令牌" }));
+  await screen.findByText("room A");
+  expect(screen.queryByRole("button", { name: "添加 Worker" })).toBeNull();
+  expect(screen.queryByRole("button", { name: "撤销" })).toBeNull();
+});
+
+test("of several projects' workers, those that one may change can be moved and deleted", async () => {
+  platform.use(http.get(api("/workers"), () => list(worker("gn6-0", { allowedActions: [] }), worker("gn7-0"))));
+  visit("/workers");
+  const tick = await screen.findByRole<HTMLInputElement>("checkbox", { name: "选择 gn7-0" });
+  expect(tick.disabled).toBe(false);
+  expect(screen.getByRole("button", { name: "删除 gn7-0" })).toBeTruthy();
+  expect(screen.queryByRole("button", { name: "删除 gn6-0" })).toBeNull();
 });
 
 test("filters live in the address and are sent to the server; a node is one click away", async () => {
@@ -130,7 +187,13 @@ test("variables stand in the order in which one reads them", () => {
 test("a worker is deleted, and a join token revoked, after a question", async () => {
   const deleted = vi.fn(() => ok(null));
   const revoked = vi.fn(() => ok(null));
-  const token = { id: "j-1", name: "room A", createdAt: "2026-11-21T05:00:00Z", lastUsedAt: null };
+  const token = {
+    id: "j-1",
+    name: "room A",
+    projectId: "project-1",
+    createdAt: "2026-11-21T05:00:00Z",
+    lastUsedAt: null,
+  };
   platform.use(
     http.delete(api("/workers/gn6-0"), deleted),
     http.get(api("/workers/join-tokens"), () => list(token)),

@@ -1,0 +1,77 @@
+// What the console says when the platform does not answer: frozen, gone, and back.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { launch, shoot, violations } from "./browser.js";
+import { inOrder } from "./in-order.js";
+import { platform } from "./platform.js";
+
+const OWN = !process.env.FERMI_E2E_URL; // another's platform is not frozen
+let fermi, browser, page;
+
+before(async () => {
+  fermi = await platform();
+  browser = await launch();
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, locale: "de-DE" });
+  page = await context.newPage();
+  page.setDefaultTimeout(60_000);
+});
+after(async () => {
+  if (OWN) thaw();
+  await browser?.close();
+  await fermi?.stop();
+});
+
+const test = inOrder();
+const open = (path) => page.goto(fermi.url + path);
+const freeze = () => fermi.signal("web", "SIGSTOP");
+const thaw = () => fermi.signal("web", "SIGCONT");
+const silent = () => page.getByText("平台没有回应", { exact: false });
+
+test("a page that asks for nothing says that a frozen platform does not answer, and no more once it does", async () => {
+  if (!OWN) return;
+  await page.goto(fermi.link);
+  await page.getByRole("heading", { name: "训练任务" }).waitFor();
+  await page.getByRole("link", { name: "可用区", exact: true }).click();
+  await page.getByText("北京可用区A").waitFor();
+  assert.equal(await silent().count(), 0);
+  freeze();
+  await silent().waitFor();
+  assert.deepEqual(await violations(page), []);
+  assert.deepEqual(await shoot(page, "platform-frozen"), []);
+  thaw();
+  await silent().waitFor({ state: "detached" });
+});
+
+test("a task's page is not called live while nothing comes", async () => {
+  if (!OWN) return;
+  const answer = await fetch(`${fermi.url}/api/v1/training-tasks`, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${fermi.token()}`, "Content-Type": "application/json" },
+    body: JSON.stringify({
+      taskName: "frozen",
+      datasetId: "dataset-001",
+      datasetVersionId: "version-001",
+      modelId: "model-001",
+      environmentIds: ["env-001"],
+      hyperparameters: { totalSteps: 1_000_000 },
+    }),
+  });
+  const { data } = await answer.json();
+  await open(`/training/${data.taskId}`);
+  const live = page.getByText("实时", { exact: true });
+  await live.waitFor();
+  freeze();
+  await page.getByText("没有更新", { exact: true }).waitFor();
+  await silent().waitFor();
+  assert.equal(await live.count(), 0);
+  thaw();
+  await live.waitFor();
+  await silent().waitFor({ state: "detached" });
+});
+
+test("who is signed out is told how to get a link on the platform's machine", async () => {
+  await page.getByRole("button", { name: "退出登录" }).click();
+  await page.getByText(".venv/bin/fermi login-link").waitFor();
+  assert.deepEqual(await violations(page), []);
+  assert.deepEqual(await shoot(page, "sign-in-embedded"), []);
+});

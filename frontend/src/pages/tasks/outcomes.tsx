@@ -1,0 +1,36 @@
+import { Check, X } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import { Button } from "@/ui/button";
+import type { BulkStop } from "./bulk";
+
+/** How a bulk stop went, until it is put away: under a filter the rows themselves leave the list. */
+export function Outcomes({ bulk: { outcomes, isPending, forget } }: { bulk: BulkStop }) {
+  const { t } = useTranslation();
+  if (outcomes.length === 0) return null;
+  const failed = outcomes.filter(({ ok }) => !ok).length;
+  return (
+    <section aria-label={t("tasks.stopResult")} className="mb-4 rounded-xl border bg-surface px-4 py-3 text-sm shadow-xs">
+      <div className="flex items-center justify-between gap-2">
+        <p role="status" className="font-medium">
+          {t("tasks.stopAsked", { count: outcomes.length - failed })}
+          {failed > 0 && <span className="text-bad-ink">{t("tasks.stopRefused", { count: failed })}</span>}
+        </p>
+        <Button look="ghost" size="icon" aria-label={t("app.close")} disabled={isPending} onClick={forget}>
+          <X />
+        </Button>
+      </div>
+      <ul className="mt-1 max-h-48 space-y-1 overflow-auto">
+        {outcomes.map(({ id, name, ok, message }) => (
+          <li key={id} className="flex flex-wrap items-center gap-x-2">
+            {ok ? <Check aria-hidden className="size-4 text-ok-ink" /> : <X aria-hidden className="size-4 text-bad-ink" />}
+            <Link to={`/training/${id}`} className="font-medium hover:text-accent-ink hover:underline">
+              {name}
+            </Link>
+            <span className={ok ? "text-muted" : "text-bad-ink"}>{message}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
