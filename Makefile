@@ -2,13 +2,15 @@
 # make down   stops the platform and all its training
 # make test   sets everything up, then runs all tests
 # make check  format, lint, types, import contracts, migrations, drift of everything generated
+# make check-api  sends more requests made from the API's schema (SEED=7 EXAMPLES=300: those again)
 # make test-frameworks  tests of Horovod and Megatron-LM, each in an environment of its own (ONLY=megatron: no other)
+# make test-deploy      the image, docker-compose.yml and the systemd unit for real (half an hour; a Docker engine)
 # make bench  measures; make schema and make lock write generated files anew; make clean removes what was built
 # make manifests  writes the chart as plain Kubernetes manifests to build/manifests.yaml
 #
 # Variables of `up` and `down`: PORT=8000 HOST=127.0.0.1 DATA=var DEMO=1 (DEMO=0: no demo environments on first start).
 
-.PHONY: help up down test check test-frameworks bench schema lock manifests clean
+.PHONY: help up down test check check-api test-frameworks test-deploy bench schema lock manifests clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -18,6 +20,8 @@ $(call given,PORT,FERMI_PORT)
 $(call given,HOST,FERMI_HOST)
 $(call given,DATA,FERMI_DATA)
 $(call given,DEMO,FERMI_DEMO)
+$(call given,SEED,FERMI_API_SEED)
+$(call given,EXAMPLES,FERMI_API_EXAMPLES)
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 CANDIDATES := $(or $(PYTHON),.venv/bin/python python3 python3.11 python3.12 python3.13 python3.14 python)
@@ -41,7 +45,7 @@ test:
 check:
 	@$(SETUP) check
 
-test-frameworks bench schema lock manifests:
+check-api test-frameworks test-deploy bench schema lock manifests:
 	@$(SETUP) $@
 
 clean:

@@ -11,7 +11,20 @@ from rich.console import Console
 
 from bench import table
 
-SECTIONS = ("preview", "sweep", "api", "launch", "stream", "idle", "memory", "logs", "kubernetes", "workers")
+SECTIONS = (
+    "preview",
+    "sweep",
+    "api",
+    "launch",
+    "recovery",
+    "stream",
+    "idle",
+    "memory",
+    "logs",
+    "kubernetes",
+    "gang",
+    "workers",
+)
 
 
 def main(names: list[str]) -> int:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,29 @@ class Orders:
 
     def running(self) -> int:
         return sum(pod["status"].get("phase") == "Running" for pod in self.cluster.pods("task-*"))
+
+    def left(self) -> int:
+        """Jobs and pods of tasks."""
+        return sum(name.startswith("task-") for kind in ("jobs", "pods") for name in self.cluster.names(kind))
+
+    def take_time(self, latency: float) -> None:
+        self.cluster.take_time(latency)
+
+    def dev_pods(self, gpus: int) -> int:
+        """One on each machine."""
+        notes = {"fermi.io/emulated-gpus": str(gpus), "fermi.io/gpu-type": "A100"}
+        machines = self.cluster.names("nodes", "")
+        for name in machines:
+            labels = {"fermi.io/dev-environment": "true"}
+            self.cluster.add_dev_pod(f"dev-{name}", name, labels=labels, annotations=notes, cpu="8", memory="64Gi")
+        return len(machines)
+
+    def requests(self, since: int) -> dict[str, int]:
+        """Since that many: how often each was created or deleted, and how often in vain."""
+        calls = [call for call in self.cluster.calls()[since:] if call.verb in ("create", "delete")]
+        found = Counter(call.verb for call in calls)
+        found["in vain"] = sum(call.code >= 400 for call in calls)
+        return found
 
     def evict(self, pattern: str) -> float:
         """When the pod's phase had changed, on the clock that all processes share."""

@@ -52,6 +52,13 @@ def _render(backend: KubernetesBackend, spec: JobSpec) -> Rendered:
     return backend.render(spec, registry.framework(spec.framework).plan(spec))
 
 
+def rendered(backend: KubernetesBackend, nodes: int, task_id: str) -> Rendered:
+    """As it is placed on machines of a Cluster, one node on each."""
+    spec = _job(nodes, task_id)
+    placed = (replace(node, engine={"node": f"machine-{number}"}) for number, node in enumerate(spec.nodes))
+    return _render(backend, replace(spec, nodes=tuple(placed)))
+
+
 def _rendering() -> Iterator[Figure]:
     backend = KubernetesBackend({"data_dir": "/data"})
     for nodes in (8, 512, 4096):
@@ -62,7 +69,7 @@ def _rendering() -> Iterator[Figure]:
         yield Figure(f"rendering {nodes:,} nodes of {preview.GPUS} GPUs", took["render"] * 1e3, "ms", target=target)
 
 
-def _connection(folder: Path, cluster: Cluster) -> dict[str, Any]:
+def connection(folder: Path, cluster: Cluster) -> dict[str, Any]:
     return {"data_dir": str(folder / "data"), "kubeconfig": str(cluster.kubeconfig), "namespace": "fermi"}
 
 
@@ -70,7 +77,7 @@ def _creating(folder: Path) -> Iterator[Figure]:
     """Controllers pause: it is about how fast requests are sent, and raw ones make the same objects."""
     with Cluster(folder) as cluster:
         cluster.order("pause", True)
-        backend = KubernetesBackend(_connection(folder, cluster))
+        backend = KubernetesBackend(connection(folder, cluster))
         backend.orphans(())
         numbers = iter(range(1000))
 
@@ -102,7 +109,7 @@ def _create(backend: KubernetesBackend, obj: dict[str, Any]) -> None:
 def _idle(folder: Path) -> Iterator[Figure]:
     machines = TASKS // PODS + 1
     with Cluster(folder, machines) as cluster:
-        backend = KubernetesBackend(_connection(folder, cluster))
+        backend = KubernetesBackend(connection(folder, cluster))
         specs = [_job(1, f"task-{number:05}", number % machines) for number in range(TASKS)]
         handles = [Handle(spec.name, spec.task_id, 1, spec.world_size) for spec in specs]
         with ThreadPoolExecutor(8) as pool:

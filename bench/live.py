@@ -76,11 +76,11 @@ def torchrun(words: list[str], processes: int, log: Path) -> "subprocess.Popen[b
 
 
 def first_step(log: Path) -> float | None:
-    """When the first optimizer step was done, in unix seconds, as rank 0 says in its first line of metrics."""
+    """When an attempt's first optimizer step was done, in unix seconds, as rank 0 says in its first line of metrics."""
     if not log.exists():
         return None
-    for line in log.read_text(errors="replace").splitlines():
-        if line.startswith('{"step": 1,') and line.endswith("}"):
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith('{"step": ') and line.endswith("}"):
             return float(json.loads(line)["time"])
     return None
 

@@ -33,7 +33,7 @@ def main(lines: int, steps: int, rate: float, folder: str) -> None:
         working += end - start
         printing += end - computed
     result = {"working": working, "printing": printing, "elapsed": time.perf_counter() - began}
-    with open(f"{folder}/{rank}.json", "w") as file:
+    with open(f"{folder}/{rank}.json", "w", encoding="utf-8") as file:
         json.dump(result, file)
 
 

@@ -20,7 +20,7 @@ class Memory:
 def memory(pids: Iterable[int]) -> Memory:
     resident = proportional = 0
     for pid in pids:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines():
             name, _, value = line.partition(":")
             if name == "Rss":
                 resident += int(value.split()[0])
@@ -43,7 +43,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def command(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").replace("\0", " ")
 
 
 def standing_by(worker: int) -> int | None:

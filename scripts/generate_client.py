@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -32,11 +33,27 @@ OPTIONS = [
 WRAPPERS = ("Envelope", "Page")  # the client takes these off
 
 
+def _bare(shape: Any) -> Any:
+    """Without what a TypedDict cannot say: the generator would make a type of its own of each limited text."""
+    if isinstance(shape, list):
+        return [_bare(part) for part in shape]
+    if not isinstance(shape, dict):
+        return shape
+    limits = {"pattern", "minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum"}
+    if shape.get("additionalProperties") is False:
+        limits |= {"additionalProperties"}
+    return {
+        key: {name: _bare(part) for name, part in value.items()} if key == "properties" else _bare(value)
+        for key, value in shape.items()
+        if key not in limits
+    }
+
+
 def generate(schema: Path) -> str:
     """The module's text."""
     document = json.loads(schema.read_text("utf-8"))
     shapes = document["components"]["schemas"]
-    kept = {name: shape for name, shape in shapes.items() if not name.endswith(WRAPPERS)}
+    kept = {name: _bare(shape) for name, shape in shapes.items() if not name.endswith(WRAPPERS)}
     reduced = {**document, "paths": {}, "components": {"schemas": kept}}
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "schema.json"), Path(folder, "types.py")

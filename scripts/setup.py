@@ -209,10 +209,10 @@ def prepare(target: str) -> list[str | Path]:
             case "manifests":
                 packages()
                 return [PYTHON, ROOT / "scripts" / "manifests.py"]
-            case "test-frameworks":
+            case "check-api" | "test-frameworks" | "test-deploy":
                 packages()
                 dev_packages()
-                return [PYTHON, ROOT / "scripts" / "test_frameworks.py"]
+                return [PYTHON, ROOT / "scripts" / f"{target.replace('-', '_')}.py"]
             case "test" | "check" | "schema" | "lock":
                 packages()
                 dev_packages()

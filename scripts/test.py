@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,7 +62,7 @@ class Part:
     """What runs the tests that failed once more, one at a time; of a part that is not pytest's, all of its tests."""
 
 
-ON_BOTH = ("api", "apps", "e2e", "faults")
+ON_BOTH = ("api", "apps", "e2e", "faults", "openapi")
 """Where tests touch the database; of those that start a platform, the ones marked `storage` run on both."""
 
 WHERE_IT_MATTERS = ["-m", "(not e2e and not faults) or storage", *(f"tests/{name}" for name in ON_BOTH)]
@@ -82,9 +82,9 @@ PARTS = [
 ]
 
 
-def install_missing() -> None:
+def install_missing(needs: Mapping[str, Callable[[], bool]]) -> None:
     """Debian's packages, as root. Never fails: what is missing afterwards is reported by the part that needs it."""
-    missing = [package for package, there in NEEDS.items() if not there()]
+    missing = [package for package, there in needs.items() if not there()]
     if not missing:
         return
     if not shutil.which("apt-get") or os.getuid() != 0:
@@ -120,7 +120,7 @@ def last_failed() -> list[str]:
 
 
 def main() -> int:
-    install_missing()
+    install_missing(NEEDS)
     results = {part.name: run(part) for part in PARTS}
     print("\n=== make test ===")
     for name, result in results.items():

@@ -57,7 +57,7 @@ def horovod(python: Path) -> list[Path]:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
             compiler, made = Path(folder, "c++"), Path(folder, "made")
-            compiler.write_text(CPP17)
+            compiler.write_text(CPP17, encoding="utf-8")
             compiler.chmod(0o755)
             env = {
                 **os.environ,

@@ -52,6 +52,8 @@ env:
     value: {{ prepend .Values.allowedHosts "$(POD_IP)" | join "," | quote }}
   - name: FERMI_SECRET_KEY
     {{- include "fermi.secret" (list .Values.secretName "FERMI_SECRET_KEY") | nindent 4 }}
+  - name: FERMI_METRICS_TOKEN
+    valueFrom: {secretKeyRef: {name: {{ .Values.secretName }}, key: FERMI_METRICS_TOKEN, optional: true}}
   {{- if .Values.postgresql.bundled }}
   - name: POSTGRES_PASSWORD
     {{- include "fermi.secret" (list .Values.secretName "POSTGRES_PASSWORD") | nindent 4 }}

@@ -1,0 +1,124 @@
+"""512 ranks on a Kubernetes cluster that takes its time: from the request until all of them run, and from the stop
+until nothing of them is left; through the whole platform, and by a raw client that sends and deletes the same objects.
+"""
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench import kubernetes, live
+from bench.cluster import Cluster
+from bench.table import Figure, Target
+from fermi.launch.backends.kubernetes.engine import KubernetesBackend
+from fermi.launch.backends.kubernetes.names import SELECTOR
+from tests.waiting import until
+
+MACHINES, GPUS = 64, 8
+LATENCY_SECONDS = 0.015
+"""Of a request to an API server whose etcd writes to disk."""
+ROUNDS = 3
+CREATED = MACHINES + 2  # ConfigMap and Service
+DELETED = 2 * MACHINES  # Jobs and pods
+ONE = Target(1)
+
+
+def measure() -> Iterator[Figure]:
+    with ExitStack() as stack:
+        running = stack.enter_context(live.platform())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster = stack.enter_context(Cluster(folder, MACHINES))
+        cluster.order("dev_pods", GPUS)
+        connection = kubernetes.connection(folder, cluster)
+        stored = {name: value for name, value in connection.items() if name != "data_dir"}
+        body = {"name": "lab", "backend": "kubernetes", "connection": stored}
+        made = running.api.post("/clusters", json=body).raise_for_status().json()["data"]["id"]
+        environments = until(partial(_found, running, made), seconds=120, what="dev environments are found") or []
+        cluster.order("take_time", LATENCY_SECONDS)
+        backend = KubernetesBackend(connection)
+        _ours(running, cluster, environments[:2])  # from here on everybody is connected
+        ours, raw = [], []
+        for number in range(ROUNDS):
+            ours.append(_ours(running, cluster, environments))
+            raw.append(_raw(backend, cluster, number))
+        backend.close()
+    yield from _figures(ours, raw)
+
+
+@dataclass
+class Round:
+    """Seconds until all run and until nothing is left, and what was asked meanwhile."""
+
+    start: float
+    stop: float
+    started: Mapping[str, int]
+    stopped: Mapping[str, int]
+
+
+def _figures(ours: list[Round], raw: list[Round]) -> Iterator[Figure]:
+    ranks = f"{MACHINES * GPUS} ranks on {MACHINES} machines"
+    starts, stops = median(one.start for one in ours), median(one.stop for one in ours)
+    against = Target(1.2, of="ratio")
+    yield Figure(f"{ranks}: asked for → all run", starts, "s", median(one.start for one in raw), "raw", against)
+    yield Figure("the same: stopped → nothing is left", stops, "s", median(one.stop for one in raw), "raw", against)
+    yield Figure("creations per object, worst", max(one.started["create"] / CREATED for one in ours), "", target=ONE)
+    yield Figure("deletions per object, worst", max(one.stopped["delete"] / DELETED for one in ours), "", target=ONE)
+    in_vain = max(one.started["in vain"] + one.stopped["in vain"] for one in ours)
+    others = max(one.started["in vain"] + one.stopped["in vain"] for one in raw)
+    yield Figure("of both, in vain", in_vain, "", others, "raw")
+
+
+def _found(running: live.Live, cluster: str) -> list[str] | None:
+    items = running.get("/dev-environments", cluster=cluster, status="running", pageSize=200)["items"]
+    return [item["id"] for item in items] if len(items) == MACHINES else None
+
+
+def _wait(cluster: Cluster, order: str, wanted: int) -> float:
+    until(lambda: cluster.order(order) == wanted, seconds=120, what=f"{order}: {wanted}")
+    return time.monotonic()
+
+
+def _ours(running: live.Live, cluster: Cluster, environments: list[str]) -> Round:
+    calls, began = cluster.order("calls"), time.monotonic()
+    task = running.create(environments)
+    start = _wait(cluster, "running", len(environments)) - began
+    running.until_state(task, "running")
+    started = Counter(cluster.order("requests", calls))
+    calls, began = cluster.order("calls"), time.monotonic()
+    running.api.post(f"/training-tasks/{task}/stop").raise_for_status()
+    stop = _wait(cluster, "left", 0) - began
+    stopped = Counter(cluster.order("requests", calls))
+    running.until_state(task, "stopped")
+    return Round(start, stop, started, stopped)
+
+
+def _raw(backend: KubernetesBackend, cluster: Cluster, number: int) -> Round:
+    client, what = backend.client, kubernetes.rendered(backend, MACHINES, f"task-raw{number}")
+    root, *children = [artifact.content for artifact in what.artifacts]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": what.name}
+
+    def create(obj: dict[str, Any]) -> None:
+        client.create(obj["kind"], {**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}})
+
+    def delete(kind: str, name: str) -> None:
+        client.delete(kind, name, propagation="Foreground" if kind == "Job" else "Background")
+
+    calls, began = cluster.order("calls"), time.monotonic()
+    owner["uid"] = (client.create("ConfigMap", root) or {})["metadata"]["uid"]
+    client.together(create, children)
+    start = _wait(cluster, "running", MACHINES) - began
+    started = Counter(cluster.order("requests", calls))
+    names = [(kind, one["metadata"]["name"]) for kind in ("Job", "Pod")
+             for one in client.get(client.path(kind), labelSelector=SELECTOR)["items"]]  # fmt: skip
+    calls, began = cluster.order("calls"), time.monotonic()
+    client.together(lambda one: delete(*one), names)
+    stop = _wait(cluster, "left", 0) - began
+    stopped = Counter(cluster.order("requests", calls))
+    client.delete("ConfigMap", what.name)
+    return Round(start, stop, started, stopped)
