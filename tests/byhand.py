@@ -11,6 +11,7 @@ from typing import Any
 
 from fermi.launch import byhand
 from fermi.launch.spec import JobSpec, Node
+from tests.shell import as_in_a_terminal
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,7 +69,7 @@ class Started:
         self.output = output
         ours = {"FERMI_PYTHON": sys.executable, "CUDA_VISIBLE_DEVICES": "", **env}
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        with output.open("wb") as file:
+        with output.open("wb") as file, as_in_a_terminal():
             self.process = subprocess.Popen(
                 list(map(str, command)), env=inherited | ours, cwd=cwd or output.parent, stdin=subprocess.DEVNULL,
                 stdout=file, stderr=subprocess.STDOUT, start_new_session=True,

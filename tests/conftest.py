@@ -1,11 +1,19 @@
 """Fixtures for the whole suite. What a single area needs stays beside its tests."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fermi import messages
+from fermi.launch.backends.agent import engine
+from fermi.launch.spec import Cause
 from tests.running import Running
+from tests.shell import forget_variables
+
+forget_variables()
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -14,6 +22,40 @@ ROOT = Path(__file__).resolve().parents[1]
 def root() -> Path:
     """The repository's root."""
     return ROOT
+
+
+@pytest.fixture(scope="session", autouse=True)
+def texts_without_gaps() -> Iterator[None]:
+    """People get a dash where a text lacks a parameter; here it is an error. And every cause that the product makes in
+    these tests is rendered in both languages, whether or not the test goes on to read it."""
+    ours = (str(ROOT / "apps"), str(ROOT / "platform"))
+    make = Cause.__init__
+    rendered: set[tuple[str, ...]] = set()
+
+    def made(self: Cause, code: str, *params: Any, **named: Any) -> None:
+        make(self, code, *params, **named)
+        kind = (code, *self.params)
+        if code and kind not in rendered and sys._getframe(1).f_code.co_filename.startswith(ours):
+            for lang in messages.LANGUAGES:
+                messages.text(code, lang, **self.params)
+            rendered.add(kind)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(messages, "fault", _raise)
+        patched.setattr(Cause, "__init__", made)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_store_of_agents() -> Iterator[None]:
+    """A test that gives worker agents a store in memory gives it to the whole process."""
+    before = engine.store
+    yield
+    engine.store = before
+
+
+def _raise(said: str, *about: object) -> None:
+    raise AssertionError(said % about)
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ def ensure() -> None:
     if os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL"):
         return
     postgres, redis = _postgres_bin(), _redis_bin()
-    scratch = Path(tempfile.mkdtemp(prefix="fermi-services-"))
+    scratch = Path(tempfile.mkdtemp(prefix="fermi-services-", dir="/tmp"))  # a socket's path is bounded
     scratch.chmod(0o711)
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     os.environ["DATABASE_URL"] = _start_postgres(postgres, scratch / "pg")

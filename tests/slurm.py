@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.running import free_port
+from tests.shell import umask
 from tests.waiting import until
 
 NODES = ("n1", "n2")
@@ -68,19 +69,26 @@ def why_not() -> str:
         missing.append("auth_jwt.so")
     if missing:
         return f"not installed: {', '.join(missing)} (Debian: slurm-wlm slurmrestd slurm-wlm-jwt-plugin munge)"
-    return "" if os.getuid() == 0 else "Slurm's daemons need root"
+    if os.getuid() != 0:
+        return "Slurm's daemons need root"
+    try:
+        socket.getaddrinfo(socket.gethostname().split(".")[0], None)
+    except OSError as error:
+        return f"slurmd binds to this machine's name, which does not resolve: {socket.gethostname()} ({error.strerror})"
+    return ""
 
 
 class Slurm:
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="fermi-slurm-"))
-        self.folder.chmod(0o755)  # slurmrestd refuses to be root
+        self.folder = Path(tempfile.mkdtemp(prefix="fermi-slurm-", dir="/tmp"))
+        self.folder.chmod(0o755)  # slurmrestd refuses to be root, and sockets want short paths
         self.env = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
         self.ports = {name: free_port() for name in ("controller", "rest", *NODES)}
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     # Its life --------------------------------------------------------------------------------------------------
 
+    @umask(0o022)
     def start(self) -> "Slurm":
         for name in ("munge", "state", "rest", *NODES):
             (self.folder / name).mkdir()
@@ -101,6 +109,7 @@ class Slurm:
         until(self.is_ready, what="Slurm's nodes are idle")
         return self
 
+    @umask(0o022)
     def configure(self, patience: int = 300) -> None:
         host = socket.gethostname().split(".")[0]
         lines = [CONF.format(host=host, folder=self.folder, controller=self.ports["controller"], patience=patience)]
@@ -113,6 +122,7 @@ class Slurm:
                   f"PartitionName=urgent Nodes={','.join(NODES)} PriorityTier=10 State=UP"]  # fmt: skip
         (self.folder / "slurm.conf").write_text("\n".join(lines) + "\n")
 
+    @umask(0o022)
     def begin(self, name: str, command: Sequence[str], **env: str) -> None:
         with open(self.folder / f"{name}.out", "ab") as out:
             self.daemons[name] = subprocess.Popen(

@@ -67,6 +67,8 @@ def test_two_clusters_do_not_share_a_name(admin: Api) -> None:
             {"jobset": "yes", "data": {"mountPath": "relative", "volume": {"emptyDir": {}}}},
             {"connection.jobset": "CONNECTION_INVALID", "connection.data.mountPath": "CONNECTION_INVALID"},
         ),
+        ("kubernetes", {"queue": "gpus"}, {"connection.queue": "QUEUE_NEEDS_JOBSET"}),
+        ("kubernetes", {"queue": "gpus", "jobset": False}, {"connection.queue": "QUEUE_NEEDS_JOBSET"}),
     ],
 )
 def test_a_connection_must_be_one_of_its_backend(admin: Api, backend: str, connection: dict, problems: dict) -> None:
@@ -75,6 +77,15 @@ def test_a_connection_must_be_one_of_its_backend(admin: Api, backend: str, conne
     assert (answer.status, answer.problems) == (400, problems)
     if backend == "local":
         assert admin.patch("/clusters/local", {"connection": connection}).problems == problems
+
+
+def test_a_cluster_from_before_a_rule_keeps_its_connection_until_that_is_changed(admin: Api) -> None:
+    old = Cluster.objects.create(name="old", backend="kubernetes", connection={"queue": "gpus"})
+    path = f"/clusters/{old.pk}"
+    assert admin.patch(path, {"name": "renamed", "connection": {"queue": "gpus"}}).data["name"] == "renamed"
+    refused = admin.patch(path, {"connection": {"queue": "gpus", "namespace": "a"}})
+    assert (refused.status, refused.problems) == (400, {"connection.queue": "QUEUE_NEEDS_JOBSET"})
+    assert admin.patch(path, {"connection": {"queue": "gpus", "jobset": True}}).status == 200
 
 
 def test_a_cluster_in_use_stays(admin: Api) -> None:

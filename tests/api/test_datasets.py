@@ -1,3 +1,5 @@
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,12 @@ from tests.api.conftest import Api
 
 
 @pytest.fixture(autouse=True)
-def anywhere(settings: object) -> None:
-    """As on one's own machine."""
+def data_dir(settings: object, tmp_path: Path) -> Path:
+    """The operator allows any folder; what is the platform's own lies here."""
     settings.DATA_ROOTS = ["/"]
+    settings.DATA_DIR = tmp_path / "platform"
+    settings.DATA_DIR.mkdir()
+    return settings.DATA_DIR
 
 
 @pytest.fixture
@@ -44,19 +49,19 @@ def test_preparation_tokenises_the_text(owner: Api, text: Path) -> None:
     assert len(version["sha256"]) == 64
 
 
-def test_a_pair_of_token_files_is_used_where_it_lies(owner: Api, tmp_path: Path) -> None:
-    (tmp_path / "train.bin").write_bytes(b"\1\0" * 90)
-    (tmp_path / "val.bin").write_bytes(b"\1\0" * 10)
-    made = owner.post("/datasets", {"name": "pair", "projectId": "project-one", "path": str(tmp_path)}).data
+def test_a_pair_of_token_files_is_used_where_it_lies(owner: Api, text: Path) -> None:
+    (text / "train.bin").write_bytes(b"\1\0" * 90)
+    (text / "val.bin").write_bytes(b"\1\0" * 10)
+    made = owner.post("/datasets", {"name": "pair", "projectId": "project-one", "path": str(text)}).data
     preparation.prepare(made["versions"][0]["id"])
     version = DatasetVersion.objects.get()
     assert (version.status, version.train_tokens, version.valid_tokens) == ("ready", 90, 10)
-    assert version.train_path == str(tmp_path / "train.bin")
+    assert version.train_path == str(text / "train.bin")
 
 
-def test_data_that_cannot_be_used_fails_with_a_reason_in_the_readers_language(owner: Api, tmp_path: Path) -> None:
-    (tmp_path / "train.bin").write_bytes(b"\1\0")
-    made = owner.post("/datasets", {"name": "half", "projectId": "project-one", "path": str(tmp_path)}).data
+def test_data_that_cannot_be_used_fails_with_a_reason_in_the_readers_language(owner: Api, text: Path) -> None:
+    (text / "train.bin").write_bytes(b"\1\0")
+    made = owner.post("/datasets", {"name": "half", "projectId": "project-one", "path": str(text)}).data
     preparation.prepare(made["versions"][0]["id"])
     [version] = owner.get(f"/datasets/{made['id']}").data["versions"]
     assert version["status"] == "failed"
@@ -95,6 +100,65 @@ def test_a_path_outside_the_allowed_folders_is_refused_also_behind_a_link(
         answer = owner.post("/datasets", {"name": "x", "projectId": "project-one", "path": str(path)})
         assert answer.problems == {"path": "DATA_PATH_OUTSIDE"}
         assert str(allowed) in answer.body["errors"][0]["hint"]
+
+
+def test_by_default_data_is_made_from_the_data_directorys_open_folders_alone(
+    owner: Api, text: Path, data_dir: Path, settings: object
+) -> None:
+    settings.DATA_ROOTS = []
+    for folder in ("datasets", "workspace"):
+        shutil.copytree(text, data_dir / folder / "mine")
+        answer = owner.post(
+            "/datasets", {"name": folder, "projectId": "project-one", "path": f"{data_dir}/{folder}/mine"}
+        )
+        assert answer.status == 201
+    for path in ("/etc/passwd", str(text)):
+        answer = owner.post("/datasets", {"name": "x", "projectId": "project-one", "path": path})
+        assert answer.problems == {"path": "DATA_PATH_OUTSIDE"}
+        assert str(data_dir / "workspace") in answer.body["errors"][0]["hint"]
+
+
+@pytest.mark.parametrize("name", ["token", "secret_key", "logs", "checkpoints/task-1", ".", ".."])
+def test_the_platforms_own_files_are_no_data_even_where_the_operator_allows_every_folder(
+    owner: Api, data_dir: Path, name: str
+) -> None:
+    (data_dir / name).parent.mkdir(parents=True, exist_ok=True)
+    if not (data_dir / name).exists():
+        (data_dir / name).write_text("secret")
+    answer = owner.post("/datasets", {"name": "x", "projectId": "project-one", "path": str(data_dir / name)})
+    assert answer.problems == {"path": "DATA_PATH_OUTSIDE"}
+    (data_dir / "workspace").mkdir()
+    (data_dir / "workspace" / "link").symlink_to(data_dir / name)
+    answer = owner.post("/datasets", {"name": "x", "projectId": "project-one", "path": f"{data_dir}/workspace/link"})
+    assert answer.problems == {"path": "DATA_PATH_OUTSIDE"}
+
+
+@pytest.mark.parametrize("put", ["file", "pair"])
+def test_a_link_that_is_put_into_a_dataset_later_is_not_followed_outside(
+    owner: Api, text: Path, data_dir: Path, put: str
+) -> None:
+    (data_dir / "token").write_text("fermi_0123")
+    made = owner.post("/datasets", {"name": "notes", "projectId": "project-one", "path": str(text)}).data
+    names = ("train.bin", "val.bin") if put == "pair" else ("99.txt",)
+    for name in names:
+        (text / name).symlink_to(data_dir / "token")
+    preparation.prepare(made["versions"][0]["id"])
+    [version] = owner.get(f"/datasets/{made['id']}").data["versions"]
+    assert (version["status"], version["error"]["code"]) == ("failed", "DATA_LEADS_OUTSIDE")
+    assert names[0] in version["error"]["message"]
+    assert not list((data_dir / "datasets").glob("*/*.bin"))
+
+
+@pytest.mark.parametrize(("what", "code"), [("/dev/zero", "DATA_IS_DEVICE"), ("pipe", "DATA_IS_PIPE")])
+def test_what_is_neither_a_file_nor_a_folder_is_refused_by_what_it_is(
+    owner: Api, text: Path, what: str, code: str
+) -> None:
+    path = what if what.startswith("/") else str(text / what)
+    if what == "pipe":
+        os.mkfifo(path)
+    answer = owner.post("/datasets", {"name": "x", "projectId": "project-one", "path": path})
+    assert (answer.status, answer.problems) == (400, {"path": code})
+    assert path in answer.body["errors"][0]["message"]
 
 
 @pytest.mark.parametrize("who", ["viewer", "colleague"])

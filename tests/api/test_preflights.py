@@ -86,7 +86,8 @@ def test_what_cannot_be_tested_is_refused_all_at_once(colleague, changes, proble
 
 def test_who_may_look_and_who_may_ask(colleague, viewer, stranger, anonymous):
     test = asked(colleague)
-    assert viewer.get(f"/preflights/{test.pk}").status == 200
+    assert viewer.get(f"/preflights/{test.pk}").data["allowedActions"] == []
+    assert colleague.get(f"/preflights/{test.pk}").data["allowedActions"] == ["stop"]
     assert viewer.get("/preflights").ids == [test.pk]
     assert viewer.post("/preflights", ASKED).error == "FORBIDDEN"
     assert viewer.post(f"/preflights/{test.pk}/stop").error == "FORBIDDEN"
@@ -102,6 +103,8 @@ def test_the_list_is_filtered_and_costs_the_same_however_long_it_is(colleague, d
     assert colleague.get("/preflights").ids == [second.pk, first.pk]
     assert colleague.get("/preflights", status="done").ids == [first.pk]
     assert colleague.get("/preflights", environment="env-002").ids == [second.pk]
+    assert colleague.get("/preflights", search=first.pk[-6:].upper()).ids == [first.pk]
+    assert colleague.get("/preflights", search="nothing like it").ids == []
     with django_assert_max_num_queries(6):
         assert len(colleague.get("/preflights").data["items"]) == 2
 

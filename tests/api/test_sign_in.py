@@ -1,9 +1,14 @@
 """The console's way in: a password through allauth's headless API, or the link that the embedded start prints."""
 
+import json
 from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.cache import cache
+from django.core.management import call_command
 from django.test import Client
 
 from apps.accounts import services
@@ -90,6 +95,31 @@ def test_a_link_signs_in_and_goes_home(browser: Client, user: User) -> None:
     assert browser.get("/api/v1/auth/me").json()["data"]["username"] == "lee"
     assert browser.get(f"{AUTH}/session").status_code == 200
     assert AuditEvent.objects.get().action == "user.sign-in-link"
+
+
+@pytest.mark.parametrize(("asked", "name"), [([], "root"), (["lee"], "lee"), (["nobody"], None), (["away"], None)])
+def test_a_link_is_made_on_the_platforms_own_machine(asked: list[str], name: str | None, user: User) -> None:
+    User.objects.create_superuser("root")
+    User.objects.filter(pk=make_user("away").pk).update(is_active=False)
+    said = StringIO()
+    call_command("login_link", *asked, stdout=said)
+    made = json.loads(said.getvalue())
+    if name is None:
+        assert made == {"signInLink": None, "username": asked[0]}
+        return
+    assert made["username"] == name
+    assert Client().get(made["signInLink"])["Location"] == "/training"
+    assert list(AuditEvent.objects.values_list("action", "target").order_by("pk")) == [
+        ("user.sign-in-link.make", name), ("user.sign-in-link", name),
+    ]  # fmt: skip
+
+
+def test_anybody_may_know_how_people_come_in(browser: Client, db: None, settings: Any, tmp_path: Path) -> None:
+    settings.DATA_DIR = tmp_path
+    assert browser.get("/api/v1/auth/sign-in").json()["data"] == {"embedded": False}
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "url").write_text("http://127.0.0.1:8000")
+    assert browser.get("/api/v1/auth/sign-in").json()["data"] == {"embedded": True}
 
 
 def test_a_link_works_once(browser: Client, user: User) -> None:

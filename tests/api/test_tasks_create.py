@@ -126,7 +126,8 @@ def test_a_created_task_keeps_what_it_was_made_from(colleague, environments):
         ({"resumeFrom": "/nowhere.pt"}, {"resumeFrom": "RESUME_NOT_FOUND"}),
         ({"taskname": "x"}, {"taskname": "UNKNOWN_FIELD"}),
         ({"priority": "high"}, {"priority": "WRONG_TYPE"}),
-        ({"distributedConfig__nodeIds": "env-001"}, {"distributedConfig.nodeIds": "FIELD_INVALID"}),
+        ({"distributedConfig__nodeIds": "env-001"}, {"distributedConfig.nodeIds": "FIELD_INVALID",
+                                                     "distributedConfig.masterNode": "MASTER_NOT_SELECTED"}),
         ({"hyperparameters": [1]}, {"hyperparameters": "FIELD_INVALID"}),
     ],
 )  # fmt: skip
@@ -186,8 +187,8 @@ def test_the_same_idempotency_key_and_request_give_the_same_task(colleague, owne
     assert Event.objects.filter(code="TASK_CREATED").count() == 2
 
 
-def test_preview_shows_what_would_run_and_creates_nothing(viewer):
-    data = viewer.post("/training-tasks/preview", DOCUMENT).data
+def test_preview_shows_what_would_run_and_creates_nothing(colleague):
+    data = colleague.post("/training-tasks/preview", DOCUMENT).data
     assert [rank["rank"] for rank in data["ranks"]] == list(range(14))
     assert [rank["environmentId"] for rank in data["ranks"]] == ["env-001"] * 2 + ["env-003"] * 4 + ["env-005"] * 8
     assert data["ranks"][2]["env"]["LOCAL_RANK"] == "0"
@@ -199,13 +200,59 @@ def test_preview_shows_what_would_run_and_creates_nothing(viewer):
     assert Task.objects.count() == 0
 
 
-def test_preview_shows_problems_beside_what_it_can_show(viewer):
-    data = viewer.post("/training-tasks/preview", changed(taskName="", env={"RANK": "1"})).data
+@pytest.mark.parametrize("language", ["zh-CN", "en"])
+def test_preview_tells_a_viewer_that_the_request_would_be_refused(viewer, colleague, language):
+    viewer.lang = language
+    data = viewer.post("/training-tasks/preview", DOCUMENT).data
+    (problem,) = data["problems"]
+    assert (problem["field"], problem["error"]) == ("distributedConfig.nodeIds", "MEMBER_REQUIRED")
+    assert "one" in problem["message"]
+    assert problem["hint"]
+    assert len(data["ranks"]) == 14
+    assert colleague.post("/training-tasks/preview", DOCUMENT).data["problems"] == []
+
+
+def test_preview_shows_problems_beside_what_it_can_show(colleague):
+    data = colleague.post("/training-tasks/preview", changed(taskName="", env={"RANK": "1"})).data
     assert {problem["error"] for problem in data["problems"]} == {"NAME_REQUIRED", "ENV_RESERVED"}
     assert len(data["ranks"]) == 14
-    empty = viewer.post("/training-tasks/preview", {}).data
+    empty = colleague.post("/training-tasks/preview", {}).data
     assert empty["ranks"] == []
     assert len(empty["problems"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("framework", "changes", "problems"),
+    [
+        ("deepspeed", {"options": {"zeroStage": 9}}, {"distributedConfig.options.zeroStage": "OPTION_INVALID"}),
+        ("deepspeed", {"options": {"config": {"nonsense": 1}}},
+         {"distributedConfig.options.config.nonsense": "DEEPSPEED_KEY_UNKNOWN"}),
+        ("pytorch-ddp", {"strategy": {"dataParallel": "many"}},
+         {"distributedConfig.strategy.dataParallel": "WRONG_TYPE"}),
+        ("pytorch-ddp", {"masterPort": "high", "options": {"bucketCapMb": 0}},
+         {"distributedConfig.masterPort": "WRONG_TYPE", "distributedConfig.options.bucketCapMb": "OPTION_INVALID"}),
+    ],
+)  # fmt: skip
+def test_one_bad_value_leaves_the_rest_of_the_preview(colleague, framework, changes, problems):
+    config = {**DOCUMENT["distributedConfig"], "framework": framework, **changes}
+    answer = colleague.post("/training-tasks/preview", changed(distributedConfig=config))
+    assert {problem["field"]: problem["error"] for problem in answer.data["problems"]} == problems
+    assert len(answer.data["ranks"]) == 14
+    assert answer.data["files"]
+    assert answer.data["artifacts"]
+    assert colleague.post("/training-tasks", changed(distributedConfig=config)).problems == problems
+
+
+def test_wrong_types_and_broken_rules_come_together(colleague):
+    answer = colleague.post("/training-tasks", changed(taskName="", priority="high", maxRestarts=-1, env={"RANK": "1"}))
+    assert answer.problems == {
+        "priority": "WRONG_TYPE",
+        "taskName": "NAME_REQUIRED",
+        "maxRestarts": "MAX_RESTARTS_OUT_OF_RANGE",
+        "env.RANK": "ENV_RESERVED",
+    }
+    (problem,) = [each for each in answer.body["errors"] if each["field"] == "priority"]
+    assert problem["message"] == '应为整数，不小于 -1000 且不大于 1000，收到的是 "high"。'
 
 
 OWN_SCRIPT = {

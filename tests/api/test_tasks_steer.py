@@ -1,11 +1,14 @@
 """Reading, listing, stopping, retrying, cloning and deleting training tasks."""
 
+import json
+
 import pytest
 from django.utils import timezone
 
 from apps.training.logs import Reader
 from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
 from apps.training.states import State
+from fermi import messages
 from tests.api.test_tasks_create import DOCUMENT, changed
 
 pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
@@ -55,6 +58,18 @@ def test_a_list_shows_the_projects_tasks_and_filters_them(colleague, stranger, t
     ]:
         assert [item["taskName"] for item in colleague.get("/training-tasks", **query).data["items"]] == names, query
     assert colleague.get("/training-tasks", status="done").problems == {"status.0": "FIELD_CHOICE"}
+
+
+def test_a_reason_that_lacks_what_its_text_names_is_shown_with_a_dash(colleague, task, monkeypatch):
+    """As one was stored by a version that had a gap, or will be: nobody's list fails because of it."""
+    monkeypatch.setattr(messages, "fault", messages.log.error)
+    end(task, reason="RUNNER_LOST")
+    Attempt.objects.create(task=task, number=1, master_port=29500, created_at=timezone.now(), outcome="RANK_FAILED")
+    Event.objects.create(task=task, at=timezone.now(), kind="attempt", code="ATTEMPT_ENDED", params={})
+    for path in ("/training-tasks", f"/training-tasks/{task.pk}", f"/training-tasks/{task.pk}/events"):
+        answer = colleague.get(path)
+        assert answer.status == 200, answer.data
+        assert messages.GAP in json.dumps(answer.data, ensure_ascii=False)
 
 
 def test_a_list_costs_the_same_however_long_it_is(colleague, django_assert_max_num_queries):
@@ -121,6 +136,55 @@ def test_allowed_actions_follow_the_state(colleague, task):
     assert colleague.get(f"/training-tasks/{task.pk}").data["allowedActions"] == ["stop", "clone"]
     end(task)
     assert colleague.get(f"/training-tasks/{task.pk}").data["allowedActions"] == ["retry", "clone", "delete"]
+
+
+def test_a_viewer_is_offered_nothing_that_would_be_refused(viewer, owner, admin, task):
+    for state in State:
+        Task.objects.filter(pk=task.pk).update(state=state)
+        assert viewer.get(f"/training-tasks/{task.pk}").data["allowedActions"] == []
+        (brief,) = viewer.get("/training-tasks").data["items"]
+        assert brief["allowedActions"] == []
+        offered = owner.get(f"/training-tasks/{task.pk}").data["allowedActions"]
+        assert offered == admin.get(f"/training-tasks/{task.pk}").data["allowedActions"]
+        assert offered == owner.get("/training-tasks").data["items"][0]["allowedActions"]
+        assert "clone" in offered
+
+
+def test_ranks_say_which_failed_first_and_which_the_platform_ended(colleague, task):
+    """What the platform asked to end is known; another -9 is somebody else's."""
+    codes = {0: 0, 1: 7, 2: -15, 3: 143, 4: -9, 5: 1, 6: -11, 7: -9}
+    ranks = [
+        {"rank": rank, "state": "exited", "pid": 1, "exit_code": code, "asked": rank in (2, 3, 4)}
+        for rank, code in codes.items()
+    ]
+    ranks.append({"rank": 8, "state": "running", "pid": 1, "exit_code": None})
+    attempt = Attempt.objects.create(
+        task=task, number=1, created_at=timezone.now(), seen={"ranks": ranks}, outcome="RANK_FAILED",
+        outcome_params={"rank": 1, "nodeRank": 0, "node": "a", "exitCode": 7}, master_port=29500,
+    )  # fmt: skip
+    data = colleague.get(f"/training-tasks/{task.pk}").data
+    endings = {rank["rank"]: rank["ending"] for rank in data["ranks"]}
+    assert endings == {
+        0: "done", 1: "failed", 2: "ended", 3: "ended", 4: "ended", 5: "after", 6: "after",
+        7: "after", **dict.fromkeys(range(8, 14)),
+    }  # fmt: skip
+    assert [each["failedRank"] for each in data["attempts"]] == [1]
+    Attempt.objects.filter(pk=attempt.pk).update(outcome="STOPPED_BY_USER", outcome_params={})
+    data = colleague.get(f"/training-tasks/{task.pk}").data
+    assert [rank["ending"] for rank in data["ranks"]][:4] == ["done", "failed", "ended", "ended"]
+    assert data["attempts"][0]["failedRank"] is None
+
+
+def test_what_was_held_when_a_task_was_created_is_no_news_once_it_began(colleague, task, environments):
+    Task.objects.filter(pk=task.pk).update(warnings=[{"code": "ENVIRONMENTS_BUSY", "params": {"environments": "a"}}])
+
+    def shown():
+        return [warning["code"] for warning in colleague.get(f"/training-tasks/{task.pk}").data["warnings"]]
+
+    assert shown() == ["ENVIRONMENTS_BUSY"]
+    for state in (State.STARTING, State.RUNNING, State.FAILED):
+        Task.objects.filter(pk=task.pk).update(state=state)
+        assert shown() == []
 
 
 def test_events_are_told_in_the_readers_language(colleague, task):

@@ -1,9 +1,12 @@
 """Groups of workers: settings, who takes which rank (requirement document 000), and starting their script."""
 
+import json
 from typing import Any
 
 import pytest
 
+from apps.accounts import vault
+from apps.accounts.models import AuditEvent
 from apps.clusters.models import DevEnvironment, Lease
 from apps.training.models import Task
 from apps.training.states import State
@@ -170,6 +173,23 @@ def test_a_groups_name_is_its_projects_only_one(colleague: Api) -> None:
     assert colleague.patch(f"/worker-groups/{other['id']}", {"name": "pretrain"}).error == "GROUP_NAME_TAKEN"
 
 
+def test_all_that_is_wrong_with_a_groups_settings_is_said_at_once(colleague: Api) -> None:
+    hosts(colleague, gn6=1)
+    made = group(colleague, "gn6-0")
+    answer = colleague.patch(
+        f"/worker-groups/{made['id']}",
+        {"masterPort": "29500 ", "worldSize": 9, "masterAddress": "nowhere", "env": {"RANK": "1"}, "maxRestarts": 1000},
+    )
+    assert answer.problems == {
+        "masterPort": "WRONG_TYPE",
+        "maxRestarts": "FIELD_RANGE",
+        "worldSize": "WORLD_SIZE_TOO_LARGE",
+        "masterAddress": "MASTER_NOT_IN_GROUP",
+        "env.RANK": "ENV_RESERVED",
+    }
+    assert colleague.get(f"/worker-groups/{made['id']}").data["masterPort"] == 29500
+
+
 def test_who_may_do_what(colleague: Api, viewer: Api, stranger: Api) -> None:
     hosts(colleague, gn6=1)
     made = group(colleague, "gn6-0")
@@ -179,6 +199,7 @@ def test_who_may_do_what(colleague: Api, viewer: Api, stranger: Api) -> None:
         assert person.delete(path).status == status
         assert [person.post(f"{path}/{action}").status for action in ("start", "stop", "restart")] == [status] * 3
     assert viewer.get(path).data["name"] == "pretrain"
+    assert viewer.get(path).data["allowedActions"] == []
     assert stranger.get(path).status == 404
     assert stranger.post("/worker-groups/move", {"workerIds": ["gn6-0"], "groupId": None}).problems == {
         "workerIds.0": "WORKER_UNKNOWN"
@@ -272,3 +293,72 @@ def test_lists_cost_the_same_however_long_they_are(colleague: Api, django_assert
     for path in ("/workers", "/worker-groups"):
         with django_assert_max_num_queries(8):
             colleague.get(path)
+
+
+def test_several_that_are_in_use_are_refused_one_by_one(colleague: Api) -> None:
+    hosts(colleague, gn6=3)
+    made = group(colleague, "gn6-0", "gn6-1")
+    started = colleague.post(f"/worker-groups/{made['id']}/start").data["task"]["id"]
+    answer = colleague.post("/worker-groups/move", {"workerIds": ["gn6-0", "gn6-2", "gn6-1"], "groupId": None})
+    assert (answer.status, answer.error) == (409, "WORKER_IN_USE")
+    assert answer.problems == {"workerIds.0": "WORKER_IN_USE", "workerIds.1": "WORKER_IN_USE"}
+    assert all(started in problem["message"] for problem in answer.body["errors"])
+    assert "2" in answer.body["message"]
+
+
+# Keys and secrets -----------------------------------------------------------------------------------------------------
+
+KEY = "sk-0123456789abcdefghij"
+
+
+def test_a_groups_variables_that_look_like_keys_are_warned_of_and_hidden_from_viewers(
+    colleague: Api, viewer: Api
+) -> None:
+    hosts(colleague, gn6=1)
+    made = group(colleague, "gn6-0", env={"WANDB_API_KEY": KEY, "PLAIN": "1"})
+    path = f"/worker-groups/{made['id']}"
+    [warning] = made["warnings"]
+    assert warning["code"] == "ENV_LOOKS_SECRET"
+    assert "WANDB_API_KEY" in warning["message"]
+    assert made["env"] == {"WANDB_API_KEY": KEY, "PLAIN": "1"}
+    for answer in (viewer.get(path), viewer.get("/worker-groups"), viewer.get("/workers/gn6-0/environment")):
+        assert answer.status == 200
+        assert KEY not in json.dumps(answer.body)
+    assert viewer.get(path).data["env"] == {"WANDB_API_KEY": "••••••", "PLAIN": "1"}
+    assert viewer.get("/workers/gn6-0/environment").data["env"]["WANDB_API_KEY"] == "••••••"
+    assert colleague.get("/workers/gn6-0/environment").data["env"]["WANDB_API_KEY"] == KEY
+    colleague.patch(path, {"env": {"WANDB_API_KEY": KEY + "x"}})
+    assert KEY not in str(list(AuditEvent.objects.values_list("data", flat=True)))
+
+
+def test_a_group_uses_secrets_by_name_as_tasks_do(owner: Api, colleague: Api, viewer: Api) -> None:
+    hosts(colleague, gn6=1)
+    owner._send("PUT", "/projects/project-one/secrets/wandb", {"value": KEY})
+    made = group(colleague, "gn6-0", secretEnv={"WANDB_API_KEY": "wandb"})
+    path = f"/worker-groups/{made['id']}"
+    assert (made["secretEnv"], made["warnings"]) == ({"WANDB_API_KEY": "wandb"}, [])
+    assert viewer.get("/workers/gn6-0/environment").data["env"]["WANDB_API_KEY"] == "<secret wandb>"
+    for changes, problems in (
+        ({"secretEnv": {"K": "wandbb"}}, {"secretEnv.K": "SECRET_UNKNOWN"}),
+        ({"secretEnv": {"RANK": "wandb"}}, {"secretEnv.RANK": "ENV_RESERVED"}),
+        ({"env": {"WANDB_API_KEY": "1"}}, {"secretEnv.WANDB_API_KEY": "ENV_TWICE"}),
+    ):
+        assert colleague.patch(path, changes).problems == problems
+        body = {"name": "other", "secretEnv": {"WANDB_API_KEY": "wandb"}, **changes}
+        assert colleague.post("/worker-groups", body).problems == problems
+    colleague.post(f"{path}/start")
+    task = Task.objects.get()
+    assert task.request["secretEnv"] == {"WANDB_API_KEY": "wandb"}
+    assert vault.reveal("project-one", task.spec["secret_env"]) == {"WANDB_API_KEY": KEY}
+
+
+def test_a_group_whose_secret_was_removed_can_be_changed_and_says_so_when_it_is_started(
+    owner: Api, colleague: Api
+) -> None:
+    hosts(colleague, gn6=1)
+    owner._send("PUT", "/projects/project-one/secrets/wandb", {"value": KEY})
+    made = group(colleague, "gn6-0", secretEnv={"WANDB_API_KEY": "wandb"})
+    owner.delete("/projects/project-one/secrets/wandb")
+    path = f"/worker-groups/{made['id']}"
+    assert colleague.patch(path, {"script": "other.py"}).status == 200
+    assert colleague.post(f"{path}/start").problems == {"secretEnv.WANDB_API_KEY": "SECRET_UNKNOWN"}

@@ -47,6 +47,22 @@ def test_who_may_make_and_revoke_join_tokens(owner: Api, viewer: Api, stranger: 
     assert Host("gn6", made["token"]).register().error == "JOIN_TOKEN_INVALID"
 
 
+def test_a_viewer_is_offered_no_action_that_would_be_refused(
+    colleague: Api, viewer: Api, owner: Api, admin: Api
+) -> None:
+    hosts(colleague, gn6=1)
+    for api, actions in (
+        (viewer, []),
+        (colleague, ["move", "delete"]),
+        (owner, ["move", "delete"]),
+        (admin, ["move", "delete"]),
+    ):
+        assert api.get("/workers/gn6-0").data["allowedActions"] == actions
+        assert [row["allowedActions"] for row in api.get("/workers").data["items"]] == [actions]
+    assert viewer.delete("/workers/gn6-0").error == "FORBIDDEN"
+    assert viewer.post("/worker-groups/move", {"workerIds": ["gn6-0"], "groupId": None}).error == "FORBIDDEN"
+
+
 def test_a_join_token_is_worth_no_more_than_who_made_it(colleague: Api) -> None:
     token = join(colleague)
     Membership.objects.update(role=Role.VIEWER)

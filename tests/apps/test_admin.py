@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
@@ -74,6 +75,15 @@ def test_nobody_but_staff_comes_in(name: str, user: User) -> None:
         assert client.get(address).status_code == 302
 
 
+def test_who_is_no_operator_is_led_to_a_page_that_says_so_and_who_is_not_signed_in_to_the_form(user: User) -> None:
+    client = Client()
+    assert client.get("/admin/", follow=True).redirect_chain[-1][0] == "/sign-in?next=/admin/"
+    client.force_login(user)
+    assert client.get("/admin/", follow=True).redirect_chain[-1][0] == "/operators-only"
+    User.objects.filter(pk=user.pk).update(is_staff=True)
+    assert client.get("/admin/login/")["Location"] == "/admin/"
+
+
 @pytest.mark.parametrize("model", PAGES)
 def test_staff_see_only_what_they_may_view(model: str, user: User) -> None:
     User.objects.filter(pk=user.pk).update(is_staff=True)
@@ -107,6 +117,28 @@ def test_the_overview_says_what_waits_why_and_what_is_wrong(
         shown = page(operator, "index")
     for text in ("Tasks by status", "patient", "lab (task-x)", "unhealthy", "RANK_KILLED"):
         assert text in shown
+
+
+def test_the_overview_says_how_many_it_leaves_out_and_where_they_are(
+    operator: Client, environment: DevEnvironment
+) -> None:
+    def another(number: int, **facts: Any) -> DevEnvironment:
+        return DevEnvironment(
+            pk=f"env-x{number}", name=f"x{number:02}", project=environment.project, cluster=environment.cluster,
+            zone=environment.zone, **facts,
+        )  # fmt: skip
+
+    DevEnvironment.objects.bulk_create(another(number, status=EnvironmentStatus.UNHEALTHY) for number in range(67))
+    DevEnvironment.objects.bulk_create([another(99, cordoned=True)])
+    shown = page(operator, "index")
+    assert "20 of 68 shown" in shown
+    listed = reverse("admin:clusters_devenvironment_changelist")
+    assert re.search(rf'href="{re.escape(listed)}\?status__exact=unhealthy">unhealthy</a> 67\b', shown)
+    assert re.search(rf'href="{re.escape(listed)}\?cordoned__exact=1">cordoned</a> 1\b', shown)
+    DevEnvironment.objects.filter(status=EnvironmentStatus.UNHEALTHY).update(status=EnvironmentStatus.RUNNING)
+    shown = page(operator, "index")
+    assert "x99" in shown  # a drained node, of which nothing is held any more
+    assert "of 1 shown" not in shown
 
 
 def test_the_console_speaks_the_readers_language(operator: Client, task: Task) -> None:
@@ -240,10 +272,29 @@ def test_a_cluster_is_added_with_a_backend_that_exists(operator: Client) -> None
     assert AuditEvent.objects.filter(action="cluster.add").exists()
 
 
+def test_a_cluster_from_before_a_rule_can_be_renamed(operator: Client) -> None:
+    old = Cluster.objects.create(name="old", backend="kubernetes", connection={"queue": "gpus"})
+    address = reverse("admin:clusters_cluster_change", args=[old.pk])
+    for connection, name in (('{"queue": "lab"}', "no"), ('{"queue": "gpus"}', "renamed")):
+        operator.post(address, {"name": name, "backend": "kubernetes", "connection": connection})
+    old.refresh_from_db()
+    assert (old.name, old.connection) == ("renamed", {"queue": "gpus"})
+
+
 def test_the_pages_have_a_policy_of_their_own_without_inline_scripts(operator: Client) -> None:
     policy = operator.get(reverse("admin:index"))["Content-Security-Policy"]
     assert "script-src 'self' 'unsafe-eval';" in policy
     assert "unsafe-eval" not in Client().get("/sign-in")["Content-Security-Policy"]
+
+
+def test_the_secret_of_a_second_factor_is_shown_to_nobody_and_may_be_taken_away(operator: Client, user: User) -> None:
+    mine = Authenticator.objects.create(user=user, type=Authenticator.Type.TOTP, data={"secret": "sesame"})
+    shown = page(operator, "mfa_authenticator_change", str(mine.pk))
+    assert user.username in shown
+    assert "sesame" not in shown
+    assert operator.get(reverse("admin:mfa_authenticator_add")).status_code == 403
+    operator.post(reverse("admin:mfa_authenticator_delete", args=[mine.pk]), {"post": "yes"})
+    assert not Authenticator.objects.exists()
 
 
 def test_projects_are_shown(operator: Client, task: Task) -> None:

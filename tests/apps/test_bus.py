@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from apps.common import bus
+from server import places
 from server.up import broker
 from tests.waiting import until
 
@@ -34,8 +35,9 @@ class Broker:
 @pytest.fixture
 def redis(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     """Not started yet. In a short path: a socket's is bounded."""
-    home = Path(tempfile.mkdtemp(prefix="bus-"))
-    settings.REDIS_URL = f"unix://{home / 'broker.sock'}"
+    home = Path(tempfile.mkdtemp(prefix="bus-", dir="/tmp"))
+    broker.set_password(home)
+    settings.REDIS_URL = f"unix://:{places.broker_password(home)}@{home / 'broker.sock'}"
     bus._publisher.cache_clear()
     monkeypatch.setattr(bus, "_quiet_until", 0.0)
     monkeypatch.setattr(bus, "PAUSE", 0.05)

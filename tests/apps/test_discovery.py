@@ -70,6 +70,13 @@ def test_a_change_reaches_the_environment_and_leaves_alone_what_people_decide(cl
     assert (changed.name, changed.cordoned) == ("mine", True)
 
 
+def test_a_kind_that_is_changed_later_is_followed(cluster: Cluster) -> None:
+    discovery.settle(cluster, [POD])
+    for told, kind in (("vscode", "vscode"), ("emacs", "custom")):
+        assert discovery.settle(cluster, [replace(POD, kind=told)])
+        assert only().kind == kind
+
+
 def test_one_that_should_run_and_does_not_is_unhealthy(cluster: Cluster) -> None:
     discovery.settle(cluster, [replace(POD, running=False, healthy=False)])
     assert only().status == "unhealthy"

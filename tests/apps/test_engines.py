@@ -169,6 +169,16 @@ def test_paths_of_the_data_directory_are_translated_both_ways_and_others_are_not
         assert paths.there(mounted, other) == paths.here(mounted, other) == other
 
 
+def test_a_path_is_the_same_however_it_is_spelt(mounted: Cluster, settings: Any) -> None:
+    ours = f"{settings.DATA_DIR}/checkpoints/task-x/step_5.pt"
+    for spelt in (
+        "//mnt/fermi/./checkpoints/task-y/../task-x//step_5.pt",
+        "/mnt/x/../fermi/checkpoints/task-x/step_5.pt",
+    ):
+        assert paths.here(mounted, spelt) == ours
+    assert paths.there(mounted, f"{settings.DATA_DIR}/x/../checkpoints") == "/mnt/fermi/checkpoints"
+
+
 def test_a_cluster_without_a_mount_of_its_own_has_our_paths(task: Task, settings: Any) -> None:
     assert paths.there(task.cluster, f"{settings.DATA_DIR}/x") == f"{settings.DATA_DIR}/x"
 

@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 @pytest.fixture
 def version(transactional_db: None, tmp_path: Path, settings: Any) -> DatasetVersion:
     settings.DATA_DIR = tmp_path / "data"
-    source = tmp_path / "text"
-    source.mkdir()
+    source = settings.DATA_DIR / "workspace" / "text"
+    source.mkdir(parents=True)
     for n in range(30):
         (source / f"{n}.txt").write_text(f"line {n}\n" * 100)
     dataset = Dataset.objects.create(name="text")
@@ -37,12 +37,12 @@ def held_up(monkeypatch: pytest.MonkeyPatch, wait: Callable[[], object]) -> None
     """Makes tokenising call `wait` at its first sign of progress."""
     real = data.tokenise
 
-    def slow(source: Any, out_dir: Path, *, progress: data.Progress) -> data.Tokenised:
+    def slow(source: Any, out_dir: Path, *, progress: data.Progress, **more: Any) -> data.Tokenised:
         def report(done: int, total: int) -> None:
             progress(done, total)
             wait()
 
-        return real(source, out_dir, progress=report)
+        return real(source, out_dir, progress=report, **more)
 
     monkeypatch.setattr(data, "tokenise", slow)
 

@@ -62,7 +62,7 @@ def listen(
         try:
             async with asyncio.timeout(60):
                 async for part in body:
-                    if not part.startswith((b"retry", b":")):
+                    if not part.startswith((b"retry", b"event: beat")):
                         heard.append(Sent(part))
                         if until and until(heard):
                             return heard
@@ -72,6 +72,32 @@ def listen(
         return heard
 
     return asyncio.run(main())
+
+
+def test_a_silent_stream_gives_signs_of_life_that_ask_the_database_nothing(
+    task: Task, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+    news = streaming._news
+    monkeypatch.setattr(streaming, "BEAT", 0.01)
+    monkeypatch.setattr(streaming, "PATIENCE", 3600.0)
+    monkeypatch.setattr(streaming, "POLL", 3600.0)
+    monkeypatch.setattr(streaming, "_news", lambda *given: (looks.append(given), news(*given))[1])
+
+    async def beats() -> int:
+        count = 0
+        body = streaming.stream(task.pk, user, "", "none", "en")
+        async with asyncio.timeout(60):
+            async for part in body:
+                count += part == b"event: beat\ndata: {}\n\n"
+                if count == 20:
+                    break
+        await body.aclose()  # type: ignore[attr-defined]
+        await sync_to_async(connections.close_all)()
+        return count
+
+    assert asyncio.run(beats()) == 20
+    assert len(looks) == 1
 
 
 def logged(sent: list[Sent]) -> list[str]:
@@ -335,6 +361,7 @@ def test_text_that_is_no_cursor_is_refused(task: Task, cursor: str) -> None:
     with pytest.raises(ApiError) as refused:
         ask(task, cursor=cursor)
     assert refused.value.code == "CURSOR_INVALID"
+    assert refused.value.problems[0].params == {"cursor": cursor}, "all of it, and not the part that did not fit"
 
 
 @pytest.mark.parametrize("rank", ["3", "-1", "x", ""])

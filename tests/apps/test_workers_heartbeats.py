@@ -4,6 +4,8 @@ import asyncio
 import json
 import threading
 from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +13,10 @@ from django.db import connection, transaction
 
 from apps.accounts.models import Project
 from apps.common.clock import now
+from apps.common.errors import ProblemsError
+from apps.common.requests import parse
 from apps.workers import revisions
+from apps.workers.api.serializers import WorkerHeartbeatRequest
 from apps.workers.beats import Beat, read
 from apps.workers.board import Board
 from apps.workers.front import PATH, Heartbeats
@@ -107,13 +112,41 @@ def test_what_cannot_be_stored_is_stored_the_next_time(monkeypatch: pytest.Monke
         {"workers": [{"id": "gn6-0", "process": {"name": "", "state": "running"}}]},
         {"workers": [{"id": "gn6-0", "process": {"name": "x", "state": "dancing"}}]},
         {"workers": [{"id": "gn6-0", "process": {"name": "x", "state": "exited", "exitCode": "1"}}]},
+        *({"workers": [{"id": "gn6-0", "process": {"name": "x", "state": "exited", "cause": cause}}]} for cause in (
+            "DISK_FULL", {"path": []}, {"path": "\ud800"}, {"path": "\0"}, {"path": "x" * 5000}, {"port": 1.5})),
+        {"workers": [{"id": "gn6-0", "process": {"name": "x", "state": "running", "stillSince": "long"}}]},
         {"workers": [{"id": "gn6-0", "sequence": True}]},
         {"workers": [{"id": "gn6-0", "usage": 1}]},
+        {"workers": [{"id": "gn6-0", "usage": {"cpuPercent": "1"}}]},
+        {"workers": [{"id": "gn6-0", "process": {"name": "a\0b", "state": "running"}}]},
+        {"workers": [{"id": "gn6-0", "process": {"name": "x", "state": "running", "pid": 2**31}}]},
+        {"workers": [], "waitSeconds": -1}, {"workers": [], "waitSeconds": 1e9},
     ],
 )  # fmt: skip
 def test_what_is_no_heartbeat_is_not_read_as_one(body: Any) -> None:
     with pytest.raises(ValueError):
         read(body)
+
+
+@pytest.mark.parametrize("name", ["code", "path", "holder"])
+@pytest.mark.parametrize(("word", "is_one"), [(None, True), ("x", True), ("", False), (" \n", False)])
+def test_a_word_of_a_cause_is_judged_alike_in_front_and_by_the_document(name: str, word: Any, is_one: bool) -> None:
+    process = {"name": "x", "state": "exited", "cause": {name: word}}
+    entry = {"id": "gn6-0", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1, "process": process}
+    for judge in (read, partial(parse, WorkerHeartbeatRequest)):
+        with nullcontext() if is_one else pytest.raises((ValueError, ProblemsError)):
+            judge({"workers": [entry]})
+
+
+def test_what_a_newer_agent_says_besides_is_not_kept() -> None:
+    """One word that the database cannot hold would keep all workers' reports from being stored."""
+    said = {"name": "x", "state": "running", "more": ["a\0b"]}
+    entry = {
+        "id": "gn6-0", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1, "process": said,
+        "usage": {"cpuPercent": 1, "more": {"a": "\0"}},
+    }  # fmt: skip
+    _, [beat] = read({"workers": [entry]})
+    assert (beat.process, beat.usage) == ({"name": "x", "state": "running"}, {"cpuPercent": 1})
 
 
 class Server:

@@ -89,6 +89,7 @@ def test_an_attempt_is_told_to_all_its_workers_once() -> None:
     assert generation() == before
     assert store.order_of("gn6-1") == {
         "name": "task-x-1", "digest": "task-x-1 1", "spec": {"rank": 1}, "files": {"f": "text"}, "generation": before,
+        "secrets": {},
     }  # fmt: skip
     assert DatabaseStore().names() == [("task-x-1", "task-x", 1)]
     assert reports("task-x-1") == [(key, "online", "ordered", None, None) for key in IDS]
@@ -146,6 +147,15 @@ def test_an_older_report_that_is_stored_late_changes_nothing() -> None:
     say("gn6-0", "task-x-1", sequence=5, state="exited", exitCode=0, left=False)
     say("gn6-0", "task-x-1", sequence=4)
     assert reports("task-x-1")[0] == ("gn6-0", "online", "exited", 0, False)
+
+
+def test_since_when_a_rank_is_still_and_what_its_runner_found_out_reach_the_platform() -> None:
+    put("task-x-1")
+    cause = {"code": "MASTER_PORT_TAKEN", "port": 29500, "holder": "pid 7 (nc -l)"}
+    say("gn6-0", "task-x-1", stillSince=12.5, cause=cause)
+    [told, *others] = DatabaseStore().attempts(["task-x-1"])["task-x-1"].reports
+    assert (told.still_since, told.cause) == (12.5, cause)
+    assert [(one.still_since, one.cause) for one in others] == [(None, {})] * 2
 
 
 def test_two_processes_in_one_breath_are_both_kept() -> None:

@@ -3,7 +3,7 @@
 import itertools
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,10 @@ import pytest
 from fermi.launch import registry
 from fermi.launch.backends.agent import use
 from fermi.launch.backends.base import Backend
-from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan
+from fermi.launch.spec import NO_SECRETS, Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan
 from tests import slurm
 from tests.fakes.kubernetes import FakeCluster
-from tests.fakes.workers import agent, serving
+from tests.fakes.workers import MemoryStore, agent, serving
 from tests.running import free_port
 from tests.waiting import until
 
@@ -53,9 +53,9 @@ class Engine:
         self._handles.append(handle)
         return handle
 
-    def submit(self, job: JobSpec) -> Handle:
+    def submit(self, job: JobSpec, secrets: Mapping[str, str] = NO_SECRETS) -> Handle:
         handle = self.handle(job)
-        self.backend.submit(self.backend.render(job, self.plan(job)))
+        self.backend.submit(self.backend.render(job, self.plan(job)), secrets)
         return handle
 
     def look(self, handle: Handle) -> Observation:
@@ -143,9 +143,14 @@ def on_kubernetes(scratch: Path) -> Iterator[OnKubernetes]:
 class OnWorkers(Engine):
     shares_ports = False
 
-    def __init__(self, backend: Backend, scratch: Path) -> None:
+    def __init__(self, backend: Backend, scratch: Path, server: MemoryStore) -> None:
         super().__init__(backend, scratch)
+        self.server = server
         self._free = iter(range(WORKERS))
+
+    def submit(self, job: JobSpec, secrets: Mapping[str, str] = NO_SECRETS) -> Handle:
+        self.server.secrets = dict(secrets)
+        return super().submit(job, secrets)
 
     def free(self) -> int:
         """The number of a worker that no job has: the platform's leases see to that."""
@@ -170,7 +175,7 @@ def on_workers(scratch: Path) -> Iterator[OnWorkers]:
         for node in ("node-0", "node-1"):
             running.enter_context(agent(platform, scratch / node, node=node, gpus=tuple(range(WORKERS))))
         use(platform.store)
-        yield OnWorkers(registry.backend("agent", {"data_dir": str(scratch / "data")}), scratch)
+        yield OnWorkers(registry.backend("agent", {"data_dir": str(scratch / "data")}), scratch, platform.store)
 
 
 class OnSlurm(Engine):

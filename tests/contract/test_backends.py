@@ -1,7 +1,10 @@
 """What every backend must do, with real processes. See `conftest.py` for how a backend joins."""
 
+import contextlib
+import hashlib
 import json
 import os
+import secrets
 import signal
 import socket
 from collections import Counter
@@ -14,17 +17,23 @@ from tests.waiting import until
 def starts(engine) -> Counter[str]:
     """How often each rank was started."""
     path: Path = engine.scratch / "starts"
-    return Counter(line.split()[0] for line in path.read_text().splitlines()) if path.exists() else Counter()
+    return (
+        Counter(line.split()[0] for line in path.read_text(encoding="utf-8").splitlines())
+        if path.exists()
+        else Counter()
+    )
 
 
 def alive(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
 
 
 def ready(engine, handle: Handle) -> None:
+    """A log may come before the word of the process that writes it."""
+    engine.until(handle, Phase.RUNNING)
     until(lambda: all("ready" in engine.log(handle, rank) for rank in range(handle.world_size)), what="ranks ready")
 
 
@@ -141,7 +150,7 @@ def test_ranks_do_not_outlive_their_runner(engine):
     handle = engine.submit(engine.job("wait"))
     ready(engine, handle)
     ranks = engine.look(handle).ranks
-    parent = int(Path(f"/proc/{ranks[0].pid}/stat").read_text().rpartition(")")[2].split()[1])
+    parent = int(Path(f"/proc/{ranks[0].pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
     os.kill(parent, signal.SIGKILL)
     seen = engine.until(handle, Phase.FAILED)
     assert seen.cause.code in ("RUNNER_LOST", "RANK_KILLED")
@@ -191,3 +200,50 @@ def test_forgetting_keeps_the_logs(engine):
     engine.backend.forget(handle)
     engine.until(handle, Phase.ABSENT)
     assert "env 0" in engine.log(handle, 0)
+
+
+def holding(folder: Path, value: str) -> list[str]:
+    """Files that have the value in them, or in their names."""
+    found = []
+    for path in (Path(place, name) for place, _, names in os.walk(folder) for name in names):  # folders come and go
+        with contextlib.suppress(OSError):
+            if value in path.name or (path.is_file() and value.encode() in path.read_bytes()):
+                found.append(str(path.relative_to(folder)))
+    return found
+
+
+def command_lines() -> str:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes().decode(errors="replace"))
+    return "\n".join(found)
+
+
+def test_secrets_reach_every_rank_and_are_left_nowhere(engine):
+    value = f"$(HOME) '\"\\ 汉 {secrets.token_urlsafe(24)}"
+    job = engine.job("secret", (1, 2), secret_env={"API_KEY": "the-key"})
+    rendered = engine.backend.render(job, engine.plan(job))
+    assert value not in json.dumps(rendered.to_json(), ensure_ascii=False)
+    handle = engine.submit(job, {"API_KEY": value})
+    expected = f"secret {hashlib.sha256(value.encode()).hexdigest()}"
+    until(lambda: all(expected in engine.log(handle, rank) for rank in range(3)), what="ranks have the secret")
+    tail = value[-24:]
+    assert tail not in command_lines()
+    until(lambda: not holding(engine.scratch, tail), what="no file has the secret once ranks run")
+    engine.backend.cancel(handle, 0.0)
+    engine.until_gone(handle)
+    assert holding(engine.scratch, tail) == []
+
+
+def test_secrets_of_an_attempt_that_never_runs_are_left_nowhere(engine):
+    value = secrets.token_urlsafe(24)
+    job = engine.job("secret", secret_env={"API_KEY": "the-key"})
+    handle = engine.submit(job, {"API_KEY": value})
+
+    def gone() -> bool:  # as the reconciler asks: again and again, since a watch may not have told of all that is there
+        engine.backend.cancel(handle, 0.0)
+        return engine.look(handle).left is False
+
+    until(gone, what=f"{handle.name} gone")
+    assert holding(engine.scratch, value) == []

@@ -74,7 +74,7 @@ class Lab:
     def platform(self, **connection: Any) -> Platform:
         pod = WITH_SCRIPT
         if path := os.environ.get("FERMI_TEST_POD_PATCH") if self.fake is None else None:
-            pod = merge(pod, json.loads(Path(path).read_text()))
+            pod = merge(pod, json.loads(Path(path).read_text(encoding="utf-8")))
         described = {
             "kubeconfig": str(self.kubeconfig), "namespace": self.namespace, "data_dir": str(self.data_dir), "pod": pod,
             "requests": {"cpu": "50m", "memory": "64Mi"}, **connection,

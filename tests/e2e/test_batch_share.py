@@ -10,6 +10,7 @@ import torch
 from fermi.data import stdlib_text, tokenise
 from fermi.launch import registry
 from fermi.train import train_ddp, train_fsdp
+from tests.curves import assert_alike
 from tests.e2e.test_train_ddp import TINY, Run, checkpoints
 from tests.goldens import job
 from tests.running import free_port
@@ -69,9 +70,7 @@ def test_the_gradient_is_that_of_the_global_batch_to_a_millionth(options: list[s
 def test_training_goes_on_as_in_one_process(script: str, options: list[str], tmp_path: Path) -> None:
     alone = train(tmp_path / "alone", DDP, [6], options)
     unequal = train(tmp_path / "unequal", script, [3, 2, 1], options)
-    assert unequal.metrics().keys() == alone.metrics().keys()
-    for step, values in alone.metrics().items():
-        assert unequal.metrics()[step] == pytest.approx(values, rel=1e-4), step
+    assert_alike(unequal.metrics(), alone.metrics())
 
 
 def test_the_platform_tells_each_rank_its_part_and_the_parts_are_the_whole() -> None:

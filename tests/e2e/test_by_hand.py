@@ -14,14 +14,13 @@ from fermi.launch import registry
 from fermi.launch.spec import JobSpec
 from tests import byhand
 from tests.byhand import ROOT, Started, fake_ssh, fermi, lines_of
+from tests.curves import Curve, assert_alike
 from tests.kitchen import Kitchen, curve
 from tests.running import free_port
 
 pytestmark = pytest.mark.e2e
 
 QUICK = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"}
-TOLERANCE = 1e-5
-Curve = dict[int, dict[str, float]]
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +65,7 @@ def records(lines: list[str]) -> list[dict[str, Any]]:
 def assert_same(lines: list[str], wanted: Curve) -> None:
     found = curve(records(lines))
     assert list(found) == list(wanted), lines
-    for step, values in wanted.items():
-        assert found[step] == pytest.approx(values, rel=TOLERANCE), step
+    assert_alike(found, wanted)
 
 
 def test_the_one_touch_script_trains_uneven_nodes_as_the_engine_does(ddp, tmp_path, started):

@@ -15,6 +15,7 @@ import yaml
 from fermi.client import Conflict, Fermi, NotFound
 from tests.byhand import Started
 from tests.running import ROOT, Running
+from tests.shell import as_in_a_terminal
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -135,7 +136,8 @@ def test_ctrl_c_leaves_the_training_to_itself_and_stop_ends_it(fermi: Cli, clien
         *NO_END,
         "--follow",
     ]
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with as_in_a_terminal():
+        process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         running = until(lambda: client.tasks.list(search="endless", status="running").first(1), what="it trains")
         task_id = running[0]["taskId"]

@@ -202,7 +202,7 @@ def test_what_no_task_owns_is_found_and_removed(lab):
 
 def test_the_gpt_recipe_trains_on_two_pods_with_the_platforms_data(fake, tmp_path):
     """The trainer is shipped with the job, the data comes from a claim, checkpoints are where the platform looks."""
-    data = tokenise(stdlib_text(max_bytes=300_000), fake.data_dir / "dataset")
+    data = tokenise(stdlib_text(max_bytes=300_000), fake.data_dir / "datasets" / "d")
     fake.fake.add_claim("platform-data", fake.data_dir)
     platform = fake.platform(data={"volume": {"persistentVolumeClaim": {"claimName": "platform-data"}}})
     checkpoints = fake.data_dir / "checkpoints" / "t"

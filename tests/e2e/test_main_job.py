@@ -15,15 +15,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.storage]
 
 
 def messages(response: httpx.Response) -> Iterator[tuple[str, str, Any]]:
-    """(id, event, data) of a Server-Sent Events stream."""
-    fields: dict[str, str] = {}
+    """(id, event, data) of a Server-Sent Events stream; an event without an id has the last one's."""
+    fields: dict[str, str] = {"id": ""}
     for line in response.iter_lines():
         if line:
             name, _, value = line.partition(": ")
             fields[name] = value
         elif "event" in fields:
             yield fields["id"], fields["event"], json.loads(fields["data"])
-            fields = {}
+            fields = {"id": fields["id"]}
 
 
 def test_two_environments_train_on_real_text_survive_a_killed_rank_and_show_it(platform):

@@ -11,6 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from fermi.launch import isolation
+from fermi.launch.backends.local.launcher import default_python
 from tests.running import ROOT, Running
 from tests.waiting import until
 
@@ -57,12 +59,50 @@ def test_it_serves_the_api_and_the_console_and_ctrl_c_leaves_nothing(platform: R
     page = httpx.get(f"{platform.url}/training")
     assert "script-src 'self';" in page.headers["content-security-policy"]
     assert httpx.get(f"{platform.url}/healthz").json() == {"status": "ok"}
-    assert "python_info" in httpx.get(f"{platform.url}/metrics").text
+    assert httpx.get(f"{platform.url}/metrics").status_code == 401
+    token = {"Authorization": f"Bearer {(platform.data / 'token').read_text().strip()}"}
+    assert "python_info" in httpx.get(f"{platform.url}/metrics", headers=token).text
     platform.interrupt()
     assert platform.supervisor
     assert platform.supervisor.returncode == 0
     assert living(platform.data) == []
     assert "stopped; no training was running." in platform.output.read_text()
+
+
+def test_it_says_at_its_start_what_keeps_training_from_it(platform: Running) -> None:
+    """What can be had differs between machines, so it is asked here as the platform asks it."""
+    platform.start()
+    place = isolation.Place(platform.data, platform.data / "workspace", default_python())
+    lines = [
+        line for line in platform.output.read_text("utf-8").splitlines() if "training on this machine" in line.lower()
+    ]
+    assert lines == [f"fermi  | {isolation.chosen('auto', place).sentences('en')}"]
+
+
+def test_where_nothing_keeps_training_from_it_it_says_that(platform: Running) -> None:
+    platform.env["FERMI_ISOLATION"] = "off"
+    platform.start()
+    said = isolation.Isolation(False, None, wanted=False).sentences("en")
+    assert f"fermi  | {said}" in platform.output.read_text("utf-8").splitlines()
+
+
+def test_who_is_signed_out_gets_back_in_with_a_fresh_link(platform: Running) -> None:
+    platform.start()
+    assert httpx.get(f"{platform.url}/api/v1/auth/sign-in").json()["data"] == {"embedded": True}
+    env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}  # these tests' own
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
+    fermi = [sys.executable, "-m", "fermi.cli", "login-link", "--lang", "en", "--data", str(platform.data)]
+    made = subprocess.run(fermi, env=env, capture_output=True, text=True, timeout=120)
+    assert made.returncode == 0, made.stderr
+    link = made.stdout.strip()
+    assert link.startswith(f"{platform.url}/auth/link/")
+    with httpx.Client(follow_redirects=True) as browser:
+        assert browser.get(link).url.path == "/training"
+        assert browser.get(f"{platform.url}/api/v1/auth/me").json()["data"]["username"] == "admin"
+    assert httpx.get(link).status_code == 410
+    nobody = subprocess.run([*fermi, "nobody"], env=env, capture_output=True, text=True)
+    assert (nobody.returncode, nobody.stdout) == (4, "")
+    assert "There is no active user 'nobody'." in nobody.stderr
 
 
 def test_a_second_start_prepares_nothing_again_and_prints_a_new_link(platform: Running) -> None:
@@ -142,6 +182,19 @@ def test_sigterm_during_the_start_leaves_nothing(platform: Running) -> None:
     assert living(platform.data) == []
 
 
+def test_under_nohup_the_end_of_the_terminal_ends_nothing(platform: Running) -> None:
+    with platform.output.open("ab") as output:
+        command = ["nohup", sys.executable, "-m", "server.up"]
+        supervisor = subprocess.Popen(command, env=platform.env, cwd=ROOT, stdout=output, stderr=output)
+    until(lambda: "preparing the database" in platform.output.read_text(), what="it is at work")
+    supervisor.send_signal(signal.SIGHUP)
+    until(lambda: "serving" in platform.output.read_text() or supervisor.poll() is not None, what="it serves")
+    assert supervisor.poll() is None, platform.output.read_text()
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(60) == 0
+    assert living(platform.data) == []
+
+
 def test_a_busy_port_is_one_sentence_and_nothing_is_started(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
@@ -151,6 +204,13 @@ def test_a_busy_port_is_one_sentence_and_nothing_is_started(tmp_path: Path) -> N
         f"fermi  | Port {port} on 127.0.0.1 is in use: stop what holds it, or choose another with PORT=<number>."
     ]
     assert living(tmp_path / "data") == []
+
+
+def test_a_setting_that_cannot_be_is_one_sentence_and_nothing_is_started(tmp_path: Path) -> None:
+    code, output = sentence(tmp_path / "data", FERMI_ISOLATION="docker")
+    assert code == 2
+    assert output.splitlines() == ["fermi  | FERMI_ISOLATION must be one of auto, user, landlock, off, not 'docker'."]
+    assert not (tmp_path / "data").exists()
 
 
 def test_an_unwritable_directory_is_one_sentence(tmp_path: Path) -> None:

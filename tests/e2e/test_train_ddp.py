@@ -18,6 +18,7 @@ import torch
 from fermi.data import Tokenised, stdlib_text, tokenise
 from fermi.launch import recipes
 from fermi.train import train_ddp
+from tests.curves import assert_alike
 from tests.running import free_port
 from tests.waiting import until
 
@@ -144,12 +145,6 @@ def uneven(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> list
     return started
 
 
-def assert_same_training(run: Run, other: Run) -> None:
-    assert run.metrics().keys() == other.metrics().keys()
-    for step, values in run.metrics().items():
-        assert values == pytest.approx(other.metrics()[step], rel=1e-4), step
-
-
 def test_a_single_process_learns_and_reports_every_step(single: Run) -> None:
     steps = single.metrics()
     assert list(steps) == [1, 2, 3, 4, 5, 6]
@@ -188,14 +183,14 @@ def test_two_processes_learn_the_same_as_one(launcher: str, single: Run, options
     assert run.wait() == 0, run.text
     for rank in (0, 1):
         assert f"[rank {rank}] world size 2, local rank {rank}, master 127.0.0.1:" in run.text
-    assert_same_training(run, single)
+    assert_alike(run.metrics(), single.metrics())
 
 
 def test_uneven_nodes_and_accumulated_gradients_learn_the_same_as_one_process(single: Run, uneven: list[Run]) -> None:
     for run, local_rank in zip(uneven, (0, 0, 1), strict=True):
         assert f"world size 3, local rank {local_rank}, master 127.0.0.1:" in run.text
     assert uneven[1].records() == uneven[2].records() == []
-    assert_same_training(uneven[0], single)
+    assert_alike(uneven[0].metrics(), single.metrics())
 
 
 def test_a_rank_whose_peer_never_comes_gives_up_after_the_timeout(options: list[str], tmp_path: Path) -> None:
@@ -333,7 +328,7 @@ sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in chi
 """)
     run = Run(tmp_path / "log", sys.executable, parent, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
     assert run.wait() == 0, run.text
-    assert_same_training(run, single)
+    assert_alike(run.metrics(), single.metrics())
 
 
 def test_a_checkpoint_that_cannot_be_written_costs_the_run_only_when_it_is_the_last(

@@ -17,6 +17,7 @@ from fermi.launch.spec import JobSpec, Node, Phase
 from fermi.train import train_fsdp
 from fermi.train.train_ddp import Unusable, list_checkpoints
 from tests.contract.conftest import Engine
+from tests.curves import TOLERANCE
 from tests.e2e.test_train_ddp import Run
 from tests.kitchen import TINY
 from tests.running import free_port
@@ -25,8 +26,6 @@ from tests.waiting import until
 pytestmark = pytest.mark.e2e
 
 FLAT = {**TINY, "minLearningRate": 0.01}
-SAME = 1e-4
-"""Relative: ranks sum in another order than one process does."""
 
 
 class Training:
@@ -99,7 +98,7 @@ def assert_same(training: Training, reference: Training, *expected: int) -> None
         common = found[step].keys() & wanted[step].keys()
         assert "loss" in common
         for name in common:
-            assert found[step][name] == pytest.approx(wanted[step][name], rel=SAME), (step, name)
+            assert found[step][name] == pytest.approx(wanted[step][name], rel=TOLERANCE), (step, name)
 
 
 @pytest.fixture(scope="module", autouse=True)

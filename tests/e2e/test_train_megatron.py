@@ -20,6 +20,7 @@ import pytest
 from fermi.data import Tokenised, stdlib_text, tokenise
 from fermi.launch.frameworks import megatron
 from fermi.launch.spec import Handle, JobSpec, Node, Phase
+from tests.curves import assert_alike
 from tests.kitchen import TINY, Kitchen, curve, events
 from tests.running import ROOT, Running
 from tests.waiting import until
@@ -33,7 +34,6 @@ SHIM = ROOT / "tests" / "fakes" / "cuda_on_cpu"
 PRELOAD = (*megatron.PRELOAD, "fermi.train.train_megatron")  # here the import may touch what it takes for CUDA
 DEEP = {"layers": 6, "heads": 4}  # enough to split
 PLAIN = {"globalBatchSize": 12, "precision": "float32", "distributedOptimizer": False}
-TOLERANCE = 1e-4  # relative; sums are taken in another order. Seen: 1e-6
 
 
 def split(tensor: int = 1, pipeline: int = 1, **more: int) -> dict[str, int]:
@@ -170,10 +170,7 @@ def test_every_split_reaches_the_loss_of_one_process(name: str, kitchen: Split) 
     assert started["parameters"] == alone["parameters"]
     assert (started["tensor"], started["pipeline"]) == (strategy["tensorParallel"], strategy["pipelineParallel"])
     assert started["data"] == sum(nodes) // (started["tensor"] * started["pipeline"])
-    single = curve(kitchen.done("single"))
-    assert curve(records).keys() == single.keys()
-    for step, values in curve(records).items():
-        assert values == pytest.approx(single[step], rel=TOLERANCE), step
+    assert_alike(curve(records), curve(kitchen.done("single")))
 
 
 def test_half_precision_keeps_masters_and_learns_as_much(kitchen: Split) -> None:

@@ -101,7 +101,7 @@ class Hosts:
 
 def _living(spec: Path) -> list[dict[str, Any]]:
     try:
-        status = json.loads(spec.read_text())
+        status = json.loads(spec.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return []
     found = [*status["ranks"], *([status["runner"]] if status.get("runner") else [])]
@@ -174,7 +174,7 @@ def test_a_host_that_is_lost_ends_the_attempt_and_the_next_one_waits_for_it(plat
 
     until(waits, seconds=120, what="the task waits for its environment")
     first = platform.task(task)["attempts"][0]["outcome"]
-    assert first["code"] in ("WORKER_LOST", "RANK_FAILED", "RANK_KILLED"), first
+    assert first["code"] in ("WORKER_LOST", "RANK_KILLED"), first
     end.touch()
     lab.start("gn11")
     done = platform.until_state(task, "succeeded", seconds=180)

@@ -136,7 +136,7 @@ class FakeApi:
                 )
                 self.send(fake._answer(request))
 
-            do_GET = do_POST = do_PATCH = do_DELETE = handle_any
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
 
             def send(self, reply: Reply) -> None:
                 if reply.status == 0:

@@ -94,6 +94,13 @@ def test_an_exit_code_and_a_last_word_reach_the_status(clients, node):
     assert (ended.exit_code, ended.reason, ended.message) == (3, "Error", "disk full")
 
 
+def test_of_a_long_message_its_end_is_kept_and_success_has_one_too(clients, node):
+    text = "x" * 3000 + "y" * 3000
+    start(clients, "a", *python(f"open('/dev/termination-log', 'w').write({text!r})"))
+    ended = in_phase(clients, "a", "Succeeded").status.container_statuses[0].state.terminated
+    assert (ended.exit_code, ended.message) == (0, text[-4096:])
+
+
 def test_the_end_of_the_log_is_the_message_where_the_pod_asks_so(clients, node):
     spec = pod_spec(*python("print('boom'); raise SystemExit(1)"))
     spec["containers"][0]["terminationMessagePolicy"] = "FallbackToLogsOnError"

@@ -49,6 +49,7 @@ class MemoryStore:
         self.known: dict[str, Known] = {}
         self.ordered: dict[str, Ordered] = {}
         self.taken: set[str] = set()
+        self.secrets: dict[str, str] = {}  # what the platform looks up when an order is fetched
         self.registrations = 0
 
     def put(self, name: str, task_id: str, attempt: int, orders: Sequence[Order]) -> None:
@@ -128,6 +129,7 @@ class MemoryStore:
                 one.reports[said["id"]] = replace(
                     one.reports[said["id"]], state=process["state"], pid=process["pid"], left=process["left"],
                     exit_code=process["exitCode"], ended_at=process["endedAt"],
+                    asked=process["asked"], still_since=process["stillSince"], cause=process["cause"] or {},
                 )  # fmt: skip
             return {"id": said["id"], "generation": worker.generation, **self._wanted(said["id"]), "error": None}
 
@@ -143,7 +145,8 @@ class MemoryStore:
     def order(self, worker: str) -> dict[str, Any]:
         with self.changed:
             one = self.known[worker]
-            return {**self.ordered[one.order].orders[worker].body, "generation": one.generation}
+            body = self.ordered[one.order].orders[worker].body
+            return {**body, "generation": one.generation, "secrets": self.secrets}
 
     def _reports(self, one: Ordered) -> tuple[Report, ...]:
         return tuple(replace(report, status=self.known[report.worker].status) for report in one.reports.values())
@@ -269,8 +272,8 @@ def serving(logs: Path) -> Iterator[Platform]:
 
 @contextmanager
 def agent(platform: Platform, state: Path, **settings: Any) -> Iterator[Agent]:
-    """One in this process, once it has been heard of."""
-    given = {"token": "join", "emulate": True, "warm": False, **settings}
+    """One in this process, once it has been heard of. Its ranks may write beside its state, as these tests' do."""
+    given = {"token": "join", "emulate": True, "warm": False, "confine": False, **settings}
     running = Agent(Settings(server=platform.url, state=str(state), **given))
     thread = threading.Thread(target=running.run)
     thread.start()

@@ -19,6 +19,7 @@ from typing import Any
 SCENARIO, EVERY, SCRATCH, PORT = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
 KUBECONFIG = sys.argv[5] if len(sys.argv) > 5 else ""
 DATA = SCRATCH / "data"
+STARTS = DATA / "workspace" / "starts"  # of the data directory, ranks reach no more
 DATA.mkdir(parents=True)
 os.environ.update(FERMI_DATA=str(DATA), DJANGO_SETTINGS_MODULE="server.settings", FERMI_STAND_BY="0")
 os.environ.pop("DATABASE_URL", None)
@@ -50,7 +51,7 @@ CONNECTION = {"kubeconfig": KUBECONFIG, "namespace": "fermi", "python": sys.exec
 SCRIPT = """
 import os, sys, time
 rank, attempt = os.environ["RANK"], os.environ["FERMI_ATTEMPT"]
-with open(sys.argv[2] + "/starts", "a") as file:
+with open(sys.argv[2], "a") as file:
     file.write(f"{attempt}/{rank}\\n")
 print('{"step": 1, "loss": 2.5}', flush=True)
 if sys.argv[1] == "restart" and attempt == "1" and rank == "1":
@@ -82,8 +83,8 @@ def make_world() -> None:
     )  # fmt: skip
     job = spec.JobSpec(
         "task-x", "pytorch-ddp", nodes, "env-1", env={"PYTHONHASHSEED": "0"}, grace_seconds=0.2, master_port=PORT,
-        entrypoint=spec.Entrypoint(str(DATA / "workspace" / "script.py"), (SCENARIO, str(DATA))),
-        checkpoint_dir=str(DATA / "checkpoints"),
+        entrypoint=spec.Entrypoint(str(DATA / "workspace" / "script.py"), (SCENARIO, str(STARTS))),
+        checkpoint_dir=str(DATA / "checkpoints" / "task-x"),
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework="pytorch-ddp",
@@ -106,8 +107,7 @@ def live(seconds: float) -> None:
         task = Task.objects.get()
         if task.state in FINAL:
             return
-        started = DATA / "starts"
-        if SCENARIO == "stop" and started.exists() and started.read_text().count("\n") == 3:
+        if SCENARIO == "stop" and STARTS.exists() and STARTS.read_text().count("\n") == 3:
             Task.objects.filter(stop_requested_at=None).update(stop_requested_at=now())
         time.sleep(0.02)
 
@@ -171,7 +171,7 @@ def clear() -> None:
 
 def report(line: int, code: int) -> None:
     task = Task.objects.get()
-    starts = Counter((DATA / "starts").read_text().split()) if (DATA / "starts").exists() else Counter()
+    starts = Counter(STARTS.read_text().split()) if STARTS.exists() else Counter()
     print(
         json.dumps(
             {

@@ -42,7 +42,7 @@ def connection(kubeconfig: str, namespace: str, folder: Path) -> dict[str, str]:
 
 def live(backend: KubernetesBackend, task_id: str, state: Path) -> None:
     """From the step that `state` names to the last one. What the engine refuses for now is tried again."""
-    done = int(state.read_text()) if state.exists() else 0
+    done = int(state.read_text(encoding="utf-8")) if state.exists() else 0
     steps = [
         step
         for attempt, phase in ((1, Phase.FAILED), (2, Phase.RUNNING))
@@ -60,7 +60,7 @@ def live(backend: KubernetesBackend, task_id: str, state: Path) -> None:
             finished = False
         if finished:
             done += 1
-            state.write_text(str(done))
+            state.write_text(str(done), encoding="utf-8")
         else:
             time.sleep(0.02)
 

@@ -16,18 +16,23 @@ pytestmark = pytest.mark.faults
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def lives(scenario: str, every: int, scratch: Path, *more: str) -> list[dict]:
+def check_lives(scenario: str, every: int, scratch: Path, state: str, starts: dict[str, int], *more: str) -> None:
+    """Each life is looked at as it ends: the first that went wrong ends the test."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
-    done = subprocess.run(
+    stderr = scratch.with_suffix(".stderr")
+    with stderr.open("w") as errors, subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("crash.py")), scenario, str(every), str(scratch),
          str(free_port()), *more],
-        env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+        env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True,
+    ) as running:  # fmt: skip
+        try:
+            found = [check(json.loads(line), scenario, state, starts) for line in running.stdout]
+        except BaseException:
+            running.kill()
+            raise
+    assert running.returncode == 0, stderr.read_text()[-4000:]
     assert len(found) > 4, "the crash points were not reached"
     assert found[-1]["code"] == 0, "the last life is the one that no crash cut short"
-    return found
 
 
 @pytest.mark.timeout(1000)  # some fifty lives each
@@ -40,7 +45,7 @@ def lives(scenario: str, every: int, scratch: Path, *more: str) -> list[dict]:
     ],
 )
 def test_a_task_ends_right_and_starts_once_wherever_the_reconciler_dies(scenario, every, state, starts, tmp_path):
-    check(lives(scenario, every, tmp_path), scenario, state, starts)
+    check_lives(scenario, every, tmp_path / "platform", state, starts)
 
 
 @pytest.mark.timeout(1000)
@@ -51,16 +56,16 @@ def test_a_task_ends_right_and_starts_once_wherever_the_reconciler_dies(scenario
 def test_the_same_on_kubernetes(scenario, every, state, kubernetes, tmp_path):
     kubernetes.add_node("machine")
     starts = {"1/0": 1, "1/1": 1, "1/2": 1}
-    check(lives(scenario, every, tmp_path / "platform", str(kubernetes.kubeconfig)), scenario, state, starts)
+    check_lives(scenario, every, tmp_path / "platform", state, starts, str(kubernetes.kubeconfig))
 
 
-def check(found: list[dict], scenario: str, state: str, starts: dict[str, int]) -> None:
-    for life in found:
-        where = f"died at line {life['line']}: {life['place']}: {life}"
-        assert life["state"] == state, where
-        assert {rank: count for rank, count in life["starts"].items() if count != 1} == {}, where
-        if scenario != "restart":  # a rank of the first attempt may be ended before it wrote its line
-            assert life["starts"] == starts, where
-        assert life["finals"] == 1, where
-        assert (life["strays"], life["leases"]) == ([], 0), where
-        assert life["points"] == life["printed"], where
+def check(life: dict, scenario: str, state: str, starts: dict[str, int]) -> dict:
+    where = f"died at line {life['line']}: {life['place']}: {life}"
+    assert life["state"] == state, where
+    assert {rank: count for rank, count in life["starts"].items() if count != 1} == {}, where
+    if scenario != "restart":  # a rank of the first attempt may be ended before it wrote its line
+        assert life["starts"] == starts, where
+    assert life["finals"] == 1, where
+    assert (life["strays"], life["leases"]) == ([], 0), where
+    assert life["points"] == life["printed"], where
+    return life

@@ -64,7 +64,7 @@ def test_a_killed_rank_is_named_and_training_resumes_from_its_checkpoint(platfor
 def test_a_killed_runner_takes_its_ranks_along_and_training_resumes(platform):
     task_id = begin(platform)
     pid = platform.rank_pid(task_id, 0)
-    runner = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    runner = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
     os.kill(runner, signal.SIGKILL)
     assert_trained_to_the_end_once(platform, task_id, attempts=2)
 

@@ -74,6 +74,10 @@ def on_kubernetes(spec: JobSpec, **connection: Any) -> dict[str, Any]:
     nodes = tuple(replace(node, image="training:2.4", engine={"node": f"gpu-{node.id}"}) for node in spec.nodes)
     spec = replace(spec, nodes=nodes, project="research")
     volume = {"persistentVolumeClaim": {"claimName": "fermi"}}
+    spec = replace(
+        spec, train_data="/fermi/datasets/version-7/train.bin", valid_data="/fermi/datasets/version-7/valid.bin",
+        checkpoint_dir="/fermi/checkpoints/task-golden",
+    )  # fmt: skip
     backend = registry.backend("kubernetes", {"data_dir": "/fermi", "data": {"volume": volume}, **connection})
     found = backend.render(spec, registry.framework(spec.framework).plan(spec)).to_json()
     config = found["artifacts"][0]["content"]

@@ -45,6 +45,16 @@ def test_one_order_per_worker_with_its_one_rank():
     assert len({order.digest for order in found}) == 5
 
 
+def test_only_the_runner_of_rank_0_looks_at_its_port():
+    found = render.orders(rendered(job(node("gn7", [0, 1]), node("gn6", [0]), master_port=29512)))
+    assert [order.body["spec"].get("port") for order in found] == [29512, None, None]
+
+
+def test_a_rank_that_is_still_says_since_when():
+    [rank] = state.observe(Attempt(False, [replace(RUNNING, still_since=12.5)])).ranks
+    assert rank.still_since == 12.5
+
+
 def test_a_pre_flight_test_is_one_process_on_the_first_worker_of_each_node():
     spec = replace(job(node("gn7", [0, 1]), node("gn6", [2, 10]), entrypoint=None), framework="preflight")
     plan = registry.planner("preflight").plan(spec)
@@ -101,8 +111,11 @@ RUNNING = report(state="running", pid=7, left=True)
 DONE = report(state="exited", pid=7, exit_code=0, left=False)
 SHIPPING = replace(DONE, left=True)
 KILLED = report(state="exited", pid=7, exit_code=-9, ended_at=1.0, left=False)
+BROKEN = report(state="exited", pid=7, exit_code=1, ended_at=100.0, left=False)
 NEVER = report(state="exited", left=False)
-LOST = replace(RUNNING, status="lost")
+PORT = replace(NEVER, cause={"code": "MASTER_PORT_TAKEN", "port": 29500, "holder": "pid 7 (nc)"})
+FULL = replace(BROKEN, cause={"code": "DISK_FULL", "path": "/data", "free": 0, "total": 1 << 30, "rank": 1})
+LOST = replace(RUNNING, status="lost", heard_at=99.0)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +132,24 @@ LOST = replace(RUNNING, status="lost")
         ([DONE, DONE], False, Phase.SUCCEEDED, False, None),
         ([RUNNING, KILLED], False, Phase.FAILED, True, "RANK_KILLED"),
         ([LOST, KILLED], False, Phase.FAILED, None, "RANK_KILLED"),
+        ([LOST, BROKEN], True, Phase.FAILED, False, "WORKER_LOST"),
+        ([replace(LOST, status="suspect"), BROKEN], False, Phase.FAILED, True, "RANK_FAILED"),
+        ([replace(LOST, heard_at=160.0), BROKEN], True, Phase.FAILED, False, "RANK_FAILED"),
         ([NEVER], False, Phase.FAILED, False, "RUNNER_LOST"),
         ([NEVER], True, Phase.FAILED, False, None),
+        (
+            [NEVER, replace(KILLED, asked=True)],
+            False,
+            Phase.FAILED,
+            False,
+            "RUNNER_LOST",
+        ),  # its agent ends the siblings
+        ([NEVER, BROKEN], False, Phase.FAILED, False, "RUNNER_LOST"),
+        ([NEVER, KILLED], False, Phase.FAILED, False, "RANK_KILLED"),
+        ([PORT], False, Phase.FAILED, False, "MASTER_PORT_TAKEN"),
+        ([PORT, BROKEN], False, Phase.FAILED, False, "MASTER_PORT_TAKEN"),
+        ([RUNNING, FULL], False, Phase.FAILED, True, "DISK_FULL"),
+        ([replace(NEVER, cause={"code": "COMPLETED"})], False, Phase.FAILED, False, "RUNNER_LOST"),
         ([LOST, RUNNING], False, Phase.FAILED, True, "WORKER_LOST"),
         ([LOST, DONE], False, Phase.FAILED, None, "WORKER_LOST"),
         ([LOST, DONE], True, Phase.FAILED, False, "WORKER_LOST"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -109,7 +110,7 @@ def test_shellcheck_has_nothing_to_say(target, tmp_path):
     specs = [
         nasty(hyperparameters={"wandbRunName": "".join(NASTY)}),
         job(2, framework="jax" if target != "torchrun" else "deepspeed"),
-        job(1, 1, entrypoint=Entrypoint("-dir/it's.py", tuple(NASTY))),
+        job(1, 1, entrypoint=Entrypoint("-dir/it's.py", tuple(NASTY)), secret_env={"API_KEY": "the-key", "B": "b"}),
     ]
     found = []
     for number, spec in enumerate(specs):
@@ -278,3 +279,62 @@ def test_nodes_without_an_address_are_called_by_their_name():
     nameless = (Node("env-0", "gpu-a", gpu_count=1, emulated=True), Node("env-1", "gpu-b", host="b.example"))
     files = byhand.render(job(nodes=nameless), "shell", "en")
     assert 'hosts=(\n  "gpu-a"\n  "b.example"\n)' in files["start-all.sh"]
+
+
+# Secrets --------------------------------------------------------------------------------------------------------------
+
+SCRIPTS = {"slurm": "submit.sh", "kubernetes": "apply.sh"}  # the others begin with a node's
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_script_names_the_variable_of_a_secret_and_demands_it(target, tmp_path):
+    (tmp_path / "train.py").write_text("print('never')\n")
+    spec = job(1, entrypoint=Entrypoint("train.py"), secret_env={"API_KEY": "the-key"})
+    folder = write(tmp_path / "job", spec, target)
+    env = {"PATH": os.environ["PATH"], "FERMI_PYTHON": sys.executable, "FERMI_WORKDIR": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", folder / SCRIPTS.get(target, "start-node-0.sh")], capture_output=True, text=True, env=env
+    )
+    assert done.returncode != 0
+    assert "API_KEY: set it to the value of the secret the-key" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("by", ["environment", "file"])
+def test_what_is_set_reaches_the_ranks(by, tmp_path):
+    value = '$(id) it\'s "so"'
+    (tmp_path / "train.py").write_text("import os; print('key', os.environ['API_KEY'])\n")
+    spec = job(1, entrypoint=Entrypoint("train.py"), secret_env={"API_KEY": "the-key"})
+    folder = write(tmp_path / "job", spec, "shell")
+    env = {"PATH": os.environ["PATH"], "FERMI_PYTHON": sys.executable, "FERMI_WORKDIR": str(tmp_path)}
+    if by == "file":
+        (folder / "secrets.env").write_text(f"API_KEY={shlex.quote(value)}\n")
+    else:
+        env["API_KEY"] = value
+    done = subprocess.run(["bash", folder / "start-node-0.sh"], capture_output=True, text=True, env=env)
+    assert f"key {value}" in done.stdout, done.stderr
+
+
+KUBECTL = """#!/usr/bin/env bash
+printf '%q ' "$@" >>"$LOG"; echo >>"$LOG"
+for word in "$@"; do
+  if [[ $word == --from-file=API_KEY=* ]]; then cat "${word#--from-file=API_KEY=}" >"$LOG.value"; fi
+done
+if [[ " $* " == *" get pods "* ]]; then echo pod/one; fi
+"""
+
+
+def test_kubectl_is_given_the_value_on_no_command_line(tmp_path):
+    folder = write(tmp_path / "job", job(1, secret_env={"API_KEY": "the-key"}), "kubernetes")
+    (tmp_path / "kubectl").write_text(KUBECTL)
+    (tmp_path / "kubectl").chmod(0o755)
+    log, value = tmp_path / "log", "sesame\nopen"
+    env = {"PATH": os.environ["PATH"], "KUBECTL": str(tmp_path / "kubectl"), "LOG": str(log), "API_KEY": value}
+    subprocess.run(["bash", folder / "apply.sh"], check=True, env=env)
+    assert (tmp_path / "log.value").read_text() == value
+    assert "sesame" not in log.read_text()
+    assert "create secret generic task-hand-hand-2" in log.read_text()
+    references = [path.read_text() for path in (folder / "manifests").glob("*-job-*")]
+    assert all("name: task-hand-hand-2\n" in text and "key: API_KEY" in text for text in references)
+    subprocess.run(["bash", folder / "delete.sh"], check=True, env=env)
+    assert "delete --ignore-not-found secret task-hand-hand-2" in log.read_text()

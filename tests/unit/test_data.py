@@ -192,10 +192,3 @@ def test_every_data_error_has_a_message_and_a_hint(lang: str) -> None:
         message, hint = messages.text(f"DATA_{code}", lang, **params)
         assert "/p" in message
         assert hint
-
-
-def test_an_unknown_code_or_language_is_a_key_error() -> None:
-    with pytest.raises(KeyError):
-        messages.text("NO_SUCH_CODE", "en")
-    with pytest.raises(KeyError):
-        messages.text("DATA_EMPTY", "fr", path="/p")

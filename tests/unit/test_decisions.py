@@ -5,9 +5,10 @@ from itertools import product
 import pytest
 
 from apps.training.decisions import Act, Decision, Facts, decide
-from apps.training.reasons import RETRY_HELPS, Reason
+from apps.training.reasons import BY_RANKS, RETRY_HELPS, TRUE_CAUSES, Reason
 from apps.training.states import ARROWS, FINAL, WITH_ATTEMPT, State, allowed_actions
-from fermi.launch.spec import Cause, Observation, Phase
+from fermi.launch.backends.culprit import LAST_SECONDS
+from fermi.launch.spec import Cause, Observation, Phase, RankSeen
 
 ENDS = [
     Reason.COMPLETED, Reason.STOPPED_BY_USER, Reason.RANK_FAILED, Reason.RANK_KILLED, Reason.RUNNER_LOST,
@@ -20,8 +21,9 @@ FACTS = [
     and not (values[0] is State.STARTING and values[3] is Reason.COMPLETED)  # what completed has been running
 ]
 SEEN = [
-    Observation(phase, left, cause=Cause(Reason.RANK_KILLED) if phase is Phase.FAILED else None)
+    Observation(phase, left, cause=cause if phase is Phase.FAILED else None)
     for phase, left in product(Phase, (None, False, True))
+    for cause in (Cause(Reason.RANK_KILLED), Cause(Reason.WORKER_LOST))
 ]
 
 
@@ -40,14 +42,14 @@ def check_invariants(facts, seen):
         assert facts.outcome is not None
     if seen.phase is Phase.UNKNOWN and not (facts.stop_requested or facts.overdue or facts.outcome):
         assert decision.act is Act.WAIT
-    if facts.outcome is not None and seen.left is not False:
+    if facts.outcome is not None and seen.left is not False and decision.act is not Act.RECORD:
         assert decision.act in (Act.CANCEL, Act.MOVE)
     if decision.to is State.QUEUED:
         assert facts.attempts_left > 0
         assert facts.outcome in RETRY_HELPS
         assert not facts.stop_requested
     if decision.act is Act.RECORD:
-        assert facts.outcome is None
+        assert facts.outcome is None or (facts.outcome in BY_RANKS and decision.cause.code in TRUE_CAUSES)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,23 @@ def test_what_is_seen_of_a_living_attempt_decides(state, phase, act):
     assert decide(Facts(state), Observation(phase, left=True)).act is act
 
 
+@pytest.mark.parametrize(("hangs", "outcome"), [(1, Reason.COMPLETED), (0, Reason.NEVER_ENDED)])
+def test_who_never_ends_is_ended_and_is_a_failure_only_where_it_is_rank_0(hangs, outcome):
+    done = RankSeen(1 - hangs, 1 - hangs, "exited", 7, 0, 1000.0)
+    seen = Observation(Phase.RUNNING, True, (done, RankSeen(hangs, hangs, "running", 8, still_since=1000.0)))
+    decision = decide(Facts(State.RUNNING, moment=1000.0 + LAST_SECONDS), seen)
+    assert (decision.act, decision.cause.code, decision.cause.params["ranks"]) == (Act.RECORD, outcome, [hangs])
+    assert decide(Facts(State.RUNNING, moment=1000.0), seen).act is Act.WAIT
+    assert decide(Facts(State.RUNNING, outcome=outcome), seen).act is Act.CANCEL
+
+
+def test_a_running_attempt_that_the_engine_does_not_have_any_more_was_lost():
+    """Whoever deleted it took all that could tell of it."""
+    for seen in (Observation(Phase.ABSENT), Observation(Phase.FAILED)):
+        assert decide(Facts(State.RUNNING), seen) == Decision(Act.RECORD, cause=Cause(Reason.ATTEMPT_LOST))
+    assert Reason.ATTEMPT_LOST in RETRY_HELPS
+
+
 def test_what_the_engine_waits_for_is_said_and_is_why_the_start_failed_when_its_time_is_over():
     waits = Observation(Phase.STARTING, left=True, waiting=Cause(Reason.GPU_INSUFFICIENT, {"node": "n1"}))
     assert decide(Facts(State.STARTING), waits) == Decision(Act.SUBMIT, cause=waits.waiting)
@@ -78,6 +97,12 @@ def test_waiting_in_the_engines_own_queue_is_never_overdue():
     waits = Observation(Phase.STARTING, left=True, waiting=Cause(Reason.QUEUE_WAITING))
     assert decide(Facts(State.STARTING, overdue=True), waits).act is Act.SUBMIT
     assert decide(Facts(State.STARTING, overdue=True, stop_requested=True), waits).act is Act.RECORD
+
+
+def test_what_is_suspended_after_it_ran_is_over_and_before_that_waits():
+    waits = Observation(Phase.STARTING, left=True, waiting=Cause(Reason.JOB_SUSPENDED, {"node": "n1"}))
+    assert decide(Facts(State.RUNNING), waits) == Decision(Act.RECORD, cause=waits.waiting)
+    assert decide(Facts(State.STARTING), waits) == Decision(Act.SUBMIT, cause=waits.waiting)
 
 
 def test_a_success_counts_even_when_a_stop_was_asked_for():
@@ -93,6 +118,15 @@ def test_a_stop_wins_over_a_failure_seen_at_the_same_time():
 def test_a_stop_while_a_failed_attempt_is_cleaned_up_prevents_the_restart():
     facts = Facts(State.RUNNING, stop_requested=True, outcome=Reason.RANK_FAILED, attempts_left=3)
     assert decide(facts, Observation(Phase.FAILED, left=False)).to is State.STOPPING
+
+
+def test_a_host_that_proves_lost_while_the_attempt_ends_takes_the_place_of_a_ranks_error():
+    lost = Observation(Phase.FAILED, left=False, cause=Cause(Reason.WORKER_LOST, {"worker": "w"}))
+    facts = Facts(State.RUNNING, outcome=Reason.RANK_FAILED, attempts_left=1)
+    assert decide(facts, lost) == Decision(Act.RECORD, cause=lost.cause)
+    assert decide(Facts(State.RUNNING, outcome=Reason.WORKER_LOST, attempts_left=1), lost).to is State.QUEUED
+    facts = Facts(State.STOPPING, stop_requested=True, outcome=Reason.STOPPED_BY_USER)
+    assert decide(facts, lost).to is State.STOPPED
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What deploys Fermi: the chart, the plain manifests made from it, docker-compose.yml, the image."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -123,8 +124,18 @@ def test_secrets_are_referred_to_and_never_contained(objects: list[dict[str, Any
     assert not [one for one in objects if one["kind"] == "Secret"]
     for _, pod in pods(objects):
         for variable in pod["containers"][0].get("env", []):
-            if re.search("KEY|PASSWORD", variable["name"]):
+            if re.search("KEY|PASSWORD|TOKEN", variable["name"]):
                 assert variable["valueFrom"]["secretKeyRef"]["key"] == variable["name"]
+
+
+def test_the_scraper_gets_the_token_that_the_web_asks_for() -> None:
+    objects = manifests({"serviceMonitor": True, "secretName": "keys"})
+    [monitor] = [one for one in objects if one["kind"] == "ServiceMonitor"]
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert endpoint["authorization"] == {"credentials": {"name": "keys", "key": "FERMI_METRICS_TOKEN"}}
+    web = next(pod for name, pod in pods(objects) if name == "web")
+    [given] = [one for one in web["containers"][0]["env"] if one["name"] == "FERMI_METRICS_TOKEN"]
+    assert given["valueFrom"]["secretKeyRef"] == {"name": "keys", "key": "FERMI_METRICS_TOKEN", "optional": True}
 
 
 # Settings -------------------------------------------------------------------------------------------------------------
@@ -188,6 +199,31 @@ def test_the_image_runs_as_nobody_special_and_has_no_training_stack(root: Path) 
     assert re.search(r"^USER 1000:1000$", text, re.MULTILINE)
     assert '".[server]"' in text
     assert "train" not in re.findall(r"\.\[(.*?)\]", text)[0]
+
+
+# Restoring ------------------------------------------------------------------------------------------------------------
+
+COMPOSE = """echo "$*" >> "$CALLS"; case "$*" in *pg_restore*) [ "$(cat)" = whole ] ;; esac"""
+"""Stands in for `docker compose`: writes down what it is told, and can read one dump only."""
+
+
+@pytest.mark.parametrize("dump", ["whole", "torn"])
+def test_nothing_is_stopped_before_the_databases_dump_has_been_read(dump: str, tmp_path: Path) -> None:
+    (tmp_path / "compose").write_text(COMPOSE)
+    (tmp_path / "database").write_text(dump)
+    subprocess.run(["tar", "-cf", "data", "compose"], cwd=tmp_path, check=True)
+    subprocess.run(["tar", "-cf", "backup.tar", "database", "data"], cwd=tmp_path, check=True)
+    env = {**os.environ, "COMPOSE": f"sh {tmp_path}/compose", "CALLS": str(tmp_path / "calls")}
+    restore = [str(CHART.parents[1] / "docker" / "restore.sh"), str(tmp_path / "backup.tar")]
+    done = subprocess.run(restore, env=env, capture_output=True, text=True)
+    first, *others = (tmp_path / "calls").read_text().splitlines()
+    assert "pg_restore" in first
+    assert first.startswith("run --rm --no-deps"), "in a container of its own: what serves is left alone"
+    if dump == "whole":
+        assert (done.returncode, others[0], others[-1]) == (0, "stop web worker beat watcher", "up --detach")
+    else:
+        assert (done.returncode != 0, others) == (True, [])
+    assert not list(tmp_path.glob("fermi-restore.*"))
 
 
 # Helm -----------------------------------------------------------------------------------------------------------------

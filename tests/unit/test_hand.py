@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -31,13 +31,13 @@ class Hand:
     def __init__(self, folder: Path) -> None:
         self.folder, self.runs = folder, []
 
-    def __call__(self, code: str, *options: str, ranks: int = 2, **env: str) -> Started:
+    def __call__(self, code: str, *options: str, ranks: int = 2, under: Sequence[str] = (), **env: str) -> Started:
         words = ["--port", str(free_port()), *options]
         for rank in range(ranks):
             words += ["--rank", str(rank), f"RANK={rank}"]
         output = self.folder / f"log-{len(self.runs)}"
         path = str(ROOT / "platform")
-        run = Started(output, *HAND, *words, "--", sys.executable, "-u", "-c", code, PYTHONPATH=path, **env)
+        run = Started(output, *under, *HAND, *words, "--", sys.executable, "-u", "-c", code, PYTHONPATH=path, **env)
         self.runs.append(run)
         return run
 
@@ -76,6 +76,14 @@ def test_a_signal_ends_all_ranks(hand, number, code):
     assert not any(alive(int(lines_of(run.text, rank)[0])) for rank in (0, 1))
 
 
+def test_under_nohup_the_end_of_the_terminal_ends_nothing(hand):
+    run = hand(SLEEP, ranks=1, under=["nohup"])
+    run.until_says("[rank 0] ")
+    run.send(signal.SIGHUP)
+    run.send(signal.SIGTERM)
+    assert run.wait() == 143  # the first that counts
+
+
 def test_a_second_signal_kills_what_does_not_end(hand):
     run = hand(STUBBORN, ranks=1)
     run.until_says("[rank 0] ")
@@ -89,6 +97,37 @@ def test_what_a_rank_leaves_behind_ends_with_it(hand):
     left = f"import subprocess, sys\nprint(subprocess.Popen([sys.executable, '-c', {SLEEP!r}]).pid, flush=True)"
     text = hand(left, ranks=1).succeed()
     assert not alive(int(lines_of(text, 0)[0]))
+
+
+def altered(folder, change: str, script: str, *options: str, ranks: int = 2) -> Started:
+    """The program with `change`, made where the command line has no option and a signal from here would come too late."""
+    parts = ["import os, signal, sys, time", "from fermi.runner import hand, node", "begin = os.setsid", change]
+    numbers = [word for rank in range(ranks) for word in ("--rank", str(rank), f"RANK={rank}")]
+    command = [sys.executable, "-c", "\n".join([*parts, "sys.exit(hand.main(sys.argv[1:]))"])]
+    words = ["--port", str(free_port()), *options, *numbers, "--", sys.executable, "-c", script]
+    return Started(folder / "log", *command, *words, PYTHONPATH=str(ROOT / "platform"))
+
+
+@pytest.mark.parametrize("also", ["", "os.setsid = lambda: time.sleep(0.5) or begin()"], ids=["", "a slow start"])
+def test_a_rank_that_never_ends_after_all_others_is_ended_and_named(tmp_path, also):
+    """Also where its process got the processor long after its runner."""
+    hangs = "import os, signal\nif os.environ['RANK'] == '1': signal.sigwait([signal.SIGUSR2])"
+    run = altered(tmp_path, f"node.LAST_SECONDS = 1.0\n{also}", hangs)
+    try:
+        assert run.wait() == 0
+        assert "rank 1 did nothing for 1 s after all others had ended with 0" in run.text
+    finally:
+        run.close()
+
+
+def test_a_stop_that_comes_before_a_rank_leads_its_session_reaches_it(tmp_path):
+    """The rank's process asks for the stop itself, just before it makes its session."""
+    early = "os.setsid = lambda: os.kill(os.getppid(), signal.SIGTERM) or time.sleep(0.5) or begin()"
+    run = altered(tmp_path, early, SLEEP, "--grace", "3600", ranks=1)
+    try:
+        assert run.wait() == 143
+    finally:
+        run.close()
 
 
 def test_a_port_in_use_is_named_with_its_holder_and_no_rank_starts(hand):

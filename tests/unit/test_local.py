@@ -1,6 +1,10 @@
 """What the local engine writes down."""
 
 import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +12,10 @@ import pytest
 
 from fermi.launch import registry
 from fermi.launch.backends.local import LocalBackend
+from fermi.launch.spec import Handle, Observation, Phase
+from fermi.runner import confine, node
 from tests.goldens import job
+from tests.waiting import until
 
 
 def test_submitting_again_never_leaves_a_rank_with_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,3 +31,112 @@ def test_submitting_again_never_leaves_a_rank_with_half_a_file(tmp_path: Path, m
     assert (tmp_path / "being read").read_text() == "first", "written over in place"
     files = list((tmp_path / "runs" / spec.name / "files").iterdir())
     assert [(file.name, file.read_text()) for file in files] == [("config", "second")]
+
+
+def test_ranks_get_their_own_checkpoints_and_the_folder_they_resume_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the data directory is named by a link."""
+    monkeypatch.setattr(confine, "landlock_abi", lambda: 4)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "fermi").symlink_to(tmp_path / "disk")
+    for data in (tmp_path / "disk", tmp_path / "fermi"):
+        backend = LocalBackend({"data_dir": str(data), "warm": False, "isolation": "landlock"})
+        for resume, opened in (
+            ("", []), ("checkpoints/task-y/5.pt", ["checkpoints/task-y"]), ("checkpoints", []),
+            ("checkpoints/task-y", ["checkpoints/task-y"]), ("token", []), ("checkpoints/task-y/../../token", []),
+        ):  # fmt: skip
+            spec = replace(
+                job("env-001"),
+                checkpoint_dir=f"{data}/checkpoints/task-x",
+                resume_from=f"{data}/{resume}" * bool(resume),
+            )
+            rendered = backend.render(spec, registry.framework("ddp").plan(spec))
+            [paths] = [one.content["confine"]["paths"] for one in rendered.artifacts if one.kind == "node"]
+            tasks = {
+                path: mode for path, mode in paths.items() if "/task-x" in path or "/task-y" in path or "token" in path
+            }
+            assert tasks == {
+                f"{tmp_path}/disk/checkpoints/task-x": "rwm", **{f"{tmp_path}/disk/{path}": "r" for path in opened}
+            }, (data, resume)  # fmt: skip
+
+
+SAVES = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def start(folder: Path, node_rank: int, script: str, ranks: Sequence[int]) -> subprocess.Popen[bytes]:
+    """A runner of a node `gn<5 + node_rank>` of the attempt in `folder`, once its ranks say that they are ready."""
+    run_dir = folder / "runs" / "task-x-1"
+    run_dir.mkdir(parents=True, exist_ok=True)
+    logs = {rank: folder / f"{rank}.log" for rank in ranks}
+    spec = {
+        "name": "task-x-1", "node_rank": node_rank, "node": f"gn{5 + node_rank}",
+        "command": [sys.executable, "-c", script], "cwd": str(folder), "env": {},
+        "ranks": [{"rank": rank, "local_rank": rank, "env": {}, "log": str(log)} for rank, log in logs.items()],
+        "stop_signal": "SIGTERM", "grace_seconds": 30,
+    }  # fmt: skip
+    path = str(run_dir / f"node-{node_rank}.json")
+    node.write_atomically(path, spec)
+    command = [sys.executable, "-m", "fermi.runner.node", path]
+    runner = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(node.__file__).parents[2])})
+    until(lambda: all(log.exists() and "ready" in log.read_text("utf-8") for log in logs.values()), what="handlers")
+    return runner
+
+
+def observed(folder: Path, ranks: int = 2) -> Observation:
+    backend = LocalBackend({"data_dir": str(folder), "warm": False})
+    return backend.observe([Handle("task-x-1", "task-x", 1, ranks)])["task-x-1"]
+
+
+@pytest.mark.parametrize("code", [0, 143])
+def test_an_end_that_somebody_else_asked_for_is_no_success_and_no_ranks_failure(tmp_path: Path, code: int) -> None:
+    """A service manager, a shutdown: the runner gets SIGTERM. The platform asks by a file."""
+    runner = start(tmp_path, 0, SAVES.format(code=code), [0, 1])
+    runner.send_signal(signal.SIGTERM)
+    runner.wait(60)
+    seen = observed(tmp_path)
+    assert (seen.phase, seen.left) == (Phase.FAILED, False)
+    assert seen.cause is not None
+    assert (seen.cause.code, seen.cause.params["node"]) == ("RUNNER_TERMINATED", "gn5")
+
+
+LOSES_ITS_PEER = """
+import os, time
+print("ready", flush=True)
+while not os.path.exists("gone"):
+    time.sleep(0.01)
+raise ConnectionError("connection closed by peer")
+"""
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_runner_that_somebody_asked_to_end_explains_its_peers_errors(tmp_path: Path, asked: bool) -> None:
+    """And not the other way round: who failed before anybody asked is the culprit."""
+    runners = [start(tmp_path, 0, SAVES.format(code=143), [0]), start(tmp_path, 1, LOSES_ITS_PEER, [1])]
+    order = runners if asked else runners[::-1]
+    for runner in order:
+        if runner is runners[0]:
+            runner.send_signal(signal.SIGTERM)
+        else:
+            (tmp_path / "gone").touch()
+        runner.wait(60)
+    seen = observed(tmp_path)
+    assert seen.cause is not None
+    expected = ("RUNNER_TERMINATED", "gn5") if asked else ("RANK_FAILED", "gn6")
+    assert (seen.cause.code, seen.cause.params["node"]) == expected
+
+
+def test_a_request_of_somebody_elses_is_known_while_ranks_still_save(tmp_path: Path) -> None:
+    runner = start(
+        tmp_path, 0, LOSES_ITS_PEER.replace("import os", "import os, signal\nsignal.signal(15, int)\nimport os"), [0]
+    )
+    runner.send_signal(signal.SIGTERM)
+    cause = until(lambda: observed(tmp_path, 1).cause, what="the request is seen")
+    assert cause.code == "RUNNER_TERMINATED"
+    (tmp_path / "gone").touch()
+    runner.wait(60)

@@ -192,6 +192,14 @@ def test_gpt3_takes_what_megatron_s_own_estimate_says() -> None:
     assert memory.parameters(request.model) == pytest.approx(175e9, rel=0.01)
 
 
+def test_the_reference_model_has_as_many_parameters_as_the_other_frameworks_say() -> None:
+    """It is the same model, with the same learned positions."""
+    shape = {"layers": 2, "heads": 4, "hiddenSize": 64, "sequenceLength": 64}
+    request = read(job("env-001", framework="megatron-lm", hyperparameters=shape))
+    assert isinstance(request, Request)
+    assert memory.parameters(request.model) == recipes.count(shape) == 136_960
+
+
 GPT_22B = Model(layers=48, heads=64, hidden=6144, sequence=2048, vocabulary=51200, tied=True)
 
 

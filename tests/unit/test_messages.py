@@ -5,6 +5,7 @@ import string
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,14 @@ from apps.training.reasons import Reason
 from fermi import messages
 
 ARGUMENT = {"ApiError": 1, "Problem": 1, "DataError": 0, "Cause": 0, "text": 0, "UnknownName": 0, "BackendError": 0,
-            "LaunchError": 0}  # fmt: skip
+            "LaunchError": 0, "Words": 0}  # fmt: skip
 
 
-def codes(root: Path) -> Iterator[tuple[str, str]]:
-    """(code, where) of every literal code."""
+SIGNALS = ("SIGKILL", "SIGTERM", "SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGXCPU", "SIGXFSZ", "SIGUSR2")
+
+
+def calls(root: Path) -> Iterator[tuple[str, str, set[str] | None]]:
+    """(code, where, parameters) of every literal code; None: some of its parameters are not written there."""
     for path in [*(root / "apps").rglob("*.py"), *(root / "platform").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call):
@@ -25,18 +29,66 @@ def codes(root: Path) -> Iterator[tuple[str, str]]:
                 if index is not None and index < len(node.args) and isinstance(node.args[index], ast.Constant):
                     value = node.args[index].value
                     if isinstance(value, str) and value.isupper():
-                        yield value, f"{path}:{node.lineno}"
+                        yield value, f"{path}:{node.lineno}", given(node, name, index)
 
 
-def catalogue(lang: str) -> dict[str, dict[str, str]]:
+def given(call: ast.Call, name: str, index: int) -> set[str] | None:
+    """The names of a call's parameters, where all of them are written there."""
+    follows = call.args[index + 1] if len(call.args) > index + 1 else None
+    if name in ("Cause", "Problem", "Words"):
+        follows = follows or next((word.value for word in call.keywords if word.arg == "params"), None)
+        if follows is None:
+            return set() if not call.keywords else None
+        if not isinstance(follows, ast.Dict):
+            return None
+        keys = [key.value if isinstance(key, ast.Constant) else None for key in follows.keys]
+        return None if None in keys else {str(key) for key in keys}
+    names = {word.arg for word in call.keywords}
+    return None if None in names else {str(word) for word in names}
+
+
+def names_in(entry: dict[str, Any]) -> set[str]:
+    found = string.Formatter().parse(entry["message"] + entry["hint"])
+    return {name for _, name, _, _ in found if name}
+
+
+def catalogue(lang: str) -> dict[str, dict[str, Any]]:
     path = Path(messages.__file__).with_name(f"{lang}.toml")
     return tomllib.loads(path.read_text("utf-8"))
 
 
 def test_every_code_has_a_text(root: Path) -> None:
     known = catalogue("zh")
-    missing = {code: where for code, where in codes(root) if code not in known}
+    missing = {code: where for code, where, _ in calls(root) if code not in known}
     assert not missing
+
+
+def test_every_text_gets_its_parameters_where_all_of_them_are_written_with_the_code(root: Path) -> None:
+    """The nearest valid value is found by `validate`, after the rules."""
+    known = catalogue("zh")
+    wrong = {where: gaps for code, where, params in calls(root) if params is not None and code in known
+             if (gaps := names_in(known[code]) - params - {"nearest"})}  # fmt: skip
+    assert not wrong
+
+
+@pytest.mark.parametrize("lang", messages.LANGUAGES)
+def test_a_text_never_raises_and_shows_a_dash_for_what_is_missing(
+    lang: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(messages, "fault", messages.log.error)
+    assert messages.GAP in messages.text("RUNNER_LOST", lang)[0]
+    assert messages.text("NO_SUCH_CODE", lang) == ("NO_SUCH_CODE", "")
+    assert [record.getMessage() for record in caplog.records] == [
+        "the text of RUNNER_LOST lacks its parameter node", "NO_SUCH_CODE has no text",
+    ]  # fmt: skip
+    for code, entry in catalogue(lang).items():
+        messages.text(code, lang)
+        for value in (None, (), {}, "{nonsense"):
+            messages.text(code, lang, **dict.fromkeys(names_in(entry), value))
+
+
+def test_a_language_that_there_is_none_of_reads_english() -> None:
+    assert messages.text("DATA_EMPTY", "fr", path="/p") == messages.text("DATA_EMPTY", "en", path="/p")
 
 
 def test_every_reason_of_a_task_has_a_text() -> None:
@@ -51,10 +103,32 @@ def test_both_languages_have_the_same_codes_in_alphabetical_order() -> None:
 @pytest.mark.parametrize("part", ["message", "hint"])
 def test_both_languages_take_parameters_that_the_other_knows(part: str) -> None:
     zh, en = catalogue("zh"), catalogue("en")
-
-    def names(entry: dict[str, str]) -> set[str]:
-        found = string.Formatter().parse(entry["message"] + entry["hint"])
-        return {name for _, name, _, _ in found if name}
-
-    different = {code for code in zh if names(zh[code]) != names(en[code])}
+    different = {code for code in zh if names_in(zh[code]) != names_in(en[code])}
     assert not different
+
+
+def test_both_languages_have_the_same_texts_for_special_cases() -> None:
+    zh, en = catalogue("zh"), catalogue("en")
+    special = {code: list(entry["when"]) for code, entry in zh.items() if "when" in entry}
+    assert special == {code: list(entry["when"]) for code, entry in en.items() if "when" in entry}
+    for code, conditions in special.items():
+        for condition in conditions:
+            assert set(zh[code]["when"][condition]) == set(en[code]["when"][condition]) <= {"message", "hint"}
+
+
+def test_each_signal_has_advice_of_its_own() -> None:
+    where = {"rank": 1, "node": "gn5"}
+    hints = {name: messages.text("RANK_KILLED", "en", **where, signal=name)[1] for name in SIGNALS}
+    assert len(set(hints.values())) == len(SIGNALS)
+    assert "memory" in hints["SIGKILL"]
+    assert not any("ran out of memory" in hints[name] for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGUSR2"))
+    assert "/dev/shm" in hints["SIGBUS"]
+
+
+def test_a_victims_text_names_who_had_left_before() -> None:
+    where = {"rank": 0, "node": "gn5", "exitCode": 1}
+    assert "rank 3 " not in messages.text("RANK_FAILED", "en", **where)[0]
+    assert (
+        "0.4 s before, rank 3 had already ended with 0"
+        in messages.text("RANK_FAILED", "en", **where, left="3", seconds=0.4)[0]
+    )

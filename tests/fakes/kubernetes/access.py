@@ -31,6 +31,27 @@ class Access:
         message = f'{about} is forbidden: User "{USER}" cannot {verb} resource "{what}" in API group "{group}" {where}'
         raise Refused(403, "Forbidden", message, {"name": name, "group": group, "kind": plural})
 
+    def check_owners(self, plural: str, group: str, namespace: str, obj: dict[str, Any]) -> None:
+        """The admission plug-in OwnerReferencesPermissionEnforcement, on by default in OpenShift: who sets an owner
+        must be allowed to delete the object, and where the reference blocks the owner's deletion, to set finalizers on
+        the owner (kubernetes/kubernetes, plugin/pkg/admission/gc/gc_admission.go)."""
+        owners = obj["metadata"].get("ownerReferences") or []
+        name, full = obj["metadata"].get("name", ""), f"{plural}.{group}" if group else plural
+        why = ""
+        if owners and not self.allows("delete", full, namespace):
+            why = "cannot set an ownerRef on a resource you can't delete: , <nil>"
+        for owner in owners:
+            kind, version = owner["kind"].lower() + "s", owner["apiVersion"].rpartition("/")[0]
+            finalizers = (f"{kind}.{version}" if version else kind) + "/finalizers"
+            if owner.get("blockOwnerDeletion") and not self.allows("update", finalizers, namespace):
+                why = (
+                    "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers "
+                    "on: , <nil>"
+                )
+        if why:
+            about = {"name": name, "group": group, "kind": plural}
+            raise Refused(403, "Forbidden", f'{full} "{name}" is forbidden: {why}', about)
+
     def review(self, obj: dict[str, Any]) -> dict[str, Any]:
         """A SelfSubjectAccessReview, answered."""
         asked = obj["spec"].get("resourceAttributes") or {}

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tests.fakes.kubernetes import quantities
-from tests.fakes.kubernetes.errors import forbidden, not_found, webhook_denied
+from tests.fakes.kubernetes.errors import forbidden, not_found, policy_denied, webhook_denied
 from tests.fakes.kubernetes.resources import NAMESPACES, PODS, QUOTAS, SERVICE_ACCOUNTS, Resource
 from tests.fakes.kubernetes.store import Object, Store
 
@@ -22,12 +22,13 @@ class Admission:
         self.store = store
         self.webhooks: list[Webhook] = []
 
-    def deny(self, resource: str, name: str = "*", message: str = "not today") -> None:
-        """A webhook that refuses objects of such names from now on."""
+    def deny(self, resource: str, name: str = "*", message: str = "not today", *, policy: bool = False) -> None:
+        """A webhook, or a `policy` of the API server's own, that refuses objects of such names from now on."""
 
         def refuse(kind: Resource, obj: Object) -> None:
-            if resource in (kind.plural, kind.full_name) and fnmatchcase(obj["metadata"]["name"], name):
-                raise webhook_denied("policy.example.com", message)
+            found = obj["metadata"]["name"]
+            if resource in (kind.plural, kind.full_name) and fnmatchcase(found, name):
+                raise policy_denied(kind, found, message) if policy else webhook_denied("policy.example.com", message)
 
         self.webhooks.append(refuse)
 

@@ -17,7 +17,7 @@ from tests.fakes.kubernetes.controllers.garbage import Garbage, Namespaces, PodC
 from tests.fakes.kubernetes.controllers.jobs import Jobs
 from tests.fakes.kubernetes.controllers.jobsets import JobSets
 from tests.fakes.kubernetes.controllers.kueue import NO_QUOTA, QUEUE, Kueue
-from tests.fakes.kubernetes.controllers.manager import Manager
+from tests.fakes.kubernetes.controllers.manager import Manager, Pace
 from tests.fakes.kubernetes.controllers.nodes import NodeLifecycle
 from tests.fakes.kubernetes.controllers.scheduler import Scheduler
 from tests.fakes.kubernetes.errors import Refused
@@ -72,16 +72,27 @@ class FakeCluster:
         for name in ("default", "kube-system", "kube-node-lease", self.namespace):
             self.add_namespace(name)
         self.server.start()
+        self.write_kubeconfig(token=TOKEN)
+        return self
+
+    def write_kubeconfig(self, **user: Any) -> None:
+        """A new file in place of the old one. `user`: `token`, `tokenFile`, `exec`, as kubectl's."""
         self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
-        self.kubeconfig.write_text(yaml.safe_dump({
+        new = self.kubeconfig.with_suffix(".new")
+        new.write_text(yaml.safe_dump({
             "apiVersion": "v1", "kind": "Config", "current-context": "fake",
             "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
-            "users": [{"name": "fermi", "user": {"token": TOKEN}}],
+            "users": [{"name": "fermi", "user": user}],
             "contexts": [{"name": "fake", "context": {
                 "cluster": "fake", "user": "fermi", "namespace": self.namespace}}],
         }))  # fmt: skip
-        self.kubeconfig.chmod(0o600)
-        return self
+        new.chmod(0o600)
+        new.replace(self.kubeconfig)
+
+    def accept(self, token: str) -> None:
+        """No other token from now on. Watches that are open stay so: who asks is looked at when a request comes, and
+        not again (kube-apiserver, staging/src/k8s.io/apiserver/pkg/endpoints/filters/authentication.go)."""
+        self.server.token = token
 
     def close(self) -> None:
         self.server.stop()
@@ -225,6 +236,20 @@ class FakeCluster:
         """Kueue has no quota for what has such a name, until `admit`."""
         self.kueue.held.insert(0, (name, message))
 
+    def preempt(self, name: str = "*") -> None:
+        """Kueue gives the quota of what has such a name to somebody else, until `admit`."""
+        self.hold(name)
+        for resource in (JOBS, JOBSETS):
+            for obj in self.store.all(resource):
+                if obj["metadata"].get("labels", {}).get(QUEUE) and fnmatchcase(obj["metadata"]["name"], name):
+                    self.kueue.preempt(resource, obj)
+
+    def suspend(self, plural: str, *, on: bool = True) -> None:
+        """As `kubectl patch --type merge -p '{"spec": {"suspend": true}}'` of all Jobs or JobSets."""
+        resource = resources.named(plural)
+        for obj in self.store.all(resource, self.namespace):
+            self.api.change(resource, obj, lambda new: new["spec"].update(suspend=on))
+
     def admit(self) -> None:
         self.kueue.held.clear()
         for resource in (JOBS, JOBSETS):
@@ -308,6 +333,17 @@ class FakeCluster:
         if forget:
             self.compact()
         self.server.start()
+
+    def take_time(self, latency: float) -> None:
+        """Requests take so many seconds, and controllers hold back as they do by default: kube-controller-manager gives
+        each of its controllers a client of 20 requests a second (--kube-api-qps) and 30 at once (--kube-api-burst),
+        kube-scheduler has 50 and 100 (https://kubernetes.io/docs/reference/command-line-tools-reference/)."""
+        self.server.latency = latency
+        for one in self.manager.controllers:
+            if isinstance(one, (Jobs, JobSets, Garbage, PodCollector)):
+                self.manager.paces[one] = Pace(20, 30)
+            elif isinstance(one, Scheduler):
+                self.manager.paces[one] = Pace(50, 100)
 
     def pause_controllers(self, *, on: bool = True) -> None:
         self.manager.pause(on)

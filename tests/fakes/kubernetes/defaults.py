@@ -1,8 +1,9 @@
 """What the API server fills in when an object is created."""
 
+import base64
 from typing import Any
 
-from tests.fakes.kubernetes.resources import JOBS, JOBSETS, NAMESPACES, NODES, PODS, SERVICES, Resource
+from tests.fakes.kubernetes.resources import JOBS, JOBSETS, NAMESPACES, NODES, PODS, SECRETS, SERVICES, Resource
 from tests.fakes.kubernetes.store import Object
 
 
@@ -17,12 +18,22 @@ def fill(resource: Resource, obj: Object) -> None:
         jobset(obj)
     elif resource is SERVICES:
         service(obj["spec"])
+    elif resource is SECRETS:
+        secret(obj)
     elif resource is NODES:
         obj["status"] = {"allocatable": {}}
     elif resource is NAMESPACES:
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
         obj["spec"] = {"finalizers": ["kubernetes"]}
         obj["status"] = {"phase": "Active"}
+
+
+def secret(obj: Object) -> None:
+    """`stringData` is write-only: it becomes `data`, over what is there, and is never given back (Kubernetes' API
+    reference, Secret v1; done in pkg/apis/core/v1/conversion.go)."""
+    given = {name: base64.b64encode(text.encode()).decode() for name, text in obj.pop("stringData", {}).items()}
+    obj["data"] = {**obj.get("data", {}), **given}
+    obj.setdefault("type", "Opaque")
 
 
 def pod_spec(spec: dict[str, Any]) -> None:

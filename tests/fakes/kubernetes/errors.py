@@ -92,3 +92,18 @@ def internal(message: str = "etcdserver: leader changed") -> Refused:
 
 def webhook_denied(webhook: str, message: str) -> Refused:
     return Refused(403, "Forbidden", f'admission webhook "{webhook}" denied the request: {message}', {})
+
+
+def webhook_failed(webhook: str) -> Refused:
+    """One with failurePolicy Fail that does not answer (kubernetes, apiserver/pkg/admission/plugin/webhook)."""
+    url = f"https://{webhook.partition('.')[0]}.hooks.svc:443/?timeout=10s"
+    call = f'failed to call webhook: Post "{url}": dial tcp 10.96.0.7:443: connect: connection refused'
+    return internal(f'failed calling webhook "{webhook}": {call}')
+
+
+def policy_denied(resource: Resource, name: str, message: str) -> Refused:
+    """By a ValidatingAdmissionPolicy: 422 with the words of a 403 (kubernetes,
+    apiserver/pkg/admission/plugin/policy/validating/dispatcher.go)."""
+    why = f"ValidatingAdmissionPolicy 'limits' with binding 'limits-binding' denied request: {message}"
+    refused = forbidden(resource, name, why)
+    return Refused(422, "Invalid", refused.message, refused.details)

@@ -56,7 +56,10 @@ class Server:
         self.bookmark_seconds = 1.0
         self.gone_as_status = False
         """A watch from a forgotten version is answered with HTTP 410 instead of an ERROR event; both happen."""
+        self.latency = 0.0
+        """Seconds that a request takes at least, watches and logs aside."""
         self.calls: list[Call] = []
+        self.unauthorized = 0
         self.port = 0
         self.generation = 0
         self._server: _Http | None = None
@@ -143,7 +146,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _dispatch(self, parts: list[str], query: dict[str, str], raw: bytes) -> None:
         fake = self.fake
-        if self.headers.get("Authorization") != f"Bearer {fake.token}":
+        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+        if (scheme.lower(), token) != ("bearer", fake.token):  # the scheme in any case, as in the in-cluster client
+            fake.unauthorized += 1
             raise Refused(401, "Unauthorized", "Unauthorized")
         if parts in (["healthz"], ["livez"], ["readyz"]):
             return self._text(200, b"ok")
@@ -214,6 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
         if request.subresource == "log":
             note(200)
             return self._log(request)
+        time.sleep(self.fake.latency)
         try:
             code, body = self._do(request)
         except Refused:
@@ -254,6 +260,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "create":
                 if resource.namespaced and not request.namespace:
                     raise Refused(405, "MethodNotAllowed", NOT_ALLOWED)
+                self.fake.access.check_owners(resource.plural, resource.group, request.namespace, body)
                 return 201, self._shown(request, api.create(*where, body, dry_run=dry))
             case "get":
                 return 200, self._shown(request, api.get(*where, request.name))

@@ -140,6 +140,11 @@ def _container(path: str, container: dict[str, Any], volumes: set[str], claims: 
     for index, mount in enumerate(container.get("volumeMounts") or []):
         if mount["name"] not in volumes:
             yield f"{path}.volumeMounts[{index}].name", f'Not found: "{mount["name"]}"'
+        sub_path = mount.get("subPath", "")  # kubernetes/kubernetes, pkg/apis/core/validation, ValidateVolumeMounts
+        if sub_path.startswith("/"):
+            yield f"{path}.volumeMounts[{index}].subPath", f'Invalid value: "{sub_path}": must be a relative path'
+        if ".." in sub_path.split("/"):
+            yield f"{path}.volumeMounts[{index}].subPath", f"Invalid value: \"{sub_path}\": must not contain '..'"
         if paths[mount["mountPath"]] > 1:
             yield f"{path}.volumeMounts[{index}].mountPath", f'Invalid value: "{mount["mountPath"]}": must be unique'
     for index, variable in enumerate(container.get("env") or []):

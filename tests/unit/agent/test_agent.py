@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fermi.agent.confining import Confining
 from fermi.agent.runs import Host
 from fermi.agent.worker import Worker
 from fermi.launch import registry
@@ -25,7 +27,7 @@ class Lab(OnWorkers):
 
     def __init__(self, platform: Platform, scratch: Path) -> None:
         use(platform.store)
-        super().__init__(registry.backend("agent", {"data_dir": str(scratch / "data")}), scratch)
+        super().__init__(registry.backend("agent", {"data_dir": str(scratch / "data")}), scratch, platform.store)
         self.platform = platform
         self._running = ExitStack()
         self._tasks = itertools.count(1)
@@ -69,13 +71,16 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 def alive(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
 
 
+UNCONFINED = Confining.of(Path("/"), Path("/"), "python3", (), wanted=False)
+
+
 def worker(folder: Path) -> Worker:
-    return Worker("gn6-0", None, folder, Host(folder, folder / "workspace", "python3"))
+    return Worker("gn6-0", None, folder, Host(folder, folder / "workspace", "python3", UNCONFINED))
 
 
 def test_answers_that_overtake_each_other_change_nothing_back(tmp_path):
@@ -95,6 +100,16 @@ def test_nothing_is_ended_or_begun_before_the_platform_has_been_heard(tmp_path):
     one.settle()
     assert one.report({})["generation"] == 0
     assert one.startable() == []
+
+
+def test_a_port_of_rank_0_that_somebody_else_has_is_named_and_no_rank_begins(lab):
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        handle = lab.submit(lab.job("ok", master_port=port))
+        cause = lab.until(handle, Phase.FAILED).cause
+    assert (cause.code, cause.params["port"], cause.params["node"]) == ("MASTER_PORT_TAKEN", port, "node-0")
+    assert cause.params["holder"].startswith(f"pid {os.getpid()} (")
+    assert lab.starts() == []
 
 
 def test_what_was_stopped_before_it_was_known_never_begins(tmp_path):

@@ -166,6 +166,24 @@ def test_flags_alone_suffice(command, empty_home, target):
     assert "a b" in "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
 
 
+def test_emulated_gpus_are_cpu_processes_on_every_machine_also_on_those_of_a_file(command, empty_home):
+    (empty_home / "request.yaml").write_text(yaml.safe_dump(REQUEST))
+    given = {
+        "flags": ["--node", "10.0.0.1:2", "--node", "10.0.0.2:2", "--script", "t.py"],
+        "file": ["-f", "request.yaml"],
+    }
+    for name, words in given.items():
+        for emulated in (True, False):
+            folder = f"{name}-{emulated}"
+            done = command("render", *words, "-o", folder, *(["--emulated"] if emulated else []))
+            assert done.code == 0, done.err
+            for script in (empty_home / folder).glob("start-node-*.sh"):
+                assert ('"FERMI_BACKEND=gloo"' in script.read_text()) == emulated
+                assert ('"CUDA_VISIBLE_DEVICES="' in script.read_text()) == emulated
+            table = (empty_home / folder / "README.md").read_text()
+            assert ("| CPU |" in table, "| GPU 0 |" in table) == (emulated, not emulated)
+
+
 def test_a_script_that_is_here_travels_with_the_folder(command, empty_home):
     (empty_home / "train.py").write_text("import os, sys\nprint('trained', os.environ['RANK'], *sys.argv[1:])\n")
     node = ["--node", "127.0.0.1:2", "--emulated", "--master-port", str(free_port())]

@@ -12,8 +12,11 @@ import pytest
 import yaml
 from rich.cells import cell_len
 
+from fermi.cli.main import run
+from fermi.cli.registry import COMMANDS
 from fermi.client import config
 from tests.fakes.api import DROP, FakeApi, Reply, Request, data, event, page, refused, stream
+from tests.shell import as_in_a_terminal
 from tests.unit.cli.conftest import Command
 from tests.unit.cli.shapes import CREATED, brief, dataset, environment, model, task, version
 
@@ -138,6 +141,31 @@ def test_logs_are_printed_as_they_are_and_as_json_lines(api: FakeApi, command: C
     found = command("logs", "task-1", "--rank", "all", "-o", "json").out
     assert json.loads(found) == {"attempt": 1, "rank": 1, "offset": 0, "text": '[bold]{"step": 1}'}
     assert command("logs", "task-1", "--rank", "none").code == 2
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J10%\r20%\x9b31m\x7f\tok é 汉"
+SHOWN = "\\x1b]0;owned\\x07\\x1b[2J10%\\r20%\\x9b31m\\x7f\tok é 汉"
+
+
+def test_a_terminal_is_shown_what_a_rank_would_have_it_do(api: FakeApi, command: Command) -> None:
+    lines = [{"rank": 0, "offset": 0, "text": HOSTILE}]
+    api.on("GET", f"{TASK}/logs", data({"rank": 0, "attempt": 1, "lines": lines, "cursor": "c", "end": True}))
+    assert command("logs", "task-1").out == f"{SHOWN}\n"
+    assert command("logs", "task-1", "--raw").out == f"{HOSTILE}\n"
+    for form in ("json", "yaml"):
+        said = command("logs", "task-1", "-o", form).out
+        assert not set(said) & {"\x1b", "\x07", "\r", "\x9b", "\x7f"}
+        found = yaml.safe_load(said)
+        assert (found if form == "json" else found[0])["text"] == HOSTILE
+
+
+def test_names_messages_and_advice_reach_no_terminal_as_commands_either(api: FakeApi, command: Command) -> None:
+    api.on("GET", "/training-tasks", page([brief(taskName=HOSTILE)]))
+    assert SHOWN.partition("\t")[0] in command("list").out
+    api.on("GET", TASK, refused(409, "BAD", ("taskName", "BAD", HOSTILE, HOSTILE)))
+    said = command("get", "task-1").err
+    assert said.count(SHOWN) == 2
+    assert "\x1b" not in said
 
 
 def test_a_clone_can_be_submitted(api: FakeApi, command: Command, tmp_path: Path) -> None:
@@ -450,13 +478,14 @@ def test_ctrl_c_leaves_the_task_running_and_says_how_to_go_on(api: FakeApi, argu
     api.on("GET", TASK, data(task()), hold)
     api.on("GET", f"{TASK}/stream", hold)
     env = {**os.environ, "PYTHONPATH": str(PLATFORM), "LANG": "en_US.UTF-8"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fermi.cli", *arguments],
-        env=env,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    with as_in_a_terminal():
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fermi.cli", *arguments],
+            env=env,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
     try:
         assert asked.wait(60)
         process.send_signal(signal.SIGINT)
@@ -562,3 +591,69 @@ def test_by_hand_a_place_that_cannot_be_is_refused(command: Command, arguments: 
     result = command("preflight", *arguments)
     assert result.code == 2
     assert said in result.err
+
+
+def test_a_login_link_is_made_where_the_platform_is_and_nowhere_else(command, empty_home):
+    done = command("login-link", "--data", str(empty_home / "nothing"))
+    assert (done.code, done.out) == (5, "")
+    assert str(empty_home / "nothing") in done.err
+    assert "--data" in done.err
+
+
+# Options before and after the command ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_the_platform_the_language_and_the_form_are_told_before_or_after_the_command(
+    api: FakeApi, before: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.on("GET", "/training-tasks", page([brief()]))
+    monkeypatch.setenv("FERMI_URL", "http://127.0.0.1:9")
+    options = ["--url", api.url, "--lang", "en", "-o", "json"]
+    code = run([*options, "list"] if before else ["list", *options])
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    assert json.loads(out)["total"] == 1
+
+
+def test_what_is_told_after_the_command_wins(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    api.on("GET", "/training-tasks", page([brief()]))
+    assert run(["--url", "http://127.0.0.1:9", "-o", "yaml", "list", "--url", api.url, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["total"] == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_the_connection_before_it(name: str) -> None:
+    assert run(["--url", "http://127.0.0.1:9", "--lang", "en", name, "--help"]) == 0
+
+
+# Secrets --------------------------------------------------------------------------------------------------------------
+
+WANDB = {"name": "wandb", "createdAt": "2026-11-22T00:00:00Z", "createdBy": "owner",
+         "updatedAt": "2026-11-22T00:00:00Z", "updatedBy": "owner"}  # fmt: skip
+SECRETS = "/projects/project-1/secrets"
+
+
+def test_a_secret_comes_from_standard_input_and_is_never_shown(
+    api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.on("GET", "/projects", page([{"id": "project-1", "name": "默认", "role": "maintainer"}]))
+    api.on("PUT", f"{SECRETS}/wandb", data(WANDB))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("sesame open\n"))
+    result = command("secrets", "set", "wandb")
+    assert (result.code, api.seen("PUT", f"{SECRETS}/wandb")[0].body) == (0, {"value": "sesame open"})
+    assert "wandb" in result.out
+    assert "sesame" not in result.out + result.err
+    assert command("secrets", "set", "wandb", "sesame").code == 2, "an argument would be seen by everybody here"
+    assert command("secrets", "set").code == 2
+
+
+def test_secrets_are_listed_and_removed_by_name(api: FakeApi, command: Command) -> None:
+    api.on("GET", "/projects", page([{"id": "project-1", "name": "nlp", "role": "maintainer"},
+                                     {"id": "project-2", "name": "vision", "role": "viewer"}]))  # fmt: skip
+    api.on("GET", SECRETS, page([WANDB]))
+    api.on("DELETE", f"{SECRETS}/wandb", data(None))
+    assert command("secrets").code == 2, "which of two projects?"
+    assert command("secrets", "--project", "nlp").out.splitlines()[1].split()[0] == "wandb"
+    assert json.loads(command("secrets", "--project", "nlp", "-o", "json").out) == {"items": [WANDB], "total": 1}
+    assert "wandb is deleted" in command("secrets", "remove", "wandb", "--project", "nlp").err

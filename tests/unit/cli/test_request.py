@@ -55,6 +55,12 @@ def test_spares_are_named_as_environments_are_and_flags_win(names: Names) -> Non
     assert built(names, file, spares=("llm-training-env", "env-005"))["spareEnvironmentIds"] == ["env-003", "env-005"]
 
 
+def test_variables_with_secrets_are_added_to_those_of_the_file(names):
+    file = {"secretEnv": {"A": "one", "B": "two"}}
+    assert built(names, file, secret_env={"B": "three"})["secretEnv"] == {"A": "one", "B": "three"}
+    assert "secretEnv" not in built(names, {})
+
+
 def test_one_environment_with_a_framework_is_distributed(names: Names) -> None:
     request = built(names, environments=("pytorch-dev-env",), framework="ddp", strategy={"dataParallel": 2})
     assert request["distributedConfig"] == {
@@ -120,10 +126,17 @@ def test_a_dataset_flag_names_a_version_after_a_colon(names: Names) -> None:
     assert built(names, file, dataset="stdlib")["datasetVersionId"] == "version-002"
 
 
+def test_none_is_no_dataset_and_no_model_also_where_a_file_names_one(names: Names) -> None:
+    file = {"datasetId": "dataset-001", "datasetVersionId": "version-001", "modelId": "model-001"}
+    for given in ({}, file):
+        request = built(names, given, dataset="none", model="none", script="train.py")
+        assert (request["datasetId"], request["datasetVersionId"], request["modelId"]) == (None, None, None)
+
+
 def test_unknown_names_are_left_to_the_platform_to_refuse(names: Names) -> None:
-    request = built(names, environments=("nowhere",), dataset="nothing:v9", model="none")
+    request = built(names, environments=("nowhere",), dataset="nothing:v9", model="nothing")
     assert request["environmentIds"] == ["nowhere"]
-    assert (request["datasetId"], request["datasetVersionId"], request["modelId"]) == ("nothing", "v9", "none")
+    assert (request["datasetId"], request["datasetVersionId"], request["modelId"]) == ("nothing", "v9", "nothing")
 
 
 def test_a_name_borne_by_two_environments_is_refused_with_their_ids(names: Names) -> None:

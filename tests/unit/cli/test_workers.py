@@ -16,7 +16,7 @@ def worker(**changes: Any) -> dict[str, Any]:
         "process": {"state": "running", "pid": 77, "exitCode": None, "taskId": "task-1", "attempt": 1},
         "usage": {"gpuUtilization": 97.0, "gpuMemoryUsedMb": 40000, "gpuMemoryTotalMb": 80000, "cpuPercent": 100.0,
                   "memoryUsedMb": 5000},
-        "environmentId": "env-1", "host": "gn6.lab", "ip": "10.0.0.6", "version": "0.1.0",
+        "environmentId": "env-1", "host": "gn6.lab", "ip": "10.0.0.6", "version": "0.1.0", "allowedActions": [],
     } | changes  # fmt: skip
 
 
@@ -26,6 +26,7 @@ def group(**changes: Any) -> dict[str, Any]:
         "id": "group-1", "name": "pretrain", "projectId": "project-1", "masterAddress": "gn6", "worldSize": None,
         "effectiveWorldSize": 1, "masterPort": 29500, "backend": "nccl", "script": "train.py", "args": ["--epochs"],
         "env": {}, "maxRestarts": 3, "createdAt": "2026-11-21T00:00:00Z", "workers": [member], "problems": [],
+        "warnings": [], "secretEnv": {},
         "task": {"id": "task-1", "name": "pretrain", "status": "running"}, "allowedActions": ["stop"],
     } | changes  # fmt: skip
 

@@ -13,6 +13,7 @@ from fermi.launch.backends.kubernetes.engine import KubernetesBackend
 from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Observation, Rendered
 from tests.fakes.kubernetes import FakeCluster
 from tests.fakes.kubernetes.fixtures import kubernetes
+from tests.running import free_port
 from tests.waiting import until
 
 __all__ = ["kubernetes"]
@@ -57,7 +58,12 @@ class Lab:
 
 
 @pytest.fixture
-def lab(kubernetes: FakeCluster, tmp_path: Path) -> Iterator[Lab]:
+def lab(kubernetes: FakeCluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """With what a module names in FEATURES installed; where Kueue is among it, there is the queue `gpus`."""
+    features = getattr(request.module, "FEATURES", ())
+    kubernetes.install(*features)
+    if "kueue" in features:
+        kubernetes.add_queue("gpus")
     for name in "abc":
         kubernetes.add_node(f"machine-{name}", gpus=8)
     lab = Lab(kubernetes, tmp_path)
@@ -71,7 +77,8 @@ def backend(lab: Lab) -> KubernetesBackend:
 
 
 def job(*gpus: int, script: str = "pass", emulated: bool = True, engine: dict | None = None, **changes) -> JobSpec:
-    """Ranks run `python -c script` on a node of so many GPUs per number, on machines a, b, …"""
+    """Ranks run `python -c script` on a node of so many GPUs per number, on machines a, b, … The fake's pods share
+    this machine's ports, also with those of other test processes."""
     nodes = tuple(
         Node(
             f"env-{letter}", f"dev-{letter}", gpu_type="A100", gpu_count=count, emulated=emulated, image="training:1",
@@ -80,7 +87,9 @@ def job(*gpus: int, script: str = "pass", emulated: bool = True, engine: dict | 
         for letter, count in zip("abc", gpus or (1,), strict=False)
     )  # fmt: skip
     entrypoint = Entrypoint("-c", (script,))
-    return JobSpec("task-x", "ddp", nodes, "env-a", entrypoint=entrypoint, **{"attempt": 1, **changes})
+    return JobSpec(
+        "task-x", "ddp", nodes, "env-a", entrypoint=entrypoint, **{"attempt": 1, "master_port": free_port(), **changes}
+    )
 
 
 def rendered(backend: KubernetesBackend, spec: JobSpec) -> Rendered:

@@ -1,12 +1,17 @@
 """Each thing that Kubernetes can say of an attempt, provoked, and the reason that it becomes."""
 
+import os
+import socket
+import sys
+
 import pytest
 
 from apps.training.reasons import RETRY_HELPS, Reason
 from fermi import messages
+from fermi.launch.errors import BackendError
 from fermi.launch.spec import Phase
 from tests.fakes.kubernetes import Exits, Sleeps, Waits, conditions, resources
-from tests.unit.kubernetes.conftest import POD, job, look, submit, until_seen
+from tests.unit.kubernetes.conftest import POD, handle, job, look, rendered, submit, until_seen
 
 
 def failed(backend, spec):
@@ -147,6 +152,20 @@ def test_a_webhook_that_refuses_pods_fails_at_once(lab, backend):
     assert "our registry" in cause.params["evidence"]
 
 
+@pytest.mark.parametrize("policy", [False, True], ids=["webhook", "policy"])
+@pytest.mark.parametrize("resource", ["services", "jobs", "pods"])
+def test_whatever_admission_refuses_is_denied_and_not_rejected(lab, backend, resource, policy):
+    lab.cluster.admission.deny(resource, message="name a cost centre", policy=policy)
+    if resource == "pods":  # the Job controller is refused
+        cause = failed(backend, job(1))
+        assert (cause.code, "cost centre" in cause.params["evidence"]) == ("ADMISSION_DENIED", True)
+        return
+    with pytest.raises(BackendError) as raised:
+        submit(backend, job(1))
+    assert (raised.value.code, raised.value.permanent) == ("ADMISSION_DENIED", True)
+    assert "cost centre" in raised.value.params["evidence"]
+
+
 def test_a_service_account_that_is_not_there_fails_at_once(backend):
     assert failed(backend, job(1, engine={"serviceAccount": "nobody"})).code == "ADMISSION_DENIED"
 
@@ -157,6 +176,35 @@ def test_nodes_that_do_not_find_each_other_give_up_with_a_name(lab):
     cause = failed(lab.backend(pod=impatient), job(1, 1))
     assert cause.code == "NODES_MISSING"
     assert cause.params["evidence"] == "1"
+
+
+def test_a_head_whose_port_somebody_else_has_names_it_and_the_holder(lab, backend):
+    """As on the machine's own network."""
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        cause = failed(backend, job(1, 1, master_port=port))
+    assert (cause.code, cause.params["port"]) == ("MASTER_PORT_TAKEN", port)
+    assert cause.params["holder"].startswith(f"pid {os.getpid()} (")
+
+
+def test_a_full_disk_that_a_runner_found_is_the_cause(lab, backend):
+    """The runner's own words in the termination message, as `fermi.runner.pod` writes them."""
+    about = {"path": "/fermi/checkpoints", "free": 0, "total": 1 << 30, "rank": 1}
+    said = {
+        "rank": 1,
+        "ranks": [[0, None, None], [1, 5, 100.0]],
+        "cause": "DISK_FULL",
+        "about": about,
+        "tail": "ENOSPC",
+    }
+    script = "import json, os; json.dump({!r}, open(os.environ['FERMI_TERMINATION_LOG'], 'w')); os._exit(5)"
+    order = rendered(backend, job(2))
+    [pod] = [one for one in order.artifacts if one.kind == "Job"]
+    [container] = pod.content["spec"]["template"]["spec"]["containers"]
+    container["command"], container["args"] = [sys.executable, "-c", script.format(said)], []
+    backend.submit(order)
+    cause = checked(until_seen(backend, handle(job(2)), lambda seen: seen.phase is Phase.FAILED).cause)
+    assert (cause.code, cause.params["path"], cause.params["rank"]) == ("DISK_FULL", "/fermi/checkpoints", 1)
 
 
 def test_a_job_past_its_time_limit_says_so(lab):

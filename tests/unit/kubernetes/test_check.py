@@ -1,16 +1,27 @@
 """`fermi clusters check` on a Kubernetes that lacks one thing after the other."""
 
+import json
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from fermi.launch import checks, registry
+from fermi.launch.backends.kubernetes import client as clients
+from fermi.launch.backends.kubernetes import probe, volumes
 from fermi.launch.backends.kubernetes.permissions import RULES
 from fermi.launch.checks import Finding, Level
 from fermi.messages import text
-from tests.fakes.kubernetes import FakeCluster
+from tests.fakes.kubernetes import FakeCluster, Waits
+from tests.fakes.kubernetes.kubelet.containers import SHIM
+from tests.waiting import until
 
 Check = Callable[..., dict[str, Finding]]
 
@@ -21,7 +32,8 @@ def check(kubernetes: FakeCluster) -> Check:
 
     def run(**more: Any) -> dict[str, Finding]:
         connection = {"kubeconfig": str(kubernetes.kubeconfig), "namespace": kubernetes.namespace, **more}
-        assert checks.problems("kubernetes", connection) == []
+        refused = {problem.code for problem in checks.problems("kubernetes", connection)}
+        assert refused <= {"QUEUE_NEEDS_JOBSET"}, "as stored before that was refused"
         found = registry.check("kubernetes").findings(connection)
         for one in found:
             for lang in ("zh", "en"):
@@ -55,7 +67,20 @@ def test_one_that_cannot_be_reached_says_why(kubernetes: FakeCluster, check: Che
 
 
 def test_a_kubeconfig_that_is_not_there_is_told(check: Check) -> None:
-    assert levels(check(kubeconfig="/no/such/file")) == {"KUBERNETES_UNREACHABLE": "fail"}
+    assert levels(check(kubeconfig="/no/such/file")) == {"ENGINE_NOT_CONFIGURED": "fail"}
+
+
+@pytest.mark.parametrize("key", ["certificate-authority", "tokenFile", "client-certificate"])
+def test_a_file_that_a_kubeconfig_names_and_that_is_not_there_is_named(
+    kubernetes: FakeCluster, check: Check, key: str
+) -> None:
+    config = yaml.safe_load(kubernetes.kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    cluster["server"] = "https://127.0.0.1:1"
+    user.pop("token")
+    (cluster if key.endswith("authority") else user).update({key: "/no/such/file", "client-key": "/no/such/file"})
+    kubernetes.kubeconfig.write_text(yaml.safe_dump(config))
+    assert "/no/such/file" in check()["ENGINE_NOT_CONFIGURED"].params["why"]
 
 
 def test_credentials_that_are_not_accepted_are_told(kubernetes: FakeCluster, check: Check) -> None:
@@ -63,6 +88,22 @@ def test_credentials_that_are_not_accepted_are_told(kubernetes: FakeCluster, che
     config["users"][0]["user"]["token"] = "expired"
     kubernetes.kubeconfig.write_text(yaml.safe_dump(config))
     assert levels(check()) == {"KUBERNETES_UNAUTHORIZED": "fail"}
+
+
+@pytest.mark.parametrize("token", ["ad\tmin", "令牌"])
+def test_a_token_that_no_request_can_carry_is_told(kubernetes: FakeCluster, check: Check, token: str) -> None:
+    config = yaml.safe_load(kubernetes.kubeconfig.read_text())
+    config["users"][0]["user"]["token"] = token
+    kubernetes.kubeconfig.write_text(yaml.safe_dump(config))
+    assert levels(check()) == {"CREDENTIALS_UNSENDABLE": "fail"}
+
+
+def test_a_newline_behind_a_token_is_none_of_it(kubernetes: FakeCluster, check: Check) -> None:
+    """`echo secret > token` ends with one."""
+    config = yaml.safe_load(kubernetes.kubeconfig.read_text())
+    config["users"][0]["user"]["token"] += "\n"
+    kubernetes.kubeconfig.write_text(yaml.safe_dump(config))
+    assert "KUBERNETES_REACHABLE" in check()
 
 
 def test_an_old_version_fails(kubernetes: FakeCluster, check: Check) -> None:
@@ -73,6 +114,168 @@ def test_an_old_version_fails(kubernetes: FakeCluster, check: Check) -> None:
 def test_a_missing_namespace_fails_with_the_command_that_makes_it(check: Check) -> None:
     missing = check(namespace="nowhere")["NAMESPACE_MISSING"]
     assert (missing.level, missing.remedy) == (Level.FAIL, "kubectl create namespace nowhere")
+
+
+def test_a_namespace_that_may_not_be_looked_at_is_missing_or_nothing_is_allowed_in_it(
+    kubernetes: FakeCluster, check: Check
+) -> None:
+    """With the documented rights, which live in the namespace: without it, the API server answers 403 to everything in
+    it, because it looks at rights before it looks for the object."""
+    kubernetes.access.deny("get", "namespaces")
+    assert not check().keys() & {"NAMESPACE_MISSING", "NAMESPACE_UNSEEN"}
+    assert not kubernetes.names("configmaps") or "fermi-check" not in kubernetes.names("configmaps")
+    assert levels(check(namespace="nowhere"))["NAMESPACE_MISSING"] == "fail", "rights in all namespaces"
+    kubernetes.access.deny("*", "*", "nowhere")
+    assert levels(check(namespace="nowhere"))["NAMESPACE_UNSEEN"] == "fail"
+
+
+class Volume:
+    """A claim called `data` whose volume is `folder`; `data_dir` is the platform's."""
+
+    def __init__(self, cluster: FakeCluster, check: Check, scratch: Path) -> None:
+        self.cluster, self.run, self.data_dir = cluster, check, scratch / "data"
+        self.data_dir.mkdir(exist_ok=True)
+        cluster.add_node("node-a")
+
+    def check(self, folder: Path | None = None, **more: Any) -> dict[str, Finding]:
+        if folder:
+            self.cluster.add_claim("data", folder)
+            self.cluster.add_dev_pod("dev", "node-a", labels={"fermi.io/dev-environment": "true"})
+            until(lambda: self.cluster.pods("dev")[0]["spec"].get("nodeName"), what="the dev pod is placed")
+        data = {"mountPath": "/data", "volume": {"persistentVolumeClaim": {"claimName": "data"}}}
+        checked = checks.problems("kubernetes", {"data": data})
+        assert not checked
+        found = self.run(**{"data": data, "python": sys.executable, **more})
+        assert list(self.data_dir.glob("*/fermi-probe-*")) == [], "it leaves nothing behind"
+        until(lambda: not self.cluster.pods("fermi-probe-*"), what="no pod either")
+        return found
+
+
+@pytest.fixture
+def volume(kubernetes: FakeCluster, tmp_path: Path) -> Volume:
+    return volume_of(kubernetes, tmp_path)
+
+
+def volume_of(kubernetes: FakeCluster, scratch: Path) -> Volume:
+    def run(**more: Any) -> dict[str, Finding]:
+        connection = {
+            "kubeconfig": str(kubernetes.kubeconfig), "namespace": kubernetes.namespace,
+            "data_dir": str(scratch / "data"), **more,
+        }  # fmt: skip
+        asked = clients.Client(connection)
+        try:
+            found = list(probe.findings(asked, connection))
+        finally:
+            asked.close()
+        for one in found:
+            for lang in ("zh", "en"):
+                message, hint = text(one.code, lang, **one.params)
+                assert message
+                assert hint or one.level is Level.PASS
+        return {one.code: one for one in found}
+
+    return Volume(kubernetes, run, scratch)
+
+
+def test_a_pod_that_reads_and_writes_through_the_volume_passes(volume: Volume) -> None:
+    user = os.geteuid() or 1000
+    assert volume.check(volume.data_dir, platform_user=os.geteuid())["VOLUME_USABLE"].params["user"] == user
+
+
+def test_a_volume_that_is_not_the_platforms_data_directory_fails(volume: Volume, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    assert levels(volume.check(other)) == {"VOLUME_OTHER": "fail"}
+
+
+def test_a_volume_is_not_tried_out_before_there_is_an_environment(volume: Volume) -> None:
+    assert levels(volume.check()) == {"VOLUME_UNTESTED": "warn"}
+
+
+def test_a_pod_that_does_not_begin_says_why(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "PATIENCE_SECONDS", 1.0)
+    volume.cluster.script("fermi-probe-*", Waits("ImagePullBackOff", "Back-off pulling image"))
+    found = volume.check(volume.data_dir)["VOLUME_UNTESTED"]
+    assert "ImagePullBackOff" in found.params["why"]
+
+
+def test_keys_in_the_volume_are_told(volume: Volume, tmp_path: Path) -> None:
+    (volume.data_dir / "secret_key").write_text("x")
+    (tmp_path / "elsewhere").write_text("x")
+    private = [str(volume.data_dir / "secret_key"), str(volume.data_dir / "gone"), str(tmp_path / "elsewhere")]
+    found = volume.check(volume.data_dir, private=private)["VOLUME_HOLDS_SECRETS"]
+    assert (found.level, found.params["files"]) == (Level.WARN, "secret_key")
+
+
+@pytest.mark.parametrize(("umask", "handed_over", "code"), [
+    (0o022, True, "VOLUME_USABLE"), (0o077, True, "VOLUME_UNREADABLE"), (0o022, False, "VOLUME_UNWRITABLE"),
+])  # fmt: skip
+def test_the_pods_script_finds_what_its_user_may_not(
+    monkeypatch: pytest.MonkeyPatch, umask: int, handed_over: bool, code: str
+) -> None:
+    """As a process of user 1000 in real folders of root's: of mode 0700 or 0755, and one that a server which takes root
+    for nobody does not let us hand over."""
+    if os.geteuid() != 0:
+        pytest.skip("only root has processes of other users")
+    if not (python := python_of(1000)):
+        pytest.skip("user 1000 can run no interpreter of this machine, or not read this checkout")
+    if not handed_over:
+        monkeypatch.setattr(volumes, "prepare", kept)
+    with tempfile.TemporaryDirectory(prefix="fermi-test-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # pytest's own cannot be passed by others
+        cluster = FakeCluster(folder / "kubernetes").start()
+        cluster.kubelets.as_users = python
+        before = os.umask(umask)
+        try:
+            for one in ("data", "data/workspace", "data/checkpoints"):
+                (folder / one).mkdir()
+                (folder / one).chmod(0o755)
+            found = volume_of(cluster, folder).check(folder / "data", platform_user=0, python=python)
+        finally:
+            os.umask(before)
+            cluster.close()
+    assert list(found) == [code]
+    assert found[code].params["user"] == 1000
+    assert code == "VOLUME_USABLE" or "Permission denied" in found[code].params["why"]
+    assert not cluster.errors
+
+
+def python_of(user: int) -> str:
+    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        command = [python, "-I", "-S", str(SHIM), python, "-c", "import json"]
+        with suppress(OSError):
+            if not subprocess.run(command, cwd="/", user=user, group=user, extra_groups=[]).returncode:
+                return python
+    return ""
+
+
+def kept(data_dir: Path, pod: dict[str, Any]) -> None:
+    for mount in pod["containers"][0]["volumeMounts"]:
+        (data_dir / mount["subPath"]).mkdir(exist_ok=True)
+
+
+@pytest.mark.parametrize(("said", "code"), [
+    ({"read": "", "written": ""}, "VOLUME_USABLE"),
+    ({"read": "[Errno 13] Permission denied", "written": ""}, "VOLUME_UNREADABLE"),
+    ({"read": "", "written": "[Errno 30] Read-only file system"}, "VOLUME_UNWRITABLE"),
+    ({"read": "[Errno 2] No such file", "absent": True, "written": ""}, "VOLUME_OTHER"),
+    ({"read": "other content", "written": ""}, "VOLUME_OTHER"),
+    ({}, "VOLUME_UNTESTED"),
+])  # fmt: skip
+def test_what_the_pod_says_is_what_is_found(tmp_path: Path, said: dict[str, Any], code: str) -> None:
+    answer = tmp_path / "answer"
+    answer.write_text("word")
+    ended = {"exitCode": 0, "message": json.dumps(said)}
+    pod = {
+        "metadata": {"name": "p"},
+        "status": {"containerStatuses": [{"name": "node", "state": {"terminated": ended}}]},
+    }
+    found = probe._judged(None, pod, {"user": 1000, "path": "/srv"}, answer, "word")  # type: ignore[arg-type]
+    assert found.code == code
+    answer.write_text("another")
+    if code == "VOLUME_USABLE":
+        assert probe._judged(None, pod, {}, answer, "word").code == "VOLUME_OTHER"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.purpose == "training"], ids=lambda rule: rule.resource)
@@ -137,6 +340,13 @@ def test_what_the_connection_asks_for_must_be_installed(
     assert (missing.level, missing.params) == (Level.FAIL, {"feature": feature, "option": option})
     kubernetes.server.features.add(feature.lower())
     assert "FEATURE_MISSING" not in check(**{option: value})
+
+
+def test_a_queue_without_jobset_fails(kubernetes: FakeCluster, check: Check) -> None:
+    kubernetes.install("kueue", "jobset")
+    kubernetes.add_queue("gpus")
+    assert levels(check(queue="gpus"))["QUEUE_NEEDS_JOBSET"] == "fail"
+    assert "QUEUE_NEEDS_JOBSET" not in check(queue="gpus", jobset=True)
 
 
 def test_a_queue_that_is_not_there_fails(kubernetes: FakeCluster, check: Check) -> None:

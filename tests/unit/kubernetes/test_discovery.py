@@ -85,9 +85,53 @@ def test_a_pod_is_an_environment_with_all_that_training_beside_it_needs(two_node
         "serviceAccount": "default",
         "volumes": [{"name": "v0", "persistentVolumeClaim": {"claimName": "home"}}],
         "volumeMounts": [{"name": "v0", "mountPath": "/home/ada"}],
+        "imagePullPolicy": "Always",
         "resource": "nvidia.com/gpu",
         "python": "/opt/python",
     }
+
+
+@pytest.mark.parametrize(("resources", "size"), [
+    ({"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "8", "memory": "16Gi"}}, (8, 16)),
+    ({"requests": {"cpu": "6", "memory": "12Gi"}}, (6, 12)),
+    ({"limits": {"nvidia.com/gpu": "2"}, "requests": {"nvidia.com/gpu": "2"}}, (16, 128)),
+    ({"limits": {"memory": "4Gi"}}, (64, 4)),
+])  # fmt: skip
+def test_an_environment_is_as_large_as_its_own_container_may_become(resources: dict[str, Any], size: Any) -> None:
+    """Limits, else requests, else its GPUs' share of the node; sidecars are none of it."""
+    allocatable = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8"}
+    nodes = {"/node-a": {"metadata": {}, "status": {"allocatable": allocatable}}}
+    sidecar = {"name": "proxy", "image": "p", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}
+    main = {"name": "dev", "image": "training:1", "resources": resources}
+    for containers in ([main, sidecar], [sidecar, main]):
+        spec = {"nodeName": "node-a", "containers": containers}
+        notes = {"kubectl.kubernetes.io/default-container": "dev"}
+        meta = {"name": "dev", "namespace": "n", "annotations": notes}
+        one = pods.found({"metadata": meta, "spec": spec}, nodes, lambda *_: 0, "p")
+        assert (one.cpu_cores, one.memory_gb, one.image) == (*size, "training:1")
+
+
+def test_a_sidecar_in_front_is_not_taken_for_the_environment() -> None:
+    sidecar, main = {"name": "proxy", "image": "p"}, {"name": "dev", "image": "i", "resources": {"limits": GPU}}
+    meta = {"name": "dev", "namespace": "n"}
+    one = pods.found({"metadata": meta, "spec": {"containers": [sidecar, main]}}, {}, lambda *_: 0, "p")
+    assert (one.image, one.gpu_count) == ("i", 1)
+
+
+GPU = {"nvidia.com/gpu": "1"}
+
+
+def test_what_a_pod_needs_to_reach_its_network_adapters_is_taken_over() -> None:
+    limits = {**GPU, "rdma/hca_shared_devices_a": "1", "vpc.amazonaws.com/efa": "4", "example.com/fpga": "1"}
+    main = {
+        "name": "dev", "image": "i", "imagePullPolicy": "Never", "resources": {"limits": limits},
+        "securityContext": {"capabilities": {"add": ["IPC_LOCK", "SYS_ADMIN"]}},
+    }  # fmt: skip
+    spec = {"containers": [main], "runtimeClassName": "nvidia"}
+    found = pods.found({"metadata": {"name": "d", "namespace": "n"}, "spec": spec}, {}, lambda *_: 0, "p").engine
+    assert (found["imagePullPolicy"], found["runtimeClassName"]) == ("Never", "nvidia")
+    assert found["capabilities"] == ["IPC_LOCK"], "and nothing that breaks out"
+    assert found["devices"] == {"rdma/hca_shared_devices_a": 1, "vpc.amazonaws.com/efa": 4}
 
 
 def test_pods_without_the_label_are_nobodys_environment(two_nodes: FakeCluster, seen: Seen) -> None:

@@ -19,9 +19,9 @@ def text(root: Path) -> str:
 
 
 def codes() -> set[str]:
-    """Every code that the package mentions."""
+    """Every code that the package mentions, and the rule that all engines share."""
     known = tomllib.loads(Path(messages.__file__).with_name("en.toml").read_text("utf-8"))
-    trees = [ast.parse(path.read_text("utf-8")) for path in PACKAGE.glob("*.py")]
+    trees = [ast.parse(path.read_text("utf-8")) for path in (*PACKAGE.glob("*.py"), PACKAGE.parent / "culprit.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     return {node.value for node in nodes if isinstance(node, ast.Constant) and node.value in known}
 

@@ -1,17 +1,19 @@
 """Creating, ending and clearing away, with an API server that fails in between."""
 
+import base64
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
-from fermi.launch.backends.kubernetes import names
+from fermi.launch.backends.kubernetes import client, names
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Phase
-from tests.fakes.kubernetes import Sleeps, resources
+from tests.fakes.kubernetes import Sleeps, errors, resources
 from tests.fakes.kubernetes.errors import Refused
-from tests.unit.kubernetes.conftest import POD, handle, job, look, submit, until_seen
+from tests.unit.kubernetes.conftest import POD, handle, job, look, rendered, submit, until_seen
 from tests.waiting import until
 
 OURS = ("configmaps", "services", "jobs", "pods")
@@ -37,6 +39,14 @@ def end(backend, one):
     backend.forget(one)
 
 
+def test_who_still_asks_when_the_connection_was_closed_begins_anew(lab, backend):
+    """The watch of a cluster that was changed or deleted closes it while another thread may be about to submit."""
+    end(backend, submit(backend, job(1, 2)))
+    backend.close()
+    end(backend, submit(backend, job(1, 2, attempt=2)))
+    assert not left_in(lab.cluster)
+
+
 def test_everything_of_an_attempt_goes_with_its_root(lab, backend):
     lab.cluster.script(POD, Sleeps())
     one = submit(backend, job(1, 2))
@@ -45,6 +55,15 @@ def test_everything_of_an_attempt_goes_with_its_root(lab, backend):
     for kind in ("services", "jobs"):
         for obj in lab.cluster.all(kind):
             assert [owner["uid"] for owner in obj["metadata"]["ownerReferences"]] == [root["metadata"]["uid"]]
+    lab.cluster.api.delete(resources.CONFIGMAPS, lab.cluster.namespace, one.name, {})
+    until(lambda: not left_in(lab.cluster), what="nothing left")
+
+
+def test_an_attempt_begins_where_owners_may_not_be_kept_from_deletion(lab, backend):
+    """OpenShift checks it of whoever sets an owner; we do not ask for it. All goes with its root all the same."""
+    lab.cluster.access.deny("update", "*/finalizers")
+    one = submit(backend, job(1, 1))
+    until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED)
     lab.cluster.api.delete(resources.CONFIGMAPS, lab.cluster.namespace, one.name, {})
     until(lambda: not left_in(lab.cluster), what="nothing left")
 
@@ -246,3 +265,120 @@ def test_the_grace_of_a_deletion_is_never_none(lab, backend):
     pod = lab.cluster.pods(POD)[0]
     assert pod["metadata"]["deletionGracePeriodSeconds"] >= 1
     until_seen(backend, one, gone)
+
+
+def test_each_object_is_created_and_deleted_with_one_request_however_often_one_asks(lab):
+    """Several processes at the same attempt, each of which is told again and again to go on."""
+    lab.cluster.script(POD, Sleeps())
+    backends, spec = [lab.backend() for _ in range(3)], job(1, 1, 1)
+    one = handle(spec)
+    for backend in backends:
+        backend.orphans(())
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda number: submit(backends[number % 3], spec), range(60)))
+    until_seen(backends[0], one, lambda seen: seen.phase is Phase.RUNNING)
+    needless = [call for call in lab.cluster.calls("create") if call.code == 409]
+    assert len(needless) <= 2 * 5, "what another process is making this moment, once for each of the five objects"
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda _: backends[0].cancel(one, 1.0), range(60)))
+    until_seen(backends[0], one, gone)
+    assert len(lab.cluster.calls("delete", "jobs")) == 3
+    pods = [call.name for call in lab.cluster.calls("delete", "pods")]
+    assert len(set(pods)) == len(pods) <= 3
+
+
+def test_a_gang_starts_and_stops_with_one_request_for_each_object(lab, backend, monkeypatch):
+    """Deleted in the foreground, a Job takes its pod along: one that is on its way out when its turn comes needs no
+    request. One request at a time, so that all pods come after all jobs, as most do in a large gang."""
+    monkeypatch.setattr(client, "PARALLEL", 1)
+    lab.cluster.script(POD, Sleeps())
+    spec = job(1, 1, 1)
+    backend.orphans(())
+    one = submit(backend, spec)
+    until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
+    objects = ["configmaps", "services", "jobs", "jobs", "jobs"]
+    assert writes(lab) == [*(("create", kind, 201) for kind in objects), ("patch", "configmaps", 200)]
+
+    def delete_and_hear(kind, name, **options):
+        delete(kind, name, **options)
+        until(lambda: all(pod["metadata"].get("deletionTimestamp") for pod in pods_of(name)), what="its pod is to end")
+
+    def pods_of(job):
+        pods = backend._watch.memory.gang(one.name).pods
+        return [pod for pod in pods.values() if pod["metadata"]["name"].startswith(f"{job}-")]
+
+    delete, backend.client.delete = backend.client.delete, delete_and_hear
+    until(lambda: (backend.cancel(one, spec.grace_seconds), look(backend, one).left is False)[1], what="gone")
+    assert writes(lab)[6:] == [("patch", "configmaps", 200), *[("delete", "jobs", 200)] * 3]
+
+
+def writes(lab):
+    return [(call.verb, call.resource, call.code) for call in lab.cluster.calls("write", user_agent="fermi")]
+
+
+def test_one_process_creates_each_object_once_however_often_it_is_asked(lab, backend):
+    lab.cluster.script(POD, Sleeps())
+    spec = job(1, 1, 1)
+    backend.orphans(())
+    lab.cluster.faults.reset("create", "jobs", nth=2)  # the second of three
+    with pytest.raises(BackendError):
+        submit(backend, spec)
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda _: submit(backend, spec), range(60)))
+    until_seen(backend, handle(spec), lambda seen: seen.phase is Phase.RUNNING)
+    created = [call for call in lab.cluster.calls("create") if call.name.startswith(handle(spec).name)]
+    assert sorted(call.code for call in created) == [0, *[201] * 5]
+
+
+# Secrets --------------------------------------------------------------------------------------------------------------
+
+KEY = "sesame-0123456789"
+SECRET = {"API_KEY": "the-key"}
+
+
+def submit_with_secret(backend, spec):
+    backend.submit(rendered(backend, spec), {"API_KEY": KEY})
+    return handle(spec)
+
+
+def test_a_value_is_in_the_attempts_secret_and_in_no_other_object(lab, backend):
+    script = f"import os; raise SystemExit(os.environ['API_KEY'] != {KEY[::-1]!r}[::-1])"
+    one = submit_with_secret(backend, job(1, 2, script=script, secret_env=SECRET))
+    until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED)
+    [secret] = [obj for obj in lab.cluster.all("secrets") if obj["metadata"]["name"] == one.name]
+    [root] = [obj for obj in lab.cluster.all("configmaps") if obj["metadata"]["name"] == one.name]
+    assert base64.b64decode(secret["data"]["API_KEY"]).decode() == KEY
+    assert [owner["uid"] for owner in secret["metadata"]["ownerReferences"]] == [root["metadata"]["uid"]]
+    others = [obj for kind in (*OURS, "events") for obj in lab.cluster.all(kind)]
+    assert KEY not in json.dumps(others)
+    assert base64.b64encode(KEY.encode()).decode() not in json.dumps(others)
+    end(backend, one)
+    until(lambda: one.name not in lab.cluster.names("secrets"), what="the secret goes with its root")
+
+
+def test_a_submission_that_was_cut_short_after_the_secret_goes_on(lab, backend):
+    spec = job(1, script="import os; os.environ['API_KEY']", secret_env=SECRET)
+    lab.cluster.faults.refuse("create", "jobs", errors.internal())
+    with pytest.raises(BackendError):
+        submit_with_secret(backend, spec)
+    one = submit_with_secret(backend, spec)
+    until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED)
+
+
+def test_what_a_webhook_says_of_a_secret_is_passed_on_without_its_value(lab, backend):
+    told = f'policy: data "{KEY}" / "{base64.b64encode(KEY.encode()).decode()}" has not enough entropy'
+    lab.cluster.faults.refuse("create", "secrets", errors.webhook_denied("entropy.example.org", told))
+    with pytest.raises(BackendError) as caught:
+        submit_with_secret(backend, job(1, secret_env=SECRET))
+    assert "has not enough entropy" in str(caught.value.params)
+    assert "sesame" not in repr(caught.value.params) + str(caught.value)
+    assert base64.b64encode(KEY.encode()).decode() not in repr(caught.value.params) + str(caught.value)
+
+
+def test_the_platform_asks_for_no_secret_and_a_task_without_one_makes_none(lab, backend):
+    one = submit(backend, job(1))
+    until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED)
+    assert not [obj for obj in lab.cluster.all("secrets") if obj["metadata"]["name"] == one.name]
+    end(backend, one)
+    assert not lab.cluster.calls("get", "secrets")
+    assert not lab.cluster.calls("list", "secrets")

@@ -1,30 +1,19 @@
 """The same, where JobSet and Kueue are installed."""
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
 from fermi.launch.spec import Phase
-from tests.fakes.kubernetes import FakeCluster, Sleeps
-from tests.unit.kubernetes.conftest import Lab, job, look, submit, until_seen
+from tests.fakes.kubernetes import Sleeps
+from tests.unit.kubernetes.conftest import job, look, submit, until_seen
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not os.environ.get("FERMI_CRDS"), reason="FERMI_CRDS names no folder of definitions")
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    cluster = FakeCluster(tmp_path / "kubernetes", features=("jobset", "kueue")).start()
-    for name in "abc":
-        cluster.add_node(f"machine-{name}", gpus=8)
-    cluster.add_queue("gpus")
-    lab = Lab(cluster, tmp_path)
-    yield lab
-    lab.close()
-    cluster.close()
-    assert not cluster.errors, "\n".join(cluster.errors)
+FEATURES = ("jobset", "kueue")
 
 
 def test_a_jobset_trains_as_jobs_do(lab):
@@ -66,6 +55,28 @@ def test_what_kueue_says_is_why_it_waits_and_admission_begins_it(lab, jobset):
     assert "unused quota" in seen.waiting.params["evidence"]
     lab.cluster.admit()
     until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED)
+
+
+def test_a_queue_admits_a_jobset_as_a_whole_where_it_would_admit_half_of_the_jobs(lab):
+    """Two tasks whose Jobs are admitted one by one can each hold half of the quota for ever."""
+    lab.cluster.kueue.quota = 1
+    apart = lab.backend(queue="gpus")
+    halves = submit(apart, replace(job(1, 1), task_id="task-y"))
+    until(lambda: len(lab.cluster.pods("task-y-*")) == 1, what="one of two Jobs is admitted")
+    assert [one.code for one in apart.problems(job(1, 1))] == ["QUEUE_NEEDS_JOBSET"], "so it is refused"
+    assert apart.problems(job(1)) == []
+    until(lambda: (apart.cancel(halves, 0.0), look(apart, halves).left is False)[1], what="gone")
+    apart.forget(halves)
+    until(lambda: not lab.cluster.names("workloads"), what="the quota is free")
+
+    together = lab.backend(queue="gpus", jobset=True)
+    assert together.problems(job(1, 1)) == []
+    whole = submit(together, job(1, 1))
+    until_seen(together, whole, lambda seen: seen.waiting and seen.waiting.code == "QUEUE_WAITING")
+    assert lab.cluster.pods("task-x-*") == []
+    lab.cluster.kueue.quota = 2
+    lab.cluster.admit()
+    until_seen(together, whole, lambda seen: seen.phase is Phase.SUCCEEDED)
 
 
 def test_what_waits_in_a_queue_can_be_cancelled(lab):

@@ -3,9 +3,14 @@
 import os
 import threading
 
+import pytest
+
+from fermi import messages
+from fermi.launch.backends.kubernetes import logs
 from fermi.launch.backends.kubernetes.logs import Files, Sink, whole_seconds
 from fermi.launch.spec import Phase
 from tests.fakes.kubernetes import Sleeps
+from tests.fakes.kubernetes.errors import Refused
 from tests.unit.kubernetes.conftest import POD, handle, job, look, submit, until_seen
 from tests.waiting import until
 
@@ -153,3 +158,54 @@ def test_nodes_of_any_time_zone_are_asked_in_utc():
 
 def test_an_absent_log_is_empty(backend):
     assert backend.logs(handle(job(1)), 0, 0).data == b""
+
+
+def test_a_node_that_does_not_hand_out_a_log_is_asked_ever_more_seldom_and_named(lab, backend, monkeypatch):
+    monkeypatch.setattr(logs, "PAUSE_SECONDS", (0.01, 0.05))
+    lab.watched(backend)
+    lab.cluster.script(POD, Sleeps())
+    one = submit(backend, job(1))
+    until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING and not seen.waiting)
+    until(lambda: lab.cluster.calls("get", "pods/log"), what="it is followed")
+    silent = 'Get "https://10.0.0.1:10250/containerLogs/task": dial tcp 10.0.0.1:10250: i/o timeout'
+    lab.cluster.faults.refuse("get", "pods/log", Refused(500, "InternalError", silent), times=None)
+    lab.cluster.break_connections()
+    before = len(lab.cluster.calls("get", "pods/log"))
+    seen = until_seen(backend, one, lambda seen: seen.waiting)
+    assert (seen.phase, seen.waiting.code) == (Phase.RUNNING, "LOG_UNAVAILABLE")
+    assert "i/o timeout" in seen.waiting.params["evidence"]
+    for lang in messages.LANGUAGES:
+        assert messages.text(seen.waiting.code, lang, **seen.waiting.params)
+    until(lambda: len(lab.cluster.calls("get", "pods/log")) >= before + 12, what="twelve questions")
+    asked = [call.at for call in lab.cluster.calls("get", "pods/log")][before:]
+    assert asked[-1] - asked[-2] > 4 * logs.PAUSE_SECONDS[1], "longer than between two questions of a quiet pod"
+    lab.cluster.faults.clear()
+    until_seen(backend, one, lambda seen: not seen.waiting)
+
+
+def test_a_node_that_comes_back_is_asked_at_once_however_long_it_was_silent(lab, backend, monkeypatch):
+    monkeypatch.setattr(logs, "PAUSE_SECONDS", (3600.0, 3600.0))
+    monkeypatch.setattr(logs, "LONGEST_SILENCE_SECONDS", 3600.0)
+    lab.watched(backend)
+    one = submit(backend, job(1, script=COUNT.replace("range(600)", "range(10**6)")))
+    until(lambda: "rank 0 line 100\n" in text(backend, one, 0), what="the log to grow")
+    lab.cluster.nodes.evicts = False
+    lab.cluster.lose_node("machine-a", processes_die=False)
+    asked = len(lab.cluster.calls("get", "pods/log"))
+    lab.cluster.break_connections()
+    until(lambda: len(lab.cluster.calls("get", "pods/log")) > asked, what="a question that the node does not answer")
+    size = len(text(backend, one, 0))
+    lab.cluster.restore_node("machine-a")
+    until(lambda: len(text(backend, one, 0)) > size, what="the log goes on")
+    until(lambda: (backend.cancel(one, 0.0), look(backend, one).left is False)[1], what="gone")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_followers_that_are_stopped_let_others_follow_and_may_be_asked_again(lab, again):
+    first, second = lab.backend(), lab.backend()
+    lab.watched(first).set()
+    one = submit(first, job(1, script=COUNT))
+    first.close()
+    lab.watched(first if again else second)
+    until_drained(second, one)
+    assert text(second, one, 0) == whole(0)

@@ -97,6 +97,18 @@ def test_pods_are_pinned_to_their_environments_machine_and_take_its_gpus():
     assert pod(jobs[1])["resourceClaims"] == [{"name": "gpus-0", "resourceClaimName": "llm-gpus"}]
 
 
+def test_a_pod_is_run_and_reaches_the_network_as_its_environment_does():
+    engine = {"node": "gpu-1", "imagePullPolicy": "Never", "runtimeClassName": "nvidia", "capabilities": ["IPC_LOCK"],
+              "devices": {"rdma/hca": 1}}  # fmt: skip
+    spec = document_job(emulated=False)
+    made = objects(replace(spec, nodes=tuple(replace(node, engine=engine) for node in spec.nodes)))[2]
+    assert not schemas.problems(resources.of_kind("batch/v1", "Job"), made)
+    container = pod(made)["containers"][0]
+    assert (pod(made)["runtimeClassName"], container["imagePullPolicy"]) == ("nvidia", "Never")
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    assert container["resources"]["requests"]["rdma/hca"] == container["resources"]["limits"]["rdma/hca"] == "1"
+
+
 def test_emulated_gpus_ask_for_processors_only():
     for job in objects(document_job())[2:]:
         assert pod(job)["containers"][0]["resources"]["requests"].keys() == {"cpu", "memory"}

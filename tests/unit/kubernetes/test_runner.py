@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,24 @@ time.sleep(600)
     assert process.returncode == 7
 
 
+@pytest.mark.parametrize("code", [0, 143])
+def test_ranks_that_end_well_because_the_pod_is_asked_to_end_have_not_succeeded(tmp_path, code):
+    script = f"""
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))
+print("ready", flush=True)
+time.sleep(600)
+"""
+    process = pod(tmp_path, script)
+    while not process.stdout.readline().endswith(b"ready\n"):
+        pass
+    before = time.time()
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert before <= json.loads((tmp_path / "end").read_text())["terminated"] <= time.time()
+
+
 # --- meeting ---
 
 
@@ -126,6 +145,18 @@ def test_all_nodes_go_once_all_are_there():
     gone, _ = together(9, free_port())
     assert len(gone) == 8
     assert {address in ("127.0.0.1", "::1") for address in gone} == {True}
+
+
+def test_an_address_of_the_head_that_leads_nowhere_does_not_hide_the_next(monkeypatch):
+    """As on a machine without IPv6, where a name has such an address too. Nobody listens at a broadcast address."""
+    found = socket.getaddrinfo
+
+    def nowhere_first(*asked, **more):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("255.255.255.255", 9)), *found(*asked, **more)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", nowhere_first)
+    gone, _ = together(2, free_port())
+    assert gone in (["127.0.0.1"], ["::1"])
 
 
 def test_rank_0_can_listen_on_the_port_afterwards():

@@ -1,9 +1,12 @@
 """One list and one watch per kind, whatever happens to the connection."""
 
 import os
+import threading
 import time
 
-from fermi.launch.backends.kubernetes import engine
+import pytest
+
+from fermi.launch.backends.kubernetes import engine, watch
 from fermi.launch.spec import Phase
 from tests.fakes.kubernetes import Exits, Sleeps
 from tests.unit.kubernetes.conftest import POD, job, look, submit, until_seen
@@ -86,3 +89,47 @@ def test_a_forked_process_begins_its_own(lab, backend):
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def watches() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith(("watch-", "log-"))}
+
+
+def test_a_cluster_that_is_followed_no_more_costs_no_thread_and_no_request(lab, backend):
+    """It was deleted, or is reached in a new way: see `apps.training.engines.following`."""
+    before = watches()
+    stop = lab.watched(backend)
+    one = running(lab, backend)
+    until(lambda: watches() - before, what="threads")
+    stop.set()
+    lab.cluster.break_connections()
+    until(lambda: not watches() - before, what="no threads")
+    calls = len(lab.cluster.calls())
+    lab.cluster.break_connections()
+    lab.cluster.evict(lab.cluster.pods(POD)[0])
+    assert len(lab.cluster.calls()) == calls
+    until_seen(backend, one, lambda seen: seen.phase is Phase.FAILED)  # who asks again begins anew
+    assert backend._watch._listeners == []
+
+
+def test_a_memory_that_nobody_asks_for_is_given_up(lab, backend, monkeypatch):
+    before = watches()
+    one = running(lab, backend)
+    monkeypatch.setattr(watch, "IDLE_SECONDS", 0.0)
+    until(lambda: not watches() - before, what="no threads")
+    monkeypatch.undo()
+    assert look(backend, one).phase is Phase.RUNNING
+
+
+def test_an_outage_is_one_line_for_each_kind(lab, backend, caplog: pytest.LogCaptureFixture):
+    running(lab, backend)
+    lab.cluster.kubeconfig.unlink()
+    lab.cluster.break_connections()
+    kinds = len(backend._watch._kinds)
+    until(lambda: len([r for r in caplog.records if "cannot be watched" in r.message]) == kinds, what="said")
+    tries = 0
+    for follow in backend._watch._follows:
+        until(lambda follow=follow: follow.error is not None, what="it failed")
+        tries += 1
+    assert tries == kinds
+    assert not [record for record in caplog.records if record.exc_info], "a traceback"

@@ -1,16 +1,19 @@
 """The ASGI handler: one thread for a request, the event loop for a stream, and an end when the client leaves."""
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from django.core.signals import request_finished
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.test import override_settings
 from django.urls import path
 
+from apps.common.asgi import Answered
 from server.asgi import Handler
 
 closed = threading.Event()
@@ -138,3 +141,59 @@ def test_a_client_that_leaves_while_sending_gets_no_answer() -> None:
         return client.answer.empty()
 
     assert asyncio.run(ask())
+
+
+def asked(app: Any, client: Client) -> list[Any]:
+    """Every message of the answer."""
+
+    async def ask() -> list[Any]:
+        await app(client.scope, client.receive, client.send)
+        return [client.answer.get_nowait() for _ in range(client.answer.qsize())]
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (RuntimeError("the secret detail"), 500, "INTERNAL_ERROR"),
+        (OperationalError("away"), 503, "DATABASE_UNAVAILABLE"),
+    ],
+)
+def test_what_fails_before_django_is_answered_in_the_envelope(error: Exception, status: int, code: str) -> None:
+    async def broken(*_: Any) -> None:
+        raise error
+
+    client = Client("/api/v1/workers/heartbeat")
+    client.scope["headers"] += [(b"accept-language", b"en"), (b"x-request-id", b"my-request.1")]
+    head, body = asked(Answered(broken), client)
+    headers = dict(head["headers"])
+    told = json.loads(body["body"])
+    assert (head["status"], told["code"], told["error"], told["requestId"]) == (status, status, code, "my-request.1")
+    assert (headers[b"content-type"], headers[b"x-request-id"]) == (b"application/json", b"my-request.1")
+    assert "secret" not in str(told)
+
+
+def test_an_answer_that_has_begun_is_cut() -> None:
+    async def breaks_off(_: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise RuntimeError("broken on purpose")
+
+    client = Client("/api/v1/training-tasks/x/stream")
+    with pytest.raises(RuntimeError, match="on purpose"):
+        asked(Answered(breaks_off), client)
+    assert client.answer.qsize() == 1
+
+
+def test_of_a_body_that_is_too_large_no_more_is_kept_than_shows_it(settings: Any) -> None:
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
+    client = Client("/plain")
+    client.incoming = [{"type": "http.request", "body": b"x" * 8, "more_body": True} for _ in range(100)]
+    client.incoming.append({"type": "http.request", "body": b"x"})
+
+    async def kept() -> bytes:
+        with await Handler().read_body(client.receive) as body:
+            return body.read()
+
+    assert asyncio.run(kept()) == b"x" * 11
+    assert not client.incoming

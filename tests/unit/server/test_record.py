@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -68,10 +69,14 @@ def test_a_torn_record_is_no_record(record: Record) -> None:
     assert record.processes() == []
 
 
-def test_a_long_data_path_gets_a_short_run_directory_that_every_process_finds(tmp_path: Path) -> None:
+def test_a_long_data_path_gets_a_short_run_directory_that_every_process_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = tmp_path / ("x" * 120)
     data.mkdir()
-    first, second = Record(data), Record(data)
+    first = Record(data)
+    monkeypatch.setattr(tempfile, "tempdir", str(data))  # as TMPDIR sets it in another terminal
+    second = Record(data)
     first.open()
     try:
         assert first.dir == second.dir != data / "run"

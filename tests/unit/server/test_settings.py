@@ -1,11 +1,15 @@
 """The environment becomes settings."""
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from server.settings import env
+from server import env
+from tests.running import ROOT
 
 
 def test_the_secret_key_is_made_once_and_only_its_owner_reads_it(
@@ -45,12 +49,13 @@ def test_a_postgres_url_may_name_a_socket_folder() -> None:
 
 
 def test_another_kind_of_database_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"must begin with postgresql://, not mysql://"):
+    with pytest.raises(env.Wrong, match=r"must begin with postgresql://, not mysql://"):
         env.postgres("mysql://x/y")
 
 
 def test_celery_gets_its_own_spelling_of_a_socket() -> None:
     assert env.celery_url("unix:///data/run/broker.sock") == "redis+socket:///data/run/broker.sock"
+    assert env.celery_url("unix://:word@/run/broker.sock") == "redis+socket://:word@/run/broker.sock"
     assert env.celery_url("redis://h:6379/0") == "redis://h:6379/0"
 
 
@@ -58,3 +63,42 @@ def test_celery_gets_its_own_spelling_of_a_socket() -> None:
 def test_flags_are_read_the_way_people_write_them(text: str, value: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FERMI_X", text)
     assert env.flag("FERMI_X", default=True) is value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("FERMI_ISOLATION", "docker", "one of auto, user, landlock, off"),
+        ("FERMI_LOG", "xml", "one of lines, json"),
+        ("FERMI_LOG_LEVEL", "loud", "one of INFO, DEBUG, WARNING, ERROR, CRITICAL"),
+        ("FERMI_MASTER_PORTS", "29500", "two ports from 1024 to 65535 such as 29500-32767"),
+        ("FERMI_MASTER_PORTS", "32767-29500", "two ports from 1024 to 65535 such as 29500-32767"),
+        ("FERMI_PREFLIGHT_PATIENCE", "long", "a number of seconds greater than 0"),
+        ("FERMI_WORKER_HEARTBEAT", "0", "a number of seconds greater than 0"),
+        ("FERMI_WORKER_LOST", "nan", "a number of seconds greater than 0"),
+    ],
+)
+def test_a_value_that_cannot_be_ends_any_process_with_what_there_is(
+    name: str, value: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env.check()
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as ended:
+        env.check()
+    assert ended.value.code == f"{name} must be {wanted}, not {value!r}."
+
+
+def test_a_process_of_the_platform_says_so_without_a_traceback(tmp_path: Path) -> None:
+    more = {"FERMI_ISOLATION": "docker", "FERMI_DATA": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
+    for program in (["manage.py", "check"], ["-m", "celery", "-A", "server.celery", "beat"], ["-m", "server.web"]):
+        done = subprocess.run(
+            [sys.executable, *program],
+            env={**os.environ, **more},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        sentence = "FERMI_ISOLATION must be one of auto, user, landlock, off, not 'docker'."
+        assert (done.returncode, done.stderr.splitlines()[-1:]) == (1, [sentence]), done.stderr
+        assert "Traceback" not in done.stderr

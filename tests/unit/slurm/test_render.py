@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from fermi import messages
 from fermi.launch import checks, registry
-from fermi.launch.backends.slurm import rest
+from fermi.launch.backends.slurm import check, rest
 from fermi.launch.backends.slurm.components import megabytes, minutes
 from fermi.launch.backends.slurm.driver import Submission
 from fermi.launch.backends.slurm.render import files
+from fermi.launch.checks import Level
 from fermi.launch.spec import JobSpec, Rendered
 from tests.goldens import job, pinned
 
@@ -199,3 +201,22 @@ def test_two_environments_of_one_machine_are_refused() -> None:
     spec = replace(spec, nodes=tuple(replace(node, engine={"node": "gn7"}) for node in spec.nodes))
     [problem] = registry.backend("slurm", {"folder": "/shared"}).problems(spec)
     assert (problem.code, problem.field, problem.params["machine"]) == ("SLURM_NODE_TWICE", "environmentIds.1", "gn7")
+
+
+@pytest.mark.parametrize(
+    ("user", "level", "code"),
+    [
+        (None, Level.WARN, "SLURM_RANKS_UNCONFINED"),
+        ("platform", Level.WARN, "SLURM_RANKS_UNCONFINED"),
+        ("root", Level.WARN, "SLURM_RANKS_UNCONFINED"),
+        ("tasks", Level.PASS, "SLURM_RANKS_OF_ANOTHER_USER"),
+    ],
+)
+def test_the_check_says_as_whom_ranks_run_and_what_that_opens_to_them(
+    user: str | None, level: Level, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "platform")
+    found = check.whose_ranks({"data_dir": "/srv/fermi", **({"user": user} if user else {})})
+    assert (found.level, found.code, found.params["user"]) == (level, code, user or "platform")
+    for lang in messages.LANGUAGES:
+        assert found.params["user"] in messages.text(found.code, lang, **found.params)[0]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fermi import messages
 from fermi.launch.backends.slurm import causes, driver, state
 from fermi.launch.backends.slurm.driver import Job
 from fermi.launch.backends.slurm.rundir import Seen
@@ -40,6 +41,8 @@ DONE = (node(0, "exited", 0), node(1, "exited", 0))
 FAILED = (node(0, "exited", 1), node(1, "exited", -15))
 STOP = {"grace_seconds": 0.0, "kill_at": NOW - 100}
 ASKED = tuple(node(rank, "exited", 143, asked="SIGTERM") for rank in (0, 1))
+SAVED = tuple(node(rank, "exited", 0, asked="SIGTERM") for rank in (0, 1))
+IN_TIME = tuple(node(rank, "exited", 0, asked="SIGURG") for rank in (0, 1))
 WARNED = tuple(node(rank, "exited", 143, asked="SIGURG") for rank in (0, 1))
 
 TABLE: list[tuple[str, Seen, tuple[Job, ...], tuple[str, bool | None, str]]] = [
@@ -72,6 +75,12 @@ TABLE: list[tuple[str, Seen, tuple[Job, ...], tuple[str, bool | None, str]]] = [
     ("scancelled", seen(*RUNNING), (job("CANCELLED"),), ("failed", False, "JOB_CANCELLED")),
     ("scancelled just now", seen(*ASKED), (job("CANCELLED", "COMPLETING"),), ("failed", True, "JOB_CANCELLED")),
     ("being ended by nobody knows whom", seen(*ASKED), (job("", "COMPLETING"),), ("unknown", True, "")),
+    ("saved and ended well because the job is cancelled", seen(*SAVED), (job("CANCELLED"),),
+     ("failed", False, "JOB_CANCELLED")),
+    ("saved and ended well because it is preempted", seen(*SAVED), (job("PREEMPTED"),), ("failed", False, "PREEMPTED")),
+    ("saved and ended well before its time limit", seen(*IN_TIME), (job("COMPLETED"),),
+     ("failed", False, "TIME_LIMIT")),
+    ("saved and ended well, and forgotten", seen(*SAVED, end=0), (), ("failed", False, "JOB_CANCELLED")),
     ("asked to end and not told why yet", seen(*ASKED), (job("RUNNING"),), ("unknown", True, "")),
     ("warned, and ending before the limit", seen(*WARNED), (job("RUNNING"),), ("failed", True, "TIME_LIMIT")),
     ("warned, and ended before the limit", seen(*WARNED), (job("FAILED"),), ("failed", False, "TIME_LIMIT")),
@@ -111,6 +120,30 @@ def test_a_runner_that_gave_up_says_why() -> None:
     alone = node(1, "waiting", cause={"code": "MASTER_UNREACHABLE", "evidence": "gn7:29500: refused"})
     one = state.observe(seen(node(0, "waiting"), {**alone, "state": "exited"}), [job("RUNNING")], HANDLE, NOW)
     assert (one.phase, one.cause.code, one.cause.params["node"]) == (Phase.FAILED, "SLURM_HEAD_UNREACHABLE", "b")
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        {"code": "MASTER_PORT_TAKEN", "port": 29500, "holder": "pid 7 (nc)"},
+        {"code": "MASTER_PORT_TAKEN", "port": 29500, "holder": None, "evidence": "[Errno 98] Address already in use"},
+        {"code": "DISK_FULL", "path": "/scratch", "free": 0, "total": 1 << 30, "rank": 0},
+    ],
+)
+def test_what_a_runner_found_out_on_its_own_machine_is_the_cause(cause: dict[str, Any]) -> None:
+    broken = node(0, "exited", 1, cause=cause)
+    for jobs in ([job("RUNNING")], [job("FAILED")], []):
+        one = state.observe(seen(broken, node(1), end={}), jobs, HANDLE, NOW)
+        assert one.cause is not None
+        assert (one.cause.code, one.cause.params["node"]) == (cause["code"], "a")
+        assert messages.text(one.cause.code, "en", **one.cause.params)
+
+
+def test_a_rank_that_is_still_says_since_when() -> None:
+    hangs = node(1)
+    hangs["ranks"][0]["still_since"] = 12.5
+    one = state.observe(seen(node(0, "exited", 0), hangs), [job("RUNNING")], HANDLE, NOW)
+    assert [rank.still_since for rank in one.ranks] == [None, 12.5]
 
 
 @pytest.mark.parametrize(

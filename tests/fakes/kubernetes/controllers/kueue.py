@@ -1,4 +1,6 @@
-"""Kueue, as far as a user of a queue sees it: what names a queue is held back until there is quota for it."""
+"""Kueue, as far as a user of a queue sees it: what names a queue is held back until there is quota for it, and taken
+back by `preempt`: first the Workload says so, then the job is suspended, then its own controller deletes the pods
+(kubernetes-sigs/kueue: pkg/workload/evict/evict.go, pkg/controller/jobframework/reconciler.go)."""
 
 import hashlib
 from collections.abc import Iterable
@@ -15,15 +17,22 @@ NO_QUOTA = (
     "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor default-flavor, "
     "8 more needed"
 )
+PREEMPTED = (
+    "Preempted to accommodate a workload (UID: 641031a6-be4d-43f5-b51f-24a4d05dffe6, JobUID: UNKNOWN) due to "
+    "prioritization in the ClusterQueue"
+)
 
 
 class Kueue:
     """`held`: (name pattern of the job or jobset, message): without quota until `FakeCluster.admit`. `installed` is
-    looked at on every create: without it the queue's label means nothing."""
+    looked at on every create: without it the queue's label means nothing. `quota`: how many pods fit into it; a
+    workload gets all of its own or waits (https://kueue.sigs.k8s.io/docs/concepts/workload/), and a Job outside of a
+    JobSet is a workload of its own (https://kueue.sigs.k8s.io/docs/tasks/run/jobs/)."""
 
     def __init__(self, api: Api, features: set[str]) -> None:
         self.api, self.store, self.features = api, api.store, features
         self.held: list[tuple[str, str]] = []
+        self.quota: int | None = None
         api.mutators.append(self._hold_back)
 
     def _hold_back(self, resource: Resource, obj: Object) -> None:
@@ -59,14 +68,41 @@ class Kueue:
                 self._wait(workload, "Inadmissible", f"LocalQueue {queue} doesn't exist")
             elif message := next((text for pattern, text in self.held if fnmatchcase(name, pattern)), ""):
                 self._wait(workload, "Pending", message)
+            elif self.quota is not None and self._used(workload) + _pods(workload) > self.quota:
+                self._wait(workload, "Pending", NO_QUOTA)
             else:
                 self._admit(resource, obj, workload)
+
+    def _used(self, but: Object) -> int:
+        others = [one for one in self.store.all(WORKLOADS) if one["metadata"]["uid"] != but["metadata"]["uid"]]
+        return sum(_pods(one) for one in others
+                   if conditions.holds(one, "Admitted") and not conditions.holds(one, "Finished"))  # fmt: skip
 
     def _wait(self, workload: Object, reason: str, message: str) -> None:
         self.api.change(WORKLOADS, workload, lambda new: conditions.put(new, "QuotaReserved", False, reason, message))
 
+    def preempt(self, resource: Resource, obj: Object) -> None:
+        """To be held back as well, lest it is admitted again at once."""
+        namespace = obj["metadata"]["namespace"]
+        workload = self.store.get(WORKLOADS, namespace, _workload_name(resource, obj))
+        assert workload, "it has been admitted"
+
+        def edit(new: Object) -> None:
+            conditions.put(new, "Evicted", True, "Preempted", PREEMPTED)
+            conditions.put(new, "Preempted", True, "InClusterQueue", PREEMPTED)
+            conditions.put(new, "QuotaReserved", False, "Pending", PREEMPTED)
+            conditions.put(new, "Admitted", False, "NoReservation", "The workload has no reservation")
+            new["status"].pop("admission", None)
+
+        self.api.change(WORKLOADS, workload, edit)
+        self.api.change(resource, obj, lambda new: new["spec"].update(suspend=True))
+
     def _admit(self, resource: Resource, obj: Object, workload: Object) -> None:
         def edit(new: Object) -> None:
+            for kind in ("Evicted", "Preempted"):  # SetQuotaReservation in pkg/workload/workload.go
+                if found := conditions.get(new, kind):
+                    said = found["message"].removeprefix("Previously: ")
+                    conditions.put(new, kind, False, "QuotaReserved", f"Previously: {said}")
             conditions.put(new, "QuotaReserved", True, "QuotaReserved", "Quota reserved in ClusterQueue default")
             conditions.put(new, "Admitted", True, "Admitted", "The workload is admitted")
             new["status"]["admission"] = {"clusterQueue": "default", "podSetAssignments": []}
@@ -74,6 +110,10 @@ class Kueue:
         self.api.change(WORKLOADS, workload, edit)
         if obj["spec"]["suspend"]:
             self.api.change(resource, obj, lambda new: new["spec"].update(suspend=False))
+
+
+def _pods(workload: Object) -> int:
+    return sum(one["count"] for one in workload["spec"]["podSets"])
 
 
 def _queue(resource: Resource, obj: Object) -> str:

@@ -19,13 +19,33 @@ class Controller(Protocol):
         """Brings one thing nearer to what it should be; again after so many seconds."""
 
 
+class Pace:
+    """Writes a second that a controller allows itself, and how many at once after a pause. (client-go's flow control is
+    asked before each request; here what one look wrote is paid for before the next.)"""
+
+    def __init__(self, qps: float, burst: int) -> None:
+        self.qps, self.burst = qps, burst
+        self._left, self._at = float(burst), time.monotonic()
+
+    def seconds(self) -> float:
+        """Until the next request."""
+        now = time.monotonic()
+        self._left = min(self.burst, self._left + (now - self._at) * self.qps)
+        self._at = now
+        return max(0.0, (1 - self._left) / self.qps)
+
+    def spend(self, requests: int) -> None:
+        self._left -= requests
+
+
 class Manager:
-    """`errors`: what controllers raised; a fixture fails the test because of it."""
+    """`errors`: what controllers raised; a fixture fails the test because of it. `paces`: of those held back."""
 
     def __init__(self, store: Store, controllers: Iterable[Controller]) -> None:
         self.store, self.controllers = store, list(controllers)
         self.errors: list[str] = []
         self.paused = False
+        self.paces: dict[Controller, Pace] = {}
         self._dirty: dict[tuple[Controller, Hashable], None] = {}
         self._later: list[tuple[float, int, Controller, Hashable]] = []
         self._numbers = itertools.count()
@@ -82,11 +102,22 @@ class Manager:
                 self.errors.append(traceback.format_exc())
 
     def _reconcile(self, controller: Controller, key: Hashable) -> None:
+        pace = self.paces.get(controller)
+        if pace and (early := pace.seconds()):
+            self._look_in(early, controller, key)
+            return
         try:
-            again = controller.reconcile(key)
+            with self.store.lock:
+                before = self.store.version
+                again = controller.reconcile(key)
+                if pace:
+                    pace.spend(self.store.version - before)
         except Exception:
             self.errors.append(traceback.format_exc())
             return
         if again is not None:
-            with self.store.lock:
-                heapq.heappush(self._later, (time.monotonic() + again, next(self._numbers), controller, key))
+            self._look_in(again, controller, key)
+
+    def _look_in(self, seconds: float, controller: Controller, key: Hashable) -> None:
+        with self.store.lock:
+            heapq.heappush(self._later, (time.monotonic() + seconds, next(self._numbers), controller, key))

@@ -7,9 +7,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.fakes.kubernetes.kubelet.logs import Log
 
@@ -124,14 +125,18 @@ class Scripted(Container):
 
 
 class Process(Container):
-    def begin(self, command: list[str], env: dict[str, str], cwd: Path) -> None:
+    def begin(
+        self, command: list[str], env: dict[str, str], cwd: Path, python: str, user: Mapping[str, Any]
+    ) -> None:  # fmt: skip
+        """`user`: Popen's `user`, `group`, `extra_groups`, where it is not ours; `python`: what that one can run."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         base = {"PATH": path, "HOME": str(cwd), "LANG": "C.UTF-8", "HOSTNAME": self.name}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
         try:  # the shim begins with them blocked, so that one that comes early waits for it
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(SHIM), *command], env={**base, **env}, cwd=cwd,
+                [python or sys.executable, "-I", "-S", str(SHIM), *command], env={**base, **env}, cwd=cwd,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                **user,
             )  # fmt: skip
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -56,7 +56,8 @@ class Run:
 class Kubelets:
     """`scripts`: (name pattern, script), the newest first; a pod without one really runs. `image_env`: what the image
     sets. `missing_images`: patterns of those that cannot be pulled. `unresolved`: Services whose names stay
-    unresolvable. `dead`: nodes whose kubelet does nothing."""
+    unresolvable. `dead`: nodes whose kubelet does nothing. `as_users`: an interpreter with which processes run as whom
+    their pod says (`runAsUser`, `runAsGroup`); it takes root, and folders that they can pass."""
 
     def __init__(self, api: Api, scratch: Path) -> None:
         self.api, self.store, self.scratch = api, api.store, scratch
@@ -65,6 +66,7 @@ class Kubelets:
         self.unresolved: list[str] = []
         self.missing_images = ["*.invalid/*"]
         self.dead: set[str] = set()
+        self.as_users = ""
         self.runs: dict[str, Run] = {}
         self.errors: list[str] = []
         self._closing = False
@@ -197,6 +199,9 @@ class Kubelets:
             return
         view = View(self.store, run.pod, run.root, self.unresolved)
         view.make_volumes()
+        if self.as_users:  # a container reaches what is mounted, whatever the modes of the folders above it
+            run.root.chmod(0o755)
+            run.root.parent.chmod(0o755)
         prepared = []
         for spec in specs:
             env = {**self.image_env, **view.env(spec)}
@@ -204,7 +209,10 @@ class Kubelets:
         for spec, command, env, cwd in prepared:
             process = Process(spec["name"], lambda *_: self._ended(run))
             self._keep(run, process)
-            process.begin(command, env, cwd)
+            message = _message_file(run, spec)
+            message.touch()
+            message.chmod(0o666)  # whoever the container's user is
+            process.begin(command, env, cwd, self.as_users, _user(run.pod, spec) if self.as_users else {})
 
     def _keep(self, run: Run, container: Container) -> None:
         run.containers.append(container)
@@ -307,9 +315,11 @@ class Kubelets:
         return status | {"state": {"terminated": ended}}
 
     def _message(self, run: Run, spec: dict[str, Any], container: Container) -> str:
-        """What the container left in its termination log; else the end of what it printed, where the pod asks so."""
-        path = run.root / f"{container.name}.message"
-        if path.is_file() and (text := path.read_bytes()[:MESSAGE_BYTES]):
+        """The end of what the container left in its termination log, whatever its exit code; else the end of what it
+        printed, where the pod asks so (kubernetes/kubernetes, pkg/kubelet/kuberuntime/kuberuntime_container.go:
+        makeMounts, getTerminationMessage, convertToKubeContainerStatus; limits: pkg/kubelet/container/runtime.go)."""
+        path = _message_file(run, spec)
+        if path.is_file() and (text := path.read_bytes()[-MESSAGE_BYTES:]):
             return text.decode(errors="replace")
         if spec.get("terminationMessagePolicy") == "FallbackToLogsOnError" and container.code:
             lines = [line for _, line in container.log.lines[-LOG_TAIL_LINES:]]
@@ -337,6 +347,20 @@ class Kubelets:
 def _refuse_unfaked(resource: Resource, obj: Object) -> None:
     if resource is PODS and obj["spec"].get("initContainers"):
         raise not_faked("init containers")
+
+
+def _message_file(run: Run, container: Mapping[str, Any]) -> Path:
+    return run.root / f"{container['name']}.message"
+
+
+def _user(pod: Object, container: Mapping[str, Any]) -> dict[str, Any]:
+    """For Popen. What the container says wins over what the pod says."""
+    ids = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
+    if ids.get("runAsUser") is None:
+        return {}
+    user, group = int(ids["runAsUser"]), int(ids.get("runAsGroup") or 0)
+    more = [int(ids["fsGroup"])] if ids.get("fsGroup") is not None else []
+    return {"user": user, "group": group, "extra_groups": more}
 
 
 def _time(seconds: float) -> datetime:

@@ -1,0 +1,110 @@
+"""What a task says while the process that took it may be dead: by its row alone, wherever tasks are read."""
+
+import math
+from datetime import timedelta
+
+import pytest
+from django.utils.timezone import localtime as local
+
+from apps.accounts.models import User
+from apps.common.clock import now
+from apps.training import hints, reconciler, selectors, shapes, steps
+from apps.training.limits import CLAIM, SILENT
+from apps.training.models import Task
+from apps.training.states import State
+from fermi.launch.spec import Observation, Phase
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+
+
+class Killed(BaseException):
+    """What a kill -9 leaves: nobody tidies up."""
+
+
+@pytest.fixture
+def dead(task: Task, monkeypatch: pytest.MonkeyPatch) -> Task:
+    """A task whose process was killed in the middle of its pass."""
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    Task.objects.filter(pk=task.pk).update(
+        state=State.QUEUED, reason="RESTARTING", reason_params={"next": 2, "cause": ""}
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "lease", killed)
+        with pytest.raises(Killed):
+            reconciler.reconcile(task.pk)
+    task.refresh_from_db()
+    return task
+
+
+def a_while_passes(task: Task, wait: timedelta) -> None:
+    Task.objects.filter(pk=task.pk).update(claimed_at=task.claimed_at - wait, due_at=task.due_at - wait)
+    task.refresh_from_db()
+
+
+def said(task: Task, user: User) -> str | None:
+    """In lists, and in the live stream."""
+    [row] = selectors.tasks(user, {})
+    pulse = selectors.pulse(user, task.pk, "en")
+    assert pulse is not None
+    reason = selectors.brief(row, "en")["reason"]
+    assert pulse.status["reason"] == reason
+    return reason and reason["code"]
+
+
+def test_a_task_whose_process_was_killed_says_since_when_and_who_goes_on(dead: Task, user: User) -> None:
+    assert said(dead, user) == "RESTARTING", "a pass may take a moment"
+    a_while_passes(dead, SILENT)
+    assert said(dead, user) == "PROCESS_SILENT"
+    assert dead.claimed_at is not None
+    assert dead.due_at is not None
+    assert timedelta() <= dead.due_at - dead.claimed_at - CLAIM < timedelta(seconds=1), "who comes next comes then"
+    told = shapes.why(vars(dead), "en")
+    assert told is not None
+    assert all(f"{moment:%H:%M:%S}" in told["message"] for moment in (local(dead.claimed_at), local(dead.due_at)))
+    assert shapes.why(vars(dead), "zh") != told
+
+
+def test_the_live_stream_looks_again_when_the_process_would_be_silent(dead: Task, user: User) -> None:
+    """Nobody sends a message of a process that is dead."""
+    before = selectors.pulse(user, dead.pk, "en")
+    assert before is not None
+    assert 0 < before.again <= SILENT.total_seconds()
+    a_while_passes(dead, SILENT)
+    after = selectors.pulse(user, dead.pk, "en")
+    assert after is not None
+    assert after.again == math.inf
+    assert after.fingerprint != before.fingerprint
+
+
+def test_once_another_process_has_taken_over_nothing_is_waited_for(
+    dead: Task, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_while_passes(dead, CLAIM + timedelta(seconds=1))
+    monkeypatch.setattr(steps, "lease", lambda task: timedelta(seconds=5))
+    assert reconciler.sweep() == 1
+    dead.refresh_from_db()
+    assert dead.claimed_at is None
+    assert said(dead, user) == "RESTARTING"
+
+
+def test_a_pass_that_changed_nothing_lets_go_of_its_task(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that ends by itself while a hint pulls the task forward: the next pass has it at once."""
+    quiet = Observation(Phase.RUNNING, left=True)
+    monkeypatch.setattr(reconciler, "_observe", lambda tasks: {task.pk: quiet for task in tasks})
+    for _ in range(2):  # the second one has no news at all
+        hints.poke(task.pk)
+        reconciler.sweep()
+        task.refresh_from_db()
+        assert task.claimed_at is None
+        assert task.due_at is not None
+        assert task.due_at > now()
+
+
+def test_a_task_that_has_ended_is_waited_for_by_nobody(task: Task) -> None:
+    Task.objects.filter(pk=task.pk).update(state=State.QUEUED, stop_requested_at=now())
+    reconciler.reconcile(task.pk)
+    task.refresh_from_db()
+    assert (task.state, task.claimed_at) == (State.STOPPED, None)

@@ -1,0 +1,129 @@
+"""An engine that cannot be asked, or refuses for now: the task says why at once, and goes on soon after it can be."""
+
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.clusters import selectors
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.common.clock import now
+from apps.training import placing, reconciler
+from apps.training.launching import backend_for
+from apps.training.models import Task
+from apps.training.states import State
+from fermi import messages
+from fermi.launch.spec import Entrypoint, JobSpec
+from tests.fakes.kubernetes import FakeCluster, Sleeps
+from tests.fakes.kubernetes.errors import webhook_failed
+from tests.fakes.kubernetes.fixtures import kubernetes  # noqa: F401
+from tests.waiting import until
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+SOON = timedelta(seconds=3)
+
+
+@pytest.fixture
+def lab(kubernetes: FakeCluster) -> FakeCluster:  # noqa: F811
+    kubernetes.add_node("machine-a")
+    kubernetes.script("task-*", Sleeps())
+    return kubernetes
+
+
+@pytest.fixture
+def task(lab: FakeCluster, user: User, settings, tmp_path) -> Iterator[Task]:
+    """Queued."""
+    settings.DATA_DIR = tmp_path / "data"
+    project = Project.objects.create(name="p")
+    connection = {"kubeconfig": str(lab.kubeconfig), "namespace": lab.namespace, "python": sys.executable}
+    cluster = Cluster.objects.create(name="c", backend="kubernetes", connection=connection)
+    environment = DevEnvironment.objects.create(
+        id="dev", name="dev", project=project, cluster=cluster, zone=AvailabilityZone.objects.create(name="z"),
+        gpu_type="A100", gpu_count=1, emulated=True, image="training:1", engine={"node": "machine-a"},
+    )  # fmt: skip
+    nodes = tuple(selectors.snapshots([environment]))
+    job = JobSpec("task-x", "pytorch-ddp", nodes, "dev", entrypoint=Entrypoint("train.py"), checkpoint_dir="/data/c")
+    task = Task.objects.create(
+        id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
+        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **placing.columns(job),
+    )  # fmt: skip
+    placing.store_nodes(task, job)
+    yield task
+    backend_for(cluster).close()
+
+
+def passed(task: Task) -> Task:
+    """After a pass that a hint asked for; the next one is soon."""
+    Task.objects.filter(pk=task.pk).update(due_at=now())
+    reconciler.reconcile(task.pk)
+    task.refresh_from_db()
+    return task
+
+
+def swept(task: Task) -> Task:
+    Task.objects.filter(pk=task.pk).update(due_at=now())
+    reconciler.sweep()
+    task.refresh_from_db()
+    return task
+
+
+def until_state(task: Task, state: State) -> None:
+    until(lambda: passed(task).state == state, what=state)
+
+
+def assert_said(task: Task, code: str) -> None:
+    assert task.reason == code
+    for lang in messages.LANGUAGES:
+        assert messages.text(code, lang, **task.reason_params)
+    assert task.due_at is not None
+    assert task.due_at - now() <= SOON, "it goes on soon after the engine does"
+
+
+def test_a_task_that_is_to_start_says_at_once_that_the_cluster_is_away_and_starts_when_it_is_back(lab, task):
+    backend_for(task.cluster).orphans(())  # as in a worker that has asked before
+    lab.stop_api()
+    assert_said(passed(task), "ENGINE_UNREACHABLE")
+    assert "refused" in task.reason_params["why"]
+    assert "0x" not in task.reason_params["why"], "the same each time"
+    assert_said(swept(task), "ENGINE_UNREACHABLE")
+    lab.start_api()
+    until_state(task, State.RUNNING)
+    assert task.reason == ""
+
+
+def test_a_worker_that_has_never_reached_the_cluster_says_so_too(lab, task):
+    lab.stop_api()
+    assert_said(passed(task), "ENGINE_UNREACHABLE")
+    lab.start_api()
+    until_state(task, State.RUNNING)
+
+
+def test_a_webhook_that_does_not_answer_is_named_and_waited_for(lab, task):
+    lab.faults.refuse("create", "jobs", webhook_failed("mutate.example.com"), times=3)
+    assert_said(passed(task), "WEBHOOK_UNAVAILABLE")
+    assert "mutate.example.com" in task.reason_params["why"]
+    until_state(task, State.RUNNING)
+
+
+def test_a_running_task_says_that_its_cluster_is_away_and_takes_it_back(lab, task, monkeypatch):
+    until_state(task, State.RUNNING)
+    monkeypatch.setattr("fermi.launch.backends.kubernetes.watch.PATIENCE_SECONDS", 0.0)
+    lab.stop_api()
+    until(lambda: swept(task).reason == "ENGINE_UNREACHABLE", what="said")
+    assert task.state == State.RUNNING
+    lab.start_api()
+    until(lambda: swept(task).reason == "", what="taken back")
+    assert task.state == State.RUNNING
+
+
+def test_a_stop_says_that_the_cluster_is_away_and_ends_when_it_is_back(lab, task):
+    until_state(task, State.RUNNING)
+    lab.stop_api()
+    Task.objects.filter(pk=task.pk).update(stop_requested_at=now())
+    assert_said(passed(task), "ENGINE_UNREACHABLE")
+    assert task.state == State.STOPPING
+    lab.start_api()
+    until_state(task, State.STOPPED)
+    assert task.reason == "STOPPED_BY_USER"

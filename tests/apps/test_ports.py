@@ -1,0 +1,138 @@
+"""Where attempts get their rendezvous ports: different ones on machines that they share, the same one where each head
+has an address of its own."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.clusters import leases, selectors
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease, PortLease
+from apps.common.clock import now
+from apps.training import placing, steps
+from apps.training.models import Task
+from apps.training.shapes import reason
+from apps.training.states import State
+from fermi.launch.spec import Entrypoint, JobSpec
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+
+PYTHON = {"python": "python3"}
+CONNECTIONS: dict[str, dict[str, Any]] = {
+    "local": {"warm": False},
+    "kubernetes": {"kubeconfig": "/etc/fermi/lab.kubeconfig", **PYTHON},
+    "kubernetes on the hosts' network": {"kubeconfig": "/etc/fermi/lab.kubeconfig", "pod": {"hostNetwork": True}},
+    "slurm": PYTHON,
+    "agent": {},
+}
+
+
+class Lab:
+    """A cluster in which each task has an environment of its own; `machine` is where all of them are."""
+
+    def __init__(self, user: User, backend: str, connection: dict[str, Any]) -> None:
+        self.user = user
+        self.project = Project.objects.create(name="p")
+        self.zone = AvailabilityZone.objects.create(name="z")
+        self.cluster = Cluster.objects.create(name="c", backend=backend, connection=connection)
+        self.count = 0
+
+    def task(self, machine: str = "gn5", **changes: Any) -> Task:
+        number, self.count = self.count, self.count + 1
+        name = f"env-{number}"
+        environment = DevEnvironment.objects.create(
+            id=name, name=name, project=self.project, cluster=self.cluster, zone=self.zone, host=machine, image="i:1",
+            engine={"node": machine, "workers": [f"{machine}-{number}"], "gpus": [number]},
+        )  # fmt: skip
+        job = JobSpec(
+            f"task-{number}", "pytorch-ddp", tuple(selectors.snapshots([environment])), name,
+            entrypoint=Entrypoint("train.py"), checkpoint_dir="/c", **changes,
+        )  # fmt: skip
+        return Task.objects.create(
+            id=job.task_id, project=self.project, owner=self.user, cluster=self.cluster, name=job.task_id,
+            framework=job.framework, request={}, state=State.QUEUED, state_since=now(), due_at=now(),
+            created_at=now(), **placing.columns(job),
+        )  # fmt: skip
+
+    def begin(self, **changes: Any) -> Task:
+        task = self.task(**changes)
+        steps.lease(task)
+        return Task.objects.get(pk=task.pk)
+
+
+@pytest.fixture(params=CONNECTIONS)
+def lab(request: Any, user: User, settings: Any, tmp_path: Any) -> Lab:
+    settings.DATA_DIR = tmp_path
+    settings.MASTER_PORTS = range(29500, 32768)
+    return Lab(user, request.param.partition(" ")[0], CONNECTIONS[request.param])
+
+
+def hold(host: str, ports: Any) -> None:
+    PortLease.objects.bulk_create(PortLease(host=host, port=port, holder=f"other-{port}") for port in ports)
+
+
+def port_of(task: Task) -> int:
+    return task.attempts.get().master_port
+
+
+def test_five_hundred_tasks_begin_on_one_cluster(lab: Lab) -> None:
+    """Most of them are only the ports that they hold, where ports are held."""
+    first = lab.begin()
+    assert first.state == State.STARTING
+    held = PortLease.objects.filter(holder=f"{first.pk}-1").first()
+    if held:
+        hold(held.host, range(held.port + 1, held.port + 480))
+    begun = [lab.begin() for _ in range(20)]
+    assert [task.state for task in begun] == [State.STARTING] * 20
+    ports = {port_of(task) for task in begun}
+    assert len(ports) == 20 if held else ports == {29500}
+    assert PortLease.objects.count() == (500 if held else 0)
+
+
+def test_the_last_port_is_given_and_then_the_reason_says_that_none_is_left(user: User, settings: Any) -> None:
+    settings.MASTER_PORTS = range(29500, 29503)
+    lab = Lab(user, "slurm", PYTHON)
+    assert sorted(port_of(lab.begin()) for _ in range(3)) == [29500, 29501, 29502]
+    late = lab.begin()
+    assert (late.state, late.reason) == (State.QUEUED, "PORTS_TAKEN")
+    assert late.reason_params == {"machine": "gn5", "ports": "29500-29502", "held": 3}
+    assert not Lease.objects.filter(holder=late.pk).exists(), "it holds no environment meanwhile"
+    said = {lang: reason(late.reason, late.reason_params, lang) for lang in ("en", "zh")}
+    assert all("29500-29502" in said[lang]["message"] and "FERMI_MASTER_PORTS" in said[lang]["hint"] for lang in said)
+    assert port_of(lab.begin(machine="gn6")) == 29500, "another machine has ports of its own"
+
+    leases.release_ports("task-1-1")
+    steps.lease(late)
+    late = Task.objects.get(pk=late.pk)
+    assert (late.state, port_of(late)) == (State.STARTING, 29501)
+
+
+def test_who_is_overtaken_on_the_way_to_a_port_looks_again_at_once(user: User, monkeypatch: Any) -> None:
+    lab = Lab(user, "slurm", PYTHON)
+    task = lab.task()
+    looked = steps.ports.look
+
+    def look(*args: Any) -> Any:
+        """Others take all that was free, as soon as it has been looked at."""
+        there = looked(*args)
+        hold(there.host, there.candidates)
+        return there
+
+    with monkeypatch.context() as patched:
+        patched.setattr(steps.ports, "look", look)
+        assert steps.lease(task) == timedelta()
+    task = Task.objects.get(pk=task.pk)
+    assert (task.state, task.reason, Lease.objects.count()) == (State.QUEUED, "", 0)
+    assert steps.lease(task) is None
+    assert port_of(task) == 29508
+
+
+def test_the_tasks_own_wish_comes_first_and_the_last_attempts_port_never_again(user: User) -> None:
+    lab = Lab(user, "slurm", PYTHON)
+    task = lab.begin(master_port=30000)
+    assert port_of(task) == 30000
+    leases.release_ports(f"{task.pk}-1")
+    Task.objects.filter(pk=task.pk).update(state=State.QUEUED)
+    steps.lease(Task.objects.get(pk=task.pk))
+    assert task.attempts.get(number=2).master_port == 30001

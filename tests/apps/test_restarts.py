@@ -1,0 +1,327 @@
+"""What the ends of a task's attempts mean for its next one: when it begins, and whether it costs a restart."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.clusters import selectors
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.common import disks
+from apps.common.clock import now
+from apps.common.ids import new_id
+from apps.training import hints, limits, placing, reconciler, restarts, resuming, steps, transitions
+from apps.training.decisions import Act, Decision
+from apps.training.limits import LONGEST_BACKOFF
+from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
+from apps.training.reasons import FREE_OF_CHARGE, RETRY_HELPS, Reason
+from apps.training.states import State
+from fermi import messages
+from fermi.launch.spec import Cause, Entrypoint, JobSpec
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+
+
+@pytest.fixture
+def task(user: User, settings, tmp_path) -> Task:
+    """Queued, on a worker of another host, so that nothing runs here."""
+    settings.DATA_DIR = tmp_path
+    project = Project.objects.create(name="p")
+    cluster = Cluster.objects.create(name="c", backend="agent")
+    environment = DevEnvironment.objects.create(
+        id="gn5", name="gn5", project=project, cluster=cluster, zone=AvailabilityZone.objects.create(name="z"),
+        gpu_type="A100", gpu_count=1, host="gn5", engine={"workers": ["w"], "gpus": [0], "address": "gn5"},
+    )  # fmt: skip
+    job = JobSpec(
+        "task-x", "pytorch-ddp", tuple(selectors.snapshots([environment])), "gn5", entrypoint=Entrypoint("train.py"),
+        checkpoint_dir=str(tmp_path / "checkpoints" / "task-x"),
+    )  # fmt: skip
+    task = Task.objects.create(
+        id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
+        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **placing.columns(job),
+    )  # fmt: skip
+    placing.store_nodes(task, job)
+    return task
+
+
+def have_ended(task: Task, outcomes: Sequence[str], lasted: timedelta = timedelta(seconds=2)) -> None:
+    """As many attempts, the newest of which has ended this moment."""
+    moment = now()
+    for number, outcome in enumerate(outcomes, 1):
+        Attempt.objects.create(
+            task=task, number=number, master_port=29500 + number, outcome=outcome, created_at=moment - lasted,
+            ended_at=moment,
+        )  # fmt: skip
+    Task.objects.filter(pk=task.pk).update(attempt=len(outcomes))
+
+
+def a_while_passes(task: Task, seconds: float) -> None:
+    """As if all had been so much earlier."""
+    for attempt in task.attempts.all():
+        attempt.created_at -= timedelta(seconds=seconds)
+        attempt.ended_at -= timedelta(seconds=seconds)
+        attempt.save()
+
+
+def attempt_after_a_pass(task: Task) -> int:
+    reconciler.reconcile(task.pk)
+    task.refresh_from_db()
+    return task.attempt
+
+
+def test_another_tasks_end_does_not_cut_the_back_off_of_a_crash_loop_short(task: Task) -> None:
+    have_ended(task, [Reason.RANK_FAILED] * 4)
+    assert attempt_after_a_pass(task) == 4
+    for hint in (hints.poke_waiting, lambda: hints.poke(task.pk)):
+        hint()
+        assert attempt_after_a_pass(task) == 4, "it began although it is backing off"
+        assert task.due_at is not None
+        assert task.due_at > now()
+    a_while_passes(task, 8)
+    hints.poke_waiting()
+    assert attempt_after_a_pass(task) == 5
+
+
+def ends_meanwhile(task: Task) -> None:
+    """Another task, through the reconciler: it waits for the same environment, and is stopped."""
+    other = Task.objects.get(pk=task.pk)
+    other.pk, other.name, other.state, other.attempt = new_id("task"), "other", State.QUEUED, 0
+    other.stop_requested_at = other.due_at = now()
+    other.save(force_insert=True)
+    reconciler.reconcile(other.pk)
+    other.refresh_from_db()
+    assert other.state == State.STOPPED
+
+
+def crashes(task: Task) -> None:
+    """Until it backs off. Nobody knows its worker, so each attempt fails at once."""
+    for _ in range(20):
+        hints.poke(task.pk)
+        reconciler.reconcile(task.pk)
+        task.refresh_from_db()
+        if task.state == State.QUEUED and restarts.begins_at(task.attempts.all()):
+            return
+    raise AssertionError(f"{task.state} {task.reason}")
+
+
+def test_the_gaps_of_a_crash_loop_grow_although_other_tasks_end_all_the_time(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As stored: between the end of an attempt and the beginning of the next one; in minutes, so that no machine is too
+    slow."""
+    monkeypatch.setattr(restarts, "backoff", lambda quick: 60 * limits.backoff(quick))
+    Task.objects.filter(pk=task.pk).update(max_restarts=10)
+    waits = [60.0 * seconds for seconds in (1, 3, 7, 15, 31)]
+    for number, seconds in enumerate(waits, 2):
+        crashes(task)
+        for _ in range(2):
+            assert task.attempt == number
+            ends_meanwhile(task)
+            assert attempt_after_a_pass(task) == number, "another task's end cut the wait short"
+            a_while_passes(task, seconds / 2)
+        ends_meanwhile(task)
+        assert attempt_after_a_pass(task) == number + 1, "its time had come"
+    begun, ended = zip(*task.attempts.order_by("number").values_list("created_at", "ended_at"), strict=True)
+    gaps = [(later - before).total_seconds() for before, later in zip(ended[1:], begun[2:], strict=False)]
+    assert all(gap >= least for gap, least in zip(gaps, waits, strict=True)), gaps
+
+
+def test_the_attempt_after_a_full_disk_waits_for_room_there(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With less it would only end in the same way."""
+    have_ended(task, [Reason.DISK_FULL])
+    about = {"path": "/scratch", "free": 0, "total": 1 << 30, "rank": 0, "node": "gn5"}
+    task.attempts.update(outcome_params=about)
+    free = restarts.ROOM - 1
+    monkeypatch.setattr(disks, "room", lambda path: {"free": free, "total": 1 << 30} if path == "/scratch" else None)
+    assert attempt_after_a_pass(task) == 1
+    assert (task.state, task.reason, task.reason_params["free"]) == (State.QUEUED, Reason.DISK_FULL, free)
+    free += 1
+    hints.poke(task.pk)
+    assert attempt_after_a_pass(task) > 1
+
+
+def test_a_disk_that_cannot_be_seen_from_here_is_not_waited_for(task: Task) -> None:
+    have_ended(task, [Reason.DISK_FULL])
+    task.attempts.update(outcome_params={"path": "/nowhere/here", "free": 0, "total": 1})
+    assert attempt_after_a_pass(task) > 1
+
+
+def test_a_stop_ends_a_task_that_is_backing_off_at_once(task: Task) -> None:
+    have_ended(task, [Reason.RANK_FAILED] * 4)
+    Task.objects.filter(pk=task.pk).update(stop_requested_at=now())
+    hints.poke(task.pk)
+    reconciler.reconcile(task.pk)
+    task.refresh_from_db()
+    assert task.state == State.STOPPED
+
+
+def test_only_quick_ends_in_a_row_make_the_next_attempt_wait(task: Task) -> None:
+    have_ended(task, [Reason.RANK_FAILED] * 9, lasted=timedelta(hours=2))
+    assert restarts.begins_at(task.attempts.all()) is None
+    last = task.attempts.get(number=9)
+    last.created_at = now() - timedelta(seconds=2)
+    last.save()
+    assert restarts.begins_at(task.attempts.all()) is None, "the first quick one is followed at once"
+
+
+@pytest.mark.parametrize(("quick", "seconds"), [(1, 0), (2, 1), (3, 3), (4, 7), (5, 15), (6, 31), (7, 60), (2000, 60)])
+def test_each_further_quick_end_doubles_the_wait(quick: int, seconds: int) -> None:
+    moment = now()
+    ended = [Attempt(number=n, created_at=moment, ended_at=moment) for n in range(1, quick + 1)]
+    assert restarts.begins_at(ended) == (moment + timedelta(seconds=seconds) if seconds else None)
+    assert timedelta(seconds=seconds) <= LONGEST_BACKOFF
+
+
+def test_a_lost_host_takes_the_place_of_a_ranks_error_as_the_outcome(task: Task) -> None:
+    have_ended(task, [Reason.RANK_FAILED])
+    Task.objects.filter(pk=task.pk).update(state=State.RUNNING)
+    task.refresh_from_db()
+    attempt, late = task.attempts.get(), task.attempts.get()
+    lost = Decision(Act.RECORD, cause=Cause(Reason.WORKER_LOST, {"worker": "w", "node": "gn5", "rank": 0}))
+    steps.record_outcome(task, attempt, lost)
+    assert task.attempts.get().outcome == task.reason == Reason.WORKER_LOST
+    with pytest.raises(transitions.Stale):
+        steps.record_outcome(task, late, lost)
+
+
+def test_an_end_that_is_nobodys_fault_costs_no_restart_up_to_a_bound() -> None:
+    for reason, most in FREE_OF_CHARGE.items():
+        assert reason in RETRY_HELPS
+        assert restarts.charged([reason] * most) == 0
+        assert restarts.charged([reason] * (most + 2)) == 2, "it could go on for ever"
+        assert restarts.charged([Reason.RANK_FAILED, reason, Reason.RANK_KILLED]) == 2
+
+
+def saved(task: Task, attempt: int, step: int) -> str:
+    path = Path(task.spec["checkpoint_dir"], f"step-{step}")
+    path.mkdir(parents=True, exist_ok=True)
+    Checkpoint.objects.update_or_create(
+        task=task, path=str(path), defaults={"attempt": attempt, "step": step, "at": now()}
+    )
+    return str(path)
+
+
+def step(task: Task, attempt: int, number: int) -> None:
+    MetricPoint.objects.create(task=task, attempt=attempt, rank=0, step=number, at=now(), values={"loss": 1.0})
+
+
+def failed_from(task: Task, number: int, resume_from: str, outcome: Reason = Reason.RANK_FAILED, **params: Any) -> None:
+    Attempt.objects.create(
+        task=task, number=number, master_port=29500 + number, resume_from=resume_from, outcome=outcome,
+        outcome_params=params, created_at=now(), ended_at=now(),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def here(task: Task, settings: Any) -> Task:
+    """On this machine, where it can be seen which checkpoints are there."""
+    Cluster.objects.filter(pk=task.cluster_id).update(backend="local")
+    task.cluster.refresh_from_db()
+    failed_from(task, 1, "")
+    step(task, 1, 20)
+    return task
+
+
+def test_a_checkpoint_that_brought_no_step_is_not_resumed_from_again(here: Task) -> None:
+    first, second = saved(here, 1, 10), saved(here, 1, 20)
+    assert resuming.point(here) == (second, [])
+    failed_from(here, 2, second)
+    assert resuming.point(here) == (first, [second])
+    failed_from(here, 3, first)
+    step(here, 3, 11)
+    assert resuming.point(here) == (first, [second]), "it brought a step, and the newer one is as bad as it was"
+    saved(here, 3, 20)
+    assert resuming.point(here) == (second, []), "the script has written it anew"
+    third = saved(here, 3, 30)
+    assert resuming.point(here) == (third, [])
+
+
+def test_a_recipes_own_choice_is_taken_back_too(here: Task) -> None:
+    Task.objects.filter(pk=here.pk).update(spec={**here.spec, "entrypoint": None})
+    here.refresh_from_db()
+    first, second = saved(here, 1, 10), saved(here, 1, 20)
+    assert resuming.point(here) == ("auto", [])
+    failed_from(here, 2, "auto")
+    assert resuming.point(here) == (first, [second])
+    Event.objects.create(
+        task=here, attempt=2, at=now(), kind="script", code="SCRIPT_RESUMED", params={"step": 10, "path": first}
+    )
+    assert resuming.point(here) == (second, []), "the script says that it was the older one"
+
+
+@pytest.mark.parametrize("outcome", [Reason.WORKER_LOST, Reason.MASTER_PORT_TAKEN, Reason.PREEMPTED])
+def test_what_is_not_the_ranks_doing_says_nothing_of_a_checkpoint(here: Task, outcome: Reason) -> None:
+    saved(here, 1, 10)
+    newest = saved(here, 1, 20)
+    failed_from(here, 2, newest, outcome)
+    assert resuming.point(here) == (newest, [])
+
+
+def test_one_that_is_gone_is_passed_over_and_the_last_one_is_tried_again(here: Task) -> None:
+    first, second, third = (saved(here, 1, number) for number in (10, 20, 30))
+    failed_from(here, 2, third)
+    Path(second).rmdir()
+    assert resuming.point(here) == (first, [third])
+    assert resuming.newest(here) == first
+    failed_from(here, 3, first)
+    assert resuming.point(here) == (third, []), "there is no other"
+
+
+def test_a_checkpoint_that_a_script_claims_in_what_is_not_its_own_is_none(here: Task, settings: Any) -> None:
+    """An attempt may read what it resumes from, so the word of the one before must not decide what that is."""
+    own = saved(here, 1, 10)
+    data = settings.DATA_DIR
+    for step, path in enumerate(
+        (f"{data}/checkpoints/task-y/step-9", f"{data}/token", f"{data}/checkpoints/task-x/../task-y/step-9"), start=20
+    ):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).touch()
+        Checkpoint.objects.create(task=here, path=path, attempt=1, step=step, at=now())
+    assert resuming.point(here) == (own, [])
+    assert resuming.newest(here) == own
+    shared = saved_at(here, f"{data}/workspace/step-40", 40)
+    assert resuming.point(here) == (shared, []), "workspace is everybody's"
+
+
+def saved_at(task: Task, path: str, step: int) -> str:
+    Path(path).mkdir(parents=True)
+    Checkpoint.objects.create(task=task, path=path, attempt=1, step=step, at=now())
+    return path
+
+
+def test_the_same_failure_at_the_same_step_is_counted(task: Task) -> None:
+    for number in (1, 2, 3, 4):
+        failed_from(task, number, "", rank=1, exitCode=1)
+    attempts = list(task.attempts.all())
+    assert restarts.repeated(attempts, attempts[3], {1: 5, 2: 7, 3: 7, 4: 7}) == {"again": 3, "step": 7}
+    assert restarts.repeated(attempts, attempts[3], {1: 7, 2: 7, 3: 7, 4: 8}) == {}
+    assert restarts.repeated(attempts, attempts[0], {1: 7}) == {}
+    assert restarts.repeated(attempts, attempts[3], {}) == {}, "nobody knows at which step"
+    attempts[2].outcome_params = {"rank": 0, "exitCode": 1}
+    assert restarts.repeated(attempts, attempts[3], {3: 7, 4: 7}) == {}
+
+
+def test_the_same_failure_twice_is_an_event_and_part_of_the_reason(here: Task) -> None:
+    Attempt.objects.filter(task=here).update(outcome_params={"rank": 0, "node": "gn5", "exitCode": 1})
+    failed_from(here, 2, "", rank=0, node="gn5", exitCode=1)
+    step(here, 2, 20)
+    Task.objects.filter(pk=here.pk).update(state=State.RUNNING, attempt=2)
+    here.refresh_from_db()
+    steps.close(here, here.attempts.get(number=2), Decision(Act.CLOSE, State.FAILED))
+    event = Event.objects.get(code="SAME_FAILURE")
+    assert (event.params["again"], event.params["step"]) == (2, 20)
+    assert "2 times in a row at step 20" in messages.text(here.reason, "en", **here.reason_params)[0]
+
+
+def test_a_stop_that_had_to_kill_says_which_ranks(here: Task) -> None:
+    ranks = [{"rank": 0, "exit_code": 143}, {"rank": 1, "exit_code": -9}, {"rank": 2, "exit_code": -9}]
+    Attempt.objects.filter(task=here).update(outcome=Reason.STOPPED_BY_USER, seen={"ranks": ranks})
+    Task.objects.filter(pk=here.pk).update(state=State.STOPPING, attempt=1)
+    here.refresh_from_db()
+    steps.close(here, here.attempts.get(), Decision(Act.CLOSE, State.STOPPED))
+    assert here.reason == Reason.STOPPED_AND_KILLED
+    said = messages.text(here.reason, "en", **here.reason_params)[0]
+    assert "Rank 1, 2 had not ended" in said

@@ -1,0 +1,131 @@
+"""What a member's script tries: `intruder.py <what.json>` prints what it got. Standard library only.
+
+`what.json` has lists: "read", "write", "replace", "link", "pids", "sockets" to get at, "use" and "free" to use."""
+
+import contextlib
+import ctypes
+import json
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from multiprocessing import shared_memory
+from pathlib import Path
+
+libc = ctypes.CDLL(None, use_errno=True)
+PTRACE_SEIZE = 0x4206  # attaches without stopping; ends with the tracer
+got: list[str] = []
+broken: list[str] = []
+
+
+@contextlib.contextmanager
+def hoping(what: str):
+    with contextlib.suppress(OSError):
+        yield
+        got.append(what)
+
+
+@contextlib.contextmanager
+def relying_on(what: str):
+    try:
+        yield
+    except Exception as error:
+        broken.append(f"{what}: {error!r}")
+
+
+def intrude(order: dict) -> None:
+    for path in order["read"]:
+        with hoping(f"read {path}"), open(path, "rb") as file:
+            file.read(1)
+    for path in order["write"]:
+        with hoping(f"write {path}"), open(path, "ab"):
+            pass
+    for path in order["replace"]:
+        with hoping(f"replace {path}"):
+            os.rename(path, f"{path}.taken")
+            os.rename(f"{path}.taken", path)
+    for path in order["link"]:
+        with hoping(f"link {path}"):
+            os.symlink("/", path)
+    for pid in order["pids"]:
+        for name in ("environ", "mem", "maps", "fd/0", "root/etc/hostname", "cwd/run"):
+            with hoping(f"read {name} of another process"):
+                if name == "fd/0":
+                    os.readlink(f"/proc/{pid}/{name}")
+                elif name == "cwd/run":
+                    os.listdir(f"/proc/{pid}/{name}")
+                else:
+                    with open(f"/proc/{pid}/{name}", "rb") as file:
+                        name == "mem" or file.read(1)
+        if libc.ptrace(PTRACE_SEIZE, pid, None, None) == 0:
+            got.append("trace another process")
+        with hoping("signal another process"):
+            os.kill(pid, 0)
+    for path in order["sockets"]:
+        with hoping(f"ask {path}"), socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(5)
+            client.connect(path)
+            client.sendall(b"KEYS *\r\n")
+            if not client.recv(64).startswith(b"-"):
+                return
+            raise OSError("refused")
+
+
+def child() -> None:
+    Path("from a child").write_text("1", encoding="utf-8")
+
+
+def work(order: dict) -> None:
+    """As ordinary scripts do."""
+    with relying_on("its own descriptors"):
+        opened = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        names = {os.readlink(path) for path in opened if os.path.exists(path)}
+        strange = [name for name in names if not name.endswith(".log") and name != "/dev/null"]
+        assert not strange, strange
+    for folder in order["free"]:
+        with relying_on(f"write in {folder}"):
+            (Path(folder) / "new folder").mkdir()
+            (Path(folder) / "new folder" / "file").write_text("1")
+            os.replace(Path(folder) / "new folder" / "file", Path(folder) / "file")
+            assert (Path(folder) / "file").read_text() == "1"
+    for path in order["use"]:
+        with relying_on(f"read {path}"):
+            Path(path).read_bytes()
+    with relying_on("temporary files"), tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "x").write_text("1")
+    with relying_on("shared memory"):
+        shared = shared_memory.SharedMemory(create=True, size=10)
+        shared.close()
+        shared.unlink()
+    with relying_on("caches in HOME"):
+        cache = Path.home() / ".cache" / "fermi-test" / str(os.getpid())
+        cache.mkdir(parents=True)
+        cache.rmdir()
+    with relying_on("a child"):
+        process = multiprocessing.get_context("spawn").Process(target=child)
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+        assert Path("from a child").exists()
+    with relying_on("a program"):
+        done = subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, text=True, check=True)
+        assert done.stdout == "1\n"
+    with relying_on("/proc, /sys, /dev"):
+        Path("/proc/self/environ").read_bytes()
+        Path("/proc/meminfo").read_text(encoding="utf-8")
+        os.listdir("/sys/class")
+        os.listdir("/")
+        Path("/dev/null").write_text("x", encoding="utf-8")
+        with open("/dev/urandom", "rb") as source:
+            source.read(1)
+        with open("/dev/stdout", "a", encoding="utf-8") as output:
+            output.write("through /dev/stdout\n")
+
+
+if __name__ == "__main__":
+    told = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    work(told)
+    intrude(told)
+    print(json.dumps({"got": got, "broken": broken, "uid": os.getuid(), "env": dict(os.environ)}), flush=True)

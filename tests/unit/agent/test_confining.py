@@ -1,0 +1,36 @@
+"""What the ranks of a host may reach of a data directory that the host shares with the platform."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fermi.agent.confining import Confining
+from fermi.runner import confine
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(confine, "landlock_abi", lambda: 4)
+    for name in ("checkpoints/task-x", "checkpoints/task-y", "datasets", "workspace"):
+        (tmp_path / "fermi" / name).mkdir(parents=True)
+    return tmp_path / "fermi"
+
+
+def allowed(data: Path, resume_from: str) -> dict[str, Any]:
+    """Of what is in the data directory."""
+    confining = Confining.of(data.parent / "state", data.parent / "work", "python3", (), wanted=True)
+    env = {"FERMI_CHECKPOINT_DIR": str(data / "checkpoints/task-x"), "FERMI_RESUME_FROM": resume_from}
+    order = confining.order(data.parent / "files", data.parent / "logs", env)
+    assert order is not None
+    return {path.removeprefix(f"{data}/"): mode for path, mode in order["paths"].items() if path.startswith(f"{data}/")}
+
+
+def test_what_a_rank_resumes_from_opens_the_folder_of_one_task_and_nothing_else(data: Path) -> None:
+    own = {"datasets": "r", "workspace": "r", "checkpoints/task-x": "rwm"}
+    assert allowed(data, "") == own
+    assert allowed(data, "auto") == own
+    assert allowed(data, f"{data}/checkpoints/task-x/5.pt") == own
+    assert allowed(data, f"{data}/checkpoints/task-y/5.pt") == {**own, "checkpoints/task-y": "r"}
+    for path in ("token", "secret_key", "logs/task-y", "checkpoints", "checkpoints/../token", "."):
+        assert allowed(data, f"{data}/{path}") == own, path

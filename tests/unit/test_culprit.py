@@ -1,0 +1,130 @@
+"""Who failed first, from what ranks and hosts say: one rule for all engines, as a table."""
+
+import pytest
+
+from fermi.launch.backends.culprit import LAST_SECONDS, Loss, cause_of_failure, never_ending
+from fermi.launch.spec import Cause, RankSeen
+from fermi.runner import blame
+
+LOST = Cause("WORKER_LOST", {"worker": "gn6-0"})
+
+
+def rank(number: int, exit_code: int | None, ended_at: float | None = None, *, asked: bool = False) -> RankSeen:
+    state = "running" if exit_code is None else "exited"
+    return RankSeen(number, number, state, 100 + number, exit_code, ended_at, asked)
+
+
+def judged(*ranks: RankSeen) -> tuple[object, ...] | None:
+    cause = cause_of_failure(ranks, lambda node_rank: f"n{node_rank}")
+    return (cause.code, *(cause.params[name] for name in ("rank", "left") if name in cause.params)) if cause else None
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        ([rank(0, None), rank(1, 0, 10.0)], None),
+        ([rank(0, 1, 10.1), rank(1, 1, 10.0)], ("RANK_FAILED", 1)),
+        ([rank(0, 1, 10.0), rank(1, -9, 10.2)], ("RANK_KILLED", 1)),
+        ([rank(0, 1, 10.0), rank(1, -9, 60.0)], ("RANK_FAILED", 0)),
+        # an abort is what gloo and NCCL do when a peer is gone
+        ([rank(0, -6, 10.2), rank(1, 1, 10.0)], ("RANK_FAILED", 1)),
+        ([rank(0, -6, 10.0), rank(1, 1, 10.2)], ("RANK_KILLED", 0)),
+        # what was asked for blames nobody, however it ended
+        ([rank(0, 1, 10.0), rank(1, -9, 10.5, asked=True), rank(2, 143, 10.1, asked=True)], ("RANK_FAILED", 0)),
+        ([rank(0, 143, 10.0, asked=True), rank(1, 1, 12.0)], ("RANK_FAILED", 1)),
+        # and where nobody failed before, somebody outside asked: it is no success either
+        ([rank(0, 143, 10.0, asked=True)], ("RUNNER_TERMINATED",)),
+        ([rank(0, 0, 10.0, asked=True), rank(1, -9, 40.0, asked=True)], ("RUNNER_TERMINATED",)),
+        ([rank(0, 0, 10.0), rank(1, 0, 10.2)], None),
+        # who left early is told beside its victim, and is not the culprit
+        ([rank(0, 1, 10.4), rank(1, 0, 10.0)], ("RANK_FAILED", 0, "1")),
+        ([rank(0, -6, 10.4), rank(1, 0, 10.0)], ("RANK_KILLED", 0)),
+        ([rank(0, -11, 10.4), rank(1, 0, 10.0)], ("RANK_KILLED", 0)),
+        ([rank(0, 1, 10.0), rank(1, 0, 10.4)], ("RANK_FAILED", 0)),
+        ([rank(0, 1, 10.4), rank(1, 0, 10.0, asked=True)], ("RANK_FAILED", 0)),
+    ],
+)  # fmt: skip
+def test_who_failed_first(ranks: list[RankSeen], expected: tuple[object, ...] | None) -> None:
+    assert judged(*ranks) == expected
+    assert judged(*reversed(ranks)) == expected, "the order in which they are listed says nothing"
+
+
+@pytest.mark.parametrize(
+    ("end", "heard_at", "expected"),
+    [
+        (rank(0, 1, 100.0), 99.0, "WORKER_LOST"),  # a connection that broke
+        (rank(0, -6, 100.0), 99.0, "WORKER_LOST"),
+        (rank(0, 1, 100.0), None, "WORKER_LOST"),
+        (rank(0, 1, 100.0), 103.0, "WORKER_LOST"),  # clocks differ
+        (rank(0, 1, 100.0), 160.0, "RANK_FAILED"),  # it spoke on after that failure
+        (rank(0, -9, 100.0), 99.0, "RANK_KILLED"),
+        (rank(0, None), 99.0, "WORKER_LOST"),
+        (rank(0, 0, 100.0), 99.0, "WORKER_LOST"),
+    ],
+)
+def test_a_lost_host_explains_its_peers_errors(end: RankSeen, heard_at: float | None, expected: str) -> None:
+    cause = cause_of_failure([end, rank(1, None)], str, [Loss(LOST, heard_at)])
+    assert cause is not None
+    assert cause.code == expected
+
+
+def hanging(number: int, still_since: float | None) -> RankSeen:
+    return RankSeen(number, number, "running", 100 + number, still_since=still_since)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        ([rank(0, 0, 1000.0), hanging(1, 1000.0)], [1]),
+        ([rank(0, 0, 1000.0), hanging(1, 900.0), hanging(2, 950.0)], [1, 2]),
+        ([hanging(0, 1000.0), rank(1, 0, 1000.0)], [0]),
+        ([rank(0, 0, 1000.0), hanging(1, 900.0), hanging(2, None)], []),  # one of them does something
+        ([rank(0, 0, 1001.0), hanging(1, 900.0)], []),  # the others have not ended long ago
+        ([rank(0, 0, 1000.0), hanging(1, 1001.0)], []),
+        ([hanging(0, 900.0), hanging(1, 900.0)], []),  # it may be all of them that wait for something
+        ([rank(0, 1, 1000.0), hanging(1, 900.0)], []),  # that is a failure
+        ([rank(0, 0, 1000.0, asked=True), hanging(1, 900.0)], []),
+        ([rank(0, 0, 1000.0), rank(1, 0, 1000.0)], []),
+        ([rank(0, 0, 1000.0), RankSeen(1, 1, "waiting")], []),
+    ],
+)  # fmt: skip
+def test_ranks_never_end_that_are_still_long_after_all_others_ended_well(
+    ranks: list[RankSeen], expected: list[int]
+) -> None:
+    assert [one.rank for one in never_ending(ranks, 1000.0 + LAST_SECONDS)] == expected
+
+
+def test_of_several_lost_hosts_the_one_that_fell_silent_first_is_named() -> None:
+    other = Cause("WORKER_LOST", {"worker": "gn7-0"})
+    losses = [Loss(LOST, 20.0), Loss(other, 10.0)]
+    assert cause_of_failure([rank(0, 1, 21.0)], str, losses) == other
+
+
+def test_who_left_before_is_named_with_how_long_ago() -> None:
+    ranks = [rank(0, 1, 100.04), *(rank(n, 0, 90.0 + n) for n in range(1, 10))]
+    cause = cause_of_failure(ranks, lambda node_rank: f"n{node_rank}")
+    assert cause is not None
+    assert cause.params == {
+        "rank": 0, "nodeRank": 0, "node": "n0", "exitCode": 1, "left": "1, 2, 3, 4, 5, 6, 7, 8, …", "seconds": 9.0,
+    }  # fmt: skip
+
+
+def test_a_runner_judges_by_the_same_rule() -> None:
+    entries = [
+        {"rank": 4, "state": "exited", "exit_code": 1, "ended_at": 10.0, "asked": False},
+        {"rank": 5, "state": "exited", "exit_code": -9, "ended_at": 10.1, "asked": False},
+        {"rank": 6, "state": "exited", "exit_code": -9, "ended_at": 10.0, "asked": True},
+        {"rank": 7, "state": "running", "exit_code": None, "ended_at": None, "asked": False},
+    ]
+    found = blame.first_to_fail(blame.ends(entries))
+    assert found is not None
+    assert found.rank == 5
+
+
+def test_an_unknown_signal_has_a_name_too() -> None:
+    cause = cause_of_failure([rank(0, -64, 1.0), rank(1, -65, 2.0)], str)
+    assert cause is not None
+    assert cause.params["signal"] == "SIGRTMAX"
+    cause = cause_of_failure([rank(1, -65, 2.0)], str)
+    assert cause is not None
+    assert cause.params["signal"] == "signal 65"

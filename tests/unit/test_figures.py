@@ -1,0 +1,12 @@
+"""The console's texts of counts and sizes are the platform's: vitest reads the same file."""
+
+import json
+from pathlib import Path
+
+from fermi.launch import figures
+
+
+def test_counts_and_sizes_are_told_as_the_console_tells_them(root: Path) -> None:
+    cases = json.loads((root / "tests/shared/figures.json").read_text())
+    assert [[number, figures.count(number)] for number, _ in cases["counts"]] == cases["counts"]
+    assert [[number, figures.size(number)] for number, _ in cases["sizes"]] == cases["sizes"]

@@ -1,0 +1,257 @@
+"""The node runner by itself, as a process: how ranks that are left behind end."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fermi import messages
+from fermi.launch import registry
+from fermi.launch.backends.local import LocalBackend
+from fermi.launch.spec import Entrypoint, Handle, Observation, Phase
+from fermi.runner import node
+from tests.goldens import job
+from tests.running import free_port
+from tests.waiting import until
+
+PREAMBLE = """
+import os, pathlib, signal, sys, time
+rank, here = int(os.environ["RANK"]), pathlib.Path(os.environ["HERE"])
+def until(name):
+    while not (here / name).exists():
+        time.sleep(0.01)
+def ready():
+    (here / f"ready-{rank}").touch()
+"""
+WAITS_IN_C = """
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    ready()
+    time.sleep(600)
+"""
+"""What a rank with a handler of its own looks like while a collective in C has it: the request never reaches it."""
+
+
+def run(folder: Path, script: str, ranks: int, **spec: Any) -> list[dict[str, Any]]:
+    """The ranks' entries once the runner has ended."""
+    (folder / "script.py").write_text(PREAMBLE + script, encoding="utf-8")
+    content = {
+        "name": "task-x-1", "node_rank": 0, "command": [sys.executable, "-u", str(folder / "script.py")],
+        "cwd": str(folder), "env": {"HERE": str(folder)}, "stop_signal": "SIGTERM", "grace_seconds": 30, "fork": False,
+        "ranks": [
+            {"rank": n, "local_rank": n, "env": {"RANK": str(n)}, "log": str(folder / f"{n}.log")} for n in range(ranks)
+        ],
+        **spec,
+    }  # fmt: skip
+    (folder / "node-0.json").write_text(json.dumps(content), encoding="utf-8")
+    path = os.pathsep.join([str(Path(node.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        [sys.executable, "-m", "fermi.runner.node", str(folder / "node-0.json")], check=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    status = node.read_json(str(folder / "node-0.status.json"))
+    assert status["state"] == "exited"
+    return list(status["ranks"])
+
+
+def cause(folder: Path) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = node.read_json(str(folder / "node-0.status.json")).get("cause")
+    return found
+
+
+def test_siblings_that_wait_are_ended_at_once_and_those_that_save_get_their_time(tmp_path: Path) -> None:
+    script = f"""
+if rank == 0:
+    until("ready-1"), until("ready-2")
+    sys.exit(3)
+if rank == 1:
+    {WAITS_IN_C}
+def leave(*_):
+    for number in range(20):
+        print("saving", number)
+        time.sleep(0.1)
+    sys.exit(143)
+signal.signal(signal.SIGTERM, leave)
+ready()
+while True:
+    time.sleep(1)
+"""
+    failed, waited, saved = run(tmp_path, script, 3)
+    assert (failed["exit_code"], failed["asked"]) == (3, False)
+    assert (waited["exit_code"], waited["asked"]) == (-9, True)
+    assert (saved["exit_code"], saved["asked"]) == (143, True)
+    assert waited["ended_at"] < saved["ended_at"], "it got the time that nobody needed"
+    assert "saving 19" in (tmp_path / "2.log").read_text()
+
+
+def test_a_stop_gives_those_that_do_nothing_all_of_their_grace(tmp_path: Path) -> None:
+    """Whoever asks for a stop may have to wait for a rank that waits for something else."""
+    script = """
+def leave(*_):
+    time.sleep(2)
+    print("gone well")
+    sys.exit(143)
+signal.signal(signal.SIGTERM, leave)
+os.kill(os.getppid(), signal.SIGTERM)
+while True:
+    time.sleep(1)
+"""
+    [rank] = run(tmp_path, script, 1)
+    assert (rank["exit_code"], rank["asked"]) == (143, True)
+    assert "gone well" in (tmp_path / "0.log").read_text()
+
+
+def test_a_port_that_is_taken_before_the_start_is_named_with_its_holder_and_starts_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", free_port())) as other:
+        port = other.getsockname()[1]
+        [rank] = run(tmp_path, "print('began')", 1, port=port)
+    assert (rank["state"], rank["exit_code"]) == ("waiting", None)
+    told = cause(tmp_path)
+    assert told is not None
+    assert (told["code"], told["port"]) == ("MASTER_PORT_TAKEN", port)
+    assert f"pid {os.getpid()} (" in told["holder"]
+
+
+def test_a_port_that_is_taken_while_the_rank_starts_is_why_it_failed(tmp_path: Path) -> None:
+    port = free_port()
+    with ThreadPoolExecutor() as pool:
+        ended = pool.submit(run, tmp_path, "ready(); until('taken'); sys.exit(1)", 1, port=port)
+        until((tmp_path / "ready-0").exists, what="the rank runs")
+        with socket.create_server(("127.0.0.1", port)):
+            (tmp_path / "taken").touch()
+            assert ended.result()[0]["exit_code"] == 1
+    told = cause(tmp_path)
+    assert told is not None
+    assert (told["code"], told["port"]) == ("MASTER_PORT_TAKEN", port)
+
+
+def test_a_rank_that_fails_with_its_port_to_itself_fails_by_itself(tmp_path: Path) -> None:
+    script = """
+import socket
+door = socket.create_server(("127.0.0.1", int(os.environ["PORT"])))
+if os.fork() == 0:  # a helper that outlives the rank has the port still
+    time.sleep(600)
+sys.exit(1)
+"""
+    port = free_port()
+    [rank] = run(tmp_path, script, 1, port=port, env={"HERE": str(tmp_path), "PORT": str(port)})
+    assert rank["exit_code"] == 1
+    assert cause(tmp_path) is None
+
+
+def test_the_local_engine_says_who_has_the_port(tmp_path: Path) -> None:
+    backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
+    with socket.create_server(("127.0.0.1", free_port())) as other:
+        spec = replace(job("env-001"), master_port=other.getsockname()[1])
+        backend.submit(backend.render(spec, registry.framework(spec.framework).plan(spec)))
+        handle = Handle(spec.name, spec.task_id, spec.attempt, spec.world_size)
+        seen = until(
+            lambda: (seen := backend.observe([handle])[handle.name]).phase is Phase.FAILED and seen, seconds=120
+        )
+        assert seen.cause is not None
+        assert seen.cause.code == "MASTER_PORT_TAKEN"
+        assert seen.cause.params["port"] == spec.master_port
+        assert str(os.getpid()) in seen.cause.params["holder"]
+        assert str(os.getpid()) in messages.text(seen.cause.code, "en", **seen.cause.params)[0]
+        backend.cancel(handle, 0.0)
+        until(lambda: backend.observe([handle])[handle.name].left is False, what="gone")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Four megabytes, in memory."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "fermi-test", str(folder)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("a file system of its own cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+FILL = """
+with open(pathlib.Path(os.environ["HERE"], "filling"), "wb", buffering=0) as file:
+    for size in (1 << 16, 1):
+        try:
+            while True:
+                file.write(b"x" * size)
+        except OSError:
+            pass
+"""
+
+
+def test_a_full_disk_ends_no_runner_and_is_why_the_rank_failed(small_disk: Path) -> None:
+    [rank] = run(small_disk, FILL + "sys.exit(5)", 1)
+    assert (rank["state"], rank["exit_code"]) == ("exited", 5)
+    told = cause(small_disk)
+    assert told is not None
+    assert (told["code"], told["path"]) == ("DISK_FULL", str(small_disk))
+    assert told["free"] < 1 << 20 < told["total"] <= 4 << 20
+    assert "was full" in messages.text("DISK_FULL", "en", node="gn5", **told)[0]
+    assert not [path for path in small_disk.iterdir() if path.suffix in (".tmp", ".reserve")]
+
+
+def test_training_on_a_full_disk_goes_on_and_can_be_stopped(small_disk: Path) -> None:
+    script, door = small_disk / "train.py", small_disk.parent / "door"
+    os.mkfifo(door)
+    reader = os.open(door, os.O_RDWR)
+    waits = f"""
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+os.write(os.open({str(door)!r}, os.O_WRONLY), b".")
+while True:
+    time.sleep(1)
+"""
+    script.write_text(PREAMBLE + FILL + waits, encoding="utf-8")
+    backend = LocalBackend({"data_dir": str(small_disk), "warm": False})
+    environment = {"HERE": str(small_disk)}
+    spec = replace(job("env-001"), entrypoint=Entrypoint(str(script)), env=environment, master_port=free_port())
+    handle = Handle(spec.name, spec.task_id, spec.attempt, spec.world_size)
+
+    def seen() -> Observation:
+        return backend.observe([handle])[handle.name]
+
+    backend.submit(backend.render(spec, registry.framework(spec.framework).plan(spec)))
+    for _ in range(spec.world_size):
+        assert os.read(reader, 1) == b"."
+    os.close(reader)
+    until(lambda: seen().phase is Phase.RUNNING, what="the runner says that they run")
+    backend.cancel(handle, 30.0)
+    until(lambda: seen().left is False, what="all have ended")
+    assert {rank.exit_code for rank in seen().ranks} == {143}
+
+
+HANGS_OR_WORKS = """
+if rank == 0:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    signal.sigwait([signal.SIGUSR2])
+while True:
+    print("saving", flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_a_rank_that_does_nothing_at_all_for_long_says_since_when_and_others_do_not(tmp_path: Path) -> None:
+    before = time.time()
+
+    def still() -> list[float | None]:
+        status = node.read_json(str(tmp_path / "node-0.status.json"))
+        return [rank["still_since"] for rank in status["ranks"]] if status else []
+
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(run, tmp_path, HANGS_OR_WORKS, 2, last_seconds=1.0)
+        try:
+            since, other = until(lambda: any(still()) and still(), what="rank 0 is still")
+            assert before < since < time.time() - 1.0
+            assert other is None
+        finally:
+            node.write_atomically(str(tmp_path / "stop.json"), {"grace_seconds": 0})
+        assert [rank["still_since"] for rank in ended.result()] == [None, None], "what has ended is not still"
