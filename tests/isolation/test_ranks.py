@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from functools import lru_cache
@@ -18,6 +19,7 @@ from fermi.runner import confine
 
 NOBODY = 65534
 ROOT = Path(__file__).resolve().parents[2]
+NEEDED = "import fermi.launch.backends.local.engine, tests.isolation.scene as scene; scene.registry.framework('ddp')"
 
 
 @pytest.fixture
@@ -36,8 +38,7 @@ def python_for(uid: int) -> str:
         return sys.executable
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         try:
-            asked = [python, "-c", "import sys, tomllib, fermi.launch.backends.local, tests.isolation.scene"]
-            subprocess.run(asked, check=True, capture_output=True, env=environment("/"), cwd="/", user=uid, timeout=60)
+            subprocess.run([python, "-c", NEEDED], check=True, capture_output=True, env=environment("/"), cwd="/", user=uid, timeout=60)
         except (OSError, subprocess.SubprocessError):
             continue
         return python
@@ -45,7 +46,7 @@ def python_for(uid: int) -> str:
 
 
 def environment(home: str) -> dict[str, str]:
-    path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
+    path = os.pathsep.join([str(ROOT), str(ROOT / "platform"), sysconfig.get_path("purelib")])
     return {"PATH": os.environ["PATH"], "HOME": home, "PYTHONPATH": path, "FERMI_SECRET_KEY": "fermi_secret"}
 
 
