@@ -38,7 +38,15 @@ def python_for(uid: int) -> str:
         return sys.executable
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         try:
-            subprocess.run([python, "-c", NEEDED], check=True, capture_output=True, env=environment("/"), cwd="/", user=uid, timeout=60)
+            subprocess.run(
+                [python, "-c", NEEDED],
+                check=True,
+                capture_output=True,
+                env=environment("/"),
+                cwd="/",
+                user=uid,
+                timeout=60,
+            )
         except (OSError, subprocess.SubprocessError):
             continue
         return python

@@ -100,7 +100,7 @@ def test_what_a_rank_leaves_behind_ends_with_it(hand):
 
 
 def altered(folder, change: str, script: str, *options: str, ranks: int = 2) -> Started:
-    """The program with `change`, made where the command line has no option and a signal from here would come too late."""
+    """The program with a change for which the command line has no option, or that no signal could be in time for."""
     parts = ["import os, signal, sys, time", "from fermi.runner import hand, node", "begin = os.setsid", change]
     numbers = [word for rank in range(ranks) for word in ("--rank", str(rank), f"RANK={rank}")]
     command = [sys.executable, "-c", "\n".join([*parts, "sys.exit(hand.main(sys.argv[1:]))"])]

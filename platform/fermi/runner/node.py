@@ -50,7 +50,7 @@ from typing import Any
 from fermi.runner import blame, ports, room
 from fermi.runner.stillness import LAST_SECONDS, NEVER, Stillness
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 SIBLINGS_GRACE_SECONDS = 5.0
 """How long the other ranks get to end by themselves (to save, and to print why) after one of them failed."""
 STILL_SECONDS = 0.5
@@ -424,6 +424,12 @@ class Node:
 def adopt_orphans() -> None:
     """What the ranks leave behind becomes our child, so that `Node.sweep` finds it."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def keep_ranks_out() -> None:
+    """No process of this user can write to our output or read our memory through /proc, unless it has CAP_SYS_PTRACE
+    (which containers have not). Ranks get that back with their own program."""
+    _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _processes() -> list[int]:

@@ -29,7 +29,7 @@ import time
 from typing import Any
 
 from fermi.runner import meet
-from fermi.runner.node import Node, Paths
+from fermi.runner.node import Node, Paths, keep_ranks_out
 
 PIECE = 8192
 """Bytes of an unfinished line that are sent on; container runtimes split lines at 16 KiB."""
@@ -195,6 +195,7 @@ def bind(value: Any, late: dict[str, str]) -> str:
 
 
 def main(job_dir: str, run_dir: str) -> int:
+    keep_ranks_out()
     with open(os.path.join(job_dir, "job.json"), encoding="utf-8") as file:
         order = json.load(file)
     ranks = json.loads(os.environ["FERMI_RANKS"])

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from tests.waiting import until
 PLATFORM = Path(meet.__file__).parents[2]
 
 
-def pod(folder: Path, script: str, ranks: int = 1, **order) -> "subprocess.Popen[bytes]":
+def pod(folder: Path, script: str, ranks: int = 1, under: Sequence[str] = (), **order) -> "subprocess.Popen[bytes]":
     """A pod of one node whose ranks run `python -c script`."""
     job = {
         "name": "task-x-1", "command": [[{"late": "python"}], "-c", script],
@@ -33,7 +35,7 @@ def pod(folder: Path, script: str, ranks: int = 1, **order) -> "subprocess.Popen
         "PATH": os.environ["PATH"], "PYTHONPATH": str(PLATFORM), "FERMI_RANKS": json.dumps(names), "NODE_RANK": "0",
         "FERMI_TERMINATION_LOG": str(folder / "end"),
     }  # fmt: skip
-    command = [sys.executable, "-u", "-m", "fermi.runner.pod", str(folder / "job"), str(folder / "run")]
+    command = [*under, sys.executable, "-u", "-m", "fermi.runner.pod", str(folder / "job"), str(folder / "run")]
     return subprocess.Popen(command, env=env, cwd=folder, stdout=subprocess.PIPE)
 
 
@@ -48,6 +50,26 @@ def test_lines_bear_their_rank_and_position(tmp_path):
     assert process.returncode == 0
     last = json.loads([line for line in output.splitlines() if line.startswith(b"@")][-1][1:])
     assert [(rank["state"], rank["exit_code"]) for rank in last["ranks"]] == [("exited", 0)] * 2
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv, of util-linux")
+def test_a_rank_cannot_speak_in_its_runner_s_name(tmp_path):
+    """With the capabilities of a container: CAP_SYS_PTRACE is none of those that containerd, CRI-O and Docker give by
+    default (containerd's pkg/oci/spec.go, CRI-O's internal/config/capabilities, moby's oci/caps)."""
+    script = """
+import os
+for name in ("fd/1", "mem"):
+    try:
+        open(f"/proc/{os.getppid()}/{name}", "r+b", buffering=0)
+    except PermissionError:
+        print(name, "is refused")
+print(open("/proc/self/environ").read() != "" and "its own is not")
+"""
+    under = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"] if os.getuid() == 0 else []
+    process = pod(tmp_path, script, under=under)
+    output, _ = process.communicate(timeout=60)
+    said = [line.rpartition(b":")[2] for line in lines(output)]
+    assert said == [b"fd/1 is refused", b"mem is refused", b"its own is not"]
 
 
 def test_bytes_of_any_kind_come_through(tmp_path):
