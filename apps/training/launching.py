@@ -1,17 +1,25 @@
 """From a stored task to what the launch toolkit understands: the job of an attempt, its handle, its cluster's
 backend."""
 
+import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
-from django.db import connection
+from django.db import DatabaseError, connection
 
 from apps.accounts import vault
 from apps.clusters import paths, selectors
 from apps.clusters.models import Cluster
 from apps.training.models import Attempt, Task
+from apps.training.reasons import Reason
 from fermi.launch import registry
 from fermi.launch.backends.base import Backend
-from fermi.launch.spec import Handle, JobSpec
+from fermi.launch.errors import BackendError
+from fermi.launch.spec import Cause, Handle, JobSpec, Observation, Phase
+
+log = logging.getLogger(__name__)
+
+UNKNOWN = Observation(Phase.UNKNOWN)
 
 
 def backend_for(cluster: Cluster) -> Backend:
@@ -33,6 +41,27 @@ def seen_from(cluster: Cluster, job: JobSpec) -> JobSpec:
         checkpoint_dir=paths.there(cluster, job.checkpoint_dir),
         resume_from=paths.there(cluster, job.resume_from),
     )
+
+
+def observe(cluster: Cluster, handles: Sequence[Handle]) -> dict[str, Observation]:
+    """By name, each of them: what cannot be told is UNKNOWN and says why. An attempt that an engine stumbles over hides
+    no other: the rest are asked for without it. Raises only what the database does."""
+    try:
+        seen = backend_for(cluster).observe(handles)
+        return {handle.name: seen.get(handle.name, UNKNOWN) for handle in handles}
+    except DatabaseError:
+        raise
+    except BackendError as error:
+        log.warning("cluster %s cannot be asked: %s", cluster, error)
+        waiting = Cause(error.code, error.params)
+    except Exception as error:
+        if len(handles) > 1:
+            half = len(handles) // 2
+            return observe(cluster, handles[:half]) | observe(cluster, handles[half:])
+        names = ", ".join(handle.name for handle in handles)
+        log.exception("what cluster %s has of %s cannot be understood", cluster, names)
+        waiting = Cause(Reason.ATTEMPT_UNREADABLE, {"attempt": names, "why": f"{type(error).__name__}: {error}"[:300]})
+    return {handle.name: Observation(Phase.UNKNOWN, waiting=waiting) for handle in handles}
 
 
 def secrets_of(task: Task) -> dict[str, str]:

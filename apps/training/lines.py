@@ -17,6 +17,8 @@ from typing import Any
 
 import orjson
 
+from fermi.launch import storable
+
 LONGEST = 64 << 10
 """Bytes of a line; a longer one is log, whatever is in it."""
 
@@ -103,7 +105,7 @@ def _point(found: Mapping[str, Any], time: float | None, printed: bool) -> Point
             except ValueError:
                 continue
         if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-            values[_text(name)] = number(value)
+            values[storable.text(name)] = number(value)
     return Point(step, values, time) if values else None
 
 
@@ -118,11 +120,6 @@ def _printed(line: bytes) -> Any:
     return ast.literal_eval(_NOT_LITERAL.sub(b"None", line.strip()).decode(errors="replace"))
 
 
-def _text(value: str) -> str:
-    """PostgreSQL's JSON has neither NUL nor halves of surrogate pairs."""
-    return value.replace("\0", "�").encode(errors="replace").decode()
-
-
 def _clean(value: Any, depth: int = 0) -> Any:
     """Raises ValueError when it is nested too deep to be sent on."""
     if depth > DEEPEST:
@@ -131,9 +128,9 @@ def _clean(value: Any, depth: int = 0) -> Any:
         case None | bool():
             return value
         case str():
-            return _text(value)
+            return storable.text(value)
         case dict():
-            return {_text(name): _clean(inner, depth + 1) for name, inner in value.items()}
+            return {storable.text(name): _clean(inner, depth + 1) for name, inner in value.items()}
         case list():
             return [_clean(inner, depth + 1) for inner in value]
     return number(value)

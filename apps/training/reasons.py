@@ -17,6 +17,7 @@ class Reason(StrEnum):
     SECRET_UNREADABLE = "SECRET_UNREADABLE"
     PREFLIGHT_RUNNING = "PREFLIGHT_RUNNING"
     PROCESS_SILENT = "PROCESS_SILENT"
+    ATTEMPT_UNREADABLE = "ATTEMPT_UNREADABLE"
     # waiting, in the engine's knowledge; when the time to start is over, the end of an attempt
     QUEUE_WAITING = "QUEUE_WAITING"
     GPU_INSUFFICIENT = "GPU_INSUFFICIENT"

@@ -18,18 +18,17 @@ from django.db.models import Prefetch, QuerySet
 from apps.common.clock import now
 from apps.training import restarts, steps
 from apps.training.decisions import Act, Decision, Facts, decide
-from apps.training.launching import backend_for, handle_for
+from apps.training.launching import handle_for, observe
 from apps.training.limits import CLAIM, LOOK_AGAIN
 from apps.training.models import Attempt, Task
 from apps.training.reasons import Reason
 from apps.training.states import WITH_ATTEMPT, State
 from apps.training.transitions import Stale
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import Cause, Observation, Phase
+from fermi.launch.spec import Cause, Observation
 
 log = logging.getLogger(__name__)
 
-UNKNOWN = Observation(Phase.UNKNOWN)
 STEPS_PER_PASS = 12
 """More than the longest way through the states; only a bug could need it."""
 
@@ -107,8 +106,7 @@ def _facts(task: Task) -> tuple[Facts, Attempt | None]:
 
 
 def _observe(tasks: Iterable[Task]) -> dict[str, Observation]:
-    """By task id, for those that have an attempt. An engine that cannot be asked says nothing about any of its
-    tasks."""
+    """By task id, for those that have an attempt."""
     by_cluster: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         if task.state in WITH_ATTEMPT:
@@ -116,13 +114,8 @@ def _observe(tasks: Iterable[Task]) -> dict[str, Observation]:
     found: dict[str, Observation] = {}
     for members in by_cluster.values():
         handles = {task.pk: handle_for(task, task.attempt) for task in members}
-        try:
-            seen = backend_for(members[0].cluster).observe(handles.values())
-            unseen = UNKNOWN
-        except BackendError as error:
-            log.warning("cluster %s cannot be asked: %s", members[0].cluster, error)
-            seen, unseen = {}, Observation(Phase.UNKNOWN, waiting=Cause(error.code, error.params))
-        found |= {pk: seen.get(handle.name, unseen) for pk, handle in handles.items()}
+        seen = observe(members[0].cluster, list(handles.values()))
+        found |= {pk: seen[handle.name] for pk, handle in handles.items()}
     return found
 
 

@@ -12,7 +12,7 @@ from django.db import connection
 
 from apps.common import bus
 from apps.training import hints, ingest
-from apps.training.launching import backend_for, handle_for
+from apps.training.launching import handle_for, observe
 from apps.training.models import Task
 from apps.training.states import WITH_ATTEMPT
 from fermi.launch.errors import BackendError
@@ -119,16 +119,16 @@ class Watcher:
         """Hands whoever changed since the last look to the reconciler. The least pause until the next one."""
         cluster = members[0].task.cluster
         try:
-            seen = backend_for(cluster).observe([one.handle for one in members])
+            seen = observe(cluster, [one.handle for one in members])
         except Exception as error:
             _complain(error, f"cluster {cluster} cannot be asked")
             return REST
         for one in members:
-            now = seen.get(one.handle.name)
-            if now is not None and now.phase is not Phase.UNKNOWN and now != one.seen:
+            now = seen[one.handle.name]
+            if now.phase is not Phase.UNKNOWN and now != one.seen:
                 one.seen = now
                 hints.poke(one.task.pk)
-        return TICK
+        return REST if any(now.waiting and now.phase is Phase.UNKNOWN for now in seen.values()) else TICK
 
 
 def _complain(error: Exception, what: str) -> None:

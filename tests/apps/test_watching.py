@@ -200,7 +200,7 @@ def test_a_cluster_that_cannot_be_asked_stops_no_reading_and_rests(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, poked: list[str]
 ) -> None:
     def away(self: LocalBackend, handles: Any) -> Any:
-        raise BackendError("CLUSTER_AWAY")
+        raise BackendError("ENGINE_UNREACHABLE", why="no route")
 
     with monkeypatch.context() as broken:
         broken.setattr(LocalBackend, "observe", away)

@@ -5,6 +5,8 @@ LaunchError
 └── BackendError         the engine could not be asked, or refused; `permanent` = asking again cannot help
 """
 
+from fermi.launch import storable
+
 
 class LaunchError(Exception):
     """`code` is stable and has a text in `fermi.messages`; `params` fill it. Nobody matches on the text."""
@@ -12,7 +14,7 @@ class LaunchError(Exception):
     def __init__(self, code: str, **params: object) -> None:
         super().__init__(f"{code} {params}" if params else code)
         self.code = code
-        self.params = params
+        self.params: dict[str, object] = storable.params(params)
 
 
 class UnknownName(LaunchError):

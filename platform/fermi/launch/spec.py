@@ -12,6 +12,8 @@ from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
 
+from fermi.launch import storable
+
 
 class Late(Enum):
     """A value that only the engine knows, at the time and place where the job runs."""
@@ -264,10 +266,14 @@ class RankSeen:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why an attempt failed, in the engine's knowledge: a reason code and what fills its text."""
+    """Why an attempt failed, in the engine's knowledge: a reason code and what fills its text. Part of that was printed
+    by scripts and other systems; what cannot be stored is taken out here."""
 
     code: str
     params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", storable.params(dict(self.params)))
 
 
 @dataclass(frozen=True, slots=True)

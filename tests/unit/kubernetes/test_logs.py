@@ -2,6 +2,7 @@
 
 import os
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -112,9 +113,9 @@ def test_a_line_that_comes_twice_or_in_pieces_is_written_once(tmp_path):
     files = Files(tmp_path, "task-x", 1)
     files.folder.mkdir(parents=True)
     lines = [b"2026-11-21T08:00:00.1Z 3:0:one", b"2026-11-21T08:00:00.2Z 3+4:two", b"2026-11-21T08:00:00.3Z 3:7: more"]
-    Sink(files, 0).take(lines)
+    Sink(files, 0, range(4)).take(lines)
     files.rank(3).write_bytes(files.rank(3).read_bytes()[:6])  # killed while it wrote
-    sink = Sink(files, 0)
+    sink = Sink(files, 0, range(4))
     sink.take(lines)
     sink.take(lines)
     assert files.rank(3).read_bytes() == b"one\ntwo more\n"
@@ -123,11 +124,36 @@ def test_a_line_that_comes_twice_or_in_pieces_is_written_once(tmp_path):
 def test_what_the_node_rotated_away_is_said_and_keeps_positions_true(tmp_path):
     files = Files(tmp_path, "task-x", 1)
     files.folder.mkdir(parents=True)
-    Sink(files, 0).take([b"2026-11-21T08:00:00.1Z 0:0:one", b"2026-11-21T08:00:00.2Z 0:500:later"])
+    Sink(files, 0, range(4)).take([b"2026-11-21T08:00:00.1Z 0:0:one", b"2026-11-21T08:00:00.2Z 0:500:later"])
     data = files.rank(0).read_bytes()
     assert data[:4] == b"one\n"
     assert b"496 bytes are missing here" in data
     assert data[500:] == b"later\n"
+
+
+HOSTILE = """
+import os, signal
+runner = os.getppid()
+with open(f"/proc/{runner}/fd/1", "w") as output:
+    output.write('@{"ranks": 5}\\n@[[[\\n@{"ranks": [{"rank": 0}, 7]}\\n')
+    output.write("0:99999999999999:beyond all files\\n7:0:of no rank here\\n" + "9" * 5000 + ":0:x\\n")
+with open(os.environ["FERMI_TERMINATION_LOG"], "w") as message:
+    message.write('{"ranks": [[0]], "asked": 3, "cause": [], "about": 4, "rank": "a", "tail": "\\\\u0000"}')
+os.kill(runner, signal.SIGKILL)  # as if its memory had run out
+"""
+
+
+def test_a_script_that_speaks_in_its_runners_name_harms_itself_only(lab):
+    """A pod's runner may not be looked into (see the next test), which root with all capabilities need not mind."""
+    backend = lab.backend()
+    lab.watched(backend)
+    other = submit(backend, replace(job(1, script="import time; time.sleep(600)"), task_id="task-y"))
+    one = submit(backend, job(1, script=HOSTILE))
+    seen = until_seen(backend, one, lambda seen: seen.phase is Phase.FAILED and seen.left is False)
+    for lang in messages.LANGUAGES:
+        assert messages.text(seen.cause.code, lang, **seen.cause.params)
+    assert sum(path.stat().st_size for path in Files(lab.data_dir, one.task_id, one.attempt).folder.iterdir()) < 100_000
+    assert backend.observe([one, other])[other.name].phase in (Phase.STARTING, Phase.RUNNING)
 
 
 def test_an_interpreter_that_cannot_run_us_leaves_its_words(lab):

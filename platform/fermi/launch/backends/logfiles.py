@@ -1,7 +1,10 @@
 """Ranks' logs as files of the platform: <data>/logs/<task>/<attempt>/<rank>.log, whoever writes them."""
 
+import errno
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from fermi.launch.spec import LogChunk
 
@@ -9,7 +12,7 @@ from fermi.launch.spec import LogChunk
 def chunk(path: Path, cursor: int, limit: int) -> LogChunk:
     """See `Backend.logs`."""
     try:
-        with open(path, "rb") as file:
+        with plain(path) as file:
             size = os.fstat(file.fileno()).st_size
             if cursor > size:  # a file system refuses to seek to places beyond what it could ever hold
                 return LogChunk(b"", cursor, end=True)
@@ -19,3 +22,21 @@ def chunk(path: Path, cursor: int, limit: int) -> LogChunk:
             return LogChunk(data, cursor + len(data), end=len(data) < limit)
     except FileNotFoundError:
         return LogChunk(b"", max(cursor, 0), end=True)
+
+
+def plain(path: str | Path) -> BinaryIO:
+    """A file to read, where the one who writes it may be a script: a pipe would let nobody go on, and a link or device
+    leads elsewhere. Raises FileNotFoundError for these, and IsADirectoryError for a folder."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise FileNotFoundError(error.errno, error.strerror, str(path)) from error
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "a folder", str(path))
+    raise FileNotFoundError(errno.ENOENT, "no regular file", str(path))

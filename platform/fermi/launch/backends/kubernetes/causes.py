@@ -4,12 +4,12 @@ Each cause names the environment (`node`), the `pod` (or job) and the `evidence`
 lines of the rank that failed. Texts, advice and whether another attempt helps belong to the code.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fermi.launch.backends import reported
 from fermi.launch.backends.culprit import BY_RUNNERS, by_runner, told
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.gang import Gang, Object, condition, container, has_finished, phase, terminated
@@ -192,7 +192,7 @@ def _exit(gang: Gang, pod: Object, ended: Mapping[str, Any]) -> Cause:
     where = {**_where(pod), "evidence": str(said.get("detail") or _tail(ended))}
     if known := by_runner({**(said.get("about") or {}), "code": said.get("cause")}, where):
         return known
-    rank = said.get("rank", int(names.annotations(pod).get(names.FIRST_RANK, 0)))
+    rank = said.get("rank", names.ranks(pod).start)
     own = next((end for end in ends(ended) if end.rank == rank), None) or blame.End(rank, as_process(code), 0.0)
     others = (terminated(gang.pod(node_rank) or {"status": {}}) for node_rank in range(gang.nodes))
     gone = blame.left_before(own, [end for one in others for end in ends(one or {})])
@@ -314,11 +314,7 @@ def _queued(workload: Object) -> Cause:
 
 def report(ended: Mapping[str, Any]) -> dict[str, Any]:
     """What the runner wrote at its end; empty when it could not."""
-    try:
-        found = json.loads(ended.get("message") or "")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return reported.last_words(str(ended.get("message") or ""))
 
 
 def ends(ended: Mapping[str, Any]) -> list[blame.End]:

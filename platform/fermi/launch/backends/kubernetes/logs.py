@@ -18,12 +18,11 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fermi.launch.backends import logfiles
+from fermi.launch.backends import logfiles, reported
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, container, phase
@@ -41,7 +40,9 @@ SAY_AFTER = 5  # such answers in a row, which are two or three seconds
 GIVE_UP_SECONDS = 60.0
 """How long after a pod's end its log is asked for while the node does not answer."""
 SAVE_SECONDS = 5.0
-_LINE = re.compile(rb"(\d+)([:+])(\d+):(.*)", re.DOTALL)
+_LINE = re.compile(rb"(\d{1,7})([:+])(\d{1,15}):(.*)", re.DOTALL)
+FILLED, MOST_MISSING = 1 << 20, 1 << 36
+"""Bytes that are missing are written as blanks, more than these as a hole; nobody is believed to have lost more."""
 
 
 class Files:
@@ -105,29 +106,28 @@ def _written(path: str) -> int:
 
 
 class Sink:
-    """Takes one pod's lines and writes them to the ranks' files."""
+    """Takes one pod's lines and writes them to the files of its ranks. A line that its runner cannot have written is
+    no rank's."""
 
-    def __init__(self, files: Files, node_rank: int) -> None:
-        self._files, self._node_rank = files, node_rank
+    def __init__(self, files: Files, node_rank: int, ranks: range) -> None:
+        self._files, self._node_rank, self._ranks = files, node_rank, ranks
         self._ends: dict[int, int] = {}
         self.report: dict[str, Any] = files.report(node_rank)
         self._saved = time.monotonic()
 
     def take(self, lines: Iterable[bytes]) -> None:
         """Lines as the API sends them: `2026-11-21T08:00:00.123456789Z text`."""
-        pending: dict[int, list[bytes]] = {}
-        reported = False
+        pending: dict[int, list[bytes | int]] = {}
+        said = False
         for line in lines:
             stamp, _, text = line.partition(b" ")
             if not stamp:
                 continue
-            if found := _LINE.fullmatch(text):
-                rank, begin = int(found[1]), int(found[3])
+            if (found := _LINE.fullmatch(text)) and self._is_next(rank := int(found[1]), begin := int(found[3])):
                 self._add(pending, rank, begin, found[4] + (b"\n" if found[2] == b":" else b""))
             elif text.startswith(b"@{"):
-                with suppress(ValueError):
-                    self.report["ranks"] = json.loads(text[1:])["ranks"]
-                    reported = True
+                self.report["ranks"] = reported.entries((reported.parse(text[1:]) or {}).get("ranks"))
+                said = True
             elif stamp.decode(errors="replace") > self.report.get("plain", ""):
                 with open(self._files.node(self._node_rank, "log"), "ab") as file:
                     file.write(text + b"\n")
@@ -135,8 +135,9 @@ class Sink:
             self.report["since"] = stamp.decode(errors="replace")
         for rank, pieces in pending.items():
             with open(self._files.rank(rank), "ab") as file:
-                file.write(b"".join(pieces))
-        if reported or time.monotonic() - self._saved > SAVE_SECONDS:
+                for piece in pieces:
+                    file.write(piece) if isinstance(piece, bytes) else file.truncate(piece)
+        if said or time.monotonic() - self._saved > SAVE_SECONDS:
             self.save()
 
     def hears(self, silence: str) -> None:
@@ -152,19 +153,24 @@ class Sink:
         os.replace(temporary, path)
         self._saved = time.monotonic()
 
-    def _add(self, pending: dict[int, list[bytes]], rank: int, begin: int, data: bytes) -> None:
-        """Drops what the file has. A gap (the node rotated a log that nobody read in time) is filled with as many bytes
-        that say so, so that positions stay true."""
-        end = self._ends.get(rank)
-        if end is None:
+    def _is_next(self, rank: int, begin: int) -> bool:
+        """Whether a rank of this node may have got as far as there."""
+        if rank in self._ranks and rank not in self._ends:
             path = self._files.rank(rank)
-            end = path.stat().st_size if path.exists() else 0
+            self._ends[rank] = path.stat().st_size if path.exists() else 0
+        return rank in self._ranks and begin - self._ends[rank] <= MOST_MISSING
+
+    def _add(self, pending: dict[int, list[bytes | int]], rank: int, begin: int, data: bytes) -> None:
+        """Drops what the file has. A gap (the node rotated a log that nobody read in time) becomes as many bytes, the
+        first of which say so: positions stay true. `pending`: what comes next, or where it begins."""
+        end, pieces = self._ends[rank], pending.setdefault(rank, [])
         if begin > end:
             notice = f"[fermi: {begin - end} bytes are missing here: the node rotated its log]".encode()
-            pending.setdefault(rank, []).append(notice[: begin - end - 1].ljust(begin - end - 1) + b"\n")
+            space = begin - end - 1
+            pieces += [notice[:space].ljust(min(space, FILLED)), begin - 1, b"\n"]
             end = begin
         if begin + len(data) > end:
-            pending.setdefault(rank, []).append(data[end - begin :])
+            pieces.append(data[end - begin :])
             end = begin + len(data)
         self._ends[rank] = end
 
@@ -235,7 +241,7 @@ class Followers:
         name = pod["metadata"]["name"]
         threading.Thread(
             target=self._run,
-            args=(attempt, name, uid, Sink(files, node_rank), lock, stopped, heard.news),
+            args=(attempt, name, uid, Sink(files, node_rank, names.ranks(pod)), lock, stopped, heard.news),
             name=f"log-{name}",
             daemon=True,
         ).start()

@@ -34,6 +34,13 @@ def node_rank(obj: Mapping[str, Any]) -> int:
     return int((obj["metadata"].get("labels") or {}).get(NODE_RANK, 0))
 
 
+def ranks(pod: Mapping[str, Any]) -> range:
+    """Those that run in it."""
+    marks = annotations(pod)
+    first = int(marks.get(FIRST_RANK, 0))
+    return range(first, first + int(marks.get(PROCESSES, 1)))
+
+
 def node_name(attempt: str, node_rank: int) -> str:
     return f"{attempt}-node-{node_rank}"
 

@@ -72,8 +72,6 @@ def _ranks(gang: Gang, handle: Handle, reports: Reports) -> tuple[RankSeen, ...]
 
 def _ranks_of(pod: Object, node_rank: int, report: Mapping[str, Any], gone: bool) -> list[RankSeen]:
     """The runner's own report is the best; its termination message the next; a container's exit code is for all."""
-    marks = names.annotations(pod)
-    first, count = int(marks.get(names.FIRST_RANK, 0)), int(marks.get(names.PROCESSES, 1))
     reported = {entry["rank"]: entry for entry in report.get("ranks", ())}
     ended = terminated(pod)
     over = gone or phase(pod) in FINISHED or ended is not None
@@ -82,7 +80,7 @@ def _ranks_of(pod: Object, node_rank: int, report: Mapping[str, Any], gone: bool
     return [
         _rank(rank, node_rank, reported.get(rank, {}), at_the_end.get(rank), over, killed,
               begun=phase(pod) != "Pending")
-        for rank in range(first, first + count)
+        for rank in names.ranks(pod)
     ]  # fmt: skip
 
 

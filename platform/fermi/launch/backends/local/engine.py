@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.launch import isolation
-from fermi.launch.backends import logfiles
+from fermi.launch.backends import logfiles, reported
 from fermi.launch.backends.culprit import Loss, cause_of_failure, rank_seen
 from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.backends.local.render import render
@@ -171,7 +171,11 @@ class LocalBackend:
         if all(seen.state == "absent" for seen in nodes):
             return Observation(Phase.STARTING if any(seen.left for seen in nodes) else Phase.ABSENT, left=True)
         left = any(seen.left or seen.state == "absent" for seen in nodes)  # an absent one may still begin
-        ranks = tuple(rank_seen(entry, node_rank) for node_rank, seen in enumerate(nodes) for entry in seen.ranks)
+        ranks = tuple(
+            rank_seen(entry, node_rank)
+            for node_rank, seen in enumerate(nodes)
+            for entry in reported.entries(seen.ranks)
+        )
         if cause := _cause(nodes, ranks, specs):
             return Observation(Phase.FAILED, left, ranks, cause)
         return Observation(_phase(nodes, ranks, handle.world_size), left, ranks)
@@ -226,7 +230,7 @@ def _cause(nodes: Sequence[status.NodeState], ranks: Sequence[RankSeen], specs: 
             losses.append(Loss(Cause("RUNNER_TERMINATED", about), heard_at))
         elif seen.state == "lost":
             losses.append(Loss(Cause("RUNNER_LOST", about)))
-    return cause_of_failure(ranks, name, losses, enumerate(seen.cause for seen in nodes))
+    return cause_of_failure(ranks, name, losses, enumerate(reported.words(seen.cause) for seen in nodes))
 
 
 def _node_name(spec: Path) -> str:

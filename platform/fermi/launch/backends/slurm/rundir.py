@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fermi.launch.backends import logfiles, reported
 from fermi.launch.errors import BackendError
-from fermi.runner.node import SECRETS, read_json, write_atomically
+from fermi.runner.node import SECRETS, write_atomically
 
 OPEN = 0o2775
 """Whoever runs the job may not be who runs the platform; they share a group."""
@@ -72,7 +73,7 @@ class RunDir:
     def stop(self, grace_seconds: float, still_seconds: float | None = None) -> Mapping[str, Any]:
         """Asks for the end; a second, shorter grace wins. No job of the attempt begins once this is there."""
         make(self.path)
-        stop, now = read_json(str(self.path / "stop.json")), time.time()
+        stop, now = self._stop(), time.time()
         if stop is None or now + grace_seconds < stop["kill_at"]:
             stop = {"grace_seconds": grace_seconds, "kill_at": now + grace_seconds, "still_seconds": still_seconds}
             self.write({"stop.json": stop})
@@ -84,45 +85,56 @@ class RunDir:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """One process at a time; where the file system has no locks, the job's own look at `begun` still holds."""
-        with open(self.path / "submit.lock", "a", encoding="utf-8") as file:
+        lock = os.open(self.path / "submit.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o664)
+        try:  # a pipe in its place, opened for both, holds nobody up
             with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX)
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(lock)
 
     def submitted(self) -> int:
         """The job's id; 0 = none was taken yet."""
-        return int((read_json(str(self.path / "submitted.json")) or {}).get("job", 0))
+        job = (reported.read(self.path / "submitted.json") or {}).get("job", 0)
+        return int(job) if reported.whole(0, 1 << 40)(job) else 0
 
     def remember(self, job_id: int) -> None:
         write_atomically(str(self.path / "submitted.json"), {"job": job_id})
 
     def look(self) -> Seen:
         """To be called before Slurm is asked: what is missing here and there is then missing indeed."""
-        order = read_json(str(self.path / "order.json"))
-        stop = read_json(str(self.path / "stop.json"))
-        if order is None:
+        order, stop = reported.read(self.path / "order.json"), self._stop()
+        if order is None or not _is_order(order):
             return Seen(None, 0, 0, {}, stop, None)
         submitted = self.submitted()
         try:
             begun = int(os.readlink(self.path / "begun"))
         except (OSError, ValueError):
             begun = 0
-        read = ((rank, read_json(str(self.path / f"node-{rank}.status.json"))) for rank in range(order["nodes"]))
-        statuses = {rank: status for rank, status in read if status is not None}
-        end = read_json(str(self.path / "end.json"))
+        read = ((rank, reported.read(self.path / f"node-{rank}.status.json")) for rank in range(order["nodes"]))
+        statuses = {rank: status for rank, found in read if (status := reported.status(found))}
+        end = reported.read(self.path / "end.json")
         return Seen(order, submitted, begun, statuses, stop, end, self._tail() if begun or submitted else "")
+
+    def _stop(self) -> dict[str, Any] | None:
+        stop = reported.read(self.path / "stop.json")
+        return stop if stop and reported.moment(stop.get("kill_at")) else None
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _tail(self, size: int = 1000) -> str:
         try:
-            with open(self.path / "slurm.log", "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - size))
-                lines = file.read().decode(errors="replace").strip().splitlines()
-        except FileNotFoundError:
+            said = logfiles.chunk(self.path / "slurm.log", -size, size).data
+        except IsADirectoryError:
             return ""
-        return "\n".join(lines[-6:])
+        return "\n".join(said.decode(errors="replace").strip().splitlines()[-6:])
+
+
+def _is_order(found: Mapping[str, Any]) -> bool:
+    """As `render.files` writes it; the job's user may write there too."""
+    names = found.get("names")
+    return isinstance(names, list) and bool(names) and found.get("nodes") == len(names)
 
 
 def make(folder: Path) -> None:

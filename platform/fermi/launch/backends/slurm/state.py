@@ -124,7 +124,7 @@ def _gave_up(seen: Seen) -> Cause | None:
         if why := status.get("cause"):
             about = {"node": seen.node_name(rank), "nodeRank": rank, "job": seen.begun}
             code = _GAVE_UP.get(why["code"], "JOB_FAILED")
-            return by_runner(why, about) or Cause(code, {**why, **about, "why": why["evidence"]})
+            return by_runner(why, about) or Cause(code, {**why, **about, "why": why.get("evidence") or why["code"]})
     return None
 
 

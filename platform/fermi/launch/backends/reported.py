@@ -1,0 +1,133 @@
+"""What runners report, believed in its shape only. Where a script runs as its runner's user it can write in its name:
+into status files on a shared folder, into a pod's output and its termination message.
+
+What is not as a runner writes it counts as not said; nothing here raises, waits, or gives a number that no runner has.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fermi.launch.backends import logfiles
+
+MOST_BYTES = 4 << 20  # a hundred times what is written for a thousand nodes
+MOST_TEXT = 2000
+
+_Shape = Callable[[Any], bool]
+
+
+def read(path: str | Path) -> dict[str, Any] | None:
+    """The object in a file; None when there is none, or something else stands there: a pipe, a link, torn JSON."""
+    try:
+        with logfiles.plain(path) as file:
+            data = file.read(MOST_BYTES + 1)
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+    return parse(data) if len(data) <= MOST_BYTES else None
+
+
+def parse(text: str | bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def whole(low: int, high: int) -> _Shape:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def moment(value: Any) -> bool:
+    """Unix seconds of a clock that may be wrong, but can be shown."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
+
+
+def text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _or_none(shape: _Shape) -> _Shape:
+    return lambda value: value is None or shape(value)
+
+
+RANK, CODE = whole(0, 1 << 20), whole(-255, 255)
+_ENTRY: dict[str, _Shape] = {
+    "rank": RANK,
+    "state": lambda value: value in ("waiting", "running", "exited"),
+    "pid": _or_none(whole(1, 1 << 31)),
+    "exit_code": _or_none(CODE),
+    "ended_at": _or_none(moment),
+    "still_since": _or_none(moment),
+}
+
+
+def entries(found: Any) -> list[dict[str, Any]]:
+    """Of ranks, each once."""
+    kept: dict[int, dict[str, Any]] = {}
+    for entry in found if isinstance(found, list) else ():
+        if isinstance(entry, dict) and all(is_so(entry.get(name)) for name, is_so in _ENTRY.items()):
+            kept.setdefault(
+                entry["rank"], {**{name: entry.get(name) for name in _ENTRY}, "asked": bool(entry.get("asked"))}
+            )
+    return list(kept.values())
+
+
+def words(found: Any) -> dict[str, Any] | None:
+    """A cause: its `code`, and what the text takes."""
+    if not isinstance(found, dict) or not isinstance(found.get("code"), str):
+        return None
+    return {
+        name: value[:MOST_TEXT] if isinstance(value, str) else value for name, value in found.items() if _plain(value)
+    }
+
+
+def _plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | bool) or whole(-(1 << 53), 1 << 53)(value) or moment(value)
+
+
+def last_words(text: str) -> dict[str, Any]:
+    """A pod's termination message: see `fermi.runner.pod`. Empty when its runner could not write it."""
+    found = parse(text) or {}
+    return {name: value for name, is_so in _LAST_WORDS.items() if is_so(value := found.get(name))}
+
+
+def _is_row(found: Any) -> bool:
+    """A rank, its exit code, and when it ended."""
+    shapes = (RANK, _or_none(CODE), _or_none(moment))
+    return (
+        isinstance(found, list)
+        and len(found) == 3
+        and all(is_so(one) for is_so, one in zip(shapes, found, strict=True))
+    )
+
+
+def _list_of(shape: _Shape) -> _Shape:
+    return lambda value: isinstance(value, list) and all(map(shape, value))
+
+
+_LAST_WORDS: dict[str, _Shape] = {
+    "ranks": _list_of(_is_row),
+    "asked": _list_of(RANK),
+    "rank": RANK,
+    "terminated": moment,
+    "cause": text,
+    "detail": text,
+    "about": lambda value: isinstance(value, dict) and all(map(_plain, value.values())),
+    "tail": text,
+}
+
+
+def status(found: Any) -> dict[str, Any] | None:
+    """A node's, as its runner writes it."""
+    if not isinstance(found, dict) or found.get("state") not in ("starting", "running", "exited"):
+        return None
+    asked, asked_at = found.get("asked"), found.get("asked_at")
+    return {
+        "state": found["state"],
+        "ranks": entries(found.get("ranks")),
+        "asked": asked if isinstance(asked, str) else "",
+        "asked_at": asked_at if moment(asked_at) else None,
+        "cause": words(found.get("cause")),
+    }
