@@ -5,7 +5,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from django.db import DatabaseError, connection
+from django.db import Error as AnyDatabaseError
+from django.db import connection
 
 from apps.accounts import vault
 from apps.clusters import paths, selectors
@@ -49,7 +50,7 @@ def observe(cluster: Cluster, handles: Sequence[Handle]) -> dict[str, Observatio
     try:
         seen = backend_for(cluster).observe(handles)
         return {handle.name: seen.get(handle.name, UNKNOWN) for handle in handles}
-    except DatabaseError:
+    except AnyDatabaseError:
         raise
     except BackendError as error:
         log.warning("cluster %s cannot be asked: %s", cluster, error)
