@@ -155,11 +155,17 @@ class _Hub:
             self.connected = False
 
     async def _listen(self) -> None:
-        while True:
+        """Until it is cancelled. The client waits with `asyncio.wait_for`, in which Python 3.11 may lose that
+        (python/cpython#86296), so it is looked for as well; a first message always comes."""
+        listener = asyncio.current_task()
+        assert listener
+        while not listener.cancelling():
             try:
                 async with redis.asyncio.from_url(settings.REDIS_URL) as client, client.pubsub() as pubsub:
                     await pubsub.psubscribe(PREFIX + "*")
                     async for message in pubsub.listen():
+                        if listener.cancelling():
+                            break
                         if message["type"] == "pmessage":
                             self._deliver(message["channel"].decode().removeprefix(PREFIX), message["data"])
                         elif message["type"] == "psubscribe":

@@ -136,3 +136,22 @@ def test_a_slow_reader_keeps_the_newest(redis: Broker) -> None:
         assert await inbox.get(timeout=0) == {"n": 10}
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("steps", range(16))
+def test_whoever_leaves_soon_leaves_no_listener_behind(redis: Broker, steps: int) -> None:
+    """`steps`: turns of the event loop. In one of them the client has sent its first command and does not know yet."""
+
+    async def main() -> set[asyncio.Task[Any]]:
+        async with bus.subscribe("task:x"):
+            for _ in range(steps):
+                await asyncio.sleep(0)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        return (await asyncio.wait(others, timeout=10))[1] if others else set()
+
+    redis.start()
+    loop = asyncio.new_event_loop()
+    try:
+        assert loop.run_until_complete(main()) == set()
+    finally:
+        loop.close()
