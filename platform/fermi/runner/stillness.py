@@ -47,8 +47,8 @@ class Stillness:
     def __init__(self, sessions: Iterable[int], share: float = WATCHDOGS) -> None:
         self._share = share
         moment, wanted = time.monotonic(), set(sessions)
-        self._marks = {session: (moment, Pulse()) for session in wanted}
-        self._marks |= {session: (moment, pulse) for session, pulse in look(wanted).items()}
+        found = look(wanted)
+        self._marks = {session: (moment, found.get(session, Pulse())) for session in wanted}
 
     def seconds(self) -> dict[int, float]:
         """How long each has been still; to be called again and again, several times in the length that matters."""

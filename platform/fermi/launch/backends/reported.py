@@ -127,7 +127,7 @@ def status(found: Any) -> dict[str, Any] | None:
     return {
         "state": found["state"],
         "ranks": entries(found.get("ranks")),
-        "asked": asked if isinstance(asked, str) else "",
+        "asked": asked if text(asked) else "",
         "asked_at": asked_at if moment(asked_at) else None,
         "cause": words(found.get("cause")),
     }

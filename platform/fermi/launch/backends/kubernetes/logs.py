@@ -61,11 +61,7 @@ class Files:
         return logfiles.chunk(self.rank(rank), cursor, limit)
 
     def report(self, node_rank: int) -> dict[str, Any]:
-        try:
-            found = json.loads(self.node(node_rank, "json").read_bytes())
-        except (FileNotFoundError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        return reported.read(self.node(node_rank, "json")) or {}
 
 
 class Reports:

@@ -1,7 +1,6 @@
 """Whether training pods can use the data volume: one small pod, as a task's would be, reads what the platform wrote
 there and writes what the platform then looks for."""
 
-import json
 import os
 import secrets
 import shutil
@@ -11,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fermi.launch.backends import reported
 from fermi.launch.backends.kubernetes import names, render, volumes
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.gang import Object, container, terminated
@@ -164,11 +164,8 @@ def _judged(client: Client, pod: Object | None, params: dict[str, Any], answer: 
 
 
 def _said(pod: Object | None) -> dict[str, Any] | None:
-    try:
-        found = json.loads((terminated(pod or {}) or {}).get("message") or "")
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) and {"read", "written"} <= found.keys() else None
+    found = reported.parse((terminated(pod or {}) or {}).get("message") or "")
+    return found if found and {"read", "written"} <= found.keys() else None
 
 
 def _why(client: Client, pod: Object | None) -> str:
