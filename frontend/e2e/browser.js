@@ -34,8 +34,7 @@ export function watch(context, origin) {
   context.on("weberror", (error) => faults.push(String(error.error())));
   context.on("request", (request) => {
     const { protocol, origin: asked } = new URL(request.url());
-    if (asked !== origin && !["data:", "blob:"].includes(protocol))
-      faults.push(`request to ${request.url()}`);
+    if (asked !== origin && !["data:", "blob:"].includes(protocol)) faults.push(`request to ${request.url()}`);
   });
   return faults;
 }
@@ -46,9 +45,7 @@ export async function violations(page) {
   const { violations: found } = await page.evaluate(() => axe.run(document));
   return found
     .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .map(
-      ({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target} ${node.failureSummary}`).join("; ")}`,
-    );
+    .map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target} ${node.failureSummary}`).join("; ")}`);
 }
 
 /** Every width and theme of the page as it stands; gives the widths at which it scrolls sideways. */

@@ -50,10 +50,7 @@ async function eventually(look, what, ms = TRAINING_MS) {
   for (;;) {
     const seen = await look();
     if (seen) return seen;
-    assert.ok(
-      Date.now() < deadline,
-      `never saw ${what}; the page says:\n${await page.locator("main").innerText()}`,
-    );
+    assert.ok(Date.now() < deadline, `never saw ${what}; the page says:\n${await page.locator("main").innerText()}`);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }
@@ -177,10 +174,7 @@ test("a DDP task on two environments trains to the end", async () => {
 
 test("events, checkpoints, files and the logs of another rank can be read", async () => {
   await page.getByRole("button", { name: /^rank 2/ }).click();
-  await eventually(
-    async () => (await page.getByLabel("进程", { exact: true }).inputValue()) === "2",
-    "rank 2 chosen",
-  );
+  await eventually(async () => (await page.getByLabel("进程", { exact: true }).inputValue()) === "2", "rank 2 chosen");
   await page.getByRole("tab", { name: "事件" }).click();
   await page.getByRole("tabpanel").locator("li").first().waitFor();
   await looksRight("task-events");
@@ -203,10 +197,7 @@ test("the log is searched where it is", async () => {
 
 test("a clone starts from the same request", async () => {
   await page.getByRole("link", { name: "克隆" }).click();
-  await eventually(
-    async () => (await page.getByLabel("任务名称").inputValue()).startsWith("e2e-two"),
-    "the name",
-  );
+  await eventually(async () => (await page.getByLabel("任务名称").inputValue()).startsWith("e2e-two"), "the name");
   assert.equal(await card("pytorch-dev-env").isChecked(), true);
   assert.equal(await card("cv-experiment-env").isChecked(), true);
 });
@@ -229,11 +220,7 @@ test("English is one click away and stays", async () => {
   await page.getByRole("link", { name: "e2e-one" }).click();
   await page.locator("h1").getByText("Stopped", { exact: true }).waitFor();
   const reason = await page.locator("main").innerText();
-  assert.doesNotMatch(
-    reason.replaceAll(/北京可用区A/g, ""),
-    /\p{Script=Han}/u,
-    "the server speaks English too",
-  );
+  assert.doesNotMatch(reason.replaceAll(/北京可用区A/g, ""), /\p{Script=Han}/u, "the server speaks English too");
   await looksRight("task-english");
   await button("切换到中文").click();
   await status("已停止").waitFor();

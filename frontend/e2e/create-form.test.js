@@ -16,11 +16,7 @@ test("nothing chosen: the page says what is left to do before anything is presse
   await open();
   await page.getByText("勾选环境后，这里会显示汇总。").waitFor();
   await page.getByText("请至少选择一个开发环境").waitFor();
-  assert.equal(
-    await named("taskName").getAttribute("aria-invalid"),
-    null,
-    "a field not come to is left alone",
-  );
+  assert.equal(await named("taskName").getAttribute("aria-invalid"), null, "a field not come to is left alone");
   await looksRight("create-empty");
   await button("创建并启动训练").click();
   await page.locator("[data-sonner-toast]").getByText("请输入任务名称").waitFor();
@@ -56,17 +52,11 @@ test("every form that is refused is refused on its field, before the button is p
     const field = named(name);
     const before = await field.inputValue();
     await field.fill(value);
-    await eventually(
-      async () => (await field.getAttribute("aria-invalid")) === "true",
-      `${name} = ${value} refused`,
-    );
+    await eventually(async () => (await field.getAttribute("aria-invalid")) === "true", `${name} = ${value} refused`);
     const below = await field.getAttribute("aria-describedby");
     assert.ok((await page.locator(`[id="${below}"]`).innerText()).includes(words), `${name} = ${value}`);
     await field.fill(before);
-    await eventually(
-      async () => (await field.getAttribute("aria-invalid")) === null,
-      `${name} accepted again`,
-    );
+    await eventually(async () => (await field.getAttribute("aria-invalid")) === null, `${name} accepted again`);
   }
   await named("datasetId").selectOption("");
   await eventually(
@@ -106,8 +96,7 @@ test("the master is the first ticked, chosen again when it is unticked, and chan
   await page.keyboard.press("Space");
   await card("nlp-research-lab").click();
   const master = page.getByLabel("主节点", { exact: true });
-  const badged = () =>
-    page.locator("label", { hasText: "主节点" }).filter({ has: page.getByRole("checkbox") });
+  const badged = () => page.locator("label", { hasText: "主节点" }).filter({ has: page.getByRole("checkbox") });
   assert.equal(await chosenText(master), "llm-training-env");
   assert.match(await badged().innerText(), /llm-training-env/);
   await card("llm-training-env").click();
@@ -115,10 +104,7 @@ test("the master is the first ticked, chosen again when it is unticked, and chan
   await master.selectOption({ label: "nlp-research-lab" });
   assert.match(await badged().innerText(), /nlp-research-lab/);
   const first = page.getByRole("table", { name: "Rank 分配" }).getByRole("row").nth(1);
-  await eventually(
-    async () => (await first.innerText()).includes("nlp-research-lab"),
-    "rank 0 on the new master",
-  );
+  await eventually(async () => (await first.innerText()).includes("nlp-research-lab"), "rank 0 on the new master");
   await card("nlp-research-lab").click();
   await page.getByText("单机训练").waitFor();
   assert.equal(await master.count(), 0);
@@ -150,11 +136,7 @@ test("a recommendation follows the model's size and is taken over", async () => 
   await open("?environments=env-003,env-005");
   await page.getByLabel("模型参数量").fill("70B");
   await page.getByText("推荐 DeepSpeed").waitFor();
-  await page
-    .getByRole("listitem")
-    .filter({ hasText: "推荐 DeepSpeed" })
-    .getByRole("button", { name: "采用" })
-    .click();
+  await page.getByRole("listitem").filter({ hasText: "推荐 DeepSpeed" }).getByRole("button", { name: "采用" }).click();
   assert.equal(await chosenText(page.getByLabel("分布式框架")), "DeepSpeed");
   await looksRight("create-recommended");
 });
@@ -233,9 +215,7 @@ test("five thousand environments scroll and filter", async (context) => {
     for (let turn = 0; turn < 60; turn++) await page.mouse.wheel(0, 400);
   });
   context.diagnostic(`frames while scrolling: ${scrolled}`);
-  const filtered = await frames(() =>
-    page.getByLabel("搜索环境").pressSequentially("node-0499", { delay: 60 }),
-  );
+  const filtered = await frames(() => page.getByLabel("搜索环境").pressSequentially("node-0499", { delay: 60 }));
   context.diagnostic(`frames while typing a filter: ${filtered}`);
   await page.getByText(/^10 \/ 5,006 个环境$/).waitFor();
   const narrowed = await frames(async () => {
@@ -269,10 +249,7 @@ test("five thousand environments scroll and filter", async (context) => {
   await page.getByText("已选 64", { exact: true }).waitFor();
   assert.equal(await fact("总GPU"), "512 个 (H100)");
   const table = page.getByRole("table", { name: "Rank 分配" });
-  await eventually(
-    async () => (await table.getAttribute("aria-rowcount")) === "513",
-    "512 ranks in the preview",
-  );
+  await eventually(async () => (await table.getAttribute("aria-rowcount")) === "513", "512 ranks in the preview");
   assert.ok((await table.getByRole("row").count()) < 100, "few of the ranks exist in the page");
   await looksRight("create-many");
 });

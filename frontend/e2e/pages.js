@@ -19,8 +19,7 @@ time.sleep(3600)
 export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
   const open = (path) => now().page.goto(now().fermi.url + path);
   const button = (name) => now().page.getByRole("button", { name, exact: true });
-  const confirm = (name) =>
-    now().page.getByRole("alertdialog").getByRole("button", { name, exact: true }).click();
+  const confirm = (name) => now().page.getByRole("alertdialog").getByRole("button", { name, exact: true }).click();
   let token;
   const api = async (path, init = {}) => {
     const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
@@ -123,7 +122,9 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
     await log.getByText('{"step": 1').waitFor();
     assert.ok((await log.locator("> div > div").count()) < 200);
     const frames = await scrolling(page);
-    console.log(`100,000 lines, scrolled through: ${frames.count} frames, longest ${frames.longest} ms, median ${frames.median} ms`);
+    console.log(
+      `100,000 lines, scrolled through: ${frames.count} frames, longest ${frames.longest} ms, median ${frames.median} ms`,
+    );
     const began = performance.now();
     await page.getByLabel("在日志中查找").fill("line 99999:");
     await page.getByText("1 行匹配").waitFor();
@@ -163,9 +164,16 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
     await page.getByText("生成的文件").waitFor();
     await looksLikeAdmin("admin-task");
     await open("/admin/clusters/devenvironment/");
-    await page.getByRole("row", { name: /env-004/ }).getByRole("checkbox").check();
+    await page
+      .getByRole("row", { name: /env-004/ })
+      .getByRole("checkbox")
+      .check();
     await page.locator('select[name="action"]').selectOption("drain");
-    await page.locator('button[name="index"], button[type="submit"]').filter({ hasText: /执行|Run/ }).first().click();
+    await page
+      .locator('button[name="index"], button[type="submit"]')
+      .filter({ hasText: /执行|Run/ })
+      .first()
+      .click();
     await page.getByText(/已排空: 1/).waitFor();
     await looksLikeAdmin("admin-environments");
     await api("/dev-environments/env-004", { method: "PATCH", body: JSON.stringify({ cordoned: false }) });

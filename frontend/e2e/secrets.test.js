@@ -56,7 +56,11 @@ const secrets = (label) => page.getByRole("list", { name: label, exact: true });
 const held = () =>
   page.evaluate(() => {
     const controls = [...document.querySelectorAll("input, textarea, select")].map(({ value }) => value);
-    return [document.documentElement.outerHTML, ...controls, ...Object.values({ ...localStorage, ...sessionStorage })].join();
+    return [
+      document.documentElement.outerHTML,
+      ...controls,
+      ...Object.values({ ...localStorage, ...sessionStorage }),
+    ].join();
   });
 
 async function unseen(where) {
@@ -106,7 +110,9 @@ test("a secret is set, and listed by its name alone", async () => {
   await secrets("密钥").getByText("wandb", { exact: true }).waitFor();
   await unseen("the settings");
   await page.reload();
-  await secrets("密钥").getByText(/设置于/).waitFor();
+  await secrets("密钥")
+    .getByText(/设置于/)
+    .waitFor();
   await unseen("the settings after a reload");
   await looksRight("settings-secrets");
 });
@@ -154,7 +160,9 @@ test("in English: another value is set, and a clone of the task gets it", async 
   await typed("Value", SECOND);
   await inDialog("Save").click();
   await dialog().waitFor({ state: "detached" });
-  await secrets("Secrets").getByText(/^set by /).waitFor();
+  await secrets("Secrets")
+    .getByText(/^set by /)
+    .waitFor();
   await unseen("the settings after a replacement");
   await goTo(`/training/create?from=${taskId}`);
   await page.getByText("Ready to submit").waitFor();

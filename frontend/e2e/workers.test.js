@@ -63,7 +63,14 @@ const ranks = (group) =>
   page
     .getByRole("group", { name: `${group} 的 Worker` })
     .locator("tbody tr")
-    .evaluateAll((rows) => rows.map((row) => [...row.cells].slice(0, 4).map((cell) => cell.textContent).join(" ")));
+    .evaluateAll((rows) =>
+      rows.map((row) =>
+        [...row.cells]
+          .slice(0, 4)
+          .map((cell) => cell.textContent)
+          .join(" "),
+      ),
+    );
 
 async function ranksAre(group, ...expected) {
   await eventually(async () => JSON.stringify(await ranks(group)) === JSON.stringify(expected), expected.join(", "));
@@ -76,7 +83,10 @@ test("hosts join with the command that is shown once, and appear as they send he
   await dialog().getByLabel("用途").fill("e2e");
   await inDialog("创建令牌").click();
   const token = await dialog().locator("code").innerText();
-  assert.match(await dialog().locator("pre").innerText(), new RegExp(`fermi worker .*--server ${fermi.url} .*${token}`));
+  assert.match(
+    await dialog().locator("pre").innerText(),
+    new RegExp(`fermi worker .*--server ${fermi.url} .*${token}`),
+  );
   await inDialog("关闭").first().click();
   joined = await hosts(fermi.url, token, GPUS);
   await page.getByRole("row", { name: /gn7-1/ }).getByText("在线").waitFor();

@@ -19,9 +19,7 @@ test("every request asks for the chosen language, and writes carry the CSRF toke
   );
   await unwrap(http.GET("/api/v1/models"));
   await setLanguage("en");
-  await unwrap(
-    http.POST("/api/v1/training-tasks/{task_id}/stop", { params: { path: { task_id: "task-1" } } }),
-  );
+  await unwrap(http.POST("/api/v1/training-tasks/{task_id}/stop", { params: { path: { task_id: "task-1" } } }));
   expect(seen[0]?.get("accept-language")).toBe("zh-CN");
   expect(seen[0]?.has("x-csrftoken")).toBe(false);
   expect(seen[1]?.get("accept-language")).toBe("en");

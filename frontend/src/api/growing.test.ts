@@ -10,9 +10,9 @@ test("newer points are appended, and points that are known already are not doubl
   const have = [metric(1, 1, 3), metric(2, 2, 2)];
   expect(mergeById(have, [])).toBe(have);
   expect(mergeById(have, [metric(3, 3, 1)]).map((point) => point.id)).toEqual([1, 2, 3]);
-  expect(
-    mergeById([metric(1, 1, 3), metric(3, 3, 1)], [metric(2, 2, 2), metric(3, 3, 1)]).map(({ id }) => id),
-  ).toEqual([1, 2, 3]);
+  expect(mergeById([metric(1, 1, 3), metric(3, 3, 1)], [metric(2, 2, 2), metric(3, 3, 1)]).map(({ id }) => id)).toEqual(
+    [1, 2, 3],
+  );
 });
 
 test("metrics are read page after page, and later only what is new is asked for", async () => {
@@ -68,7 +68,10 @@ test("a page holds no more lines and no more text than it can bear, and says so"
   expect([long.lines.length, long.size, long.cut]).toEqual([LINES_KEPT, LINES_KEPT, true]);
   expect(long.lines.at(-1)?.offset).toBe(LINES_KEPT + 9);
   const text = "x".repeat(SIZE_KEPT / 2);
-  const wide = append(NOTHING, [0, 1, 2].map((offset) => ({ rank: 0, offset, text })));
+  const wide = append(
+    NOTHING,
+    [0, 1, 2].map((offset) => ({ rank: 0, offset, text })),
+  );
   expect([wide.lines.length, wide.size, wide.cut]).toEqual([2, SIZE_KEPT, true]);
 });
 

@@ -40,9 +40,7 @@ export const datasetsQuery = queryOptions({
   refetchInterval: ({ state }) =>
     state.data?.some(({ versions }) => versions.some(({ status }) => status === "preparing")) ? 2_000 : false,
   queryFn: () =>
-    everyPage((page) =>
-      unwrap(http.GET("/api/v1/datasets", { params: { query: { page, pageSize: PAGE } } })),
-    ),
+    everyPage((page) => unwrap(http.GET("/api/v1/datasets", { params: { query: { page, pageSize: PAGE } } }))),
 });
 
 export const modelsQuery = queryOptions({

@@ -31,8 +31,7 @@ const PAGES_READ = LINES_KEPT / PAGE;
 export const NOTHING: Log = { lines: [], cursor: undefined, newest: {}, size: 0, cut: false };
 
 export const logsKey = (id: string) => [...taskKeys.one(id), "logs"] as const;
-export const logKey = (id: string, attempt: number, rank: RankChoice) =>
-  [...logsKey(id), attempt, rank] as const;
+export const logKey = (id: string, attempt: number, rank: RankChoice) => [...logsKey(id), attempt, rank] as const;
 
 /**
  * Reads on from where it stopped, to the end, and shows each page as it comes. Of a log that is longer than what is kept

@@ -18,9 +18,7 @@ export const preflightsQuery = (page: number) =>
   queryOptions({
     queryKey: preflightKeys.list(page),
     queryFn: () =>
-      unwrap(
-        http.GET("/api/v1/preflights", { params: { query: { page, pageSize: PREFLIGHTS_PER_PAGE } } }),
-      ),
+      unwrap(http.GET("/api/v1/preflights", { params: { query: { page, pageSize: PREFLIGHTS_PER_PAGE } } })),
     placeholderData: keepPreviousData,
     refetchInterval: ({ state }) => (state.data?.items.some(isRunning) ? 2_000 : 15_000),
   });
@@ -28,8 +26,7 @@ export const preflightsQuery = (page: number) =>
 export const preflightQuery = (id: string) =>
   queryOptions({
     queryKey: preflightKeys.one(id),
-    queryFn: () =>
-      unwrap(http.GET("/api/v1/preflights/{preflight_id}", { params: { path: { preflight_id: id } } })),
+    queryFn: () => unwrap(http.GET("/api/v1/preflights/{preflight_id}", { params: { path: { preflight_id: id } } })),
     refetchInterval: ({ state }) => (state.data && !isRunning(state.data) ? false : 1_000),
   });
 

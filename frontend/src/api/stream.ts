@@ -126,8 +126,7 @@ export class TaskFeed {
       void client.invalidateQueries({ queryKey: taskKeys.checkpoints(id) });
     }
     if (events.length || status.status) void client.invalidateQueries({ queryKey: taskKeys.detail(id) });
-    if (metrics.length)
-      client.setQueryData<Metric[]>(taskKeys.metrics(id), (have) => mergeById(have ?? [], metrics));
+    if (metrics.length) client.setQueryData<Metric[]>(taskKeys.metrics(id), (have) => mergeById(have ?? [], metrics));
     this.flushLogs();
     if (this.over && this.logs.length === 0) this.end();
   }

@@ -34,9 +34,7 @@ export const tasksQuery = (filters: TaskFilters) =>
   queryOptions({
     queryKey: taskKeys.list(filters),
     queryFn: () =>
-      unwrap(
-        http.GET("/api/v1/training-tasks", { params: { query: { ...filters, pageSize: TASKS_PER_PAGE } } }),
-      ),
+      unwrap(http.GET("/api/v1/training-tasks", { params: { query: { ...filters, pageSize: TASKS_PER_PAGE } } })),
     placeholderData: keepPreviousData,
     refetchInterval: ({ state }) => (state.data?.items.every(isOver) ? 15_000 : 2_000),
   });
@@ -44,8 +42,7 @@ export const tasksQuery = (filters: TaskFilters) =>
 export const taskQuery = (id: string) =>
   queryOptions({
     queryKey: taskKeys.detail(id),
-    queryFn: () =>
-      unwrap(http.GET("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } })),
+    queryFn: () => unwrap(http.GET("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } })),
   });
 
 /** Events and metrics only ever grow: asking again asks for what came after the newest one that is here. */
@@ -90,11 +87,8 @@ export const checkpointsQuery = (id: string) =>
   queryOptions({
     queryKey: taskKeys.checkpoints(id),
     queryFn: async () =>
-      (
-        await unwrap(
-          http.GET("/api/v1/training-tasks/{task_id}/checkpoints", { params: { path: { task_id: id } } }),
-        )
-      ).items,
+      (await unwrap(http.GET("/api/v1/training-tasks/{task_id}/checkpoints", { params: { path: { task_id: id } } })))
+        .items,
   });
 
 /** A rendered plan never changes once it is there. */
@@ -114,8 +108,7 @@ export const planQuery = (id: string, attempt: number) =>
 export const previewQuery = (body: CreateRequest) =>
   queryOptions({
     queryKey: taskKeys.preview(body),
-    queryFn: ({ signal }): Promise<Preview> =>
-      unwrap(http.POST("/api/v1/training-tasks/preview", { body, signal })),
+    queryFn: ({ signal }): Promise<Preview> => unwrap(http.POST("/api/v1/training-tasks/preview", { body, signal })),
     placeholderData: keepPreviousData,
     gcTime: 60_000,
   });
@@ -139,8 +132,7 @@ export const retryTask = (id: string) =>
 
 export const deleteTask = (id: string) =>
   mutationOptions({
-    mutationFn: () =>
-      unwrap(http.DELETE("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } })),
+    mutationFn: () => unwrap(http.DELETE("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } })),
   });
 
 /** What the task was asked with, ready to be edited and posted; with a checkpoint to start from, if one is given. */

@@ -42,8 +42,7 @@ export const workersQuery = ({ status, ...rest }: WorkerFilters) =>
 export const workerEnvironmentQuery = (id: string) =>
   queryOptions({
     queryKey: workerKeys.environment(id),
-    queryFn: () =>
-      unwrap(http.GET("/api/v1/workers/{worker_id}/environment", { params: { path: { worker_id: id } } })),
+    queryFn: () => unwrap(http.GET("/api/v1/workers/{worker_id}/environment", { params: { path: { worker_id: id } } })),
     refetchInterval: 2_000,
   });
 
@@ -53,9 +52,7 @@ export const deleteWorker = (id: string) =>
 export const groupsQuery = queryOptions({
   queryKey: workerKeys.groups,
   queryFn: () =>
-    everyPage((page) =>
-      unwrap(http.GET("/api/v1/worker-groups", { params: { query: { page, pageSize: PAGE } } })),
-    ),
+    everyPage((page) => unwrap(http.GET("/api/v1/worker-groups", { params: { query: { page, pageSize: PAGE } } }))),
   refetchInterval: 2_000,
 });
 

@@ -28,8 +28,7 @@ export function Shell() {
   const { t } = useTranslation();
   const { pathname, search } = useLocation();
   const me = useQuery(meQuery);
-  if (isSignedOut(me.error))
-    return <Navigate to={`/sign-in?next=${encodeURIComponent(pathname + search)}`} replace />;
+  if (isSignedOut(me.error)) return <Navigate to={`/sign-in?next=${encodeURIComponent(pathname + search)}`} replace />;
   if (me.isError) {
     return (
       <div className="mx-auto max-w-xl p-8">
@@ -111,13 +110,7 @@ function SignOut({ username }: { username: string }) {
         <UserRound />
         <span className="hidden max-w-40 truncate sm:inline">{username}</span>
       </ButtonLink>
-      <Button
-        look="ghost"
-        size="icon"
-        aria-label={t("app.signOut")}
-        disabled={isPending}
-        onClick={() => mutate()}
-      >
+      <Button look="ghost" size="icon" aria-label={t("app.signOut")} disabled={isPending} onClick={() => mutate()}>
         <LogOut />
       </Button>
     </div>

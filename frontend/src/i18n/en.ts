@@ -23,7 +23,8 @@ export const en: Messages = {
     notFound: "There is no such page",
     notFoundHint: "The address may be mistyped, or what it named was deleted.",
     operatorsOnly: "The operators' console is for operators",
-    operatorsOnlyHint: "Your account has no operator's rights (is_staff). An administrator of the platform can give them to you, under Users of that console.",
+    operatorsOnlyHint:
+      "Your account has no operator's rights (is_staff). An administrator of the platform can give them to you, under Users of that console.",
     backToTasks: "Back to training tasks",
     crashed: "Something went wrong on this page",
     reload: "Reload",
@@ -54,7 +55,8 @@ export const en: Messages = {
     submitting: "Signing in…",
     wrong: "The user name or the password is not right.",
     locked: "Too many attempts: the account is locked for a while. Try again in a few minutes.",
-    linkHint: "No password? On the platform's machine, in its source folder, this command prints a one-time sign-in link:",
+    linkHint:
+      "No password? On the platform's machine, in its source folder, this command prints a one-time sign-in link:",
     askAdministrator: "No account, or a password forgotten? Ask the platform's administrator.",
   },
   status: {
@@ -161,8 +163,7 @@ export const en: Messages = {
     checkpoints: "Checkpoints",
     files: "Rendered files",
     reuse: "Commands and YAML",
-    reuseHint:
-      "The same request written in three ways, ready to be pasted; curl needs a token made in Settings.",
+    reuseHint: "The same request written in three ways, ready to be pasted; curl needs a token made in Settings.",
     resume: "Resume from here",
     noEvents: "No events yet.",
     noCheckpoints: "No checkpoints yet.",
@@ -336,8 +337,7 @@ export const en: Messages = {
     deleteAction: "Delete",
     count: "Workers: {{count}}",
     empty: "No workers yet",
-    emptyHint:
-      "“Add workers” gives you a command. Run it on every host: a few seconds later each GPU is a row here.",
+    emptyHint: "“Add workers” gives you a command. Run it on every host: a few seconds later each GPU is a row here.",
     nothingMatches: "No worker matches",
     add: "Add workers",
     addHint: "A join token lets hosts register their workers. One serves many hosts, and can be revoked at any time.",
@@ -704,7 +704,8 @@ export const en: Messages = {
     priority: "Priority",
     priorityHint: "Among those that wait, the highest starts first.",
     spares: "Spare environments",
-    sparesHint: "These take the place of a chosen environment that is lost while training. Without any, the task waits for it.",
+    sparesHint:
+      "These take the place of a chosen environment that is lost while training. Without any, the task waits for it.",
     chooseSpares: "Choose spare environments",
     searchSpares: "Search spare environments",
     resumeFrom: "Resume from checkpoint",

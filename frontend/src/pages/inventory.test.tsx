@@ -44,9 +44,7 @@ test("cordoning asks first and sends only that", async () => {
   );
   visit("/environments/env-1");
   await userEvent.click(await screen.findByRole("button", { name: "暂停调度" }));
-  await userEvent.click(
-    within(await screen.findByRole("alertdialog")).getByRole("button", { name: "暂停调度" }),
-  );
+  await userEvent.click(within(await screen.findByRole("alertdialog")).getByRole("button", { name: "暂停调度" }));
   await waitFor(() => expect(sent).toHaveBeenCalledWith({ cordoned: true }));
 });
 
@@ -117,9 +115,7 @@ test("a token is shown once, and revoked after a question", async () => {
   await screen.findByText("fermi_secret");
   await userEvent.click(screen.getByRole("button", { name: "撤销" }));
   expect(revoked).not.toHaveBeenCalled();
-  await userEvent.click(
-    within(await screen.findByRole("alertdialog")).getByRole("button", { name: "撤销" }),
-  );
+  await userEvent.click(within(await screen.findByRole("alertdialog")).getByRole("button", { name: "撤销" }));
   await waitFor(() => expect(revoked).toHaveBeenCalledTimes(1));
 });
 

@@ -292,8 +292,6 @@ export const preflight: Preflight = {
   verdict: {
     level: "warn",
     message: "一条线路很慢",
-    culprits: [
-      { environmentIds: ["env-2"], code: "LINK_SLOW", message: "gn7 的下行很慢", hint: "换掉它，或修好网线" },
-    ],
+    culprits: [{ environmentIds: ["env-2"], code: "LINK_SLOW", message: "gn7 的下行很慢", hint: "换掉它，或修好网线" }],
   },
 };

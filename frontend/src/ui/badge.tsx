@@ -12,15 +12,7 @@ const TONE: Record<Tone, string> = {
   idle: "border-line bg-sunken text-muted",
 };
 
-export function Badge({
-  tone = "idle",
-  title,
-  children,
-}: {
-  tone?: Tone;
-  title?: string;
-  children: ReactNode;
-}) {
+export function Badge({ tone = "idle", title, children }: { tone?: Tone; title?: string; children: ReactNode }) {
   return (
     <span
       title={title}
@@ -35,15 +27,7 @@ export function Badge({
 }
 
 /** A coloured box with something to say: a reason, a warning, a refusal. */
-export function Note({
-  tone,
-  children,
-  role,
-}: {
-  tone: Tone;
-  children: ReactNode;
-  role?: "alert" | "status";
-}) {
+export function Note({ tone, children, role }: { tone: Tone; children: ReactNode; role?: "alert" | "status" }) {
   return (
     <div role={role} className={cx("rounded-lg border px-3 py-2 text-sm break-words", TONE[tone])}>
       {children}

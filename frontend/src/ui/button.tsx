@@ -25,13 +25,7 @@ function style({ look = "secondary", size = "md" }: Style, className?: string): 
   );
 }
 
-export function Button({
-  look,
-  size,
-  className,
-  type = "button",
-  ...rest
-}: ComponentProps<"button"> & Style) {
+export function Button({ look, size, className, type = "button", ...rest }: ComponentProps<"button"> & Style) {
   return <button type={type} className={style({ look, size }, className)} {...rest} />;
 }
 

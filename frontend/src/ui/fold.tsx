@@ -22,10 +22,7 @@ export function Fold({ title, wanted, className, summaryClassName, children }: F
   return (
     <details className={className} open={open} onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
       <summary className={cx("flex items-center gap-2 rounded-lg", summaryClassName)}>
-        <ChevronRight
-          aria-hidden
-          className={cx("size-4 shrink-0 transition-transform", open && "rotate-90")}
-        />
+        <ChevronRight aria-hidden className={cx("size-4 shrink-0 transition-transform", open && "rotate-90")} />
         {title}
       </summary>
       {children}

@@ -35,8 +35,7 @@ export function FormDialog<Answer>(props: FormDialogProps<Answer>) {
   const send = useMutation({ mutationFn: onSubmit, onSuccess: () => setOpen(result !== undefined) });
   const refused = send.error instanceof ApiError ? send.error.problems : NONE;
   const problems = send.error ? refused : known;
-  const belongs = (problem: Problem, field: string) =>
-    problem.field === field || problem.field.startsWith(`${field}.`);
+  const belongs = (problem: Problem, field: string) => problem.field === field || problem.field.startsWith(`${field}.`);
   const elsewhere = problems.filter((problem) => !fields.some((field) => belongs(problem, field)));
   const onFormSubmit = (event: SubmitEvent<HTMLFormElement>) => {
     event.preventDefault();
@@ -147,13 +146,7 @@ export function LinesField({ label, error, hint, ...input }: LinesFieldProps) {
   return (
     <Field label={label} error={error} hint={hint}>
       {(wiring) => (
-        <textarea
-          {...wiring}
-          {...input}
-          rows={3}
-          spellCheck={false}
-          className="control h-auto py-2 font-mono"
-        />
+        <textarea {...wiring} {...input} rows={3} spellCheck={false} className="control h-auto py-2 font-mono" />
       )}
     </Field>
   );

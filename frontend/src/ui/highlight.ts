@@ -28,7 +28,10 @@ const SHELL: Grammar = [
   HASH,
   ["string", STRING],
   ["key", String.raw`\$\{?\w+\}?|(?<=^[ \t]*(?:export )?)\w+(?==)|(?<=\s)--?[a-zA-Z][\w-]*`],
-  ["keyword", String.raw`(?<![\w-])(?:if|then|else|elif|fi|for|in|do|done|while|case|esac|function|export|exec)(?![\w-])`],
+  [
+    "keyword",
+    String.raw`(?<![\w-])(?:if|then|else|elif|fi|for|in|do|done|while|case|esac|function|export|exec)(?![\w-])`,
+  ],
   ["number", NUMBER],
 ];
 const PYTHON: Grammar = [

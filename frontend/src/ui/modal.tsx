@@ -31,9 +31,7 @@ export function Modal({ trigger, title, description, wide, open, onOpenChange, c
           )}
         >
           <Dialog.Title className="pr-8 text-base font-semibold break-words">{title}</Dialog.Title>
-          {description && (
-            <Dialog.Description className="mt-1 text-sm text-muted">{description}</Dialog.Description>
-          )}
+          {description && <Dialog.Description className="mt-1 text-sm text-muted">{description}</Dialog.Description>}
           <div className="mt-4">{children}</div>
           {/* Last, so that the focus comes to the content first. */}
           <Dialog.Close asChild>

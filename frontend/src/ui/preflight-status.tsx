@@ -9,10 +9,7 @@ export function PreflightStatus({ status }: Pick<PreflightBrief, "status">) {
   const { t } = useTranslation();
   return (
     <Badge tone={TONE[status]}>
-      <span
-        aria-hidden
-        className={cx("size-1.5 rounded-full bg-current", status === "running" && "animate-pulse")}
-      />
+      <span aria-hidden className={cx("size-1.5 rounded-full bg-current", status === "running" && "animate-pulse")} />
       {t(`preflight.statusOf.${status}`)}
     </Badge>
   );

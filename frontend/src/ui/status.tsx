@@ -25,10 +25,7 @@ export function StatusBadge({ status }: { status: Status }) {
   const { t } = useTranslation();
   return (
     <Badge tone={TONE[status]}>
-      <span
-        aria-hidden
-        className={cx("size-1.5 rounded-full bg-current", status === "running" && "animate-pulse")}
-      />
+      <span aria-hidden className={cx("size-1.5 rounded-full bg-current", status === "running" && "animate-pulse")} />
       {t(`status.${status}`)}
     </Badge>
   );

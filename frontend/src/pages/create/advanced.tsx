@@ -17,9 +17,7 @@ const FIRST = ["totalSteps", "batchSize", "gradientAccumulationSteps", "learning
 
 /** What the model uses where nothing is typed. */
 function placeholders(defaults: Record<string, unknown> = {}): Record<string, string> {
-  const plain = Object.entries(defaults).filter(([, value]) =>
-    ["number", "string", "boolean"].includes(typeof value),
-  );
+  const plain = Object.entries(defaults).filter(([, value]) => ["number", "string", "boolean"].includes(typeof value));
   return Object.fromEntries(plain.map(([name, value]) => [name, String(value)]));
 }
 
@@ -96,13 +94,7 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
             hint={t("create.priorityHint")}
             placeholder="0"
           />
-          <Text
-            {...section}
-            field="resumeFrom"
-            label={t("create.resumeFrom")}
-            hint={t("create.resumeFromHint")}
-            mono
-          />
+          <Text {...section} field="resumeFrom" label={t("create.resumeFrom")} hint={t("create.resumeFromHint")} mono />
           <PreflightSelect {...section} />
           {draft.selected.length > 1 && <Network {...section} />}
         </Group>
@@ -139,11 +131,7 @@ function Hyperparameters({ draft, problems, onChange }: SectionProps) {
   return (
     <Group title={t("create.hyperparameters")}>
       {names.map((name) => (
-        <Field
-          key={name}
-          label={labels.hyperparameter(name)}
-          error={textFor(problems, `hyperparameters.${name}`)}
-        >
+        <Field key={name} label={labels.hyperparameter(name)} error={textFor(problems, `hyperparameters.${name}`)}>
           {(wiring) => (
             <input
               {...wiring}

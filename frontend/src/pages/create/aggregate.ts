@@ -37,8 +37,7 @@ export function isWarningCode(code: string): code is WarningCode {
  * platform/fermi/launch/summary.py; tests/shared/summaries.json holds both to the same answers.
  */
 export function aggregate(environments: Environment[]): Aggregate {
-  const sum = (of: (environment: Environment) => number) =>
-    environments.reduce((total, each) => total + of(each), 0);
+  const sum = (of: (environment: Environment) => number) => environments.reduce((total, each) => total + of(each), 0);
   const zones = distinct(environments.map((each) => each.zone.name));
   return {
     nodeCount: environments.length,
@@ -65,8 +64,7 @@ export function warnings(environments: Environment[], master: string): Found[] {
   if (types.length > 1) found.push({ code: "GPU_TYPES_DIFFER", params: { types: types.join(", ") } });
   if (versions.length > 0) found.push({ code: "VERSIONS_DIFFER", params: { versions: versions.join("; ") } });
   if (better) found.push(better);
-  if (emulated.length > 0)
-    found.push({ code: "EMULATED_GPUS", params: { environments: emulated.join(", ") } });
+  if (emulated.length > 0) found.push({ code: "EMULATED_GPUS", params: { environments: emulated.join(", ") } });
   return found;
 }
 
@@ -87,8 +85,7 @@ function betterMaster(environments: Environment[], master: string): Found | unde
   const chosen = environments.find((each) => each.id === master);
   if (!chosen) return undefined;
   const weights = new Map<string, number>();
-  for (const each of environments)
-    weights.set(each.zone.name, (weights.get(each.zone.name) ?? 0) + processes(each));
+  for (const each of environments) weights.set(each.zone.name, (weights.get(each.zone.name) ?? 0) + processes(each));
   const [best, most] = [...weights].reduce((a, b) => (b[1] > a[1] ? b : a));
   const zone = chosen.zone.name;
   const gpus = weights.get(zone) ?? 0;

@@ -70,12 +70,7 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
         </Field>
         <Field label={t("create.model")} error={textFor(problems, "modelId")}>
           {(wiring) => (
-            <Select
-              {...wiring}
-              name="modelId"
-              value={draft.modelId}
-              onChange={(modelId) => onChange({ modelId })}
-            >
+            <Select {...wiring} name="modelId" value={draft.modelId} onChange={(modelId) => onChange({ modelId })}>
               <Options none={unchosen(t("create.chooseModel"))} value={draft.modelId} items={models} />
             </Select>
           )}

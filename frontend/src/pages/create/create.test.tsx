@@ -78,9 +78,7 @@ test("an environment that cannot be chosen says why", async () => {
 });
 
 test("a field's problem is shown on it after a try, not before", async () => {
-  platform.use(
-    http.post(api("/training-tasks"), () => refuse(400, "INVALID_REQUEST", "请求有误", [nameless])),
-  );
+  platform.use(http.post(api("/training-tasks"), () => refuse(400, "INVALID_REQUEST", "请求有误", [nameless])));
   visit("/training/create");
   await userEvent.click(await card("env-1"));
   await screen.findByText("还需完成 1 项");
@@ -142,9 +140,7 @@ test("a clone starts from the other task's request", async () => {
   visit("/training/create?from=task-1");
   expect(await screen.findByLabelText("任务名称")).toHaveProperty("value", "again");
   await waitFor(() => expect(screen.getByLabelText<HTMLSelectElement>("主节点").value).toBe("env-2"));
-  await waitFor(() =>
-    expect(screen.getByLabelText<HTMLSelectElement>("分布式框架").value).toBe("pytorch-ddp"),
-  );
+  await waitFor(() => expect(screen.getByLabelText<HTMLSelectElement>("分布式框架").value).toBe("pytorch-ddp"));
 });
 
 const deepspeed = {
@@ -216,9 +212,7 @@ test("a recommendation is taken with its strategy and options; without any, noth
       return ok({
         modelParameters: 70e9,
         rejected: [],
-        items: [
-          { framework: "deepspeed", label: "DeepSpeed", strategy: {}, options: { zeroStage: 3 }, reasons },
-        ],
+        items: [{ framework: "deepspeed", label: "DeepSpeed", strategy: {}, options: { zeroStage: 3 }, reasons }],
       });
     }),
   );
@@ -291,9 +285,7 @@ test("a script of one's own is asked for without dataset and model", async () =>
   await userEvent.type(await screen.findByLabelText("训练脚本"), "train.py");
   await userEvent.selectOptions(screen.getByLabelText("数据集"), "不使用，由脚本自己决定");
   await userEvent.selectOptions(screen.getByLabelText("模型"), "不使用，由脚本自己决定");
-  await waitFor(() =>
-    expect(asked.body).toMatchObject({ datasetId: null, datasetVersionId: null, modelId: null }),
-  );
+  await waitFor(() => expect(asked.body).toMatchObject({ datasetId: null, datasetVersionId: null, modelId: null }));
 });
 
 test("a problem leads to its field, also where that is folded away", async () => {
@@ -335,9 +327,7 @@ test("a retry starts from the newest checkpoint, and an environment that is gone
     at: "",
   });
   platform.use(
-    http.post(api("/training-tasks/task-1/clone"), () =>
-      ok({ request: { ...request, environmentIds: ["env-gone"] } }),
-    ),
+    http.post(api("/training-tasks/task-1/clone"), () => ok({ request: { ...request, environmentIds: ["env-gone"] } })),
     http.get(api("/training-tasks/task-1/checkpoints"), () => list(at(50), at(100))),
   );
   visit("/training/create?retry=task-1");

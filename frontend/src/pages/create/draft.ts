@@ -84,17 +84,12 @@ export function tuned(draft: Draft, patch: Partial<Tuning>): Pick<Draft, "tuning
 
 /** The master is the first that was ticked, until it is unticked or another is chosen by hand. */
 export function toggle(draft: Draft, id: string): Draft {
-  const selected = draft.selected.includes(id)
-    ? draft.selected.filter((each) => each !== id)
-    : [...draft.selected, id];
+  const selected = draft.selected.includes(id) ? draft.selected.filter((each) => each !== id) : [...draft.selected, id];
   return { ...draft, selected, master: selected.includes(draft.master) ? draft.master : (selected[0] ?? "") };
 }
 
 /** Entries with something in them, each made of its text by `read`. */
-function filled<T>(
-  fields: Record<string, string>,
-  read: (text: string, name: string) => T,
-): Record<string, T> {
+function filled<T>(fields: Record<string, string>, read: (text: string, name: string) => T): Record<string, T> {
   return Object.fromEntries(
     Object.entries(fields)
       .filter(([, text]) => text.trim() !== "")

@@ -82,9 +82,7 @@ export const EnvironmentCard = memo(function EnvironmentCard(props: EnvironmentC
               </Fact>
             )}
           </span>
-          {notSelectableReason && (
-            <span className="block text-sm text-warn-ink">{notSelectableReason.message}</span>
-          )}
+          {notSelectableReason && <span className="block text-sm text-warn-ink">{notSelectableReason.message}</span>}
           {selectable && heldBy && (
             <span className="block text-sm text-warn-ink">{t("create.heldBy", { task: heldBy })}</span>
           )}

@@ -21,13 +21,7 @@ interface EnvironmentListProps {
 }
 
 /** Cards in one or two columns in a box that scrolls; only the rows in sight, and the one with the focus, exist. */
-export function EnvironmentList({
-  environments,
-  selected,
-  master,
-  problems,
-  onToggle,
-}: EnvironmentListProps) {
+export function EnvironmentList({ environments, selected, master, problems, onToggle }: EnvironmentListProps) {
   const { t } = useTranslation();
   const box = useRef<HTMLDivElement>(null);
   const after = useRef<HTMLDivElement>(null);

@@ -52,9 +52,7 @@ export const Environments = memo(function Environments(props: EnvironmentsProps)
           <Note tone="bad">{wrong.map((problem) => problem.message).join(" ")}</Note>
         </div>
       )}
-      {environments.isError && (
-        <Failure error={environments.error} retry={() => void environments.refetch()} />
-      )}
+      {environments.isError && <Failure error={environments.error} retry={() => void environments.refetch()} />}
       {environments.isPending && <Loading />}
       {all && (
         <p className="mb-2 text-sm text-muted" role="status">

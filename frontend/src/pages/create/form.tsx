@@ -119,18 +119,11 @@ export function CreateForm({ start, store, restored, onStartOver }: CreateFormPr
             onClear={onClear}
           />
           {several && (
-            <Distributed
-              {...section}
-              chosen={inventory.chosen}
-              preview={preview.data}
-              worldSize={sum.worldSize}
-            />
+            <Distributed {...section} chosen={inventory.chosen} preview={preview.data} worldSize={sum.worldSize} />
           )}
           <Advanced
             {...section}
-            framework={
-              <FrameworkFields {...section} proposal={preview.data?.proposal} worldSize={sum.worldSize} />
-            }
+            framework={<FrameworkFields {...section} proposal={preview.data?.proposal} worldSize={sum.worldSize} />}
           />
         </div>
         {/* As long as it needs to be: it scrolls along until its end is in sight, and stays there. */}

@@ -16,11 +16,7 @@ export function FrameworkSelect({ label, draft, problems, onChange }: SectionPro
   const frameworks = useQuery(frameworksQuery).data ?? [];
   const framework = frameworkNamed(frameworks, draft.framework);
   return (
-    <Field
-      label={label}
-      hint={framework?.description}
-      error={textFor(problems, "distributedConfig.framework")}
-    >
+    <Field label={label} hint={framework?.description} error={textFor(problems, "distributedConfig.framework")}>
       {(wiring) => (
         <select
           {...wiring}
@@ -55,8 +51,7 @@ export function FrameworkFields({ draft, problems, onChange, proposal, worldSize
   const { strategy, options } = tuningOf(draft);
   const degrees = [...new Set<string>([...strategyOf(framework), ...Object.keys(strategy)])];
   const rules = Object.entries(rulesOf(framework));
-  const open =
-    Object.values(options).some(Boolean) || textFor(problems, "distributedConfig.options") !== undefined;
+  const open = Object.values(options).some(Boolean) || textFor(problems, "distributedConfig.options") !== undefined;
   const placeholder = (name: string) => {
     const proposed = proposal?.strategy[name] ?? (degrees.length === 1 ? worldSize : undefined);
     return proposed === undefined ? t("create.automatic") : t("create.proposedValue", { value: proposed });
@@ -123,7 +118,5 @@ export function FrameworkFields({ draft, problems, onChange, proposal, worldSize
 /** A problem of the whole, not of one of its fields. */
 function textForItself(problems: SectionProps["problems"], field: string) {
   const found = problems.get(field);
-  return (
-    found && <p className="mt-1.5 text-sm text-bad-ink">{found.map(({ message }) => message).join(" ")}</p>
-  );
+  return found && <p className="mt-1.5 text-sm text-bad-ink">{found.map(({ message }) => message).join(" ")}</p>;
 }

@@ -43,11 +43,8 @@ function Form({ params, store }: StartProps) {
     store.drop();
     setStartedOver(true);
   };
-  if (saved && !startedOver)
-    return <CreateForm start={saved} store={store} restored onStartOver={startOver} />;
-  const form = (start: Draft) => (
-    <CreateForm start={start} store={store} restored={false} onStartOver={startOver} />
-  );
+  if (saved && !startedOver) return <CreateForm start={saved} store={store} restored onStartOver={startOver} />;
+  const form = (start: Draft) => <CreateForm start={start} store={store} restored={false} onStartOver={startOver} />;
   return source ? (
     <Copied id={source} resumes={params.has("retry")} checkpoint={params.get("resumeFrom")} form={form} />
   ) : (

@@ -92,13 +92,7 @@ export function RankTable({ ranks, environments }: RankTableProps) {
 }
 
 /** "A100 #0"; an emulated GPU is the one that the process stands in for. */
-function Device({
-  rank,
-  environment,
-}: {
-  rank: Preview["ranks"][number];
-  environment: Environment | undefined;
-}) {
+function Device({ rank, environment }: { rank: Preview["ranks"][number]; environment: Environment | undefined }) {
   const { t } = useTranslation();
   const type = environment?.gpuType ?? "GPU";
   if (rank.device != null) return `${type} #${rank.device}`;

@@ -51,13 +51,7 @@ export function Recommendation({ draft, onChange }: SectionProps) {
         </Field>
         <ul className="min-w-0 space-y-2">
           {data?.items.slice(0, 2).map((each, index) => (
-            <Suggestion
-              key={each.framework}
-              suggestion={each}
-              best={index === 0}
-              draft={draft}
-              onChange={onChange}
-            />
+            <Suggestion key={each.framework} suggestion={each} best={index === 0} draft={draft} onChange={onChange} />
           ))}
         </ul>
       </div>
@@ -82,9 +76,7 @@ function Suggestion({ suggestion, best, draft, onChange }: SuggestionProps) {
       framework,
       tuning: { ...draft.tuning, [framework]: { strategy: texts(strategy), options: texts(options) } },
     });
-  const facts = Object.entries({ ...strategy, ...options }).map(
-    ([name, value]) => `${name} ${textOf(value)}`,
-  );
+  const facts = Object.entries({ ...strategy, ...options }).map(([name, value]) => `${name} ${textOf(value)}`);
   return (
     <li className="flex flex-wrap items-start justify-between gap-x-3 gap-y-1">
       <div className="min-w-0 flex-1 basis-52">

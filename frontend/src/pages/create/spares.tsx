@@ -76,9 +76,7 @@ export function Spares({ draft, problems, onChange }: SectionProps) {
       {choosing && shown.length === 0 && gone.length === 0 && (
         <p className="text-sm text-muted">{t("create.noEnvironments")}</p>
       )}
-      {found.length > SHOWN && (
-        <p className="mt-2 text-sm text-muted">{t("preflight.cut", { count: SHOWN })}</p>
-      )}
+      {found.length > SHOWN && <p className="mt-2 text-sm text-muted">{t("preflight.cut", { count: SHOWN })}</p>}
     </fieldset>
   );
 }

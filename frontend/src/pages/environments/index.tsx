@@ -29,8 +29,7 @@ export function Component() {
   const page = pageOf(params);
   const found = useQuery(environmentPageQuery({ ...filters, page }));
   const zones = useQuery(zonesQuery).data ?? [];
-  const set = (name: string, value: string) =>
-    setParams((now) => withFilter(now, name, value), { replace: true });
+  const set = (name: string, value: string) => setParams((now) => withFilter(now, name, value), { replace: true });
   const of = (name: (typeof FILTERS)[number]) => ({
     value: filters[name] ?? "",
     onChange: (value: string) => set(name, value),

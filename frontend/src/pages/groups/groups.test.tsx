@@ -74,9 +74,7 @@ test("the gear shows what is wrong on the fields it names, before and after savi
   const problem = (field: string, message: string) => ({ field, error: "X", message, hint: "" });
   const sent: unknown[] = [];
   platform.use(
-    http.get(api("/worker-groups"), () =>
-      list({ ...group, problems: [problem("masterAddress", "gn9 不在分组中")] }),
-    ),
+    http.get(api("/worker-groups"), () => list({ ...group, problems: [problem("masterAddress", "gn9 不在分组中")] })),
     http.patch(api("/worker-groups/group-1"), async ({ request }) => {
       sent.push(await request.json());
       return sent.length === 1

@@ -42,9 +42,7 @@ function ModelCard({ model }: { model: Model }) {
       <p className="font-mono text-xs text-muted">{model.id}</p>
       {model.description && <p className="mt-1 text-sm">{model.description}</p>}
       {model.parameters != null && (
-        <p className="mt-1 text-sm text-muted">
-          {t("models.parameters", { size: count(model.parameters) })}
-        </p>
+        <p className="mt-1 text-sm text-muted">{t("models.parameters", { size: count(model.parameters) })}</p>
       )}
       <details className="mt-3 text-sm">
         <summary className="text-muted">{t("models.defaults")}</summary>

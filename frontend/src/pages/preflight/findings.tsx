@@ -7,9 +7,7 @@ import { severity } from "./matrix";
 /** What is wrong comes first; what passed is folded away. */
 export function Findings({ findings }: { findings: Finding[] }) {
   const { t } = useTranslation();
-  const wrong = findings
-    .filter(({ level }) => level !== "pass")
-    .sort((a, b) => severity(b.level) - severity(a.level));
+  const wrong = findings.filter(({ level }) => level !== "pass").sort((a, b) => severity(b.level) - severity(a.level));
   const passed = findings.filter(({ level }) => level === "pass");
   return (
     <div className="space-y-2 text-sm">

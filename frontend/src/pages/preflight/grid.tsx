@@ -95,7 +95,8 @@ interface SquareProps {
 
 function Square({ cell: { from, to, pair, level }, place, chosen, roomy, onChoose }: SquareProps) {
   const { t } = useTranslation();
-  const what = from === to ? t("preflight.node", { name: from.name }) : t("preflight.pair", { from: from.name, to: to.name });
+  const what =
+    from === to ? t("preflight.node", { name: from.name }) : t("preflight.pair", { from: from.name, to: to.name });
   const outcome = level ? t(`preflight.outcomeOf.${level}`) : t("preflight.waiting");
   const rtt = pair?.rttMs == null ? undefined : t("preflight.milliseconds", { value: measured(pair.rttMs) });
   return (

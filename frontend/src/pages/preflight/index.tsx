@@ -39,11 +39,7 @@ export function Component() {
       </Page>
     );
   }
-  return preflight.isError ? (
-    <Failure error={preflight.error} retry={() => void preflight.refetch()} />
-  ) : (
-    <Loading />
-  );
+  return preflight.isError ? <Failure error={preflight.error} retry={() => void preflight.refetch()} /> : <Loading />;
 }
 
 function PreflightPage({ preflight }: { preflight: Preflight }) {
@@ -166,9 +162,7 @@ function Details({ cell: { from, to, pair, level } }: { cell: Cell }) {
   return (
     <section aria-label={t("preflight.details")} className="mt-4 rounded-lg bg-sunken px-4 py-3">
       <h3 className="mb-2 flex flex-wrap items-center gap-2 text-sm font-semibold">
-        {isNode
-          ? t("preflight.node", { name: from.name })
-          : t("preflight.pair", { from: from.name, to: to.name })}
+        {isNode ? t("preflight.node", { name: from.name }) : t("preflight.pair", { from: from.name, to: to.name })}
         {level && <LevelBadge level={level} />}
       </h3>
       {pair && (

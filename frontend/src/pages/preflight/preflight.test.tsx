@@ -46,9 +46,7 @@ test("a run that goes on keeps a place for what has not come yet, and looks agai
     together: null,
     verdict: null,
   };
-  platform.use(
-    http.get(api("/preflights/:id"), () => ok(over ? preflight : running)),
-  );
+  platform.use(http.get(api("/preflights/:id"), () => ok(over ? preflight : running)));
   visit("/preflight/preflight-1");
   await screen.findByText("正在检查，结果会逐项出现。");
   expect(screen.getAllByRole("button", { name: /等待结果$/ })).toHaveLength(3);

@@ -85,9 +85,7 @@ function PreflightTable({ preflights }: { preflights: PreflightBrief[] }) {
             <div className="truncate font-mono text-xs text-muted">{each.id}</div>
             {each.verdict && <div className="mt-0.5 line-clamp-2 text-xs text-muted">{each.verdict.message}</div>}
           </td>
-          <td>
-            {each.verdict ? <LevelBadge level={each.verdict.level} /> : <PreflightStatus status={each.status} />}
-          </td>
+          <td>{each.verdict ? <LevelBadge level={each.verdict.level} /> : <PreflightStatus status={each.status} />}</td>
           <td className={MEDIUM}>{t(`preflight.levelOf.${each.level}`)}</td>
           <td className={`${MEDIUM} whitespace-nowrap`} title={dateTime(each.createdAt)}>
             {ago(each.createdAt, now)}

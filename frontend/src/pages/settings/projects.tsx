@@ -46,9 +46,7 @@ export function Projects({ me }: { me: Me }) {
             </Button>
           }
         >
-          {(problem) => (
-            <TextField name="name" label={t("settings.projectName")} error={problem("name")} required />
-          )}
+          {(problem) => <TextField name="name" label={t("settings.projectName")} error={problem("name")} required />}
         </FormDialog>
       )}
     </>

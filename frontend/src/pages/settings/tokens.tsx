@@ -102,9 +102,7 @@ function TokenItem({ token }: { token: Token }) {
       facts={
         <>
           {t("settings.createdAt", { time: dateTime(token.createdAt) })} ·{" "}
-          {token.expiresAt
-            ? t("settings.expiresAt", { time: dateTime(token.expiresAt) })
-            : t("settings.neverExpires")}
+          {token.expiresAt ? t("settings.expiresAt", { time: dateTime(token.expiresAt) }) : t("settings.neverExpires")}
         </>
       }
       title={t("settings.revokeTitle", { name: token.name })}

@@ -104,9 +104,7 @@ function PasswordFields() {
   return (
     <>
       <Field label={t("signIn.name")}>
-        {(wiring) => (
-          <input {...wiring} name="name" required autoFocus autoComplete="username" className="control" />
-        )}
+        {(wiring) => <input {...wiring} name="name" required autoFocus autoComplete="username" className="control" />}
       </Field>
       <Field label={t("signIn.password")}>
         {(wiring) => (

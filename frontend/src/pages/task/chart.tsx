@@ -53,7 +53,11 @@ export function Chart({ label, lines, restarts, restartLabel, stepLabel, log }: 
         cursor: { points: { size: 6 }, drag: { x: true, y: false } },
         axes: [
           { ...axis, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? integer(tick) : "")) },
-          { ...axis, size: 56, values: (_, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : figure(tick))) },
+          {
+            ...axis,
+            size: 56,
+            values: (_, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : figure(tick))),
+          },
         ],
         series: [
           { label: stepLabel },

@@ -44,8 +44,7 @@ export function resumeAddress(id: string, path: string): string {
 export function Checkpoints({ id }: { id: string }) {
   const { t } = useTranslation();
   const checkpoints = useQuery(checkpointsQuery(id));
-  if (checkpoints.isError)
-    return <Failure error={checkpoints.error} retry={() => void checkpoints.refetch()} />;
+  if (checkpoints.isError) return <Failure error={checkpoints.error} retry={() => void checkpoints.refetch()} />;
   if (checkpoints.isPending) return <Loading />;
   if (checkpoints.data.length === 0) return <Nothing text={t("task.noCheckpoints")} />;
   return (

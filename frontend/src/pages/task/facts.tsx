@@ -20,7 +20,10 @@ export function Facts({ task }: { task: Task }) {
   if (task.preflightId) {
     facts.push([
       t("preflight.ofTask"),
-      <Link to={`/preflight/${task.preflightId}`} className="font-mono text-xs break-all text-accent-ink hover:underline">
+      <Link
+        to={`/preflight/${task.preflightId}`}
+        className="font-mono text-xs break-all text-accent-ink hover:underline"
+      >
         {task.preflightId}
       </Link>,
     ]);

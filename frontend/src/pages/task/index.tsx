@@ -56,11 +56,7 @@ function TaskPage({ task }: { task: Task }) {
     document.getElementById("details")?.scrollIntoView({ block: "nearest" });
   };
   return (
-    <Page
-      title={task.taskName}
-      heading={<Heading task={task} feed={feed} />}
-      actions={<Actions task={task} />}
-    >
+    <Page title={task.taskName} heading={<Heading task={task} feed={feed} />} actions={<Actions task={task} />}>
       {task.reason && (
         <div className="mb-4">
           <Note tone={statusTone(task.status)}>
@@ -112,9 +108,7 @@ function Heading({ task, feed }: { task: Task; feed: FeedState }) {
       {task.taskName}
       <span role="status" className="flex items-center gap-2 font-normal">
         <StatusBadge status={task.status} />
-        {feed !== "ended" && (
-          <span className="text-xs text-muted">{t(`task.${feed}`)}</span>
-        )}
+        {feed !== "ended" && <span className="text-xs text-muted">{t(`task.${feed}`)}</span>}
       </span>
       <span className="font-mono text-xs font-normal text-muted">{task.taskId}</span>
     </span>

@@ -41,8 +41,7 @@ export function LogView({ task, rank, onRank }: LogViewProps) {
           <option value="all">{t("logs.allRanks")}</option>
           {task.ranks.map((each) => (
             <option key={each.rank} value={each.rank}>
-              {t("task.rank", { rank: each.rank })} ·{" "}
-              {task.nodes.find((node) => node.nodeRank === each.nodeRank)?.name}
+              {t("task.rank", { rank: each.rank })} · {task.nodes.find((node) => node.nodeRank === each.nodeRank)?.name}
             </option>
           ))}
         </select>
@@ -72,11 +71,7 @@ export function LogView({ task, rank, onRank }: LogViewProps) {
           {needle ? t("logs.matches", { count: shown.length }) : t("logs.lines", { count: lines.length })}
         </span>
         <div className="ml-auto flex gap-2">
-          <Button
-            aria-pressed={follow}
-            look={follow ? "primary" : "secondary"}
-            onClick={() => setFollow(!follow)}
-          >
+          <Button aria-pressed={follow} look={follow ? "primary" : "secondary"} onClick={() => setFollow(!follow)}>
             <ArrowDownToLine />
             {t("logs.follow")}
           </Button>
@@ -90,9 +85,7 @@ export function LogView({ task, rank, onRank }: LogViewProps) {
         <p className="text-sm text-muted">{t("logs.failedFirst", { rank })}</p>
       )}
       {log.isError && <Failure error={log.error} retry={() => void log.refetch()} />}
-      {log.data?.cut && (
-        <p className="text-sm text-muted">{t("logs.cut", { lines: integer(lines.length) })}</p>
-      )}
+      {log.data?.cut && <p className="text-sm text-muted">{t("logs.cut", { lines: integer(lines.length) })}</p>}
       {log.isPending && attempt > 0 ? (
         <Loading />
       ) : shown.length === 0 ? (
@@ -115,22 +108,12 @@ export function LogView({ task, rank, onRank }: LogViewProps) {
   );
 }
 
-function LogRow({
-  line,
-  withRank,
-  needle,
-}: {
-  line: LogLine | undefined;
-  withRank: boolean;
-  needle: string;
-}) {
+function LogRow({ line, withRank, needle }: { line: LogLine | undefined; withRank: boolean; needle: string }) {
   if (!line) return null;
   const text = plain(line.text);
   return (
     <div className="h-5 px-3 whitespace-pre hover:bg-line/50">
-      {withRank && (
-        <span className="mr-3 inline-block w-6 text-right text-accent-ink select-none">{line.rank}</span>
-      )}
+      {withRank && <span className="mr-3 inline-block w-6 text-right text-accent-ink select-none">{line.rank}</span>}
       {needle ? <Marked text={text} needle={needle} /> : text}
     </div>
   );

@@ -26,15 +26,11 @@ export function Progress({ task, metrics }: { task: Task; metrics: Metric[] }) {
       <dl className="grid grid-cols-2 gap-x-4 gap-y-3 sm:grid-cols-3 lg:grid-cols-5">
         <Figure label={t("task.step")}>
           {integer(step)}
-          {task.totalSteps != null && (
-            <span className="text-base text-muted"> / {integer(task.totalSteps)}</span>
-          )}
+          {task.totalSteps != null && <span className="text-base text-muted"> / {integer(task.totalSteps)}</span>}
         </Figure>
         <Figure label={t("task.loss")}>{loss == null ? "–" : figure(loss)}</Figure>
         <Figure label={t("task.throughput")}>
-          {throughput === undefined
-            ? "–"
-            : t("task.tokensPerSecond", { value: integer(Math.round(throughput)) })}
+          {throughput === undefined ? "–" : t("task.tokensPerSecond", { value: integer(Math.round(throughput)) })}
         </Figure>
         <Figure label={t("task.elapsed")}>
           {task.startedAt ? duration(t, secondsBetween(task.startedAt, task.endedAt ?? now)) : "–"}

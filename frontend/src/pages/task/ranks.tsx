@@ -126,7 +126,5 @@ function Facts({ task, rank, node }: { task: Task; rank: Rank; node: TaskNode })
 
 function LastLine({ task, rank }: { task: Task; rank: number }) {
   const { data } = useQuery(lastLineQuery(task.taskId, task.attempt, rank, !task.endedAt));
-  return (
-    <p className="mt-1 line-clamp-2 min-h-8 font-mono text-xs break-all text-muted">{data ?? ""}</p>
-  );
+  return <p className="mt-1 line-clamp-2 min-h-8 font-mono text-xs break-all text-muted">{data ?? ""}</p>;
 }

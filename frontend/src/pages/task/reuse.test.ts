@@ -59,9 +59,19 @@ test("curl sends exactly the request", () => {
 
 test("YAML keeps types apart: what looks like a number or a word of the language is quoted", () => {
   expect(yaml({ a: "1", b: 1, c: "yes", d: "a: b", e: [], f: {}, g: [{ h: 1, i: 2 }], j: null, k: "北京 A" })).toBe(
-    ['a: "1"', "b: 1", 'c: "yes"', 'd: "a: b"', "e: []", "f: {}", "g:", "  - h: 1", "    i: 2", "j: null", "k: 北京 A"].join(
-      "\n",
-    ),
+    [
+      'a: "1"',
+      "b: 1",
+      'c: "yes"',
+      'd: "a: b"',
+      "e: []",
+      "f: {}",
+      "g:",
+      "  - h: 1",
+      "    i: 2",
+      "j: null",
+      "k: 北京 A",
+    ].join("\n"),
   );
 });
 

@@ -17,8 +17,7 @@ export function seriesOf(metrics: Metric[], name: string): Series {
   const rank = Math.min(...reported.map((metric) => metric.rank));
   const mine = reported.filter((metric) => metric.rank === rank);
   const firstStep = new Map<number, number>();
-  for (const { attempt, step } of mine)
-    firstStep.set(attempt, Math.min(step, firstStep.get(attempt) ?? step));
+  for (const { attempt, step } of mine) firstStep.set(attempt, Math.min(step, firstStep.get(attempt) ?? step));
   const attempts = [...firstStep.keys()].sort((a, b) => a - b);
   const voidFrom = (attempt: number) =>
     Math.min(...attempts.filter((later) => later > attempt).map((later) => firstStep.get(later) ?? Infinity));
@@ -75,7 +74,6 @@ export function secondsLeft(metrics: Metric[], totalSteps: number | null): numbe
     .filter((metric) => metric.attempt === last.attempt && metric.rank === last.rank);
   const first = recent[0];
   if (!first || last.step <= first.step) return undefined;
-  const perStep =
-    (new Date(last.at).getTime() - new Date(first.at).getTime()) / (last.step - first.step) / 1000;
+  const perStep = (new Date(last.at).getTime() - new Date(first.at).getTime()) / (last.step - first.step) / 1000;
   return Math.max(0, totalSteps - last.step) * perStep;
 }

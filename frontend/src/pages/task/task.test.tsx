@@ -78,10 +78,7 @@ test("a new language opens a new stream", async () => {
   await screen.findByText("1 行");
   await userEvent.click(screen.getByRole("button", { name: "Switch to English" }));
   await screen.findByText("Lines: 1");
-  expect(FakeEventSource.opened.map(({ readyState }) => readyState === FakeEventSource.CLOSED)).toEqual([
-    true,
-    false,
-  ]);
+  expect(FakeEventSource.opened.map(({ readyState }) => readyState === FakeEventSource.CLOSED)).toEqual([true, false]);
 });
 
 test("emulated GPUs are marked as such", async () => {
@@ -111,7 +108,13 @@ test("the log opens on the rank that failed first; ranks say how they ended, and
     http.get(api("/training-tasks/:id/logs"), ({ request }) => {
       const rank = new URL(request.url).searchParams.get("rank");
       asked.push(rank);
-      return ok({ rank, attempt: 1, lines: [{ offset: 0, text: `log of rank ${rank ?? ""}` }], cursor: "1", end: true });
+      return ok({
+        rank,
+        attempt: 1,
+        lines: [{ offset: 0, text: `log of rank ${rank ?? ""}` }],
+        cursor: "1",
+        end: true,
+      });
     }),
   );
   visit("/training/task-1");

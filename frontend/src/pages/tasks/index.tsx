@@ -28,8 +28,7 @@ export function Component() {
   const [params, setParams] = useSearchParams();
   const filters = readFilters(params);
   const tasks = useQuery(tasksQuery(filters));
-  const set = (name: string, value: string) =>
-    setParams((now) => withFilter(now, name, value), { replace: true });
+  const set = (name: string, value: string) => setParams((now) => withFilter(now, name, value), { replace: true });
   const [cleared, setCleared] = useState(0);
   const clear = () => {
     setParams({});

@@ -10,7 +10,10 @@ export function Outcomes({ bulk: { outcomes, isPending, forget } }: { bulk: Bulk
   if (outcomes.length === 0) return null;
   const failed = outcomes.filter(({ ok }) => !ok).length;
   return (
-    <section aria-label={t("tasks.stopResult")} className="mb-4 rounded-xl border bg-surface px-4 py-3 text-sm shadow-xs">
+    <section
+      aria-label={t("tasks.stopResult")}
+      className="mb-4 rounded-xl border bg-surface px-4 py-3 text-sm shadow-xs"
+    >
       <div className="flex items-center justify-between gap-2">
         <p role="status" className="font-medium">
           {t("tasks.stopAsked", { count: outcomes.length - failed })}
@@ -23,7 +26,11 @@ export function Outcomes({ bulk: { outcomes, isPending, forget } }: { bulk: Bulk
       <ul className="mt-1 max-h-48 space-y-1 overflow-auto">
         {outcomes.map(({ id, name, ok, message }) => (
           <li key={id} className="flex flex-wrap items-center gap-x-2">
-            {ok ? <Check aria-hidden className="size-4 text-ok-ink" /> : <X aria-hidden className="size-4 text-bad-ink" />}
+            {ok ? (
+              <Check aria-hidden className="size-4 text-ok-ink" />
+            ) : (
+              <X aria-hidden className="size-4 text-bad-ink" />
+            )}
             <Link to={`/training/${id}`} className="font-medium hover:text-accent-ink hover:underline">
               {name}
             </Link>

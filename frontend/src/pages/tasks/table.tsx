@@ -31,15 +31,15 @@ export function TaskTable({ tasks, bulk }: { tasks: TaskBrief[]; bulk: BulkStop 
         { label: t("tasks.duration"), className: `${WIDE} text-right` },
       ]}
     >
-        {tasks.map((task) => (
-          <Row
-            key={task.taskId}
-            task={task}
-            now={now}
-            ticked={bulk.ticks.selected.includes(task.taskId)}
-            onTick={() => bulk.ticks.toggle(task.taskId)}
-          />
-        ))}
+      {tasks.map((task) => (
+        <Row
+          key={task.taskId}
+          task={task}
+          now={now}
+          ticked={bulk.ticks.selected.includes(task.taskId)}
+          onTick={() => bulk.ticks.toggle(task.taskId)}
+        />
+      ))}
     </Table>
   );
 }
@@ -65,10 +65,7 @@ function Row({ task, now, ticked, onTick }: RowProps) {
         />
       </td>
       <td className="w-full max-w-0 md:w-2/5">
-        <Link
-          to={`/training/${task.taskId}`}
-          className="font-medium break-words hover:text-accent-ink hover:underline"
-        >
+        <Link to={`/training/${task.taskId}`} className="font-medium break-words hover:text-accent-ink hover:underline">
           {task.taskName}
         </Link>
         <div className="truncate font-mono text-xs text-muted">{task.taskId}</div>
@@ -93,9 +90,7 @@ function Row({ task, now, ticked, onTick }: RowProps) {
         {ago(task.createdAt, now)}
       </td>
       <td className={`${WIDE} text-right whitespace-nowrap tabular-nums`}>
-        {task.startedAt
-          ? duration(t, secondsBetween(task.startedAt, isOver(task) ? (task.endedAt ?? now) : now))
-          : "–"}
+        {task.startedAt ? duration(t, secondsBetween(task.startedAt, isOver(task) ? (task.endedAt ?? now) : now)) : "–"}
       </td>
     </tr>
   );

@@ -107,7 +107,9 @@ test("several tasks are stopped at once, and each says how it went, also when a 
   const result = await screen.findByRole("region", { name: "批量停止的结果" });
   await within(result).findByText("没有权限");
   await waitFor(() => expect(screen.queryByRole("checkbox", { name: "选择 a" })).toBeNull());
-  const lines = within(result).getAllByRole("listitem").map(({ textContent }) => textContent);
+  const lines = within(result)
+    .getAllByRole("listitem")
+    .map(({ textContent }) => textContent);
   expect(lines.toSorted()).toEqual(["a正在停止", "b没有权限"]);
   expect(within(result).getByRole("link", { name: "a" }).getAttribute("href")).toBe("/training/task-a");
   expect(within(result).getByRole("status").textContent).toBe("已要求停止 1 个任务，1 个未能停止");

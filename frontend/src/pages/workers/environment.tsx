@@ -12,15 +12,7 @@ import { problemText } from "@/ui/form-dialog";
 import { Modal } from "@/ui/modal";
 
 /** What every process needs to find the others, in the order in which one reads it. */
-const FIRST = [
-  "MASTER_ADDR",
-  "MASTER_PORT",
-  "WORLD_SIZE",
-  "RANK",
-  "LOCAL_RANK",
-  "NODE_RANK",
-  "LOCAL_WORLD_SIZE",
-];
+const FIRST = ["MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE"];
 
 /** As lines that a shell can be given. */
 export function exports(env: Record<string, string>): string {

@@ -38,8 +38,7 @@ export function Component() {
   const movable = workers.filter(({ allowedActions }) => allowedActions.includes("move"));
   const ticks = useTicks(movable.map(({ id }) => id));
   const nodes = [...new Set([...(filters.node ? [filters.node] : []), ...workers.map(({ node }) => node)])];
-  const set = (name: string, value: string) =>
-    setParams((now) => withFilter(now, name, value), { replace: true });
+  const set = (name: string, value: string) => setParams((now) => withFilter(now, name, value), { replace: true });
   const of = (name: (typeof FILTERS)[number]) => ({
     value: filters[name] ?? "",
     onChange: (value: string) => set(name, value),

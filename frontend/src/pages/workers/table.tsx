@@ -84,10 +84,7 @@ export function WorkerTable({ workers, ticks, seenAt, onNode }: WorkerTableProps
           </td>
           <td className={MEDIUM}>
             {worker.group ? (
-              <Link
-                to={`/workers/groups#${worker.group.id}`}
-                className="text-accent-ink hover:underline"
-              >
+              <Link to={`/workers/groups#${worker.group.id}`} className="text-accent-ink hover:underline">
                 {worker.group.name}
               </Link>
             ) : (

@@ -31,7 +31,11 @@ test("a worker shows its state, heartbeat, rank, process and use", async () => {
   for (const part of ["心跳迟到", "GPU 1", "bert", "1 / 4", "进程号 4242", "87%", "2 GiB / 8 GiB"])
     expect(text).toContain(part);
   expect(text).toMatch(/\d秒前/);
-  expect(within(row as HTMLElement).getByRole("meter").getAttribute("aria-valuenow")).toBe("87");
+  expect(
+    within(row as HTMLElement)
+      .getByRole("meter")
+      .getAttribute("aria-valuenow"),
+  ).toBe("87");
 });
 
 test("where somebody may only look, nothing is offered that would be refused", async () => {
@@ -66,7 +70,13 @@ test("hosts are added to, and join tokens revoked of, projects of which one is m
 });
 
 test("a viewer is offered no adding of workers and no revoking, nor told to do so", async () => {
-  const token = { id: "j-1", name: "room A", projectId: "project-1", createdAt: "2026-11-21T05:00:00Z", lastUsedAt: null };
+  const token = {
+    id: "j-1",
+    name: "room A",
+    projectId: "project-1",
+    createdAt: "2026-11-21T05:00:00Z",
+    lastUsedAt: null,
+  };
   platform.use(
     http.get(api("/auth/me"), () => ok(withRole("viewer"))),
     http.get(api("/workers"), () => list()),
@@ -170,7 +180,16 @@ test("a worker's environment is previewed, ready to be pasted", async () => {
 });
 
 test("variables stand in the order in which one reads them", () => {
-  const names = ["PATH", "LOCAL_WORLD_SIZE", "NODE_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE", "MASTER_PORT", "MASTER_ADDR"];
+  const names = [
+    "PATH",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "LOCAL_RANK",
+    "RANK",
+    "WORLD_SIZE",
+    "MASTER_PORT",
+    "MASTER_ADDR",
+  ];
   const env = Object.fromEntries(names.map((name) => [name, "1"]));
   expect([...exports(env).matchAll(/export (\w+)/g)].map(([, name]) => name)).toEqual([
     "MASTER_ADDR",
