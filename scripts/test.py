@@ -2,23 +2,30 @@
 
 What a part needs from the system is installed on Debian as root; elsewhere a part whose program is missing is left
 out, and the end says so. A part of which little failed has that run again, alone; the end names it all the same.
+What each test took stands in build/tests, one JUnit file a part; what is to be mended, in the ledger (`ledger.py`).
 """
 
-import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
+from scripts import ledger
+
 ROOT = Path(__file__).resolve().parents[1]
-PYTEST = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile"]  # what a file sets up is dear
-AGAIN = [sys.executable, "-m", "pytest", "--last-failed", "--last-failed-no-failures", "none"]
+REPORTS = ROOT / "build" / "tests"
+REPORTED = [sys.executable, "-m", "pytest", "--junitxml={junit}", "-o", "junit_family=xunit1"]  # it names files
+PYTEST = [*REPORTED, "-n", "2", "--dist", "loadfile"]  # what a file sets up is dear
+AGAIN = [*REPORTED, "--last-failed", "--last-failed-no-failures", "none"]
 FEW = 5
 """Tests of a part that may fail in company and pass alone (docs/decisions/0015): more are no accident."""
+SLOWEST = 20
 
 
 def has_postgres() -> bool:
@@ -53,6 +60,8 @@ NEEDS: dict[str, Callable[[], bool]] = {
 
 @dataclass
 class Part:
+    """`{junit}` in a command or a variable is the file for JUnit's XML."""
+
     name: str
     command: list[str]
     cwd: Path = ROOT
@@ -62,11 +71,23 @@ class Part:
     """What runs the tests that failed once more, one at a time; of a part that is not pytest's, all of its tests."""
 
 
+@dataclass
+class Result:
+    said: str
+    seconds: float = 0.0
+    failed: bool = False
+    tests: list[ledger.Outcome] = field(default_factory=list)
+    named: dict[str, str] = field(default_factory=dict)
+
+
 ON_BOTH = ("api", "apps", "e2e", "faults", "openapi")
 """Where tests touch the database; of those that start a platform, the ones marked `storage` run on both."""
 
 WHERE_IT_MATTERS = ["-m", "(not e2e and not faults) or storage", *(f"tests/{name}" for name in ON_BOTH)]
+CONSOLE = ["npm", "test", "--silent", "--", "--reporter=default", "--reporter=junit", "--outputFile.junit={junit}"]
 BROWSER = ["npm", "run", "--silent", "e2e"]
+REPORTERS = {"spec": "stdout", "junit": "{junit}"}
+TO_FILE = " ".join(f"--test-reporter={name} --test-reporter-destination={to}" for name, to in REPORTERS.items())
 
 PARTS = [
     Part("Python, SQLite", PYTEST, again=AGAIN),
@@ -77,8 +98,15 @@ PARTS = [
         env={"FERMI_TEST_DB": "postgres"},
         needs=("postgresql", "redis-server"),
     ),
-    Part("console", ["npm", "test", "--silent"], ROOT / "frontend"),
-    Part("console in a browser", BROWSER, ROOT / "frontend", needs=("chromium",), again=BROWSER),
+    Part("console", CONSOLE, ROOT / "frontend"),
+    Part(
+        "console in a browser",
+        BROWSER,
+        ROOT / "frontend",
+        needs=("chromium",),
+        env={"NODE_OPTIONS": TO_FILE},
+        again=BROWSER,
+    ),
 ]
 
 
@@ -96,36 +124,64 @@ def install_missing(needs: Mapping[str, Callable[[], bool]]) -> None:
     subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing], env=env, check=False)
 
 
-def run(part: Part) -> str:
-    """One line: how the part went."""
+def run(part: Part) -> Result:
     if missing := [package for package in part.needs if not NEEDS[package]()]:
-        return f"left out: {', '.join(missing)} not installed"
-    print(f"\n=== {part.name} ===", flush=True)
-    began, env = time.monotonic(), {**os.environ, **part.env}
-    code, note = subprocess.run(part.command, cwd=part.cwd, env=env, check=False).returncode, ""
-    failed = last_failed() if part.again[1:3] == ["-m", "pytest"] else ["see above"]
+        return Result(f"left out: {', '.join(missing)} not installed")
+    began = time.monotonic()
+    code, tests = ask(part, part.command)
+    failed, failed_again, note = [test.name for test in tests if test.failed], None, ""
     if code == 1 and part.again and 0 < len(failed) <= FEW:
-        print(f"\n=== {part.name}: what failed, again and alone ===", flush=True)
-        code = subprocess.run(part.again, cwd=part.cwd, env=env, check=False).returncode
+        code, again = ask(part, part.again, "what failed, again and alone")
+        failed_again = {test.name for test in again if test.failed} if again else None
         note = f"; failed at first{'' if code else ' and passed again'}: {', '.join(failed)}"
-    return f"{'passed' if code == 0 else f'FAILED (code {code})'} in {time.monotonic() - began:.0f} s{note}"
+    seconds = time.monotonic() - began
+    said = f"{'passed' if code == 0 else f'FAILED (code {code})'} in {seconds:.0f} s{note}"
+    return Result(said, seconds, code != 0, tests, ledger.remarks(tests, failed_again))
 
 
-def last_failed() -> list[str]:
-    """The tests of pytest's last run that did not pass."""
-    try:
-        return sorted(json.loads((ROOT / ".pytest_cache/v/cache/lastfailed").read_text()))
-    except FileNotFoundError:
-        return []
+def ask(part: Part, command: list[str], turn: str = "") -> tuple[int, list[ledger.Outcome]]:
+    """The exit code, and how each test went."""
+    print(f"\n=== {part.name}{turn and f': {turn}'} ===", flush=True)
+    words = re.findall(r"\w+", part.name) + ["again"] * bool(turn)
+    junit = REPORTS / f"{'-'.join(words).lower()}.xml"
+    junit.unlink(missing_ok=True)
+    env = {name: value.replace("{junit}", str(junit)) for name, value in part.env.items()}
+    asked = [word.replace("{junit}", str(junit)) for word in command]
+    code = subprocess.run(asked, cwd=part.cwd, env={**os.environ, **env}, check=False).returncode
+    return code, ledger.read_junit(junit)
+
+
+def slowest(tests: Iterable[tuple[str, ledger.Outcome]]) -> list[str]:
+    """A line for each, with its part."""
+    found = sorted(tests, key=lambda each: -each[1].seconds)[:SLOWEST]
+    return [f"{test.seconds:6.1f} s  {test.name}  ({part})" for part, test in found]
 
 
 def main() -> int:
     install_missing(NEEDS)
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    began = datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ")
     results = {part.name: run(part) for part in PARTS}
+    print(f"\n=== the {SLOWEST} slowest tests ===")
+    print(*slowest((name, test) for name, result in results.items() for test in result.tests), sep="\n")
     print("\n=== make test ===")
     for name, result in results.items():
-        print(f"{name:<28} {result}")
-    return 1 if any(result.startswith("FAILED") for result in results.values()) else 0
+        print(f"{name:<28} {result.said}")
+    named = {test: why for result in results.values() for test, why in result.named.items()}
+    for test, why in named.items():
+        print(f"in the ledger: {test}: {why}")
+    parts = {name: round(result.seconds, 1) for name, result in results.items()}
+    ledger.save([*ledger.load(), ledger.Run(began, commit(), parts, named)])
+    return 1 if any(result.failed for result in results.values()) else 0
+
+
+def commit() -> str:
+    """Short, with a mark where files differ from it; empty without git."""
+    asked = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(asked, cwd=ROOT, check=False, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
 
 
 if __name__ == "__main__":
