@@ -21,11 +21,12 @@ from apps.accounts.models import Project, User  # noqa: E402
 from apps.catalog.models import DatasetVersion, Model  # noqa: E402
 from apps.clusters.models import Cluster  # noqa: E402
 from apps.common.clock import now  # noqa: E402
-from apps.training import launching, reconciler, steps  # noqa: E402
+from apps.training.ground import launching  # noqa: E402
 from apps.training.models import Attempt, Node, Task  # noqa: E402
+from apps.training.reconcile import reconciler, steps  # noqa: E402
 from apps.training.states import State  # noqa: E402
+from apps.workers.engine.store import DatabaseStore  # noqa: E402
 from apps.workers.models import Report, Worker  # noqa: E402
-from apps.workers.store import DatabaseStore  # noqa: E402
 from apps.workers.tokens import digest  # noqa: E402
 from bench.heartbeats import worker_id  # noqa: E402
 from bench.timing import in_turns, seconds  # noqa: E402

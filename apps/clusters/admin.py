@@ -21,7 +21,7 @@ from apps.common.errors import ApiError
 from apps.common.requests import parse
 from apps.common.texts import both, text
 from fermi.launch import registry
-from fermi.launch.checks import Level
+from fermi.launch.findings import Level
 
 LEVELS = {Level.PASS: messages.SUCCESS, Level.WARN: messages.WARNING, Level.FAIL: messages.ERROR}
 

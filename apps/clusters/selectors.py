@@ -15,7 +15,7 @@ from apps.common import disks
 from apps.common.clock import now
 from apps.common.texts import text
 from fermi.launch.backends.local.check import isolation_findings
-from fermi.launch.checks import Finding, Level
+from fermi.launch.findings import Finding, Level
 from fermi.launch.spec import Node, Problem
 
 FILTERS = {

@@ -15,6 +15,7 @@ from apps.common.errors import ApiError, ProblemsError
 from apps.common.texts import text
 from fermi.launch import checks, registry, summary
 from fermi.launch.errors import UnknownName
+from fermi.launch.findings import Finding
 from fermi.launch.spec import Problem
 
 
@@ -56,7 +57,7 @@ def remove_cluster(user: User, cluster: Cluster) -> None:
         raise ApiError(409, "CLUSTER_IN_USE", cluster=cluster.name) from None
 
 
-def check_cluster(user: User, cluster: Cluster) -> list[checks.Finding]:
+def check_cluster(user: User, cluster: Cluster) -> list[Finding]:
     """Asks the engine; takes seconds."""
     access.require_administrator(user)
     return registry.check(cluster.backend).findings(connection(cluster))

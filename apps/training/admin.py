@@ -15,12 +15,12 @@ from apps.clusters.admin import EnvironmentAdmin, ZoneAdmin
 from apps.clusters.models import AvailabilityZone, DevEnvironment
 from apps.common.admin import ReadOnlyAdmin, label, label_app
 from apps.common.texts import both, text
-from apps.training import selectors, shapes
 from apps.training.api.retry import retry
 from apps.training.models import Task
-from apps.training.overview import STATE_NAMES
-from apps.training.services import steer
+from apps.training.services import actions
 from apps.training.services.drain import drain
+from apps.training.shown import presenters, selectors
+from apps.training.shown.overview import STATE_NAMES
 from apps.training.states import State
 
 EVENTS_SHOWN = 100
@@ -101,7 +101,7 @@ class TaskAdmin(ReadOnlyAdmin):
 
     @display(description=both("原因", "reason"))
     def why(self, task: Task) -> str:
-        reason = shapes.why(vars(task))
+        reason = presenters.why(vars(task))
         return reason["message"] if reason else "–"
 
     @display(description=both("控制台", "console"))
@@ -121,7 +121,7 @@ class TaskAdmin(ReadOnlyAdmin):
     def events(self, task: Task) -> SafeString:
         """The newest ones."""
         rows = selectors.events(task.pk).order_by("-pk")[:EVENTS_SHOWN]
-        return _table((_moment(row["at"]), shapes.event(row)["message"]) for row in rows)
+        return _table((_moment(row["at"]), presenters.event(row)["message"]) for row in rows)
 
     @display(description="")
     def plan(self, task: Task) -> SafeString:
@@ -138,7 +138,7 @@ class TaskAdmin(ReadOnlyAdmin):
 
     @admin.action(description=both("停止", "Stop"), permissions=["operate"])
     def stop(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
-        self.apply(request, rows, lambda user, task: steer.stop_any(user, task.pk), ("正在停止", "stopping"))
+        self.apply(request, rows, lambda user, task: actions.stop_any(user, task.pk), ("正在停止", "stopping"))
 
     @admin.action(description=both("重试", "Retry"), permissions=["operate"])
     def retry(self, request: HttpRequest, rows: QuerySet[Task]) -> None:

@@ -7,7 +7,8 @@ from celery import shared_task
 from celery.signals import worker_ready
 
 from apps.clusters import discovery
-from apps.training import engines, launching, reconciler
+from apps.training.ground import launching
+from apps.training.reconcile import engines, reconciler
 
 
 @shared_task(name="training.reconcile", ignore_result=True)

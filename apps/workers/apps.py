@@ -6,7 +6,7 @@ class WorkersConfig(AppConfig):
 
     def ready(self) -> None:
         """Gives the backend for worker agents its memory."""
-        from apps.workers.store import DatabaseStore
+        from apps.workers.engine.store import DatabaseStore
         from fermi.launch.backends import agent
 
         agent.use(DatabaseStore())

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from django.db import transaction
 
 from apps.common import bus
-from apps.training import hints
+from apps.training.ground import hints
 
 CHANNEL = "workers"
 

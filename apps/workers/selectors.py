@@ -9,10 +9,11 @@ from django.db.models import Q, QuerySet
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.common.clock import now
-from apps.training import shapes
 from apps.training.models import Task
+from apps.training.shown import presenters
 from apps.training.states import FINAL, State
-from apps.workers import beats, health
+from apps.workers import health
+from apps.workers.heartbeat import schema
 from apps.workers.models import Group, JoinToken, Worker
 from apps.workers.ranking import Line, problems
 from fermi.launch import credentials
@@ -122,7 +123,7 @@ def _worker(
             "taskId": task_id or (desired["taskId"] if desired else None),
             "attempt": int(number) if number.isdecimal() else (desired["attempt"] if desired else None),
         },
-        "usage": {name: report.usage.get(name) for name in beats.USAGE},
+        "usage": {name: report.usage.get(name) for name in schema.USAGE},
         "environmentId": row.environment_id,
         "host": row.facts.get("host") or "",
         "ip": row.facts.get("ip"),
@@ -159,8 +160,8 @@ def _group(row: Any, line: Line, known: Mapping[str, tuple[str, int, health.Stat
             for place in line.seats()
             if place.worker in known
         ],
-        "problems": [shapes.problem(problem) for problem in found],
-        "warnings": [shapes.warning(one.code, one.params) for one in credentials.warnings(row.env)],
+        "problems": [presenters.problem(problem) for problem in found],
+        "warnings": [presenters.warning(one.code, one.params) for one in credentials.warnings(row.env)],
         "task": _task(row.task),
         "allowedActions": actions(row, ready=not found) if row.may_change else [],
     }

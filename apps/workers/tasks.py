@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from apps.workers import store
+from apps.workers.engine import store
 from apps.workers.services import environments
 
 

@@ -24,7 +24,7 @@ from django.db import close_old_connections, connection
 from django.http.response import FileResponse, HttpResponseBase, StreamingHttpResponse
 from django.urls import set_script_prefix
 
-from server.turns import TakingTurns
+from server.executor import TakingTurns
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -120,6 +120,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "server.settings")
 django.setup(set_prefix=False)
 
 from apps.common.asgi import Answered  # noqa: E402
-from apps.workers.front import Heartbeats  # noqa: E402  (its models need the apps)
+from apps.workers.heartbeat.endpoint import Heartbeats  # noqa: E402  (its models need the apps)
 
 application = Answered(Heartbeats(Handler()))

@@ -12,9 +12,9 @@ from django.utils import timezone
 from apps.accounts import selectors
 from apps.catalog.models import Dataset
 from apps.common import handler, renderers
-from apps.training import streaming
 from apps.training.models import Attempt, Task
-from apps.training.streaming import Position
+from apps.training.shown import streaming
+from apps.training.shown.streaming import Position
 from tests.api.conftest import BASE, Api
 from tests.api.test_tasks_create import changed
 

@@ -4,8 +4,8 @@ import pytest
 from django.utils import timezone
 
 from apps.clusters.models import Lease
-from apps.training import reconciler
 from apps.training.models import Event, Preflight, Task
+from apps.training.reconcile import reconciler
 from apps.training.states import State
 from fermi.launch.preflight import judge
 from tests.api.test_tasks_create import DOCUMENT

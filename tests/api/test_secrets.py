@@ -11,8 +11,8 @@ from django.test import override_settings
 from apps.accounts import sealing, vault
 from apps.accounts.models import AuditEvent, Secret
 from apps.common.clock import now
-from apps.training import reconciler
 from apps.training.models import Task
+from apps.training.reconcile import reconciler
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import DOCUMENT
 

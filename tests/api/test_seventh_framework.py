@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from apps.clusters.models import Cluster
-from apps.training.launching import backend_for
+from apps.training.ground.launching import backend_for
 from fermi.launch import registry, validate
 from fermi.launch.spec import Entrypoint, JobSpec, Node, Phase
 from tests.api.conftest import Api

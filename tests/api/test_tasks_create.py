@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from apps.training import reconciler
 from apps.training.models import Event, Node, Task
+from apps.training.reconcile import reconciler
 from apps.training.states import State
 
 DOCUMENT = {

@@ -10,7 +10,7 @@ from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import leases
 from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.training import placing
+from apps.training.ground import placing
 from apps.training.models import Checkpoint, Task
 from apps.training.states import State
 from tests.api.conftest import Api

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
-from apps.training import transitions
+from apps.training.ground import transitions
 from apps.training.models import Attempt, Event, Task
 from apps.training.states import State
 

@@ -8,10 +8,12 @@ from django.utils.timezone import localtime as local
 
 from apps.accounts.models import User
 from apps.common.clock import now
-from apps.training import hints, reconciler, selectors, shapes, steps
-from apps.training.limits import CLAIM, SILENT
+from apps.training.ground import hints
 from apps.training.models import Task
+from apps.training.reconcile import reconciler, steps
+from apps.training.shown import presenters, selectors
 from apps.training.states import State
+from apps.training.states.limits import CLAIM, SILENT
 from fermi.launch.spec import Observation, Phase
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
@@ -61,10 +63,10 @@ def test_a_task_whose_process_was_killed_says_since_when_and_who_goes_on(dead: T
     assert dead.claimed_at is not None
     assert dead.due_at is not None
     assert timedelta() <= dead.due_at - dead.claimed_at - CLAIM < timedelta(seconds=1), "who comes next comes then"
-    told = shapes.why(vars(dead), "en")
+    told = presenters.why(vars(dead), "en")
     assert told is not None
     assert all(f"{moment:%H:%M:%S}" in told["message"] for moment in (local(dead.claimed_at), local(dead.due_at)))
-    assert shapes.why(vars(dead), "zh") != told
+    assert presenters.why(vars(dead), "zh") != told
 
 
 def test_the_live_stream_looks_again_when_the_process_would_be_silent(dead: Task, user: User) -> None:

@@ -8,8 +8,8 @@ from django.db import connection
 
 from apps.accounts.models import User
 from apps.common.clock import now
-from apps.training import selectors
 from apps.training.models import Task
+from apps.training.shown import selectors
 from apps.training.states import FINAL, State
 from fermi.launch.spec import Entrypoint
 from tests import goldens

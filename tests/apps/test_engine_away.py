@@ -10,9 +10,10 @@ from apps.accounts.models import Project, User
 from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
-from apps.training import placing, reconciler
-from apps.training.launching import backend_for
+from apps.training.ground import placing
+from apps.training.ground.launching import backend_for
 from apps.training.models import Task
+from apps.training.reconcile import reconciler
 from apps.training.states import State
 from fermi import messages
 from fermi.launch.spec import Entrypoint, JobSpec

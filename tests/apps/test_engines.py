@@ -9,8 +9,10 @@ import pytest
 
 from apps.clusters import paths, threads
 from apps.clusters.models import Cluster
-from apps.training import engines, hints, ingest, launching
+from apps.training.ground import hints, launching
 from apps.training.models import Attempt, Checkpoint, Task
+from apps.training.output import ingest
+from apps.training.reconcile import engines
 from fermi.launch.backends.base import Remote
 from fermi.launch.backends.local import LocalBackend
 from fermi.launch.errors import BackendError

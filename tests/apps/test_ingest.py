@@ -12,9 +12,9 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection
 
 from apps.common import bus
-from apps.training import ingest, lines
-from apps.training.ingest import Reading
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
+from apps.training.output import ingest, lines
+from apps.training.output.ingest import Reading
 from fermi import messages
 from tests.apps.attempts import begin_attempt, write
 

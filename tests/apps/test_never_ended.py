@@ -10,8 +10,9 @@ from apps.accounts.models import Project, User
 from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.training import placing, reconciler
+from apps.training.ground import placing
 from apps.training.models import Task
+from apps.training.reconcile import reconciler
 from apps.training.states import FINAL, State
 from fermi import messages
 from fermi.launch.backends import culprit

@@ -8,8 +8,9 @@ from apps.accounts.models import Project, User
 from apps.clusters import leases, selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.training import placing, steps, transitions
+from apps.training.ground import placing, transitions
 from apps.training.models import Event, Task
+from apps.training.reconcile import steps
 from apps.training.states import State
 from fermi.launch.spec import Entrypoint, JobSpec
 from tests.apps.attempts import begin_attempt

@@ -10,9 +10,10 @@ from apps.accounts.models import Project, User
 from apps.clusters import leases, selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease, PortLease
 from apps.common.clock import now
-from apps.training import placing, steps
+from apps.training.ground import placing
 from apps.training.models import Task
-from apps.training.shapes import reason
+from apps.training.reconcile import steps
+from apps.training.shown.presenters import reason
 from apps.training.states import State
 from fermi.launch.spec import Entrypoint, JobSpec
 

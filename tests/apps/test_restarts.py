@@ -13,12 +13,13 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common import disks
 from apps.common.clock import now
 from apps.common.ids import new_id
-from apps.training import hints, limits, placing, reconciler, restarts, resuming, steps, transitions
-from apps.training.decisions import Act, Decision
-from apps.training.limits import LONGEST_BACKOFF
+from apps.training.ground import hints, placing, resuming, transitions
 from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
-from apps.training.reasons import FREE_OF_CHARGE, RETRY_HELPS, Reason
-from apps.training.states import State
+from apps.training.reconcile import reconciler, restarts, steps
+from apps.training.states import State, limits
+from apps.training.states.decisions import Act, Decision
+from apps.training.states.limits import LONGEST_BACKOFF
+from apps.training.states.reasons import FREE_OF_CHARGE, RETRY_HELPS, Reason
 from fermi import messages
 from fermi.launch.spec import Cause, Entrypoint, JobSpec
 

@@ -16,8 +16,10 @@ from django.db import connections, transaction
 from apps.accounts.models import Membership, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training import logs, selectors, streaming, transitions
+from apps.training.ground import transitions
 from apps.training.models import Event, MetricPoint, Task
+from apps.training.output import logs
+from apps.training.shown import selectors, streaming
 from apps.training.states import State
 from tests.apps.attempts import begin_attempt, write
 

@@ -7,10 +7,11 @@ import pytest
 from django.conf import settings
 
 from apps.common.clock import now
-from apps.training import launching, reconciler
-from apps.training.launching import handle_for
+from apps.training.ground import launching
+from apps.training.ground.launching import handle_for
 from apps.training.models import Task
-from apps.training.reasons import Reason
+from apps.training.reconcile import reconciler
+from apps.training.states.reasons import Reason
 from fermi import messages
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Cause, Observation, Phase

@@ -14,10 +14,11 @@ from django.db import OperationalError
 from apps.clusters.models import Cluster
 from apps.common import bus
 from apps.common.clock import now
-from apps.training import hints, ingest, launching
+from apps.training.ground import hints, launching
 from apps.training.models import MetricPoint, Task
+from apps.training.output import ingest
+from apps.training.output.watching import FIND, REST, SLOWEST, SLOWEST_FIRST, TICK, Watcher
 from apps.training.states import State
-from apps.training.watching import FIND, REST, SLOWEST, SLOWEST_FIRST, TICK, Watcher
 from fermi.launch.backends.local.engine import LocalBackend
 from fermi.launch.errors import BackendError
 from tests.apps.attempts import begin_attempt, write

@@ -17,11 +17,11 @@ from apps.common.errors import ProblemsError
 from apps.common.requests import parse
 from apps.workers import revisions
 from apps.workers.api.serializers import WorkerHeartbeatRequest
-from apps.workers.beats import Beat, read
-from apps.workers.board import Board
-from apps.workers.front import PATH, Heartbeats
+from apps.workers.engine.store import DatabaseStore
+from apps.workers.heartbeat.cache import Cache
+from apps.workers.heartbeat.endpoint import PATH, Heartbeats
+from apps.workers.heartbeat.schema import Beat, read
 from apps.workers.models import Report, Worker
-from apps.workers.store import DatabaseStore
 from apps.workers.tokens import digest
 from fermi.launch.backends.agent.store import Order
 
@@ -55,52 +55,52 @@ def order(name: str, *workers: str) -> None:
 
 def test_hearing_costs_no_query_and_looking_for_news_a_constant_number(django_assert_max_num_queries: Any) -> None:
     add(*(f"gn6-{number}" for number in range(300)))
-    board = Board()
-    board.refresh()
-    assert len(board) == 300
+    cache = Cache()
+    cache.refresh()
+    assert len(cache) == 300
     beats = [beat(f"gn6-{number}", usage={"cpuPercent": 1.0}) for number in range(300)]
     with django_assert_max_num_queries(0):
-        assert board.strangers(beats) == []
-        assert all(answer["error"] is None for answer in board.hear(beats))
+        assert cache.strangers(beats) == []
+        assert all(answer["error"] is None for answer in cache.hear(beats))
     with django_assert_max_num_queries(1):
-        board.refresh()
+        cache.refresh()
     order("task-x-1", "gn6-7")
     with django_assert_max_num_queries(3):
-        board.refresh()
-    assert board.answers([beat("gn6-7")])[0]["order"]["name"] == "task-x-1"
+        cache.refresh()
+    assert cache.answers([beat("gn6-7")])[0]["order"]["name"] == "task-x-1"
     with django_assert_max_num_queries(5):  # with what opens and ends the transaction
-        assert board.flush() == 300
+        assert cache.flush() == 300
     assert Report.objects.filter(sequence=1).count() == 300
 
 
 def test_a_worker_that_another_process_deleted_is_forgotten() -> None:
     add("gn6-0", "gn6-1")
-    board = Board()
-    board.refresh()
+    cache = Cache()
+    cache.refresh()
     with transaction.atomic():
         revisions.following()
         Worker.objects.filter(pk="gn6-0").delete()
-    board.refresh()
-    assert board.strangers([beat("gn6-0"), beat("gn6-1")]) == ["gn6-0"]
+    cache.refresh()
+    assert cache.strangers([beat("gn6-0"), beat("gn6-1")]) == ["gn6-0"]
 
 
 def test_what_cannot_be_stored_is_stored_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
     add("gn6-0")
     order("task-x-1", "gn6-0")
-    board = Board()
-    board.refresh()
-    board.hear([beat("gn6-0", process={"name": "task-x-1", "state": "exited", "exitCode": 3, "left": False})])
-    assert board.urgent
+    cache = Cache()
+    cache.refresh()
+    cache.hear([beat("gn6-0", process={"name": "task-x-1", "state": "exited", "exitCode": 3, "left": False})])
+    assert cache.urgent
 
     def fail() -> None:
         raise RuntimeError("the database is away")
 
     with monkeypatch.context() as broken:
-        broken.setattr("apps.workers.board.listen", fail)
+        broken.setattr("apps.workers.heartbeat.cache.listen", fail)
         with pytest.raises(RuntimeError):
-            board.flush()
+            cache.flush()
     assert Report.objects.get().sequence == -1
-    board.flush()
+    cache.flush()
     assert Report.objects.get().sequence == 1
     assert DatabaseStore().attempts(["task-x-1"])["task-x-1"].reports[0].exit_code == 3
 
@@ -156,7 +156,7 @@ class Server:
         self.passed_on: list[bytes] = []
         self.front = Heartbeats(self._django)
         self.front._started = True  # the keeper's threads are for a process that serves
-        self.board = self.front._board
+        self.cache = self.front._cache
 
     async def ask(self, body: Any, path: str = PATH) -> Any:
         sent: list[Mapping[str, Any]] = []
@@ -203,7 +203,7 @@ def test_what_is_no_heartbeat_goes_on_to_django_as_it_came() -> None:
 def test_a_held_heartbeat_is_answered_as_soon_as_there_is_something_new() -> None:
     add("gn6-0")
     server = Server()
-    server.board.refresh()
+    server.cache.refresh()
     known = Worker.objects.get().generation
 
     async def held() -> Any:
@@ -214,7 +214,7 @@ def test_a_held_heartbeat_is_answered_as_soon_as_there_is_something_new() -> Non
 
         def start() -> None:  # another process orders; this one's keeper looks
             order("task-x-1", "gn6-0")
-            server.board.refresh()
+            server.cache.refresh()
             connection.close()
 
         thread = threading.Thread(target=start)
@@ -232,7 +232,7 @@ def test_a_heartbeat_with_something_to_act_on_is_not_held() -> None:
     add("gn6-0")
     order("task-x-1", "gn6-0")
     server = Server()
-    server.board.refresh()
+    server.cache.refresh()
     [item] = asyncio.run(server.ask(Server.body("gn6-0", wait=60.0)))["workers"]
     assert item["order"]["name"] == "task-x-1"
 
@@ -241,7 +241,7 @@ def test_a_heartbeat_is_held_no_longer_than_it_asks_for(settings: Any) -> None:
     add("gn6-0")
     settings.WORKER_HEARTBEAT_S = 0.05
     server = Server()
-    server.board.refresh()
+    server.cache.refresh()
     known = Worker.objects.get().generation
     [item] = asyncio.run(server.ask(Server.body("gn6-0", wait=60.0, generation=known)))["workers"]
     assert (item["order"], item["error"]) == (None, None)

@@ -12,12 +12,12 @@ from django.db import connection
 from apps.accounts.models import Project
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
-from apps.workers import store
-from apps.workers.beats import Beat
-from apps.workers.board import Board
+from apps.workers.engine import store
+from apps.workers.engine.store import DatabaseStore
+from apps.workers.heartbeat.cache import Cache
+from apps.workers.heartbeat.schema import Beat
 from apps.workers.models import Launch, Listening, Report, Worker
 from apps.workers.services import environments
-from apps.workers.store import DatabaseStore
 from apps.workers.tokens import digest
 from fermi.launch.backends.agent.store import Order
 from fermi.launch.errors import BackendError
@@ -70,11 +70,11 @@ def generation(worker: str = "gn6-0") -> int:
 
 
 def say(worker: str, name: str, sequence: int = 1, **process: Any) -> None:
-    board = Board()
-    board.load([worker])
+    cache = Cache()
+    cache.load([worker])
     said = {"name": name, "rank": 0, "state": "running", "pid": 7, "left": True, **process}
-    board.hear([Beat(worker, worker, "first", sequence, 0, said, {})])
-    board.flush()
+    cache.hear([Beat(worker, worker, "first", sequence, 0, said, {})])
+    cache.flush()
 
 
 def reports(name: str) -> list[tuple[Any, ...]]:
@@ -161,12 +161,12 @@ def test_since_when_a_rank_is_still_and_what_its_runner_found_out_reach_the_plat
 def test_two_processes_in_one_breath_are_both_kept() -> None:
     put("task-x-1")
     put("task-x-2")
-    board = Board()
-    board.load(["gn6-0"])
+    cache = Cache()
+    cache.load(["gn6-0"])
     for sequence, name in ((1, "task-x-1"), (2, "task-x-2")):
         said = {"name": name, "rank": 0, "state": "exited", "exitCode": sequence, "left": False}
-        board.hear([Beat("gn6-0", "gn6-0", "first", sequence, 0, said, {})])
-    board.flush()
+        cache.hear([Beat("gn6-0", "gn6-0", "first", sequence, 0, said, {})])
+    cache.flush()
     assert [reports(name)[0][3] for name in ("task-x-1", "task-x-2")] == [1, 2]
 
 

@@ -16,8 +16,8 @@ import pytest
 from fermi.data import stdlib_text, tokenise
 from fermi.launch import checks, registry
 from fermi.launch.backends.slurm import rest
-from fermi.launch.checks import Level
 from fermi.launch.errors import BackendError
+from fermi.launch.findings import Level
 from fermi.launch.spec import Handle, Observation, Phase, RankSeen
 from tests.contract.conftest import OnSlurm
 from tests.running import Running

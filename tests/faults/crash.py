@@ -35,16 +35,16 @@ from apps.accounts.models import Project, User  # noqa: E402
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus  # noqa: E402
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease, PortLease  # noqa: E402
 from apps.common.clock import now  # noqa: E402
-from apps.training import reconciler  # noqa: E402
-from apps.training.launching import backend_for  # noqa: E402
+from apps.training.ground.launching import backend_for  # noqa: E402
 from apps.training.models import Event, Node, Task  # noqa: E402
+from apps.training.reconcile import reconciler  # noqa: E402
 from apps.training.states import FINAL  # noqa: E402
 from fermi.launch import spec  # noqa: E402
 from fermi.launch.backends.kubernetes.client import Client  # noqa: E402
 from fermi.launch.backends.local.engine import running_attempts, stop_everything  # noqa: E402
 
-WATCHED = ("apps/training/reconciler.py", "apps/training/steps.py", "apps/training/transitions.py",
-           "apps/training/ingest.py", "apps/clusters/leases.py",
+WATCHED = ("apps/training/reconcile/reconciler.py", "apps/training/reconcile/steps.py",
+           "apps/training/ground/transitions.py", "apps/training/output/ingest.py", "apps/clusters/leases.py",
            "backends/local/engine.py", "backends/local/launcher.py", "runner/ending.py",
            "backends/kubernetes/engine.py", "backends/kubernetes/deletion.py")  # fmt: skip
 CONNECTION = {"kubeconfig": KUBECONFIG, "namespace": "fermi", "python": sys.executable} if KUBECONFIG else {}

@@ -9,8 +9,8 @@ from fermi.launch import registry
 from fermi.launch.backends import agent
 from fermi.launch.backends.agent import engine, render, state
 from fermi.launch.backends.agent.store import Attempt, Report
-from fermi.launch.checks import Level
 from fermi.launch.errors import BackendError
+from fermi.launch.findings import Level
 from fermi.launch.spec import Entrypoint, JobSpec, Node, Phase
 from tests.fakes.workers import MemoryStore
 

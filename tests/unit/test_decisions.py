@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from apps.training.decisions import Act, Decision, Facts, decide
-from apps.training.reasons import BY_RANKS, RETRY_HELPS, TRUE_CAUSES, Reason
 from apps.training.states import ARROWS, FINAL, WITH_ATTEMPT, State, allowed_actions
+from apps.training.states.decisions import Act, Decision, Facts, decide
+from apps.training.states.reasons import BY_RANKS, RETRY_HELPS, TRUE_CAUSES, Reason
 from fermi.launch.backends.culprit import LAST_SECONDS
 from fermi.launch.spec import Cause, Observation, Phase, RankSeen
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from apps.training.lines import LONGEST, Point, Said, objects, read
+from apps.training.output.lines import LONGEST, Point, Said, objects, read
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apps.training.reasons import Reason
+from apps.training.states.reasons import Reason
 from fermi import messages
 
 ARGUMENT = {"ApiError": 1, "Problem": 1, "DataError": 0, "Cause": 0, "text": 0, "UnknownName": 0, "BackendError": 0,

@@ -6,7 +6,7 @@ from rest_framework import serializers
 from apps.clusters.models import EnvironmentKind, EnvironmentStatus
 from apps.common.openapi import AddressField, Key
 from apps.common.pages import OrderingField, PageQuery
-from fermi.launch.checks import Level
+from fermi.launch.findings import Level
 
 KINDS = EnvironmentKind.choices
 STATUSES = EnvironmentStatus.choices

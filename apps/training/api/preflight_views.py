@@ -1,8 +1,8 @@
 """Pre-flight tests: ask for one, look, stop."""
 
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
-from apps.training import preflight_shapes as shapes
 from apps.training.api import preflight_forms as forms
+from apps.training.preflight import presenters as shapes
 from apps.training.services import preflight as service
 
 

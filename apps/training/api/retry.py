@@ -7,7 +7,7 @@ from apps.accounts.models import User
 from apps.common.requests import parse
 from apps.training.api.serializers import TaskCreateRequest
 from apps.training.models import Task
-from apps.training.services import steer
+from apps.training.services import actions
 from apps.training.services.build import Draft, build
 from apps.training.services.create import create
 from apps.training.services.preview import TASK
@@ -15,7 +15,7 @@ from apps.training.services.preview import TASK
 
 def retry(user: User, task_id: str) -> Task:
     """Resumes from the newest checkpoint. Raises ApiError when the task is not one to retry."""
-    return submit(user, steer.again(user, task_id))
+    return submit(user, actions.again(user, task_id))
 
 
 def submit(user: User, request: Mapping[str, Any]) -> Task:

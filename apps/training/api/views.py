@@ -10,14 +10,15 @@ from django.http import HttpResponse, StreamingHttpResponse
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
 from apps.common.texts import language
-from apps.training import logs, selectors, shapes, streaming
 from apps.training.api import serializers as forms
 from apps.training.api.retry import retry
 from apps.training.models import Checkpoint, Task
-from apps.training.services import scripts, steer
+from apps.training.output import logs
+from apps.training.services import actions, scripts
 from apps.training.services.create import create
 from apps.training.services.preview import preview
 from apps.training.services.recommend import recommend
+from apps.training.shown import presenters, selectors, streaming
 from fermi.launch.errors import UnknownName
 from fermi.launch.spec import Problem
 
@@ -63,19 +64,19 @@ class TaskView(APIView):
     @operation("getTask", data=forms.TaskDetail)
     def get(self, request: Request, task_id: str) -> Data:
         """Everything about one task."""
-        return selectors.detail(steer.find(request.user, task_id), request.user)
+        return selectors.detail(actions.find(request.user, task_id), request.user)
 
     @operation("deleteTask")
     def delete(self, request: Request, task_id: str) -> None:
         """Deletes a task that has ended, with its logs and checkpoints."""
-        steer.delete(request.user, task_id)
+        actions.delete(request.user, task_id)
 
 
 class TaskStopView(APIView):
     @operation("stopTask", data=forms.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Asks the ranks to save and end. Asking again changes nothing."""
-        return selectors.detail(steer.stop(request.user, task_id), request.user)
+        return selectors.detail(actions.stop(request.user, task_id), request.user)
 
 
 class TaskRetryView(APIView):
@@ -89,29 +90,29 @@ class TaskCloneView(APIView):
     @operation("cloneTask", data=forms.TaskClone)
     def post(self, request: Request, task_id: str) -> Data:
         """The task's request, ready to be edited and sent."""
-        return steer.clone(request.user, task_id)
+        return actions.clone(request.user, task_id)
 
 
 class TaskEventsView(APIView):
     @operation("listTaskEvents", query=forms.EventQuery, page=forms.TaskEvent)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What happened, oldest first."""
-        task = steer.find(request.user, task_id)
-        return page(selectors.events(task.pk, query["after"]), query, shapes.event)
+        task = actions.find(request.user, task_id)
+        return page(selectors.events(task.pk, query["after"]), query, presenters.event)
 
 
 class TaskMetricsView(APIView):
     @operation("listTaskMetrics", query=forms.MetricQuery, data=forms.MetricList)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Points as the ranks printed them, oldest first."""
-        return selectors.metrics(steer.find(request.user, task_id).pk, query)
+        return selectors.metrics(actions.find(request.user, task_id).pk, query)
 
 
 class TaskCheckpointsView(APIView):
     @operation("listTaskCheckpoints", query=forms.CheckpointQuery, page=forms.CheckpointItem)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What a restart, a retry or another task can resume from."""
-        task = steer.find(request.user, task_id)
+        task = actions.find(request.user, task_id)
         rows = Checkpoint.objects.filter(task=task).values(
             "attempt", "step", "path", "at", sizeBytes=F("size_bytes"), valLoss=F("val_loss")
         )
@@ -122,7 +123,7 @@ class TaskPlanView(APIView):
     @operation("getTaskPlan", query=forms.PlanQuery, data=forms.TaskPlan)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What was rendered for an attempt and sent to the engine."""
-        found = selectors.plan(steer.find(request.user, task_id), query.get("attempt"), request.user)
+        found = selectors.plan(actions.find(request.user, task_id), query.get("attempt"), request.user)
         if found is None:
             raise ApiError(404, "ATTEMPT_UNKNOWN", "attempt")
         return found
@@ -132,7 +133,7 @@ class TaskScriptsView(APIView):
     @operation("downloadTaskScripts", query=forms.ScriptsQuery, media="application/gzip")
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Scripts, rendered files and a README to start the task by hand, as a .tar.gz; one kind for each target."""
-        task = steer.find(request.user, task_id)
+        task = actions.find(request.user, task_id)
         try:
             name, content = scripts.archive(request.user, task, query["target"], language(), query.get("master_port"))
         except UnknownName as unknown:
@@ -146,14 +147,14 @@ class TaskLogsView(APIView):
     @operation("listTaskLogs", query=forms.LogQuery, data=forms.LogPage)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Lines of a rank's log, or of all ranks."""
-        return logs.page(steer.find(request.user, task_id), query)
+        return logs.page(actions.find(request.user, task_id), query)
 
 
 class TaskLogDownloadView(APIView):
     @operation("downloadTaskLog", query=forms.LogDownloadQuery, media="text/plain")
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """The whole log of a rank, or of all of them one after the other, as a file."""
-        task = steer.find(request.user, task_id)
+        task = actions.find(request.user, task_id)
         attempt = query.get("attempt") or max(task.attempt, 1)
         reader, name = logs.Reader(task, attempt), f"{task.pk}-{attempt}"
         if query["rank"] == "all":
@@ -171,7 +172,7 @@ class TaskStreamView(APIView):
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow; `beat` every two
         seconds of silence. Resumes from Last-Event-ID."""
-        task = steer.find(request.user, task_id)
+        task = actions.find(request.user, task_id)
         ranks = query["logs"] if query["logs"] in ("none", "all") else str(logs.rank_of(task, query["logs"]))
         resume = request.headers.get("Last-Event-ID", "")
         body = streaming.stream(task.pk, request.user, resume, ranks, language())
@@ -193,7 +194,7 @@ def _created(task: Task) -> Data:
             "worldSize": task.world_size,
         },
         "summary": task.summary,
-        "warnings": [shapes.warning(warning["code"], warning["params"]) for warning in task.warnings],
+        "warnings": [presenters.warning(warning["code"], warning["params"]) for warning in task.warnings],
     }
 
 

@@ -1,2 +1,2 @@
 """What people and scripts can do with tasks: describe one (`build`), look before they leap (`preview`), create it
-(`create`), and steer it (`steer`)."""
+(`create`), and stop, retry, clone and delete it (`actions`)."""

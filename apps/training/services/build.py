@@ -13,8 +13,8 @@ from apps.accounts.models import User
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster, DevEnvironment, Lease
-from apps.training import checkpoints
-from apps.training.launching import backend_for
+from apps.training.ground import checkpoints
+from apps.training.ground.launching import backend_for
 from fermi.launch import credentials, ranks, registry, summary, validate
 from fermi.launch.errors import UnknownName
 from fermi.launch.spec import Entrypoint, JobSpec, Node, Problem

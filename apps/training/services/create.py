@@ -12,11 +12,11 @@ from apps.accounts.models import Role, User
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError, together
 from apps.common.ids import new_id
-from apps.training import hints, placing, transitions
-from apps.training.limits import DEADLINES
+from apps.training.ground import hints, placing, transitions
 from apps.training.models import Task
 from apps.training.services.build import Draft, build
 from apps.training.states import State
+from apps.training.states.limits import DEADLINES
 from fermi.launch.spec import Problem
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment, Lease
 from apps.clusters.services import change_environment
-from apps.training.services import steer
+from apps.training.services import actions
 
 
 def drain(user: User, environments: Iterable[DevEnvironment]) -> list[str]:
@@ -15,4 +15,4 @@ def drain(user: User, environments: Iterable[DevEnvironment]) -> list[str]:
     for environment in drained:
         change_environment(user, environment, {"cordoned": True})
     holders = Lease.objects.filter(environment__in=drained).values_list("holder", flat=True)
-    return [steer.stop_any(user, task_id).pk for task_id in sorted(set(holders))]
+    return [actions.stop_any(user, task_id).pk for task_id in sorted(set(holders))]

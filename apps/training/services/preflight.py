@@ -10,10 +10,10 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.clusters import selectors as clusters
 from apps.common.errors import ApiError, ProblemsError
-from apps.training import preflights
 from apps.training.models import Preflight
-from apps.training.preflight_shapes import STATES
-from apps.training.services import steer
+from apps.training.preflight import runs
+from apps.training.preflight.presenters import STATES
+from apps.training.services import actions
 from apps.training.services.build import environments_named
 from fermi.launch import registry
 from fermi.launch.errors import UnknownName
@@ -40,7 +40,7 @@ def create(user: User, *, environment_ids: Sequence[str], master: str | None, le
         nodes=tuple(clusters.snapshots(environments)), master=master or environments[0].pk,
         master_port=settings.MASTER_PORTS.start,
     )  # fmt: skip
-    test = preflights.begin(user, environments[0].cluster, job, level)
+    test = runs.begin(user, environments[0].cluster, job, level)
     audit.record(user, "preflight.create", test.pk, project=project)
     return find(user, test.pk)
 
@@ -70,5 +70,5 @@ def _rows(user: User) -> QuerySet[Preflight]:
 
 def stop(user: User, key: str) -> Preflight:
     """Asking again changes nothing."""
-    steer.stop_any(user, find(user, key).pk)
+    actions.stop_any(user, find(user, key).pk)
     return find(user, key)

@@ -8,9 +8,9 @@ from typing import Any
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.common.errors import together
-from apps.training import shapes
-from apps.training.launching import backend_for, seen_from
+from apps.training.ground.launching import backend_for, seen_from
 from apps.training.services.build import Draft, build, environments_field
+from apps.training.shown import presenters
 from fermi.launch import registry, summary
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Rendered, Value
 
@@ -24,8 +24,8 @@ def preview(
     draft = build(user, body, request, TASK)
     problems = together(wrong, [*draft.problems, *_role(user, draft, body)])
     shown: dict[str, Any] = {
-        "problems": [shapes.problem(problem) for problem in problems],
-        "warnings": [shapes.warning(warning.code, warning.params) for warning in draft.warnings],
+        "problems": [presenters.problem(problem) for problem in problems],
+        "warnings": [presenters.warning(warning.code, warning.params) for warning in draft.warnings],
         "proposal": None, "worldSize": 0, "nodeCount": 0, "masterNode": None, "summary": summary.summarise([]),
         "ranks": [], "files": [], "artifacts": [], "command": [],
     }  # fmt: skip
@@ -37,12 +37,12 @@ def preview(
         "nodeCount": len(job.nodes),
         "masterNode": job.master,
         "summary": summary.summarise(job.nodes),
-        "proposal": shapes.proposal(job),
+        "proposal": presenters.proposal(job),
     }
     if (found := rendered(draft)) is None:
         return shown
     plan, sent = found
-    files, artifacts = shapes.artifacts(sent.to_json()["artifacts"])
+    files, artifacts = presenters.artifacts(sent.to_json()["artifacts"])
     return {
         **shown,
         "ranks": _ranks(plan, named(job)),

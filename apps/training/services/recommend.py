@@ -9,7 +9,7 @@ from apps.catalog.models import Model
 from apps.clusters import selectors as clusters
 from apps.common.errors import ProblemsError
 from apps.common.texts import language
-from apps.training import shapes
+from apps.training.shown import presenters
 from fermi.launch import recipes, registry
 from fermi.launch.recommend import Recommendation
 from fermi.launch.recommend import recommend as weigh
@@ -54,5 +54,5 @@ def _shown(one: Recommendation) -> dict[str, Any]:
     return {
         "framework": one.framework,
         "label": registry.framework(one.framework).INFO["label"][language()],
-        "reasons": [shapes.warning(reason.code, reason.params) for reason in one.reasons],
+        "reasons": [presenters.warning(reason.code, reason.params) for reason in one.reasons],
     }

@@ -6,9 +6,10 @@ from django.conf import settings
 
 from apps.accounts.models import User
 from apps.common.errors import ProblemsError
-from apps.training import discretion, resuming
-from apps.training.launching import seen_from
+from apps.training.ground import resuming
+from apps.training.ground.launching import seen_from
 from apps.training.models import Task
+from apps.training.shown import discretion
 from fermi.launch import byhand, credentials
 from fermi.launch.spec import JobSpec
 

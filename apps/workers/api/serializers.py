@@ -9,9 +9,9 @@ from apps.common.openapi import INT4, INT8, AddressField, Key, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.serializers import STATES
 from apps.workers import selectors
-from apps.workers.beats import COUNT, DAY_SECONDS, LONGEST
-from apps.workers.beats import STATES as PROCESS_STATES
 from apps.workers.health import STATUSES
+from apps.workers.heartbeat.schema import COUNT, DAY_SECONDS, LONGEST
+from apps.workers.heartbeat.schema import STATES as PROCESS_STATES
 from apps.workers.models import GROUP_NAME_LENGTH, NODE_LENGTH, CommunicationBackend
 
 WORKER_STATUSES = [(status, status) for status in STATUSES]

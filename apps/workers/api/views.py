@@ -11,11 +11,12 @@ from apps.common import handler
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
 from apps.common.renderers import whole
-from apps.workers import health, selectors, shipping, store
+from apps.workers import health, selectors
 from apps.workers.api import serializers as shapes
 from apps.workers.api.authentication import JoinAuthentication, WorkerAuthentication
-from apps.workers.beats import read
-from apps.workers.board import Board
+from apps.workers.engine import shipping, store
+from apps.workers.heartbeat.cache import Cache
+from apps.workers.heartbeat.schema import read
 from apps.workers.models import JoinToken
 from apps.workers.services import groups, joining, starting
 from fermi.launch.spec import Problem
@@ -51,7 +52,7 @@ class WorkerRegisterView(APIView):
 
 
 class WorkerHeartbeatView(APIView):
-    """Behind the ASGI server only what is wrong with a heartbeat comes here: see `apps.workers.front`."""
+    """Behind the ASGI server only what is wrong with a heartbeat comes here: see `apps.workers.heartbeat.endpoint`."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
@@ -63,10 +64,10 @@ class WorkerHeartbeatView(APIView):
             _, beats = read(request.data)
         except ValueError as error:
             raise ApiError(400, "HEARTBEAT_INVALID", detail=str(error)) from error
-        board = Board()
-        board.load({beat.worker for beat in beats})
-        answers = board.hear(beats)
-        board.flush()
+        cache = Cache()
+        cache.load({beat.worker for beat in beats})
+        answers = cache.hear(beats)
+        cache.flush()
         return {"intervalSeconds": settings.WORKER_HEARTBEAT_S, "workers": answers}
 
 

@@ -14,7 +14,7 @@ from apps.clusters.discovery import environment_id
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.hints import poke, poke_waiting
+from apps.training.ground.hints import poke, poke_waiting
 from apps.training.models import Node
 from apps.training.states import ACTIVE
 from apps.workers import health

@@ -9,9 +9,9 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError
 from apps.training.api.retry import draft, submit
-from apps.training.services import steer
+from apps.training.services import actions
 from apps.training.services.preview import named, rendered
-from apps.training.shapes import problem
+from apps.training.shown.presenters import problem
 from apps.workers.models import Group, Worker
 from apps.workers.ranking import problems
 from apps.workers.services.groups import active, find, line
@@ -31,7 +31,7 @@ def stop(user: User, group_id: str) -> Group:
     """Asking again changes nothing."""
     group = find(user, group_id, Role.MEMBER)
     if task := active(group):
-        steer.stop(user, task.pk)
+        actions.stop(user, task.pk)
     return group
 
 
@@ -42,7 +42,7 @@ def restart(user: User, group_id: str) -> Group:
     with transaction.atomic():
         _begin(user, group)
         if before:
-            steer.stop(user, before.pk)
+            actions.stop(user, before.pk)
     return group
 
 

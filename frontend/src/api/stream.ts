@@ -9,7 +9,7 @@ import type { Metric, Task, TaskEvent } from "./types";
 export type FeedState = "connecting" | "live" | "stale" | "ended";
 
 const FLUSH_MS = 200;
-/** The platform gives a sign of life every two seconds (apps/training/streaming.py). */
+/** The platform gives a sign of life every two seconds (apps/training/shown/streaming.py). */
 const DEAF_MS = 20_000;
 const REOPEN_MS = [500, 1_000, 2_000, 5_000, 15_000];
 

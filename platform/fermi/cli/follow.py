@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fermi.cli import output
+from fermi.cli.detail import detail
 from fermi.cli.failures import TRAINING_FAILED
 from fermi.cli.leaving import leaving
 from fermi.cli.options import Session
-from fermi.cli.tasks import detail
 from fermi.cli.texts import _
 from fermi.client import FermiError
 from fermi.client.types import TaskDetail

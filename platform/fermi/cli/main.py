@@ -24,7 +24,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         entry = COMMANDS.get(name)
-        return getattr(import_module(entry.module), entry.name) if entry else None
+        return getattr(import_module(f"fermi.cli.commands.{entry.module}"), entry.name) if entry else None
 
     def invoke(self, ctx: click.Context) -> int | None:
         try:

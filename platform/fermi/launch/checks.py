@@ -1,32 +1,12 @@
 """Is a cluster described right, and is it fit to train on? Each backend's `check` module answers for its own engine."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
 
 from fermi.launch import registry
 from fermi.launch.spec import Problem
-
-
-class Level(StrEnum):
-    """WARN = training works, but less well or not for everybody; FAIL = it does not."""
-
-    PASS = "pass"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`code` has texts in `fermi.messages`, filled from `params`. `remedy`: what to apply or run, as it stands."""
-
-    level: Level
-    code: str
-    params: Mapping[str, Any] = field(default_factory=dict)
-    remedy: str = ""
 
 
 def problems(backend: str, connection: Mapping[str, Any]) -> list[Problem]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fermi.cli import quickstart
+from fermi.cli.commands import quickstart
 from fermi.launch import byhand
 from tests.byhand import ROOT, Started, fake_ssh, lines_of
 from tests.byhand import fermi as command_line

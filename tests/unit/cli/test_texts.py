@@ -18,7 +18,7 @@ PLACE = re.compile(r"\{\w+")
 def spoken() -> set[str]:
     """Every sentence the command line can say."""
     found = {entry.summary for entry in COMMANDS.values()}
-    for file in CLI.glob("*.py"):
+    for file in CLI.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_":
                 match node.args[0]:

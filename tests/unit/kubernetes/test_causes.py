@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from apps.training.reasons import RETRY_HELPS, Reason
+from apps.training.states.reasons import RETRY_HELPS, Reason
 from fermi import messages
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Phase

@@ -17,7 +17,7 @@ from fermi.launch import checks, registry
 from fermi.launch.backends.kubernetes import client as clients
 from fermi.launch.backends.kubernetes import probe, volumes
 from fermi.launch.backends.kubernetes.permissions import RULES
-from fermi.launch.checks import Finding, Level
+from fermi.launch.findings import Finding, Level
 from fermi.messages import text
 from tests.fakes.kubernetes import FakeCluster, Waits
 from tests.fakes.kubernetes.kubelet.containers import SHIM

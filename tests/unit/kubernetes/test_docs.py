@@ -5,7 +5,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from apps.training.reasons import RETRY_HELPS, Reason
+from apps.training.states.reasons import RETRY_HELPS, Reason
 from fermi import messages
 from fermi.launch.backends import kubernetes
 from fermi.launch.backends.kubernetes.check import CONNECTION

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from apps.training.reasons import FREE_OF_CHARGE, RETRY_HELPS, Reason
+from apps.training.states.reasons import FREE_OF_CHARGE, RETRY_HELPS, Reason
 from fermi import messages
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.spec import Phase

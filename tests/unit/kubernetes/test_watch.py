@@ -96,7 +96,7 @@ def watches() -> set[str]:
 
 
 def test_a_cluster_that_is_followed_no_more_costs_no_thread_and_no_request(lab, backend):
-    """It was deleted, or is reached in a new way: see `apps.training.engines.following`."""
+    """It was deleted, or is reached in a new way: see `apps.training.reconcile.engines.following`."""
     before = watches()
     stop = lab.watched(backend)
     one = running(lab, backend)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from server.turns import TakingTurns
+from server.executor import TakingTurns
 
 
 async def ask(pool: TakingTurns, *functions: Callable[[], Any]) -> list[Any]:

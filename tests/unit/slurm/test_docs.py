@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from apps.training.reasons import RETRY_HELPS, Reason
+from apps.training.states.reasons import RETRY_HELPS, Reason
 from fermi.launch.backends.slurm import causes
 from fermi.launch.backends.slurm.check import CONNECTION
 from fermi.launch.backends.slurm.refusals import CODES

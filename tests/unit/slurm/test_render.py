@@ -16,7 +16,7 @@ from fermi.launch.backends.slurm import check, rest
 from fermi.launch.backends.slurm.components import megabytes, minutes
 from fermi.launch.backends.slurm.driver import Submission
 from fermi.launch.backends.slurm.render import files
-from fermi.launch.checks import Level
+from fermi.launch.findings import Level
 from fermi.launch.spec import JobSpec, Rendered
 from tests.goldens import job, pinned
 

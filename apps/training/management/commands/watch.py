@@ -1,4 +1,4 @@
-"""`manage.py watch`: the watcher process (see `apps.training.watching`)."""
+"""`manage.py watch`: the watcher process (see `apps.training.output.watching`)."""
 
 import gc
 import signal
@@ -9,8 +9,9 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from apps.clusters import discovery
-from apps.training import engines, hints
-from apps.training.watching import Watcher
+from apps.training.ground import hints
+from apps.training.output.watching import Watcher
+from apps.training.reconcile import engines
 
 ENDINGS = (signal.SIGTERM, signal.SIGINT)
 

@@ -3,13 +3,11 @@ and a module `discover` if its engine knows dev environments."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+from fermi.launch.discovery import Found
+from fermi.launch.findings import Finding
 from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
-
-if TYPE_CHECKING:
-    from fermi.launch.checks import Finding
-    from fermi.launch.discovery import Found
 
 
 class Backend(Protocol):
@@ -69,13 +67,13 @@ class Check(Protocol):
     CONNECTION: Mapping[str, Any]
     """JSON Schema of a connection, as an operator may store it: references to secrets, never secrets."""
 
-    def findings(self, connection: Mapping[str, Any]) -> list["Finding"]:
+    def findings(self, connection: Mapping[str, Any]) -> list[Finding]:
         """Asks the engine everything that training on it needs. Finds instead of raising."""
 
 
 class Discovery(Protocol):
     """A backend's module `discover`."""
 
-    def follow(self, connection: Mapping[str, Any], stop: Event) -> Iterator[Sequence["Found"]]:
+    def follow(self, connection: Mapping[str, Any], stop: Event) -> Iterator[Sequence[Found]]:
         """All dev environments of the cluster: now, and again whenever one changed, until `stop` is set. Raises
         BackendError when the engine cannot be asked."""

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand
 
 from apps.accounts.models import User
 from apps.training.models import Task
-from apps.training.services import steer
+from apps.training.services import actions
 from apps.training.states import ACTIVE
 
 
@@ -17,5 +17,5 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         tasks = Task.objects.filter(state__in=ACTIVE, stop_requested_at=None, cluster__backend="local")
         for task_id in list(tasks.values_list("pk", flat=True)):
-            steer.stop(User.objects.filter(is_superuser=True).earliest("pk"), task_id)
+            actions.stop(User.objects.filter(is_superuser=True).earliest("pk"), task_id)
             self.stdout.write(task_id)

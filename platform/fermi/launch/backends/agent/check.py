@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.launch.backends.agent.engine import known_store
-from fermi.launch.checks import Finding, Level
 from fermi.launch.errors import BackendError
+from fermi.launch.findings import Finding, Level
 
 CONNECTION = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

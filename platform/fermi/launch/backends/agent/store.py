@@ -1,5 +1,5 @@
 """What the backend needs remembered between it and the worker agents: which attempt each worker is to run, and what the
-workers say of it. Kept by whoever also answers their heartbeats (`apps.workers.store`), handed over with
+workers say of it. Kept by whoever also answers their heartbeats (`apps.workers.engine.store`), handed over with
 `fermi.launch.backends.agent.use(store)`.
 
     backend ──put, stop, forget──▶ Store ──desired state, by heartbeat──▶ worker

@@ -9,8 +9,8 @@ from typing import Any
 from fermi.launch.backends.kubernetes import probe
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.permissions import Rule, manifest, wanted
-from fermi.launch.checks import Finding, Level
 from fermi.launch.errors import BackendError
+from fermi.launch.findings import Finding, Level
 from fermi.launch.spec import Problem
 
 LEAST = (1, 30)

@@ -14,7 +14,7 @@ from fermi.launch.backends import reported
 from fermi.launch.backends.kubernetes import names, render, volumes
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.gang import Object, container, terminated
-from fermi.launch.checks import Finding, Level
+from fermi.launch.findings import Finding, Level
 
 PATIENCE_SECONDS = 20.0
 """Whoever asked waits for the answer; an image that has to be pulled may take longer."""

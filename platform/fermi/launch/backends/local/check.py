@@ -8,7 +8,7 @@ from typing import Any
 
 from fermi.launch.backends.local.engine import LocalBackend
 from fermi.launch.backends.local.launcher import default_python
-from fermi.launch.checks import Finding, Level
+from fermi.launch.findings import Finding, Level
 
 _PATH = {"type": "string", "minLength": 1}
 CONNECTION = {

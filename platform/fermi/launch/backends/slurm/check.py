@@ -12,8 +12,8 @@ from typing import Any
 from fermi.launch.backends.slurm.driver import Driver, Machine
 from fermi.launch.backends.slurm.engine import driver, user_of
 from fermi.launch.backends.slurm.render import folder_of
-from fermi.launch.checks import Finding, Level
 from fermi.launch.errors import BackendError
+from fermi.launch.findings import Finding, Level
 
 LEAST = (21, 8)
 BAD = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "NOT_RESPONDING", "ERROR"})

@@ -1,0 +1,82 @@
+"""From a stored task to what the launch toolkit understands: the job of an attempt, its handle, its cluster's
+backend."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from django.db import Error as AnyDatabaseError
+from django.db import connection
+
+from apps.accounts import vault
+from apps.clusters import paths, selectors
+from apps.clusters.models import Cluster
+from apps.training.models import Attempt, Task
+from apps.training.states.reasons import Reason
+from fermi.launch import registry
+from fermi.launch.backends.base import Backend
+from fermi.launch.errors import BackendError
+from fermi.launch.spec import Cause, Handle, JobSpec, Observation, Phase
+
+log = logging.getLogger(__name__)
+
+UNKNOWN = Observation(Phase.UNKNOWN)
+
+
+def backend_for(cluster: Cluster) -> Backend:
+    return registry.backend(cluster.backend, selectors.connection(cluster))
+
+
+def job_for(task: Task, attempt: Attempt) -> JobSpec:
+    spec = JobSpec.from_json(task.spec)
+    job = spec.for_attempt(attempt.number, master_port=attempt.master_port, resume_from=attempt.resume_from)
+    return seen_from(task.cluster, job)
+
+
+def seen_from(cluster: Cluster, job: JobSpec) -> JobSpec:
+    """The job with its paths as the cluster has them: what a plan is made from."""
+    return replace(
+        job,
+        train_data=paths.there(cluster, job.train_data),
+        valid_data=paths.there(cluster, job.valid_data),
+        checkpoint_dir=paths.there(cluster, job.checkpoint_dir),
+        resume_from=paths.there(cluster, job.resume_from),
+    )
+
+
+def observe(cluster: Cluster, handles: Sequence[Handle]) -> dict[str, Observation]:
+    """By name, each of them: what cannot be told is UNKNOWN and says why. An attempt that an engine stumbles over hides
+    no other: the rest are asked for without it. Raises only what the database does."""
+    try:
+        seen = backend_for(cluster).observe(handles)
+        return {handle.name: seen.get(handle.name, UNKNOWN) for handle in handles}
+    except AnyDatabaseError:
+        raise
+    except BackendError as error:
+        log.warning("cluster %s cannot be asked: %s", cluster, error)
+        waiting = Cause(error.code, error.params)
+    except Exception as error:
+        if len(handles) > 1:
+            half = len(handles) // 2
+            return observe(cluster, handles[:half]) | observe(cluster, handles[half:])
+        names = ", ".join(handle.name for handle in handles)
+        log.exception("what cluster %s has of %s cannot be understood", cluster, names)
+        waiting = Cause(Reason.ATTEMPT_UNREADABLE, {"attempt": names, "why": f"{type(error).__name__}: {error}"[:300]})
+    return {handle.name: Observation(Phase.UNKNOWN, waiting=waiting) for handle in handles}
+
+
+def secrets_of(task: Task) -> dict[str, str]:
+    """What the task's `secretEnv` names, as it is now, by variable. Raises vault.Unavailable."""
+    return vault.reveal(task.project_id, task.spec.get("secret_env") or {})
+
+
+def handle_for(task: Task, attempt: int) -> Handle:
+    return Handle(f"{task.pk}-{attempt}", task.pk, attempt, task.world_size)
+
+
+def stand_by() -> None:
+    """Has every cluster get ready for a task of the default framework."""
+    preload = registry.framework("pytorch-ddp").PRELOAD
+    for cluster in Cluster.objects.all():
+        backend_for(cluster).stand_by(preload)
+    connection.close()

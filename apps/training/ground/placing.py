@@ -1,0 +1,122 @@
+"""Where a task's processes run, as it is stored; and the spare environments that take the places of lost ones.
+
+an environment lost ─▶ its attempt ended ─▶ queued ─┬─▶ it is back                  ─▶ the next attempt, as before
+                                                    ├─▶ spares for all that is lost ─▶ the next attempt, elsewhere
+                                                    └─▶ neither                     ─▶ it waits
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from django.db import transaction
+
+from apps.clusters import leases, selectors
+from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
+from apps.training import models
+from apps.training.ground import transitions
+from apps.training.ground.launching import backend_for
+from apps.training.models import Task
+from fermi.launch import ranks, summary, validate
+from fermi.launch.spec import JobSpec, Node
+
+
+def columns(job: JobSpec) -> dict[str, Any]:
+    """What a task's row says of its nodes."""
+    totals = summary.summarise(job.nodes)
+    return {
+        "distributed": len(job.nodes) > 1,
+        "node_count": len(job.nodes),
+        "total_gpus": totals["totalGpus"],
+        "world_size": job.world_size,
+        "master": job.master,
+        "spec": job.to_json(),
+        "summary": {name: totals[name] for name in ("totalCpus", "totalMemoryGb", "gpuTypes", "zones", "crossZone")},
+    }
+
+
+def store_nodes(task: Task, job: JobSpec) -> None:
+    models.Node.objects.bulk_create(
+        models.Node(
+            task=task,
+            node_rank=at.node_rank,
+            environment_id=at.node.id,
+            name=at.node.name,
+            zone=at.node.zone,
+            gpu_type=at.node.gpu_type,
+            processes=at.node.processes,
+        )
+        for at in ranks.place(job.nodes, job.master)
+    )
+
+
+def unusable(nodes: Iterable[Node]) -> dict[str, str]:
+    """Why each that cannot train now cannot, by its id."""
+    wanted = [node.id for node in nodes]
+    found = DevEnvironment.objects.in_bulk(wanted)
+    why = {}
+    for key in wanted:
+        environment = found.get(key)
+        if environment is None:
+            why[key] = "deleted"
+        elif environment.status != EnvironmentStatus.RUNNING:
+            why[key] = environment.status
+        elif environment.cordoned:
+            why[key] = "cordoned"
+    return why
+
+
+def replace_lost(task: Task) -> bool:
+    """Gives the places of all unusable environments to spares, in one transaction; False: not all can be given, so
+    nothing is changed. Only between attempts: before the first one the task runs where its user said."""
+    if not task.attempt or not task.request.get("spareEnvironmentIds"):
+        return False
+    before = JobSpec.from_json(task.spec)
+    lost = unusable(before.nodes)
+    taken = _match([node for node in before.nodes if node.id in lost], _spares(task, before))
+    if taken is None:
+        return False
+    nodes = tuple(taken.get(node.id, node) for node in before.nodes)
+    after = replace(before, nodes=nodes, master=taken[before.master].id if before.master in taken else before.master)
+    checked = replace(after, resume_from="")  # where it goes on from has nothing to do with where it runs
+    if validate.problems(checked) or backend_for(task.cluster).problems(checked):
+        return False
+    with transaction.atomic():
+        same = Task.objects.select_for_update().get(pk=task.pk)
+        if (same.state, same.attempt, same.spec) != (task.state, task.attempt, task.spec):
+            raise transitions.Stale(task.pk)
+        if leases.take([node.id for node in taken.values()], task.pk):
+            return False
+        leases.release(task.pk, lost)
+        Task.objects.filter(pk=task.pk).update(**columns(after))
+        task.nodes.all().delete()
+        store_nodes(task, after)
+        for node in before.nodes:
+            if node.id in taken:
+                params = {"environment": node.name, "status": lost[node.id], "by": taken[node.id].name}
+                transitions.record(task.pk, task.attempt, "attempt", "ENVIRONMENT_REPLACED", params)
+    return True
+
+
+def _spares(task: Task, job: JobSpec) -> list[Node]:
+    """Those that could train now and that nobody has, as they are now, in the order in which they were named."""
+    named = task.request["spareEnvironmentIds"]
+    rows = DevEnvironment.objects.filter(
+        pk__in=named, project=task.project_id, cluster=task.cluster_id, status=EnvironmentStatus.RUNNING, cordoned=False
+    )
+    rows = rows.exclude(pk__in=[node.id for node in job.nodes])
+    rows = rows.exclude(pk__in=Lease.objects.exclude(holder=task.pk).values("environment"))
+    return sorted(selectors.snapshots(rows.select_related("zone")), key=lambda node: named.index(node.id))
+
+
+def _match(lost: list[Node], spares: list[Node]) -> dict[str, Node] | None:
+    """By the id of each lost node, a spare cut to the same number of processes; None where some get none. The largest
+    is served first: what is large enough for it is so for any other."""
+    taken = {}
+    for node in sorted(lost, key=lambda node: -node.processes):
+        spare = next((spare for spare in spares if spare.processes >= node.processes), None)
+        if spare is None:
+            return None
+        spares.remove(spare)
+        [taken[node.id]] = ranks.first([spare], spare.id, node.processes)
+    return taken

@@ -1,0 +1,264 @@
+"""Reads what ranks print into metrics, events and checkpoints, each exactly once.
+
+How far a log was read (`LogCursor.offset`) moves by compare-and-set in the transaction that stores what was found: a
+crash repeats or loses nothing, and of two who read the same bytes one stores them while the other finds the offset
+moved, drops what it has and looks again.
+
+So that a month on many GPUs stays a small table: of each kind of line (the same metric names) a rank's first points are
+all kept, 10,000 of rank 0 and 500 of each other; from there on every second, later every third, …, and always the
+newest, which goes when the next one comes. That is 100,000 rows for 10 million lines, and it depends on nothing but
+the lines' order. Events: 10,000 per rank and attempt; checkpoints all.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zlib import crc32
+
+from django.db import transaction
+
+from apps.clusters import paths
+from apps.clusters.models import Cluster
+from apps.common.clock import now
+from apps.training.ground import hints, transitions
+from apps.training.ground.launching import backend_for, handle_for
+from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
+from apps.training.output import lines
+
+log = logging.getLogger(__name__)
+
+CHUNK = 256 << 10
+"""Bytes of a rank's log in one pass."""
+
+LAG = 1 << 20
+"""Bytes of mere log that may be read without writing down how far: reading them again costs nothing."""
+
+DENSE_FIRST, DENSE_OTHERS = 10_000, 500
+KINDS_OF_LINES = 1024  # more than that share their counts
+MOST_EVENTS = 10_000
+LONGEST_PATH = 500
+
+KNOWN: dict[str, tuple[str, ...]] = {
+    "started": (),
+    "resumed": ("step", "path"),
+    "checkpoint": ("step", "path"),
+    "checkpoint_skipped": ("path", "why"),
+    "checkpoint_failed": ("step", "why"),
+    "stopped": ("step",),
+    "finished": ("step",),
+}
+"""Events with a text of their own, `SCRIPT_<EVENT>`, and what it says; one that lacks it is a `SCRIPT_EVENT`."""
+
+
+def drain(task_id: str, attempt: int) -> None:
+    """Reads an attempt that has ended to its end; a last line may lack its line feed."""
+    reading = Reading(Task.objects.select_related("cluster").get(pk=task_id), attempt)
+    while reading.read(to_the_end=True).more:
+        pass
+
+
+@dataclass(slots=True)
+class News:
+    """`grown`: ranks that printed something, of whatever kind. `more`: there is more to read at once."""
+
+    grown: set[int] = field(default_factory=set)
+    more: bool = False
+
+
+class _Overtaken(Exception):
+    """Somebody else stored what was read here."""
+
+
+class Reading:
+    """The logs of one attempt. Keeps its place from pass to pass; after an error it asks the database for it."""
+
+    def __init__(self, task: Task, attempt: int) -> None:
+        self._task_id, self._attempt = task.pk, attempt
+        self._handle, self._backend = handle_for(task, attempt), backend_for(task.cluster)
+        self._cluster = task.cluster
+        self._tails: dict[int, _Tail] = {}
+
+    def read(self, ranks: Iterable[int] | None = None, *, to_the_end: bool = False) -> News:
+        """One pass over the new bytes of `ranks` (all of them without), at most `CHUNK` of each."""
+        try:
+            return self._pass(ranks, to_the_end)
+        except _Overtaken:
+            self._tails = {}
+            return News(more=True)
+        except BaseException:
+            self._tails = {}
+            raise
+
+    def _pass(self, ranks: Iterable[int] | None, to_the_end: bool) -> News:
+        self._tails = self._tails or self._load()
+        news, found = News(), _Found(self._task_id, self._attempt, self._cluster)
+        for rank in self._tails if ranks is None else ranks:
+            tail = self._tails[rank]
+            chunk = self._backend.logs(self._handle, rank, tail.position, CHUNK)
+            news.more |= not chunk.end
+            last = to_the_end and chunk.end
+            if tail.position + len(chunk.data) > tail.seen:
+                tail.seen = tail.position + len(chunk.data)
+                news.grown.add(rank)
+            elif not last:
+                continue
+            rows = found.add(tail, tail.take(chunk.data, last=last))
+            if rows or tail.position - tail.stored > LAG or (last and tail.position > tail.stored):
+                found.tails.append(tail)
+        if found.tails:
+            self._store(found)
+        return news
+
+    def _load(self) -> dict[int, "_Tail"]:
+        cursors = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt)
+        tails = {cursor.rank: _Tail(cursor.rank, cursor.offset, cursor.state) for cursor in cursors}
+        absent = [rank for rank in range(self._handle.world_size) if rank not in tails]
+        LogCursor.objects.bulk_create(
+            [LogCursor(task_id=self._task_id, attempt=self._attempt, rank=rank) for rank in absent],
+            ignore_conflicts=True,
+        )
+        return tails | {rank: _Tail(rank, 0, {}) for rank in absent}
+
+    def _store(self, found: "_Found") -> None:
+        """All or nothing."""
+        with transaction.atomic():
+            transitions.in_order(self._task_id)
+            if found.replaced:
+                MetricPoint.objects.filter(pk__in=found.replaced).delete()
+            MetricPoint.objects.bulk_create([*found.points, *(point for _, point in found.newest.values())])
+            for slot, point in found.newest.values():
+                slot[1] = point.pk
+            Event.objects.bulk_create(found.events)
+            Checkpoint.objects.bulk_create(
+                found.checkpoints.values(),
+                update_conflicts=True,
+                unique_fields=["task", "path"],
+                update_fields=["attempt", "step", "size_bytes", "val_loss", "at"],
+            )
+            for tail in found.tails:
+                cursor = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt, rank=tail.rank)
+                if not cursor.filter(offset=tail.stored).update(offset=tail.position, state=tail.state):
+                    raise _Overtaken
+            if found.progress:
+                Task.objects.filter(pk=self._task_id, attempt=self._attempt).update(progress=found.progress)
+            if found.points or found.newest:
+                hints.changed(self._task_id, "metric")
+            if found.events or found.checkpoints:
+                hints.changed(self._task_id, "event")
+        for tail in found.tails:
+            tail.stored = tail.position
+
+
+class _Tail:
+    """Where reading a rank's log goes on. `stored` is the offset in the database; between it and `position` is nothing
+    to be stored; `seen` is how long the log was.
+
+    `state`: `skipping` inside an over-long line; `counted` points without a step; `kinds` of lines: how many, and the
+    key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss.
+    """
+
+    def __init__(self, rank: int, offset: int, state: dict[str, Any]) -> None:
+        self.rank = rank
+        self.stored = self.position = self.seen = offset
+        self.state = state
+
+    def take(self, data: bytes, *, last: bool) -> bytes:
+        """The whole lines of `data`, which begins at `position`, each ended by a line feed; moves on behind them. With
+        `last` half a line is a whole one."""
+        text = data.replace(b"\r", b"\n")
+        begin, end = 0, text.rfind(b"\n") + 1
+        if self.state.get("skipping"):
+            begin = text.find(b"\n") + 1
+            if not begin:
+                self.position += len(text)
+                return b""
+            del self.state["skipping"]
+        if last and end < len(text):
+            text, end = text + b"\n", len(text) + 1
+        elif len(text) - end > lines.LONGEST:
+            self.state["skipping"] = True
+            self.position += len(text)
+            return text[begin:end]
+        self.position += min(end, len(data))
+        return text[begin:end]
+
+
+class _Found:
+    """Rows to store of one pass over an attempt."""
+
+    def __init__(self, task_id: str, attempt: int, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._of = {"task_id": task_id, "attempt": attempt}
+        self._now = now()
+        self.points: list[MetricPoint] = []
+        self.newest: dict[tuple[int, str], tuple[list[int], MetricPoint]] = {}  # by rank and kind of line
+        self.replaced: list[int] = []
+        self.events: list[Event] = []
+        self.checkpoints: dict[str, Checkpoint] = {}
+        self.progress: dict[str, Any] = {}
+        self.tails: list[_Tail] = []
+
+    def add(self, tail: _Tail, text: bytes) -> bool:
+        """Whether there was something to store."""
+        rows = False
+        for line in lines.objects(text):
+            match lines.read(line):
+                case lines.Point() as point:
+                    self._add_point(tail, point)
+                    rows = True
+                case lines.Said() as said:
+                    self._add_event(tail, said)
+                    rows = True
+        return rows
+
+    def _add_point(self, tail: _Tail, point: lines.Point) -> None:
+        step = point.step
+        if step is None:
+            step = tail.state["counted"] = tail.state.get("counted", 0) + 1
+        if tail.rank == 0:
+            self.progress = tail.state.setdefault("progress", {})
+            self.progress["step"] = step
+            if "loss" in point.values:
+                self.progress["loss"] = point.values["loss"]
+        row = MetricPoint(**self._of, rank=tail.rank, step=step, at=self._at(point.time), values=point.values)
+        kind = str(crc32(",".join(point.values).encode()) % KINDS_OF_LINES)
+        slot = tail.state.setdefault("kinds", {}).setdefault(kind, [0, 0])
+        slot[0] += 1
+        if slot[1]:
+            self.replaced.append(slot[1])
+            slot[1] = 0
+        self.newest.pop((tail.rank, kind), None)
+        if slot[0] % (slot[0] // (DENSE_OTHERS if tail.rank else DENSE_FIRST) + 1):
+            self.newest[tail.rank, kind] = slot, row
+        else:
+            self.points.append(row)
+
+    def _add_event(self, tail: _Tail, said: lines.Said) -> None:
+        at = self._at(said.time)
+        known = said.event in KNOWN and all(name in said.params for name in KNOWN[said.event])
+        if known and said.event == "checkpoint":
+            self._add_checkpoint(said, at)
+        count = tail.state["events"] = tail.state.get("events", 0) + 1
+        if count <= MOST_EVENTS:
+            code = f"SCRIPT_{said.event.upper()}" if known else "SCRIPT_EVENT"
+            self.events.append(
+                Event(**self._of, at=at, kind="script", code=code, params={"rank": tail.rank, **said.params})
+            )
+        elif count == MOST_EVENTS + 1:
+            params = {"rank": tail.rank, "limit": MOST_EVENTS}
+            self.events.append(Event(**self._of, at=at, kind="script", code="SCRIPT_EVENTS_LEFT_OUT", params=params))
+
+    def _add_checkpoint(self, said: lines.Said, at: datetime) -> None:
+        step, path = lines.integer(said.params["step"]), said.params["path"]
+        if step is not None and isinstance(path, str) and 0 < len(path) <= LONGEST_PATH:
+            path = paths.here(self._cluster, path)
+            size, loss = lines.integer(said.params.get("size_bytes")), lines.number(said.params.get("val_loss"))
+            self.checkpoints[path] = Checkpoint(**self._of, step=step, path=path, size_bytes=size, val_loss=loss, at=at)
+
+    def _at(self, time: float | None) -> datetime:
+        """When the script says it was; when it was read, if it says nothing or nonsense."""
+        if time is None or not 0 < time < (self._now + timedelta(days=1)).timestamp():
+            return self._now
+        return datetime.fromtimestamp(time, UTC)

@@ -1,0 +1,139 @@
+"""The watcher: reads what alive attempts print, and tells the reconciler when something of one changed.
+
+Everything it does would happen without it, only later: the sweep observes too, and what was not read while an attempt
+lived is read when it is closed. Several watchers do no harm: reading is exactly-once, and a hint may come twice.
+"""
+
+import logging
+import time
+from collections import defaultdict
+
+from django.db import connection
+
+from apps.common import bus
+from apps.training.ground import hints
+from apps.training.ground.launching import handle_for, observe
+from apps.training.models import Task
+from apps.training.output import ingest
+from apps.training.states import WITH_ATTEMPT
+from fermi.launch.errors import BackendError
+from fermi.launch.spec import Observation, Phase
+
+log = logging.getLogger(__name__)
+
+TICK = 0.1  # seconds between two looks at what is alive
+FIND = 1.0  # seconds between two looks for tasks that are, unless the bus says that something changed
+FIND_LEAST = 0.05  # and even then
+SLOWEST, SLOWEST_FIRST = (
+    1.0,
+    0.2,
+)  # seconds between two looks at a rank that prints nothing; at rank 0, which people watch
+SHARE = 0.05  # of its time at most that the watcher spends on observing a cluster, however many attempts there are
+LOG_PAUSE = 0.2  # seconds between two messages that a task's logs grew
+REST = 5.0  # seconds that an attempt or a cluster is left alone after an error
+
+
+class Followed:
+    """One alive attempt: where reading it goes on, how it was last seen, and when to look at each rank again."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.handle = handle_for(task, task.attempt)
+        self.seen: Observation | None = None
+        self._reading = ingest.Reading(task, task.attempt)
+        self._due = dict.fromkeys(range(task.world_size), 0.0)
+        self._pause = dict.fromkeys(range(task.world_size), TICK)
+        self._told = 0.0
+        self._untold = False
+
+    def read(self, moment: float) -> bool:
+        """Reads the ranks whose turn it is; quiet ones come less and less often. Whether there is more at once."""
+        ranks = [rank for rank, due in self._due.items() if due <= moment + TICK / 2]
+        news = self._reading.read(ranks) if ranks else ingest.News()
+        for rank in ranks:
+            slowest = SLOWEST if rank else SLOWEST_FIRST
+            self._pause[rank] = TICK if rank in news.grown else min(self._pause[rank] * 1.5, slowest)
+            self._due[rank] = moment if news.more else moment + self._pause[rank]
+        self._untold = self._untold or bool(news.grown)
+        if self._untold and moment - self._told >= LOG_PAUSE:
+            hints.changed(self.task.pk, "log")
+            self._told, self._untold = moment, False
+        return news.more
+
+    def rest(self, moment: float) -> None:
+        self._due = dict.fromkeys(self._due, moment + REST)
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self._followed: dict[tuple[str, int], Followed] = {}
+        self._observe_at: dict[str, float] = {}  # by cluster
+
+    def run(self) -> None:
+        """Until an exception from outside ends it. An error is logged, and passes."""
+        found = find = 0.0
+        with bus.listen("tasks") as bell:
+            while True:
+                moment = time.monotonic()
+                more = False
+                try:
+                    if moment >= find:
+                        found, find = moment, moment + FIND
+                        self.find()
+                    more = self.look(moment)
+                except Exception:
+                    log.exception("a look failed; the next one comes in %s s", FIND)
+                    connection.close_if_unusable_or_obsolete()
+                    self._followed = {}
+                pause = TICK if self._followed else FIND
+                if bell.wait(0.0 if more else min(pause, max(0.0, find - time.monotonic()))):
+                    find = found + FIND_LEAST
+
+    def find(self) -> None:
+        """Follows the attempts that are alive now, and no others."""
+        alive = Task.objects.filter(state__in=WITH_ATTEMPT, attempt__gt=0)
+        keys = set(alive.values_list("pk", "attempt"))
+        self._followed = {key: one for key, one in self._followed.items() if key in keys}
+        if new := [pk for pk, attempt in keys if (pk, attempt) not in self._followed]:
+            for task in alive.filter(pk__in=new).select_related("cluster").only("attempt", "world_size", "cluster"):
+                self._followed[task.pk, task.attempt] = Followed(task)
+
+    def look(self, moment: float) -> bool:
+        """Reads and observes what it follows; whether there is more to read at once."""
+        more = False
+        by_cluster: defaultdict[str, list[Followed]] = defaultdict(list)
+        for one in self._followed.values():
+            by_cluster[one.task.cluster_id].append(one)
+            try:
+                more |= one.read(moment)
+            except Exception as error:
+                _complain(error, f"{one.handle.name} cannot be read")
+                one.rest(moment)
+        for cluster, members in by_cluster.items():
+            if moment >= self._observe_at.get(cluster, 0.0):
+                began = time.monotonic()
+                pause = self._observe(members)
+                self._observe_at[cluster] = moment + max(pause, (time.monotonic() - began) / SHARE)
+        return more
+
+    def _observe(self, members: list[Followed]) -> float:
+        """Hands whoever changed since the last look to the reconciler. The least pause until the next one."""
+        cluster = members[0].task.cluster
+        try:
+            seen = observe(cluster, [one.handle for one in members])
+        except Exception as error:
+            _complain(error, f"cluster {cluster} cannot be asked")
+            return REST
+        for one in members:
+            now = seen[one.handle.name]
+            if now.phase is not Phase.UNKNOWN and now != one.seen:
+                one.seen = now
+                hints.poke(one.task.pk)
+        return REST if any(now.waiting and now.phase is Phase.UNKNOWN for now in seen.values()) else TICK
+
+
+def _complain(error: Exception, what: str) -> None:
+    """An engine that is away is one line, and a surprise a traceback. A broken connection is not used again."""
+    known = isinstance(error, BackendError)
+    log.log(logging.WARNING if known else logging.ERROR, "%s: %s; again in %s s", what, error, REST, exc_info=not known)
+    connection.close_if_unusable_or_obsolete()

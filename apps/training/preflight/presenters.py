@@ -1,0 +1,53 @@
+"""How pre-flight tests look in the API, in the reader's language."""
+
+from typing import Any
+
+from apps.common.texts import language
+from apps.training.models import Preflight
+from apps.training.shown import presenters
+from apps.training.states import Action, State, allowed_actions
+from fermi.launch.preflight.words import in_words
+
+STATES = {
+    "queued": (State.INITIALIZING, State.QUEUED),
+    "running": (State.STARTING, State.RUNNING, State.STOPPING),
+    "done": (State.SUCCEEDED,),
+    "failed": (State.FAILED, State.STOPPED),
+}
+"""A test's status, and the states of its run."""
+
+
+def brief(test: Preflight) -> dict[str, Any]:
+    """`test` comes with its run, and that with its owner and nodes."""
+    run, nodes = test.run, list(test.run.nodes.all())
+    status = next(status for status, states in STATES.items() if run.state in states)
+    return {
+        "id": test.pk,
+        "status": status,
+        "reason": None if status == "done" else presenters.reason(run.reason, run.reason_params),
+        "level": test.level,
+        "taskId": test.before_id,
+        "projectId": run.project_id,
+        "owner": run.owner.username,
+        "createdAt": run.created_at,
+        "startedAt": run.started_at,
+        "endedAt": run.ended_at,
+        "environments": [{"id": node.environment_id, "name": node.name} for node in nodes],
+        "verdict": in_words(test.report, language())["verdict"],
+    }
+
+
+def detail(test: Any) -> dict[str, Any]:
+    """Until there is a report, nothing is known of the nodes."""
+    actions = allowed_actions(State(test.run.state), changes=test.may_change)
+    unknown = [
+        {"environmentId": node["id"], "name": node["name"], "level": "unknown", "findings": []}
+        for node in test.run.spec["nodes"]
+    ]
+    shown = in_words(test.report, language())
+    return {
+        **brief(test),
+        **shown,
+        "nodes": shown["nodes"] or unknown,
+        "allowedActions": [action for action in actions if action is Action.STOP],
+    }

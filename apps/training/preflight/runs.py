@@ -1,0 +1,148 @@
+"""Pre-flight tests. Each is run by a task of the framework `preflight`, so that it takes leases, waits, survives kills
+and ends as training does; here is only what is its own: how one begins, what it found, and its place before a task.
+
+    task queued ─▶ its test is made and runs ─┬─▶ fit: the first attempt begins      (warnings become the task's events)
+                                              └─▶ not fit, or not to be had: the task failed, for the culprit's reason
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from apps.accounts.models import User
+from apps.clusters.models import Cluster
+from apps.common.clock import now
+from apps.common.ids import new_id
+from apps.training.ground import hints, transitions
+from apps.training.ground.launching import backend_for, handle_for
+from apps.training.models import Node, Preflight, Task
+from apps.training.states import ACTIVE, FINAL, State
+from apps.training.states.limits import DEADLINES, LOOK_AGAIN
+from apps.training.states.reasons import Reason
+from fermi.launch.preflight import PREFLIGHT, judge
+from fermi.launch.ranks import place
+from fermi.launch.spec import JobSpec
+from fermi.launch.userpaths import CHECKPOINTS
+
+LONGEST_OUTPUT = 8 << 20
+"""Bytes of a node's output that are looked through."""
+
+
+def begin(user: User, cluster: Cluster, job: JobSpec, level: str, before: Task | None = None) -> Preflight:
+    """Stores a test of `job`'s nodes and has it looked at."""
+    moment, key = now(), new_id(PREFLIGHT)
+    options = {"level": level, "framework": job.framework, "patience": settings.PREFLIGHT_PATIENCE}
+    job = replace(
+        job, task_id=key, framework=PREFLIGHT, options=options,
+        entrypoint=None, hyperparameters={}, strategy={}, train_data="", valid_data="", resume_from="",
+        checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS), grace_seconds=5.0,
+    )  # fmt: skip
+    with transaction.atomic():
+        run = Task.objects.create(
+            id=key,
+            project_id=job.project,
+            owner=user,
+            cluster=cluster,
+            name=before.name if before else PREFLIGHT,
+            framework=PREFLIGHT,
+            distributed=len(job.nodes) > 1,
+            node_count=len(job.nodes),
+            total_gpus=sum(node.gpu_count for node in job.nodes),
+            world_size=len(job.nodes),  # one process per node
+            master=job.master,
+            max_restarts=0,
+            request={"level": level},
+            spec=job.to_json(),
+            summary={},
+            state=State.QUEUED,
+            state_since=moment,
+            due_at=moment,
+            deadline_at=moment + DEADLINES[State.QUEUED],
+            created_at=moment,
+        )
+        Node.objects.bulk_create(
+            Node(
+                task=run, node_rank=at.node_rank, environment_id=at.node.id, name=at.node.name, zone=at.node.zone,
+                gpu_type=at.node.gpu_type, processes=1,
+            )
+            for at in place(job.nodes, job.master)
+        )  # fmt: skip
+        test = Preflight.objects.create(run=run, before=before, level=level)
+        if before:
+            transitions.record(before.pk, 0, "preflight", "PREFLIGHT_BEGAN", {"preflight": key, "level": level})
+        hints.poke(key)
+    return test
+
+
+def stage(task: Task) -> timedelta | None:
+    """Before the first attempt of a task that asked for a test: None when it may begin, else how long to wait."""
+    level = task.request.get("preflight") or "off"
+    if level == "off" or task.attempt or task.framework == PREFLIGHT:
+        return None
+    test = Preflight.objects.filter(before=task).select_related("run").first()
+    if test is None:
+        try:
+            test = begin(task.owner, task.cluster, JobSpec.from_json(task.spec), level, before=task)
+        except IntegrityError as error:  # another pass made it at the same time
+            raise transitions.Stale(task.pk) from error
+    run = test.run
+    if State(run.state) not in FINAL:
+        waits = run.state == State.QUEUED and run.reason
+        reason, params = (run.reason, run.reason_params) if waits else (Reason.PREFLIGHT_RUNNING, {"preflight": run.pk})
+        transitions.explain(task, reason, params)
+        return LOOK_AGAIN[State.QUEUED]
+    if run.state == State.SUCCEEDED and test.report["verdict"]["level"] != "fail":
+        return None
+    transitions.move(task, State.FAILED, Reason.PREFLIGHT_FAILED, _why(test))
+    return timedelta()
+
+
+def _why(test: Preflight) -> dict[str, Any]:
+    """The first culprit's reason; that of the run where it could not test anything."""
+    found = [culprit for culprit in _culprits(test.report) if culprit["level"] == "fail"]
+    first = found[0] if found else {"code": test.run.reason, "params": test.run.reason_params}
+    return {**first["params"], "preflight": test.pk, "cause": first["code"], "more": len(found[1:])}
+
+
+def _culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return report["verdict"]["culprits"] if report else []
+
+
+def report(run: Task, attempt: int) -> dict[str, Any]:
+    """What the attempt's output says, judged."""
+    job = JobSpec.from_json(run.spec)
+    return judge.judge(judge.members(job), _facts(run, attempt), job.options["level"], job.options["framework"])
+
+
+def _facts(run: Task, attempt: int) -> Iterator[dict[str, Any]]:
+    backend, handle = backend_for(run.cluster), handle_for(run, attempt)
+    for rank in range(run.world_size):
+        yield from judge.lines(backend.logs(handle, rank, 0, LONGEST_OUTPUT).data)
+
+
+def finish(run: Task, found: dict[str, Any]) -> None:
+    """In the transaction that ends the run: keeps the report, and tells the task that waits for it."""
+    test = Preflight.objects.select_related("before").get(run=run)
+    Preflight.objects.filter(run=run).update(report=found)
+    if task := test.before:
+        for culprit in _culprits(found):
+            transitions.record(task.pk, 0, "preflight", culprit["code"], culprit["params"])
+        code = "PREFLIGHT_FIT" if found["verdict"]["level"] != "fail" else "PREFLIGHT_NOT_FIT"
+        transitions.record(task.pk, 0, "preflight", code, {"preflight": run.pk})
+        hints.poke(task.pk)
+
+
+def end_with(task: Task) -> None:
+    """In the transaction that ends a task without an attempt: its test has no purpose any more, and a test that ends so
+    is news for the task that waits for it."""
+    runs = Task.objects.filter(preflight__before=task, state__in=ACTIVE, stop_requested_at=None)
+    for run in list(runs.values_list("pk", flat=True)):
+        Task.objects.filter(pk=run).update(stop_requested_at=now())
+        hints.poke(run)
+    waiting = Preflight.objects.filter(run=task).values_list("before", flat=True).first()
+    if waiting:
+        hints.poke(waiting)

@@ -1,0 +1,75 @@
+"""What the ends of a task's attempts mean for its next one. Pure, but for a look at a disk."""
+
+import signal
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import takewhile
+from typing import Any
+
+from apps.common import disks
+from apps.training.models import Attempt
+from apps.training.states.limits import QUICK_END, backoff
+from apps.training.states.reasons import BY_RANKS, FREE_OF_CHARGE, Reason
+
+MOST_NAMED = 16
+ROOM = 64 << 20
+"""Bytes that a disk which was full has to have again before an attempt writes to it."""
+
+
+def charged(outcomes: Iterable[str]) -> int:
+    """How many of these ends count against `maxRestarts`."""
+    ends = Counter(outcomes)
+    return ends.total() - sum(min(ends[reason], most) for reason, most in FREE_OF_CHARGE.items())
+
+
+def begins_at(attempts: Iterable[Attempt]) -> datetime | None:
+    """Before when the next attempt must not begin; None: at once. Derived from what is stored of the attempts before,
+    so that no hint can cut it short."""
+    newest_first = sorted(attempts, key=lambda attempt: -attempt.number)
+    quick = [attempt.ended_at for attempt in takewhile(_was_quick, newest_first)]
+    wait = backoff(len(quick))
+    return quick[0] + wait if wait and quick[0] else None
+
+
+def repeated(attempts: Iterable[Attempt], newest: Attempt, last_steps: Mapping[int, int]) -> dict[str, Any]:
+    """`again` (how often in a row, this one included) and `step`, where the newest attempt ended by the same failure of
+    the same rank at the same step as the one before it; else nothing."""
+    step = last_steps.get(newest.number)
+    if newest.outcome not in BY_RANKS or step is None:
+        return {}
+    earlier = sorted((one for one in attempts if one.number < newest.number), key=lambda one: -one.number)
+    same = list(takewhile(lambda one: _signature(one, last_steps) == _signature(newest, last_steps), earlier))
+    return {"again": len(same) + 1, "step": step} if same else {}
+
+
+def _signature(attempt: Attempt, last_steps: Mapping[int, int]) -> tuple[Any, ...]:
+    what = (attempt.outcome_params.get(name) for name in ("rank", "exitCode", "signal"))
+    return (attempt.outcome, *what, last_steps.get(attempt.number))
+
+
+def killed_by_a_stop(attempt: Attempt) -> dict[str, Any]:
+    """Which ranks a stop had to kill, as the last look at them shows; empty where all ended by themselves."""
+    ranks = attempt.seen.get("ranks", ()) if attempt.outcome == Reason.STOPPED_BY_USER else ()
+    killed = [rank["rank"] for rank in ranks if rank["exit_code"] == -signal.SIGKILL]
+    return {"ranks": named(killed), "grace": attempt.task.spec["grace_seconds"]} if killed else {}
+
+
+def named(all_of: Sequence[int | str]) -> str:
+    """`0, 3, 5`, and how many more there are."""
+    more = len(all_of) - MOST_NAMED
+    return ", ".join(map(str, all_of[:MOST_NAMED])) + (f", … (+{more})" if more > 0 else "")
+
+
+def still_full(attempts: Iterable[Attempt]) -> dict[str, Any]:
+    """What there is to say of a disk that the newest attempt found full and that is so still, as far as it can be seen
+    from here: another attempt would only end in the same way. Not pure: it looks at the disk."""
+    newest = max(attempts, key=lambda attempt: attempt.number, default=None)
+    if newest is None or newest.outcome != Reason.DISK_FULL:
+        return {}
+    found = disks.room(str(newest.outcome_params.get("path", "")))
+    return {**newest.outcome_params, **found} if found and found["free"] < ROOM else {}
+
+
+def _was_quick(attempt: Attempt) -> bool:
+    return attempt.ended_at is not None and attempt.ended_at - attempt.created_at <= QUICK_END

@@ -1,0 +1,255 @@
+"""What a pass does, one function per `Act`. Each is idempotent, calls the engine outside of transactions, and returns
+how long to wait before the task is looked at again, or None to go on at once."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Max
+
+from apps.accounts import vault
+from apps.catalog.models import DatasetVersion, VersionStatus
+from apps.clusters import leases
+from apps.clusters.models import DevEnvironment
+from apps.common.clock import now
+from apps.training.ground import hints, placing, resuming, transitions
+from apps.training.ground.launching import backend_for, handle_for, job_for, secrets_of
+from apps.training.models import Attempt, Task
+from apps.training.output import ingest
+from apps.training.preflight import runs
+from apps.training.reconcile import ports, restarts
+from apps.training.states import FINAL, State
+from apps.training.states.decisions import Decision
+from apps.training.states.limits import DEADLINES, FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS, LOOK_AGAIN
+from apps.training.states.reasons import ASKED_TO_END, BY_RANKS, Reason
+from fermi.launch import registry
+from fermi.launch.errors import BackendError
+from fermi.launch.spec import Cause, JobSpec, Observation, Phase, Rendered
+
+
+def prepare(task: Task) -> timedelta | None:
+    if task.dataset_version_id is None:
+        transitions.move(task, State.QUEUED)
+        return None
+    version = DatasetVersion.objects.get(pk=task.dataset_version_id)
+    if version.status == VersionStatus.FAILED:
+        transitions.move(task, State.FAILED, Reason.DATASET_FAILED, {"version": version.name, **(version.error or {})})
+        return timedelta()
+    if version.status == VersionStatus.PREPARING:
+        params = {"version": version.name, "percent": int(version.progress * 100)}
+        transitions.explain(task, Reason.DATASET_PREPARING, params)
+        return LOOK_AGAIN[State.INITIALIZING]
+    spec = {**task.spec, "train_data": version.train_path, "valid_data": version.valid_path}
+    transitions.move(task, State.QUEUED, spec=spec)
+    return None
+
+
+def lease(task: Task) -> timedelta | None:
+    """Takes every environment and a port and begins the next attempt, in one transaction; or says who holds what. Where
+    an environment was lost, a spare takes its place first. Not before its back-off is over, whoever asks."""
+    if (begins := restarts.begins_at(task.attempts.all())) and begins > (moment := now()):
+        return begins - moment
+    if full := restarts.still_full(task.attempts.all()):
+        transitions.explain(task, Reason.DISK_FULL, full)
+        return LOOK_AGAIN[State.QUEUED]
+    nodes = JobSpec.from_json(task.spec).nodes
+    if lost := placing.unusable(nodes):
+        if placing.replace_lost(task):
+            return None
+        first = next(node for node in nodes if node.id in lost)
+        reason = {"environment": first.name, "status": lost[first.id]}
+        transitions.explain(task, Reason.ENVIRONMENT_UNAVAILABLE, reason)
+        return LOOK_AGAIN[State.QUEUED]
+    try:
+        secrets_of(task)
+    except vault.Unavailable as absent:
+        transitions.explain(task, Reason(absent.code), absent.params)
+        return LOOK_AGAIN[State.QUEUED]
+    if (wait := runs.stage(task)) is not None:
+        return wait
+    backend = backend_for(task.cluster)
+    there = ports.look(task, backend)
+    number, (resume_from, in_vain) = task.attempt + 1, resuming.point(task)
+    try:
+        with transaction.atomic():
+            held = leases.take([node.id for node in nodes], task.pk)
+            if not held:
+                port = there.take(f"{task.pk}-{number}")
+                attempt = Attempt(
+                    task=task, number=number, master_port=port, resume_from=resume_from, created_at=now(), plan={}
+                )
+                job = job_for(task, attempt)
+                plan = registry.planner(task.framework).plan(job)
+                attempt.plan = backend.render(job, plan).to_json()
+                attempt.save(force_insert=True)
+                transitions.move(task, State.STARTING, attempt=number)
+                params = {"number": number, "port": port, "resumeFrom": resume_from}
+                transitions.record(task.pk, number, "attempt", "ATTEMPT_BEGAN", params)
+                if in_vain:
+                    params = {"path": resume_from, "skipped": ", ".join(in_vain)}
+                    transitions.record(task.pk, number, "attempt", "RESUME_STEPPED_BACK", params)
+    except leases.NoFreePort:
+        if there.candidates:  # others were quicker: look again
+            return timedelta()
+        transitions.explain(task, Reason.PORTS_TAKEN, there.explained())
+        return LOOK_AGAIN[State.QUEUED]
+    if held:
+        holders = [{"environment": environment, "task": holder} for environment, holder in held]
+        names = dict(DevEnvironment.objects.filter(pk__in=[e for e, _ in held]).values_list("pk", "name"))
+        text = ", ".join(f"{names[environment]} ({holder})" for environment, holder in held)
+        transitions.explain(task, Reason.WAITING_FOR_ENVIRONMENTS, {"held": text, "holders": holders})
+        return LOOK_AGAIN[State.QUEUED]
+    return None
+
+
+def submit(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+    waiting = decision.cause
+    try:
+        backend_for(task.cluster).submit(Rendered.from_json(attempt.plan), secrets_of(task))
+    except vault.Unavailable as absent:
+        _store_outcome(task, attempt, Reason(absent.code), absent.params)
+        return None
+    except BackendError as error:
+        known = error.code in list(Reason)
+        if error.permanent:
+            detail = ", ".join(str(value) for value in error.params.values())
+            why = {**error.params} if known else {"why": error.code, "detail": detail}
+            _store_outcome(task, attempt, Reason(error.code) if known else Reason.START_FAILED, why)
+            return None
+        waiting = Cause(error.code, error.params)
+    transitions.explain(task, waiting.code, dict(waiting.params))
+    return LOOK_AGAIN[State.STARTING]
+
+
+def advance(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+    assert decision.to is not None
+    with transaction.atomic():
+        if decision.to is State.RUNNING:
+            Attempt.objects.filter(pk=attempt.pk, running_at=None).update(running_at=now())
+        transitions.move(task, decision.to, attempt.outcome, attempt.outcome_params)
+    return None
+
+
+def record_outcome(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+    params = dict(decision.cause.params)
+    if isinstance(ranks := params.get("ranks"), list):
+        names = task.nodes.filter(node_rank__in=params["node"]).values_list("name", flat=True)
+        params |= {"ranks": restarts.named(ranks), "node": restarts.named(list(names))}
+    _store_outcome(task, attempt, Reason(decision.cause.code), params)
+    return None
+
+
+def cancel(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+    asked = attempt.outcome in ASKED_TO_END
+    grace, still = (task.spec["grace_seconds"], None) if asked else (FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS)
+    backend_for(task.cluster).cancel(handle_for(task, attempt.number), grace, still)
+    if decision.cause.code:
+        transitions.explain(task, decision.cause.code, decision.cause.params)
+    elif attempt.outcome != Reason.COMPLETED:  # the engine could not be asked for a while, and can again
+        transitions.explain(task, attempt.outcome, attempt.outcome_params)
+    return LOOK_AGAIN[State.STOPPING]
+
+
+def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+    """Nothing of the attempt is left: everything it printed is read, then the task restarts or ends."""
+    assert decision.to is not None
+    ingest.drain(task.pk, attempt.number)
+    report = runs.report(task, attempt.number) if task.framework == runs.PREFLIGHT else None
+    restart = decision.to is State.QUEUED
+    again = restarts.repeated(task.attempts.all(), attempt, _last_steps(task, attempt))
+    reason, params = attempt.outcome, {**attempt.outcome_params, **again}
+    if restart:
+        reason, params = Reason.RESTARTING, {"cause": attempt.outcome, "next": attempt.number + 1, **params}
+    elif decision.to is State.STOPPED and (killed := restarts.killed_by_a_stop(attempt)):
+        reason, params = Reason.STOPPED_AND_KILLED, killed
+    elif reason == Reason.COMPLETED and params:
+        reason = Reason.COMPLETED_AND_KILLED
+    with transaction.atomic():
+        Attempt.objects.filter(pk=attempt.pk, ended_at=None).update(ended_at=now())
+        ending = {"number": attempt.number, "outcome": attempt.outcome, **attempt.outcome_params}
+        transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDED", ending)
+        if again:
+            transitions.record(task.pk, attempt.number, "attempt", "SAME_FAILURE", {**attempt.outcome_params, **again})
+        leases.release_ports(attempt.name)
+        transitions.move(task, decision.to, reason, params)
+        if report is not None:
+            runs.finish(task, report)
+        _release_if_final(task)
+    return None if restart else timedelta()
+
+
+def wait(task: Task, decision: Decision) -> timedelta:
+    """Says that the engine cannot be asked, and takes it back once it can be."""
+    if not is_said(task, decision):
+        transitions.explain(task, decision.cause.code, dict(decision.cause.params))
+    return LOOK_AGAIN[State(task.state)]
+
+
+def is_said(task: Task, decision: Decision) -> bool:
+    """Whether the task says what it waits for. While it starts, it says what it was told last."""
+    return task.reason == decision.cause.code or (not decision.cause.code and task.state == State.STARTING)
+
+
+def wait_for_engine(task: Task, cause: Cause) -> timedelta:
+    """What was to be done is done when the engine can be asked again, which is soon tried."""
+    transitions.explain(task, cause.code, dict(cause.params))
+    return min(LOOK_AGAIN[State(task.state)], LOOK_AGAIN[State.STARTING])
+
+
+def _last_steps(task: Task, attempt: Attempt) -> dict[int, int]:
+    """How far rank 0 had come in each attempt; only asked for where a rank failed."""
+    if attempt.outcome not in BY_RANKS:
+        return {}
+    found = task.metrics.filter(rank=0).values("attempt").annotate(last=Max("step"))
+    return dict(found.values_list("attempt", "last"))
+
+
+def end(task: Task, decision: Decision) -> timedelta | None:
+    assert decision.to is not None
+    with transaction.atomic():
+        transitions.move(task, decision.to, decision.cause.code, decision.cause.params)
+        runs.end_with(task)
+        _release_if_final(task)
+    return timedelta()
+
+
+def is_news(attempt: Attempt, seen: Observation) -> bool:
+    return seen.phase is not Phase.UNKNOWN and attempt.seen != _as_stored(seen)
+
+
+def remember(attempt: Attempt, seen: Observation) -> None:
+    """Keeps the last observation for the page's rank grid."""
+    attempt.seen = _as_stored(seen)
+    with transaction.atomic():
+        Attempt.objects.filter(pk=attempt.pk).update(seen=attempt.seen)
+        hints.changed(attempt.task_id, "status")
+
+
+def _as_stored(seen: Observation) -> dict[str, Any]:
+    stored: dict[str, Any] = json.loads(json.dumps(seen.to_json()))
+    return stored
+
+
+def _store_outcome(task: Task, attempt: Attempt, outcome: Reason, params: dict[str, Any]) -> None:
+    """One that somebody else stored meanwhile counts. From here on the attempt is being ended, and that has a deadline
+    of its own."""
+    with transaction.atomic():
+        first = Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome).update(
+            outcome=outcome, outcome_params=params
+        )
+        if not first:
+            raise transitions.Stale(task.pk)
+        transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDING", {"outcome": outcome, **params})
+        if outcome is Reason.STOPPED_BY_USER:
+            transitions.move(task, State.STOPPING, outcome, params)
+        elif outcome is not Reason.COMPLETED:
+            transitions.explain(task, outcome, params)
+        grace = timedelta(seconds=task.spec["grace_seconds"])
+        Task.objects.filter(pk=task.pk).update(deadline_at=now() + grace + DEADLINES[State.STOPPING])
+
+
+def _release_if_final(task: Task) -> None:
+    if State(task.state) in FINAL:
+        leases.release(task.pk)
+        hints.poke_waiting()

@@ -1,0 +1,87 @@
+"""Stopping, retrying, cloning and deleting."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from apps.accounts import access, audit
+from apps.accounts.models import Role, User
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.training.ground import hints, resuming, transitions
+from apps.training.ground.launching import backend_for, handle_for
+from apps.training.models import Task
+from apps.training.shown import discretion
+from apps.training.states import ACTIVE, FINAL, Action, State, allowed_actions
+from fermi.launch.preflight import PREFLIGHT
+
+
+def find(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
+    rows = Task.objects.exclude(framework=PREFLIGHT).select_related("cluster")
+    return access.get(rows, user, task_id, role)
+
+
+def stop(user: User, task_id: str) -> Task:
+    """Asking again changes nothing, and a task that has ended stays as it ended."""
+    return _stop(user, find(user, task_id, Role.MEMBER))
+
+
+def stop_any(user: User, task_id: str) -> Task:
+    """Also a pre-flight test, by its own id."""
+    return _stop(user, access.get(Task.objects.all(), user, task_id, Role.MEMBER))
+
+
+def _stop(user: User, task: Task) -> Task:
+    with transaction.atomic():
+        fresh = Task.objects.filter(pk=task.pk, stop_requested_at=None, state__in=ACTIVE)
+        if fresh.update(stop_requested_at=now()):
+            transitions.record(task.pk, task.attempt, "state", "STOP_REQUESTED", {"by": user.username})
+            audit.record(user, "task.stop", task.pk, project=task.project_id)
+            hints.poke(task.pk)
+    task.refresh_from_db()
+    return task
+
+
+def again(user: User, task_id: str) -> dict[str, Any]:
+    """The request of a task that did not succeed, resuming from its newest checkpoint: what `retry` creates."""
+    task = find(user, task_id, Role.MEMBER)
+    _refuse_unless(task, Action.RETRY)
+    newest = resuming.newest(task)
+    return {**task.request, **({"resumeFrom": newest} if newest else {})}
+
+
+def clone(user: User, task_id: str) -> dict[str, Any]:
+    """The request of a task, ready to be edited and sent."""
+    return {"request": discretion.request(find(user, task_id), user)}
+
+
+def delete(user: User, task_id: str) -> None:
+    """With its logs and checkpoints. Files go first: a crash in between leaves a task that can be deleted again, never
+    files that nobody knows of."""
+    task = find(user, task_id, Role.MEMBER)
+    _refuse_unless(task, Action.DELETE)
+    checkpoints = Path(task.spec["checkpoint_dir"])
+    users = Task.objects.filter(state__in=ACTIVE, spec__resume_from__startswith=f"{checkpoints}/")
+    if busy := users.values_list("pk", flat=True).first():
+        raise ApiError(409, "CHECKPOINTS_IN_USE", task=busy)
+    test = Task.objects.filter(preflight__before=task).select_related("cluster").first()
+    for each in filter(None, (task, test)):
+        for number in each.attempts.values_list("number", flat=True):
+            backend_for(each.cluster).forget(handle_for(each, number))
+        shutil.rmtree(settings.DATA_DIR / "logs" / each.pk, ignore_errors=True)
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    with transaction.atomic():
+        audit.record(user, "task.delete", task.pk, project=task.project_id, name=task.name)
+        if test:
+            test.delete()
+        task.delete()
+
+
+def _refuse_unless(task: Task, action: Action) -> None:
+    state = State(task.state)
+    if action not in allowed_actions(state):
+        code = "ACTION_NOT_ALLOWED" if state in FINAL else "TASK_NOT_FINAL"
+        raise ApiError(409, code, action=action, status=state)

@@ -1,0 +1,171 @@
+"""The operators' first page: what is going on, and what needs somebody. As many queries however much there is."""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Case, Count, F, Q, QuerySet, Sum, When
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from apps.clusters.admin import STATUS_NAMES
+from apps.clusters.models import AvailabilityZone, DevEnvironment, EnvironmentStatus
+from apps.common import disks
+from apps.common.clock import now
+from apps.common.texts import both
+from apps.training.models import Attempt, Task
+from apps.training.shown import presenters
+from apps.training.states import State
+from apps.training.states.reasons import Reason
+from fermi.launch.preflight import PREFLIGHT
+
+ROWS = 20
+WEEK = timedelta(days=7)
+GOOD_ENDS = ("", Reason.COMPLETED, Reason.STOPPED_BY_USER, Reason.STOPPED_AND_KILLED)
+
+STATE_NAMES = {
+    State.INITIALIZING: both("初始化", "initializing"),
+    State.QUEUED: both("排队中", "queued"),
+    State.STARTING: both("启动中", "starting"),
+    State.RUNNING: both("训练中", "running"),
+    State.STOPPING: both("停止中", "stopping"),
+    State.SUCCEEDED: both("已完成", "succeeded"),
+    State.FAILED: both("失败", "failed"),
+    State.STOPPED: both("已停止", "stopped"),
+}
+
+CORDONED = both("，暂停调度", ", cordoned")
+
+Table = dict[str, Any]
+
+
+def overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """Adds `sections` to the admin index's context, for those who may see tasks and environments."""
+    user = request.user
+    context["nothing"] = both("没有", "None")
+    if user.has_perms(["training.view_task", "clusters.view_devenvironment"]):
+        context["sections"] = [
+            (both("任务状态", "Tasks by status"), _states()),
+            (both("各可用区 GPU", "GPUs by zone"), _zones()),
+            (both("排队中的任务", "Waiting tasks"), _queue()),
+            (both("需要关注的环境", "Environments that need attention"), _troubled()),
+            (both("一周内的失败原因", "Failures of the week"), _failures()),
+            *([(both("即将写满的磁盘", "Disks that are nearly full"), full)] if (full := _disks()) else []),
+        ]
+    return context
+
+
+def _states() -> Table:
+    counts = dict(Task.objects.exclude(framework=PREFLIGHT).order_by().values_list("state").annotate(Count("pk")))
+    address = reverse("admin:training_task_changelist")
+    rows = [[_link(f"{address}?state__exact={state}", STATE_NAMES[state]), counts.get(state, 0)] for state in State]
+    return _table([both("状态", "status"), both("任务", "tasks")], rows)
+
+
+def _zones() -> Table:
+    gpus = F("environments__gpu_count")
+    usable = Q(environments__status=EnvironmentStatus.RUNNING, environments__cordoned=False)
+    zones = AvailabilityZone.objects.order_by("name").values_list(
+        "name",
+        Coalesce(Sum(gpus), 0),
+        Coalesce(Sum(gpus, filter=usable), 0),
+        Coalesce(Sum(gpus, filter=Q(environments__lease__isnull=False)), 0),
+    )
+    headers = [both("可用区", "zone"), both("总数", "all"), both("可用", "in service"), both("使用中", "in use")]
+    return _table(headers, [list(row) for row in zones])
+
+
+def _queue() -> Table:
+    waiting = Task.objects.filter(state__in=[State.INITIALIZING, State.QUEUED]).exclude(framework=PREFLIGHT)
+    headers = [both("任务", "task"), both("创建者", "owner"), both("已等待", "waiting for"), both("原因", "reason")]
+    moment = now()
+    counts = dict(waiting.order_by().values_list("state").annotate(Count("pk")))
+    address = reverse("admin:training_task_changelist")
+    lists = [(f"{address}?state__exact={state}", STATE_NAMES[State(state)], counts[state]) for state in sorted(counts)]
+    rows = [
+        [
+            _task(task.pk, task.name),
+            task.owner.username,
+            str(timedelta(seconds=int((moment - task.state_since).total_seconds()))),
+            (presenters.why(vars(task)) or {"message": "–"})["message"],
+        ]
+        for task in _first(waiting.order_by("-priority", "created_at").select_related("owner"))
+    ]
+    return _table(headers, rows, lists, sum(counts.values()))
+
+
+def _troubled() -> Table:
+    """Unhealthy ones, those taken out of service (a drained node stays there until somebody takes it back), and those
+    that a task holds although nothing should run there."""
+    unhealthy, stopped = Q(status=EnvironmentStatus.UNHEALTHY), Q(status=EnvironmentStatus.STOPPED)
+    troubled = DevEnvironment.objects.filter(unhealthy | Q(cordoned=True) | (stopped & Q(lease__isnull=False)))
+    counts = troubled.aggregate(
+        all=Count("pk"), unhealthy=Count("pk", filter=unhealthy), cordoned=Count("pk", filter=Q(cordoned=True))
+    )
+    address = reverse("admin:clusters_devenvironment_changelist")
+    lists = [
+        (f"{address}?status__exact=unhealthy", STATUS_NAMES[EnvironmentStatus.UNHEALTHY], counts["unhealthy"]),
+        (f"{address}?cordoned__exact=1", both("暂停调度", "cordoned"), counts["cordoned"]),
+    ]
+    headers = [both("环境", "environment"), both("可用区", "zone"), both("状态", "status"), both("使用者", "held by")]
+    worst_first = Case(When(unhealthy, then=0), default=1)
+    rows = [
+        [
+            _link(reverse("admin:clusters_devenvironment_change", args=[each.pk]), each.name),
+            each.zone.name,
+            format_html("{}{}", STATUS_NAMES[each.status], CORDONED if each.cordoned else ""),
+            _task(each.lease.holder, each.lease.holder) if hasattr(each, "lease") else "–",
+        ]
+        for each in troubled.select_related("zone", "lease").order_by(worst_first, "name")[:ROWS]
+    ]
+    return _table(headers, rows, [each for each in lists if each[2]], counts["all"])
+
+
+def _failures() -> Table:
+    """Of attempts, and of tasks that failed for good."""
+    since = now() - WEEK
+    attempts = Attempt.objects.filter(created_at__gte=since).exclude(outcome__in=GOOD_ENDS)
+    tasks = Task.objects.filter(state=State.FAILED, ended_at__gte=since).exclude(framework=PREFLIGHT)
+    by_attempt = dict(attempts.order_by().values_list("outcome").annotate(Count("pk")))
+    by_task = dict(tasks.order_by().values_list("reason").annotate(Count("pk")))
+    codes = sorted({*by_attempt, *by_task}, key=lambda code: (-by_attempt.get(code, 0) - by_task.get(code, 0), code))
+    headers = [both("原因", "reason"), both("尝试", "attempts"), both("任务", "tasks")]
+    return _table(headers, [[code, by_attempt.get(code, 0), by_task.get(code, 0)] for code in codes])
+
+
+def _disks() -> Table | None:
+    """The data directory's, once it is nearly full."""
+    full = disks.nearly_full(settings.DATA_DIR)
+    if not full:
+        return None
+    headers = [both("路径", "path"), both("已用", "in use"), both("剩余", "free")]
+    return _table(headers, [[full["path"], f"{full['percent']} %", f"{full['free'] >> 20} MiB"]])
+
+
+def _first(tasks: QuerySet[Task]) -> Iterable[Task]:
+    return tasks.defer("spec", "request", "summary", "warnings")[:ROWS]
+
+
+def _table(
+    headers: list[Any], rows: list[list[Any]], lists: Sequence[tuple[str, Any, int]] = (), total: int = 0
+) -> Table:
+    """`lists`: where all of them are, with what they are called and how many; `total` of those that `rows` begins."""
+    cut = both("共 {all} 个，这里显示 {shown} 个", "{shown} of {all} shown")
+    return {
+        "headers": headers,
+        "rows": rows,
+        "lists": [format_html("{} {}", _link(address, name), count) for address, name, count in lists],
+        "cut": str(cut).format(shown=len(rows), all=total) if total > len(rows) else "",
+    }
+
+
+def _task(key: str, name: str) -> SafeString:
+    return _link(reverse("admin:training_task_change", args=[key]), name)
+
+
+def _link(address: str, name: Any) -> SafeString:
+    return format_html('<a class="text-primary-600 dark:text-primary-500" href="{}">{}</a>', address, name)

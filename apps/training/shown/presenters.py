@@ -1,0 +1,128 @@
+"""How stored things look in the API, in the reader's language."""
+
+import math
+import signal
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import orjson
+from django.utils.timezone import localtime
+
+from apps.common.clock import now
+from apps.common.texts import text
+from apps.training.states.limits import SILENT
+from apps.training.states.reasons import Reason
+from fermi.launch import registry
+from fermi.launch.spec import JobSpec, Problem
+
+
+def problem(found: Problem, lang: str | None = None) -> dict[str, str]:
+    message, hint = text(found.code, found.params, lang)
+    return {"field": found.field, "error": found.code, "message": message, "hint": hint}
+
+
+EXPLAINED = ("cause", "outcome", "reason")
+"""Parameters that are themselves codes: a text that names one says what it means."""
+
+
+def warning(code: str, params: Mapping[str, Any], lang: str | None = None) -> dict[str, str]:
+    message, hint = text(code, _explained(params, lang), lang)
+    return {"code": code, "message": message, "hint": hint}
+
+
+OF_THE_QUEUE = {"ENVIRONMENTS_BUSY"}
+"""Warnings of a request that say nothing once its task has its environments."""
+
+
+def ending(seen: Mapping[str, Any], culprit: int | None) -> str | None:
+    """How a rank of the newest attempt ended, None while it has not: it was `done`; it `failed`, and nobody before it;
+    it failed `after` another; or it was `ended`, by a signal that the platform sends once another has failed or a stop
+    was asked for."""
+    code = seen.get("exit_code")
+    if seen.get("state") != "exited" or code is None:
+        return None
+    if code == 0:
+        return "done"
+    if culprit == seen["rank"]:
+        return "failed"
+    if seen.get("asked") and (code in _SENT or 128 - code in _SENT):
+        return "ended"
+    return "failed" if culprit is None else "after"
+
+
+_SENT = {-signal.SIGTERM, -signal.SIGKILL}
+
+
+def reason(code: str, params: Mapping[str, Any], lang: str | None = None) -> dict[str, str] | None:
+    """None when there is nothing to explain."""
+    return warning(code, params, lang) if code else None
+
+
+def why(task: Mapping[str, Any], lang: str | None = None) -> dict[str, str] | None:
+    """What a task waits for, or ended by, from its row as it is now (`WHY`): its reason, unless perhaps nobody is at
+    work on it. Then that is what it waits for, whatever a pass wrote down before."""
+    since = task["claimed_at"]
+    if since is None or now() - since < SILENT:
+        return reason(task["reason"], task["reason_params"], lang)
+    return warning(Reason.PROCESS_SILENT, {"since": _clock(since), "at": _clock(task["due_at"])}, lang)
+
+
+def again(task: Mapping[str, Any]) -> float:
+    """In how many seconds `why` may say something else without any change of the row."""
+    left = (task["claimed_at"] + SILENT - now()).total_seconds() if task["claimed_at"] else 0.0
+    return left if left > 0 else math.inf
+
+
+WHY = ("reason", "reason_params", "claimed_at", "due_at")
+
+
+def _clock(moment: datetime) -> str:
+    return f"{localtime(moment):%H:%M:%S %Z}"
+
+
+def proposal(job: JobSpec, lang: str | None = None) -> dict[str, Any] | None:
+    """None when nothing was left empty."""
+    chosen = registry.framework(job.framework).propose(job)
+    if not (chosen.strategy or chosen.options):
+        return None
+    reasons = [warning(reason.code, reason.params, lang) for reason in chosen.reasons]
+    return {"strategy": chosen.strategy, "options": chosen.options, "reasons": reasons}
+
+
+def event(row: dict[str, Any], lang: str | None = None) -> dict[str, Any]:
+    message, hint = text(row["code"], _explained(row["params"], lang), lang)
+    return {**row, "message": message, "hint": hint}
+
+
+def artifacts(stored: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """What a backend was (or would be) sent: the plan's files, and the engine's own objects as text."""
+    files, objects = [], []
+    for artifact in stored:
+        content = artifact["content"]
+        if artifact["kind"] == "file":
+            files.append({"name": artifact["name"], "content": content})
+        else:
+            written = (
+                content
+                if isinstance(content, str)
+                else orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()
+            )
+            objects.append({"kind": artifact["kind"], "name": artifact["name"], "content": written})
+    return files, objects
+
+
+def _explained(params: Mapping[str, Any], lang: str | None) -> dict[str, Any]:
+    """One that is named first may be part of the next one's text."""
+    found = dict(params)
+    for name in EXPLAINED:
+        if _is_code(code := params.get(name)):
+            message, hint = text(str(code), found, lang)
+            found[name] = message.rstrip(".。")
+            if name == "cause":
+                found["advice"] = hint
+    return found
+
+
+def _is_code(word: Any) -> bool:
+    return word in Reason.__members__ or str(word).startswith("PREFLIGHT_")

@@ -1,0 +1,122 @@
+"""What to do with a task: a pure function of what is stored and what is seen. No clock, no database, no engine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from apps.training.states import State
+from apps.training.states.reasons import BY_RANKS, PATIENT, RETRY_HELPS, TRUE_CAUSES, Reason
+from fermi.launch.backends.culprit import LAST_SECONDS, never_ending
+from fermi.launch.spec import Cause, Observation, Phase, RankSeen
+
+
+class Act(StrEnum):
+    WAIT = "wait"  # and say for what, if the engine cannot be asked
+    PREPARE = "prepare"  # initializing: is everything there that it needs?
+    LEASE = "lease"  # queued: take all environments and begin an attempt, or say who holds what
+    SUBMIT = "submit"  # starting: ask the engine (again) to start what has not started, and say what it waits for
+    MOVE = "move"  # to another state while the attempt goes on
+    RECORD = "record"  # the attempt's end is known, or its true reason: write down its outcome
+    CANCEL = "cancel"  # ask the engine to end what is left of the attempt
+    CLOSE = "close"  # nothing of the attempt is left: restart or end
+    END = "end"  # there is no attempt: end
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the database says. `attempt`: the newest one's number; `outcome`: its own, when its end is known. `overdue`:
+    past the deadline. `moment`: now, in unix seconds."""
+
+    state: State
+    stop_requested: bool = False
+    overdue: bool = False
+    outcome: Reason | None = None
+    attempts_left: int = 0
+    attempt: int = 0
+    moment: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    act: Act
+    to: State | None = None
+    cause: Cause = field(default_factory=lambda: Cause(""))
+
+
+def decide(facts: Facts, seen: Observation | None) -> Decision:
+    """`seen` is None in the states that have no attempt, and only there."""
+    if facts.state is State.INITIALIZING:
+        return _without_attempt(facts, Act.PREPARE, Reason.INITIALIZE_TIMEOUT)
+    if facts.state is State.QUEUED:
+        return _without_attempt(facts, Act.LEASE, Reason.QUEUE_TIMEOUT)
+    assert seen is not None
+    if facts.outcome is not None:
+        return _ending(facts, facts.outcome, seen)
+    if facts.state is State.STARTING and seen.phase is Phase.SUCCEEDED:
+        return Decision(Act.MOVE, State.RUNNING)  # it ran, however shortly
+    if cause := _end_of_attempt(facts, seen):
+        return Decision(Act.RECORD, cause=cause)
+    if facts.state is State.STARTING:
+        if seen.phase is Phase.RUNNING:
+            return Decision(Act.MOVE, State.RUNNING)
+        if seen.phase in (Phase.ABSENT, Phase.STARTING):
+            return Decision(Act.SUBMIT, cause=seen.waiting or Cause(""))
+    return Decision(Act.WAIT, cause=seen.waiting or Cause(""))
+
+
+def _without_attempt(facts: Facts, onward: Act, timeout: Reason) -> Decision:
+    if facts.stop_requested:
+        return Decision(Act.END, State.STOPPED, Cause(Reason.STOPPED_BY_USER))
+    if facts.overdue:
+        return Decision(Act.END, State.FAILED, Cause(timeout))
+    return Decision(onward)
+
+
+def _end_of_attempt(facts: Facts, seen: Observation) -> Cause | None:
+    """Why the attempt is over, if it is. A success counts even when a stop was asked for: it came too late."""
+    if seen.phase is Phase.SUCCEEDED:
+        return Cause(Reason.COMPLETED)
+    if facts.stop_requested:
+        return Cause(Reason.STOPPED_BY_USER)
+    if seen.phase is Phase.FAILED:
+        return seen.cause or Cause(Reason.ATTEMPT_LOST)
+    if seen.phase is Phase.ABSENT and facts.state is State.RUNNING:
+        return Cause(Reason.ATTEMPT_LOST)
+    if facts.state is State.RUNNING and seen.waiting and seen.waiting.code == Reason.JOB_SUSPENDED:
+        return seen.waiting  # it ran, and must not run again under this name
+    both_run = facts.state is State.RUNNING and seen.phase is Phase.RUNNING
+    if both_run and (hanging := never_ending(seen.ranks, facts.moment)):
+        return _never_ended(hanging)
+    if not facts.overdue:
+        return None
+    if facts.state is not State.STARTING:
+        return Cause(Reason.RUN_TIMEOUT)
+    if seen.waiting is None or seen.phase is Phase.UNKNOWN:
+        return Cause(Reason.START_TIMEOUT)
+    return None if seen.waiting.code in PATIENT else seen.waiting
+
+
+def _never_ended(hanging: Sequence[RankSeen]) -> Cause:
+    """What rank 0 has done to its end is done, whoever hangs in the teardown after it; for rank 0 nobody can vouch. Who
+    records it knows the nodes' names."""
+    well = all(rank.rank for rank in hanging)
+    nodes = sorted({rank.node_rank for rank in hanging})
+    params = {"ranks": [rank.rank for rank in hanging], "node": nodes, "seconds": int(LAST_SECONDS)}
+    return Cause(Reason.COMPLETED if well else Reason.NEVER_ENDED, params)
+
+
+def _ending(facts: Facts, outcome: Reason, seen: Observation) -> Decision:
+    if facts.stop_requested and facts.state is not State.STOPPING and outcome is not Reason.COMPLETED:
+        return Decision(Act.MOVE, State.STOPPING)
+    if outcome in BY_RANKS and seen.cause and seen.cause.code in TRUE_CAUSES:
+        return Decision(Act.RECORD, cause=seen.cause)
+    if seen.left is not False:
+        late = Cause(Reason.STOP_UNCONFIRMED, {"number": facts.attempt})
+        return Decision(Act.CANCEL, cause=late if facts.overdue else Cause(""))
+    if outcome is Reason.COMPLETED:
+        return Decision(Act.CLOSE, State.SUCCEEDED)
+    if facts.state is State.STOPPING:
+        return Decision(Act.CLOSE, State.STOPPED)
+    if outcome in RETRY_HELPS and facts.attempts_left > 0:
+        return Decision(Act.CLOSE, State.QUEUED)
+    return Decision(Act.CLOSE, State.FAILED)

@@ -1,0 +1,169 @@
+"""The memory behind the backend `agent`, on the database; see `fermi.launch.backends.agent.store`."""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from threading import Event
+from typing import Any, cast
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
+from apps.accounts import vault
+from apps.clusters.models import EnvironmentStatus
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.training.ground.launching import secrets_of
+from apps.training.models import Task
+from apps.workers import health, revisions
+from apps.workers.models import Launch, Order, Worker
+from apps.workers.services import environments
+from fermi.launch.backends.agent import store
+from fermi.launch.errors import BackendError
+
+KEPT = timedelta(days=1)
+"""How long it is known who had which rank of a forgotten attempt that belongs to no task."""
+
+
+class DatabaseStore:
+    """Every change of what a worker is to do takes a number from `revisions`, which also makes such changes happen one
+    after the other."""
+
+    def put(self, name: str, task_id: str, attempt: int, orders: Sequence[store.Order]) -> None:
+        if Launch.objects.filter(pk=name).exists():
+            return
+        with transaction.atomic():
+            revision = revisions.following()
+            workers = Worker.objects.in_bulk([order.worker for order in orders])
+            if unknown := [order.worker for order in orders if order.worker not in workers]:
+                raise BackendError("WORKER_UNKNOWN", permanent=True, workers=", ".join(unknown))
+            files = orders[0].body.get("files", {}) if orders else {}
+            launch, new = Launch.objects.get_or_create(
+                name=name, defaults={"task": task_id, "attempt": attempt, "files": files}
+            )
+            if not new:
+                return
+            Order.objects.bulk_create(
+                Order(
+                    launch=launch,
+                    worker=order.worker,
+                    machine=workers[order.worker].machine,
+                    rank=order.rank,
+                    node_rank=order.node_rank,
+                    node=order.node,
+                    digest=order.digest,
+                    body={key: value for key, value in order.body.items() if key != "files"},
+                )
+                for order in orders
+            )
+            for order in orders:
+                worker = workers[order.worker]
+                about = {"taskId": task_id, "attempt": attempt, "rank": order.rank, "digest": order.digest}
+                worker.desired = {"order": {"name": name, **about}, "stop": None}
+                worker.generation = revision
+            Worker.objects.bulk_update(workers.values(), ["desired", "generation"])
+
+    def attempts(self, names: Collection[str]) -> Mapping[str, store.Attempt]:
+        launches = Launch.objects.filter(pk__in=names, forgotten=False).prefetch_related("orders")
+        known = {launch.pk: launch for launch in launches}
+        ids = {order.worker for launch in known.values() for order in launch.orders.all()}
+        judge = health.judge()
+        rows = Worker.objects.filter(pk__in=ids).values_list("pk", "machine", "report__at", "environment__status")
+        heard = {key: (machine, judge.status(at), at, usable) for key, machine, at, usable in rows}
+        if any(seen == "lost" and usable == EnvironmentStatus.RUNNING for _, seen, _, usable in heard.values()):
+            environments.settle_health()  # first, or the next attempt would begin where this one was lost
+
+        def told(order: Order) -> store.Report:
+            machine, seen, at, _ = heard.get(order.worker, ("", "lost", None, ""))
+            return _report(order, *((seen, at) if machine == order.machine else ("lost", None)))
+
+        return {
+            name: store.Attempt(launch.stopped, [told(order) for order in launch.orders.all()])
+            for name, launch in known.items()
+        }
+
+    def stop(self, name: str, task_id: str, attempt: int, grace_seconds: float) -> None:
+        kill_at = time.time() + grace_seconds
+        launch = Launch.objects.filter(pk=name).first()
+        if launch and launch.stopped and (launch.kill_at or 0.0) <= kill_at:
+            return
+        with transaction.atomic():
+            revision = revisions.following()
+            launch, _ = Launch.objects.get_or_create(name=name, defaults={"task": task_id, "attempt": attempt})
+            if launch.stopped and (launch.kill_at or 0.0) <= kill_at:
+                return
+            Launch.objects.filter(pk=name).update(stopped=True, grace_seconds=grace_seconds, kill_at=kill_at)
+            stop = {"name": name, "graceSeconds": grace_seconds, "killAt": kill_at}
+            self._tell(launch, revision, lambda desired: {**desired, "stop": stop})
+
+    def forget(self, name: str) -> None:
+        with transaction.atomic():
+            revision = revisions.following()
+            launch = Launch.objects.filter(pk=name, forgotten=False).first()
+            if launch is None:
+                return
+            self._tell(launch, revision, lambda _: {})
+            launch.orders.update(body={})
+            Launch.objects.filter(pk=name).update(forgotten=True, stopped=True, files={})
+
+    def names(self) -> Sequence[tuple[str, str, int]]:
+        return list(Launch.objects.filter(forgotten=False).values_list("name", "task", "attempt"))
+
+    def workers(self) -> Mapping[str, store.Status]:
+        judge = health.judge()
+        return {key: judge.status(at) for key, at in Worker.objects.values_list("pk", "report__at")}
+
+    def watch(self, stop: Event, on_change: Callable[[str], None]) -> None:
+        """Whoever stores a report or notices a loss tells the reconciler (`beats`, `tasks`)."""
+        stop.wait()
+
+    def _tell(self, launch: Launch, revision: int, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Changes what those workers are to do that have this launch's order now."""
+        ids = list(launch.orders.values_list("worker", flat=True))
+        having = [worker for worker in Worker.objects.filter(pk__in=ids) if _ordered(worker) == launch.pk]
+        for worker in having:
+            worker.desired, worker.generation = change(worker.desired), revision
+        Worker.objects.bulk_update(having, ["desired", "generation"])
+
+
+def order_of(worker_id: str) -> dict[str, Any] | None:
+    """The body of what the worker is to run, None when that is nothing."""
+    worker = Worker.objects.get(pk=worker_id)
+    order = Order.objects.select_related("launch").filter(launch=_ordered(worker), worker=worker_id).first()
+    if order is None or not order.body:
+        return None
+    return {
+        **order.body,
+        "files": order.launch.files,
+        "generation": worker.generation,
+        "secrets": _secrets(order.launch.task),
+    }
+
+
+def _secrets(task_id: str) -> dict[str, str]:
+    """Looked up for whoever fetches the order, and part of no stored one."""
+    task = Task.objects.filter(pk=task_id).first()
+    try:
+        return secrets_of(task) if task else {}
+    except vault.Unavailable as why:
+        raise ApiError(409, why.code, **why.params) from None
+
+
+def clean() -> int:
+    """Removes what was kept of forgotten attempts whose task is no more; how many."""
+    task = Task.objects.filter(pk=OuterRef("task"))
+    old = Launch.objects.filter(~Exists(task), forgotten=True, created_at__lt=now() - KEPT)
+    return old.delete()[0]
+
+
+def _ordered(worker: Worker) -> str:
+    order = worker.desired.get("order")
+    return order["name"] if order else ""
+
+
+def _report(order: Order, status: health.Status, heard_at: datetime | None) -> store.Report:
+    return store.Report(
+        order.worker, order.rank, order.node_rank, order.node, status, cast(store.State, order.state),
+        order.pid, order.exit_code, order.ended_at, order.left, order.asked,
+        heard_at.timestamp() if heard_at else None, order.still_since, order.cause,
+    )  # fmt: skip

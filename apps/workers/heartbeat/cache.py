@@ -1,0 +1,206 @@
+"""What a web process remembers of the workers, so that a heartbeat costs it no query: whose token is whose, what each
+is to do, and what was heard but is not stored yet.
+
+    heartbeat ──hear──▶ answer from `_known`, note in `_heard`
+                refresh: what is newer than the revision known ◀── database ◀── flush: all that was heard, in one
+                                                                                transaction
+
+The database is the truth. What is remembered is at most as old as the last refresh, which desired state may be; what is
+lost with the process is said again by the next heartbeat.
+"""
+
+import hmac
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import Case, F, When
+
+from apps.common.clock import now
+from apps.common.texts import text
+from apps.workers import health, hints, revisions, tokens
+from apps.workers.heartbeat.schema import Beat
+from apps.workers.models import Listening, Order, Report, Worker
+
+SAID_AGAIN = timedelta(seconds=30)
+"""How often the same state of a process is stored again: what another web process stored too late is put right."""
+
+_REPORT = f"""UPDATE {Report._meta.db_table}
+SET at = %s, incarnation = %s, sequence = %s, applied = %s, process = %s, usage = %s
+WHERE worker_id = %s AND (incarnation <> %s OR sequence < %s)"""
+
+_ORDER = f"""UPDATE {Order._meta.db_table}
+SET state = %s, pid = %s, exit_code = %s, ended_at = %s, "left" = %s, asked = %s, still_since = %s, cause = %s,
+    incarnation = %s, sequence = %s
+WHERE launch_id = %s AND worker = %s AND (incarnation <> %s OR sequence < %s)"""
+
+
+@dataclass(slots=True)
+class _Known:
+    """`process`: as it was stored last, and when."""
+
+    digest: str
+    generation: int
+    desired: dict[str, Any]
+    process: Any = None
+    stored_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class _Heard:
+    """Not stored yet: by worker, when it was last heard and what it said; by attempt and worker, the last news of that
+    attempt's process."""
+
+    beats: dict[str, tuple[datetime, Beat]] = field(default_factory=dict)
+    processes: dict[tuple[str, str], Beat] = field(default_factory=dict)
+
+
+class Cache:
+    """`on_change` is called with the ids of workers that are to do something else."""
+
+    def __init__(self, on_change: Callable[[Collection[str]], None] = lambda _: None) -> None:
+        self._on_change = on_change
+        self._known: dict[str, _Known] = {}
+        self._heard = _Heard()
+        self._guard = threading.Lock()  # of `_heard`
+        self._revision = 0
+        self.urgent = False  # a process changed: somebody waits for that to be stored
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    # Asked by heartbeats; no query ------------------------------------------------------------------------------------
+
+    def strangers(self, beats: Iterable[Beat]) -> list[str]:
+        """Workers that have registered a moment ago, or never: to be loaded before they are heard."""
+        return [beat.worker for beat in beats if not self._is_known(beat)]
+
+    def hear(self, beats: Sequence[Beat], lang: str | None = None) -> list[dict[str, Any]]:
+        """Notes what they say; what each is to do."""
+        moment = now()
+        for beat in beats:
+            if self._is_known(beat):
+                self._note(beat, moment)
+        return self.answers(beats, lang)
+
+    def answers(self, beats: Sequence[Beat], lang: str | None = None) -> list[dict[str, Any]]:
+        return [self._answer(beat, lang) for beat in beats]
+
+    def has_news(self, beats: Iterable[Beat]) -> bool:
+        """Whether some worker has not acted on the newest yet, or cannot be heard."""
+        return any(not self._is_known(beat) or self._known[beat.worker].generation != beat.generation for beat in beats)
+
+    def _is_known(self, beat: Beat) -> bool:
+        known = self._known.get(beat.worker)
+        return known is not None and hmac.compare_digest(known.digest, tokens.digest(beat.token))
+
+    def _note(self, beat: Beat, moment: datetime) -> None:
+        known, process = self._known[beat.worker], beat.process
+        with self._guard:
+            self._heard.beats[beat.worker] = moment, beat
+            if process is None:
+                return
+            changed = process != known.process
+            if changed or known.stored_at is None or moment - known.stored_at > SAID_AGAIN:
+                self._heard.processes[process["name"], beat.worker] = beat
+                known.process, known.stored_at = process, moment
+                self.urgent = self.urgent or changed
+
+    def _answer(self, beat: Beat, lang: str | None) -> dict[str, Any]:
+        known = self._known.get(beat.worker)
+        if known is None or not self._is_known(beat):
+            code = "WORKER_UNKNOWN" if known is None else "WORKER_TOKEN_INVALID"
+            message = text(code, {"workers": beat.worker}, lang)[0]
+            nothing = {"generation": 0, "order": None, "stop": None}
+            return {"id": beat.worker, **nothing, "error": {"code": code, "message": message}}
+        return {
+            "id": beat.worker,
+            "generation": known.generation,
+            "order": known.desired.get("order"),
+            "stop": known.desired.get("stop"),
+            "error": None,
+        }
+
+    # The database -----------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Two queries when nothing is new; three with news, however many workers there are."""
+        newest = revisions.newest()
+        if newest == self._revision:
+            return
+        since = self._revision if newest > self._revision else -1
+        changed = self._load(Worker.objects.filter(generation__gt=since))
+        if since < 0 or Worker.objects.count() != len(self._known):
+            there = set(Worker.objects.values_list("pk", flat=True))
+            for gone in self._known.keys() - there:
+                del self._known[gone]
+                changed.append(gone)
+        self._revision = newest
+        if changed:
+            self._on_change(changed)
+
+    def load(self, workers: Collection[str]) -> None:
+        """These alone, whatever is known of them."""
+        self._load(Worker.objects.filter(pk__in=workers))
+
+    def _load(self, rows: Any) -> list[str]:
+        changed = []
+        for key, digest, generation, desired in rows.values_list("pk", "digest", "generation", "desired"):
+            before = self._known.get(key)
+            if before is None:
+                self._known[key] = _Known(digest, generation, desired)
+            else:
+                before.digest, before.generation, before.desired = digest, generation, desired
+            changed.append(key)
+        return changed
+
+    def flush(self) -> int:
+        """Stores what was heard since the last time, and that somebody listens; how many rows that were."""
+        with self._guard:
+            heard, self._heard, self.urgent = self._heard, _Heard(), False
+        try:
+            with transaction.atomic():
+                with connection.cursor() as cursor:
+                    if heard.beats:
+                        cursor.executemany(_REPORT, [_report_row(*one) for one in heard.beats.values()])
+                    if heard.processes:
+                        cursor.executemany(_ORDER, [_order_row(beat) for beat in heard.processes.values()])
+                listen()
+        except BaseException:
+            with self._guard:
+                beats = {**heard.beats, **self._heard.beats}
+                self._heard = _Heard(beats, {**heard.processes, **self._heard.processes})
+            raise
+        hints.reported({name.rpartition("-")[0] for name, _ in heard.processes})
+        return len(heard.beats) + len(heard.processes)
+
+
+def listen() -> None:
+    """Says that heartbeats can be heard here and now."""
+    moment = now()
+    since = Case(When(heard_at__lt=moment - health.DEAF, then=moment), default=F("since"))
+    if not Listening.objects.filter(pk=1).update(since=since, heard_at=moment):
+        Listening.objects.bulk_create([Listening(pk=1, since=moment, heard_at=moment)], ignore_conflicts=True)
+
+
+def _report_row(at: datetime, beat: Beat) -> tuple[Any, ...]:
+    ops = connection.ops
+    return (
+        ops.adapt_datetimefield_value(at), beat.incarnation[:64], beat.sequence, beat.generation,
+        ops.adapt_json_value(beat.process or {}, None), ops.adapt_json_value(dict(beat.usage), None),
+        beat.worker, beat.incarnation[:64], beat.sequence,
+    )  # fmt: skip
+
+
+def _order_row(beat: Beat) -> tuple[Any, ...]:
+    process = beat.process
+    assert process is not None
+    return (
+        process["state"], process.get("pid"), process.get("exitCode"), process.get("endedAt"), process.get("left"),
+        bool(process.get("asked")), process.get("stillSince"),
+        connection.ops.adapt_json_value(process.get("cause") or {}, None),
+        beat.incarnation[:64], beat.sequence, process["name"], beat.worker, beat.incarnation[:64], beat.sequence,
+    )  # fmt: skip

@@ -1,0 +1,130 @@
+"""Heartbeats, answered in the event loop before Django: from memory, and held open while there is nothing new.
+
+What is not a well-formed heartbeat goes on to Django, whose view answers all the same, and says what is wrong.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+from django.conf import settings
+from django.db import connection
+
+from apps.common import asgi
+from apps.common.asgi import App, Receive, Scope, Send
+from apps.common.texts import text
+from apps.workers.heartbeat import schema
+from apps.workers.heartbeat.cache import Cache
+from apps.workers.heartbeat.schema import Beat
+from apps.workers.heartbeat.sync import Sync
+
+PATH = "/api/v1/workers/heartbeat"
+LARGEST = 1 << 20  # bytes of a body
+
+
+class Heartbeats:
+    def __init__(self, onward: App) -> None:
+        self._onward = onward
+        self._cache = Cache(self._changed)
+        self._sync = Sync(self._cache)
+        self._started = False
+        self._database = ThreadPoolExecutor(1, "heartbeats")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._started:  # whatever is asked first: somebody listens from here on
+            self._started = True
+            self._sync.start()
+        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
+            await self._onward(scope, receive, send)
+            return
+        body = await _read(receive)
+        try:
+            if len(body) > LARGEST:
+                raise ValueError("too large")
+            wait, heard = schema.read(orjson.loads(body))
+        except ValueError:  # orjson's error is one
+            await self._onward(scope, _again(body, receive), send)
+            return
+        lang = asgi.language(scope)
+        answer = orjson.dumps(
+            {
+                "code": 200,
+                "message": text("OK", lang=lang)[0],
+                "data": {
+                    "intervalSeconds": settings.WORKER_HEARTBEAT_S,
+                    "workers": await self._answers(heard, wait, lang),
+                },
+            }
+        )
+        await asgi.answer(send, answer)
+
+    async def _answers(self, heard: list[Beat], wait: float, lang: str) -> list[dict[str, Any]]:
+        loop = self._loop = asyncio.get_running_loop()
+        if strangers := self._cache.strangers(heard):
+            await loop.run_in_executor(self._database, self._load, strangers)
+        answers = self._cache.hear(heard, lang)
+        if self._cache.urgent:
+            self._sync.hurry()
+        if not wait or self._cache.has_news(heard):
+            return answers
+        await self._until_news(heard, min(wait, settings.WORKER_HEARTBEAT_S))
+        return self._cache.answers(heard, lang)
+
+    async def _until_news(self, heard: list[Beat], seconds: float) -> None:
+        news = asyncio.Event()
+        try:
+            for beat in heard:
+                self._waiting[beat.worker].add(news)
+            if not self._cache.has_news(heard):  # it may have come between the look and here
+                async with asyncio.timeout(seconds):
+                    await news.wait()
+        except TimeoutError:
+            pass
+        finally:
+            for beat in heard:
+                self._waiting[beat.worker].discard(news)
+                if not self._waiting[beat.worker]:
+                    del self._waiting[beat.worker]
+
+    def _load(self, workers: list[str]) -> None:
+        try:
+            self._cache.load(workers)
+        finally:
+            connection.close_if_unusable_or_obsolete()
+
+    def _changed(self, workers: Collection[str]) -> None:
+        """In the sync's thread."""
+        if self._loop and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._ring, workers)
+
+    def _ring(self, workers: Collection[str]) -> None:
+        for worker in workers:
+            for news in self._waiting.get(worker, ()):
+                news.set()
+
+
+async def _read(receive: Receive) -> bytes:
+    """No more than a piece beyond what may be."""
+    pieces: list[bytes] = []
+    while True:
+        message = await receive()
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body") or sum(map(len, pieces)) > LARGEST:
+            return b"".join(pieces)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """What was read, and then what is left."""
+    first = [body]
+
+    async def again() -> Mapping[str, Any]:
+        if first:
+            return {"type": "http.request", "body": first.pop(), "more_body": len(body) > LARGEST}
+        return await receive()
+
+    return again

@@ -1,0 +1,63 @@
+"""Keeps a web process's cache in step with the database: one thread, and one that hears when there is something new."""
+
+import logging
+import threading
+import time
+
+from django.db import close_old_connections, connection
+
+from apps.common import bus
+from apps.workers import health, hints
+from apps.workers.heartbeat.cache import Cache
+
+log = logging.getLogger(__name__)
+
+REFRESH = 1.0  # seconds between two looks for what workers are to do, unless the bus says that something changed
+FLUSH = health.TICK.total_seconds()
+HASTE = 0.02  # seconds that the change of a process waits for others to be stored with it
+IDLE = 5.0  # seconds between two looks for a first worker
+
+
+class Sync:
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._wake = threading.Event()
+        self._rung = False
+
+    def start(self) -> None:
+        for target in (self._keep, self._listen):
+            threading.Thread(target=target, name=f"workers{target.__name__}", daemon=True).start()
+
+    def hurry(self) -> None:
+        """There is something to be stored that somebody waits for."""
+        self._wake.set()
+
+    def _listen(self) -> None:
+        with bus.listen(hints.CHANNEL) as bell:
+            while True:
+                if bell.wait(IDLE):
+                    self._rung = True
+                    self._wake.set()
+
+    def _keep(self) -> None:
+        refresh = flush = 0.0
+        while True:
+            try:
+                close_old_connections()
+                moment = time.monotonic()
+                if self._rung or moment >= refresh:
+                    self._rung = False
+                    self._cache.refresh()
+                    refresh = moment + (REFRESH if len(self._cache) else IDLE)
+                if self._cache.urgent or (moment >= flush and len(self._cache)):
+                    self._cache.flush()
+                    flush = moment + FLUSH
+            except Exception:
+                log.exception("what workers say cannot be stored; again in %s s", REFRESH)
+                connection.close_if_unusable_or_obsolete()
+                refresh = flush = time.monotonic() + REFRESH
+                time.sleep(HASTE)
+            due = min(refresh, flush) if len(self._cache) else refresh
+            if self._wake.wait(max(0.0, due - time.monotonic())):
+                self._wake.clear()
+                time.sleep(HASTE)

@@ -1,0 +1,121 @@
+"""Tasks: list, look at, stop, run again, remove."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from rich.console import RenderableType
+
+from fermi.cli import output
+from fermi.cli.detail import detail
+from fermi.cli.options import Session, command, follow_options
+from fermi.cli.texts import _
+from fermi.cli.times import ago
+
+STATUSES = ["initializing", "queued", "starting", "running", "stopping", "succeeded", "failed", "stopped"]
+
+
+@command("list")
+@click.option("--status", multiple=True, type=click.Choice(STATUSES), help=_("May be repeated."))
+@click.option("--framework")
+@click.option("--env", "environment", help=_("That ran or would run in this environment (id)."))
+@click.option("--zone", help=_("Name or id of an availability zone."))
+@click.option("--owner")
+@click.option("--project")
+@click.option("--search", help=_("Part of the name or id."))
+@click.option("--created-after", metavar="TIME", help=_("ISO 8601."))
+@click.option("--created-before", metavar="TIME", help=_("ISO 8601."))
+@click.option("--ordering", metavar="COLUMN", help=_("Such as name, or -createdAt for descending."))
+@click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--all", "everything", is_flag=True, help=_("No limit."))
+def list_tasks(session: Session, limit: int, everything: bool, status: tuple[str, ...], **filters: Any) -> None:
+    listing = session.fermi.tasks.list(status=status, **filters)
+    items = list(listing) if everything else listing.first(limit)
+    total = listing.total if len(items) == limit and not everything else len(items)
+    output.show({"items": items, "total": total}, session.form, lambda: _list(items))
+    if total > len(items):
+        output.say(_("{shown} of {total}; more with --limit or --all", shown=len(items), total=total))
+
+
+def _list(items: list[Any]) -> Iterator[RenderableType]:
+    rows = [
+        [
+            task["taskId"],
+            task["taskName"],
+            output.status(task["status"]),
+            task["framework"],
+            f"{task['nodeCount']}/{task['worldSize']}",
+            task["step"],
+            task["loss"],
+            max(task["attempt"] - 1, 0),
+            task["owner"],
+            ago(task["createdAt"]),
+        ]
+        for task in items
+    ]
+    headers = ["ID", _("Name"), _("Status"), _("Framework"), _("Nodes/ranks"), _("Step"), _("Loss"), _("Restarts")]
+    yield output.table([*headers, _("Owner"), _("Created")], rows)
+
+
+@command("get", _("With --follow, live."))
+@click.argument("task")
+@follow_options
+def get(session: Session, task: str, wait: bool, follow: bool) -> int:
+    if wait or follow:
+        from fermi.cli.follow import until_end
+
+        return until_end(session, task, live=follow)
+    found = session.fermi.tasks.get(task)
+    output.show(found, session.form, lambda: detail(found))
+    return 0
+
+
+@command("stop", _("They save a checkpoint first."))
+@click.argument("tasks", nargs=-1, required=True)
+@click.option("--wait", is_flag=True, help=_("Wait until they have ended."))
+def stop(session: Session, tasks: tuple[str, ...], wait: bool) -> None:
+    for task in tasks:
+        session.fermi.tasks.stop(task)
+        output.say(_("{id} is stopping.", id=task) if not wait else _("{id}: waiting for its end…", id=task))
+    if wait:
+        for task in tasks:
+            output.say(f"{task}: {session.fermi.tasks.wait(task)['status']}")
+
+
+@command("retry")
+@click.argument("task")
+@follow_options
+def retry(session: Session, task: str, wait: bool, follow: bool) -> int:
+    created = session.fermi.tasks.retry(task)
+    if wait or follow:
+        from fermi.cli.follow import until_end
+
+        output.say(_("Created {id}.", id=created["taskId"]))
+        return until_end(session, created["taskId"], live=follow)
+    output.show(created, session.form, lambda: [output.pairs([(_("Task"), created["taskId"])])])
+    return 0
+
+
+@command("clone", _("As YAML: change it, then `fermi submit -f FILE`."))
+@click.argument("task")
+def clone(session: Session, task: str) -> None:
+    found = session.fermi.tasks.clone(task)
+    if session.form == "table":
+        click.echo(output.as_yaml(found["request"]), nl=False)
+    else:
+        output.show(found, session.form, list)
+
+
+@command("delete", output=False)
+@click.argument("tasks", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help=_("Do not ask."))
+def delete(session: Session, tasks: tuple[str, ...], yes: bool) -> None:
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError(_("Nobody is there to be asked: say --yes."))
+        question = _("Delete {count} tasks with their logs and checkpoints?", count=len(tasks))
+        click.confirm(question, abort=True, err=True)
+    for task in tasks:
+        session.fermi.tasks.delete(task)
+        output.say(_("{id} is deleted.", id=task))
