@@ -1,5 +1,6 @@
 # make up     sets everything up, serves http://127.0.0.1:8000 and prints a one-time sign-in link
 # make down   stops the platform and all its training
+# make dev    the same for working on it: whatever is edited is served at once, the console from one port above
 # make test   sets everything up, then runs all tests
 # make check  format, lint, types, import contracts, migrations, drift of everything generated
 # make check-api  sends more requests made from the API's schema (SEED=7 EXAMPLES=300: those again)
@@ -8,9 +9,9 @@
 # make bench  measures; make schema and make lock write generated files anew; make clean removes what was built
 # make manifests  writes the chart as plain Kubernetes manifests to build/manifests.yaml
 #
-# Variables of `up` and `down`: PORT=8000 HOST=127.0.0.1 DATA=var DEMO=1 (DEMO=0: no demo environments on first start).
+# Variables of `up`, `dev` and `down`: PORT=8000 HOST=127.0.0.1 DATA=var DEMO=1 (DEMO=0: no demo environments on first start).
 
-.PHONY: help up down test check check-api test-frameworks test-deploy bench schema lock manifests clean
+.PHONY: help up down dev test check check-api test-frameworks test-deploy bench schema lock manifests clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -45,7 +46,7 @@ test:
 check:
 	@$(SETUP) check
 
-check-api test-frameworks test-deploy bench schema lock manifests:
+dev check-api test-frameworks test-deploy bench schema lock manifests:
 	@$(SETUP) $@
 
 clean:

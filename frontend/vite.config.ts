@@ -3,12 +3,13 @@ import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
 
-const platform = process.env.FERMI_URL ?? "http://127.0.0.1:8000";
+// The platform sees the host that the page's origin names, or it would take each change for a forged one.
+const platform = { target: process.env.FERMI_URL ?? "http://127.0.0.1:8000", changeOrigin: false };
 
 export default defineConfig({
   plugins: [react(), tailwindcss()],
   resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
-  server: { proxy: Object.fromEntries(["/api", "/_allauth", "/auth"].map((path) => [path, platform])) },
+  server: { proxy: Object.fromEntries(["/api", "/_allauth", "/auth/", "/admin/", "/static/"].map((path) => [path, platform])) },
   build: { manifest: true },
   test: {
     environment: "jsdom",

@@ -203,6 +203,10 @@ def prepare(target: str) -> list[str | Path]:
                 packages()
                 frontend()
                 return [PYTHON, "-m", "server.up"]
+            case "dev":
+                packages()
+                frontend_packages()
+                return [PYTHON, "-m", "server.up", "dev"]
             case "bench":
                 packages()
                 return [PYTHON, "-m", "bench"]
@@ -232,7 +236,7 @@ def main(target: str) -> None:
     except KeyboardInterrupt:
         sys.exit("setup  | interrupted; the next make goes on from here.")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")])}
-    if target in {"test", "check", "schema"}:
+    if target in {"dev", "test", "check", "schema"}:
         env["PATH"] = node()["PATH"]
     os.execve(PYTHON, [str(part) for part in command], env)
 

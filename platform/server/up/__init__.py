@@ -1,6 +1,7 @@
 """The embedded platform: web, worker, beat, watcher and broker under one foreground command.
 
-`python -m server.up` is what `make up` runs once everything is installed, `python -m server.up down` is `make down`.
+`python -m server.up` is what `make up` runs once everything is installed, `python -m server.up down` is `make down`,
+`python -m server.up dev` is `make dev`.
 Standard library only, so that it is there at once and stands when Django does not.
 
     checks      what must hold before anything is started
@@ -8,4 +9,5 @@ Standard library only, so that it is there at once and stands when Django does n
     child       a process that is started again when it dies
     broker      the embedded Redis or Valkey
     supervisor  the order of starting and stopping
+    dev         a platform that follows its own source
 """

@@ -1,4 +1,4 @@
-"""`python -m server.up [down]`; FERMI_DATA, FERMI_HOST and FERMI_PORT say where."""
+"""`python -m server.up [down|dev]`; FERMI_DATA, FERMI_HOST and FERMI_PORT say where."""
 
 import os
 import sys
@@ -6,6 +6,7 @@ import sys
 from server import places
 from server.up import console
 from server.up.checks import CannotStart
+from server.up.dev import Development
 from server.up.down import down
 from server.up.hosts import Address
 from server.up.supervisor import Platform
@@ -16,8 +17,10 @@ def main(arguments: list[str]) -> int:
     try:
         if arguments == ["down"]:
             return down(data)
+        if arguments == ["dev"]:
+            return Development(data, _address()).run()
         if arguments:
-            raise CannotStart("The only argument is `down`; without one the platform starts.")
+            raise CannotStart("The arguments are `down` and `dev`; without one the platform starts.")
         return Platform(data, _address()).run()
     except CannotStart as error:
         console.say(str(error), fault=True)

@@ -35,6 +35,7 @@ class Child:
         self.on_change: Callable[[], None] = lambda: None
         self._popen: subprocess.Popen[str] | None = None
         self._stopping = threading.Event()
+        self._wake = threading.Event()  # ends the pause before a start
         self._starting = threading.Lock()  # so that none is started behind the back of `stop`
         self._reader: threading.Thread | None = None
 
@@ -80,21 +81,31 @@ class Child:
         failures, since = 0, time.monotonic()
         while self._popen:
             code = self._popen.wait()
-            if self._stopping.is_set():
-                return
-            failures = 0 if time.monotonic() - since > LIVED_S else failures
-            pause = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
-            console.say(f"{self.name} {how(code)}; starting it again in {pause:g} s", fault=True)
-            failures += 1
-            if self._stopping.wait(pause):
-                return
+            if not self._wake.is_set():
+                failures = 0 if time.monotonic() - since > LIVED_S else failures
+                pause = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
+                console.say(f"{self.name} {how(code)}; starting it again in {pause:g} s", fault=True)
+                failures += 1
+                self._wake.wait(pause)
             since = time.monotonic()
-            self.start()
+            with self._starting:
+                if self._stopping.is_set():
+                    return
+                self._wake.clear()
+                self._start()
+
+    def restart(self) -> None:
+        """Asks a kept child to end; it is started again at once, also where it was waiting out a pause."""
+        with self._starting:
+            self._wake.set()
+            if self._popen and self.alive():
+                self._popen.terminate()
 
     def stop(self) -> None:
         """Asks it to end; does not wait."""
         with self._starting:
             self._stopping.set()
+        self._wake.set()
         if self._popen and self.alive():
             self._popen.terminate()
 

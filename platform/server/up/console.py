@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import IO
 
 WIDTH = 6  # of the longest name
-COLOURS = {"web": 36, "worker": 33, "beat": 35, "watch": 34, "broker": 32, "fermi": 1}
+COLOURS = {"web": 36, "worker": 33, "beat": 35, "watch": 34, "broker": 32, "vite": 34, "fermi": 1}
 FAULT = 31
 
 _lock = threading.Lock()

@@ -21,7 +21,7 @@ def down(data: Path) -> int:
     if not data.is_dir():
         console.say(f"nothing to stop: {data} does not exist.")
         return 0
-    stopped = {*_ask_tasks_to_stop(data), *training.stop(data)}
+    stopped = stop_training(data)
     record = Record(data)
     if platform := record.supervisor():
         platform.signal(signal.SIGTERM)
@@ -32,6 +32,11 @@ def down(data: Path) -> int:
     stopped |= {*training.stop(data)}
     console.say(f"training stopped: {', '.join(sorted(stopped))}" if stopped else "no training was running")
     return 0
+
+
+def stop_training(data: Path) -> set[str]:
+    """Ids of the tasks that ended. What a cluster runs ends too."""
+    return {*_ask_tasks_to_stop(data), *training.stop(data)}
 
 
 def _ask_tasks_to_stop(data: Path) -> list[str]:

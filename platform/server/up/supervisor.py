@@ -41,6 +41,7 @@ class Platform:
     def __init__(self, data: Path, address: Address) -> None:
         self.data = data
         self.address = address
+        self.site = address.url  # where people open it
         self.record = Record(data)
         self.children: list[Child] = []
         self.ending = threading.Event()
@@ -71,7 +72,7 @@ class Platform:
                 signal.signal(number, self._on_signal)
         try:
             self._start(began)
-            self.ending.wait()
+            self._serve()
             console.say("stopping")
         except Failed as failure:
             console.say(str(failure), fault=True)
@@ -99,10 +100,7 @@ class Platform:
             broker.set_password(self.record.dir)
             child = self._child("broker", broker.command(self.record.dir))
             self._until(child, lambda: broker.answers(self.record.dir))
-        if schema.stale(self.data):
-            console.say("preparing the database")
-            self._run("migrate", "--no-input", "--verbosity", "0")
-            schema.remember(self.data)
+        self._migrate()
         web = self._child("web", [sys.executable, "-m", "server.web", self.address.host, str(self.address.port)])
         first = self._run("firststart")
         self._until(web, self._answers)
@@ -115,10 +113,13 @@ class Platform:
         for child in self.children:
             child.keep()
 
+    def _serve(self) -> None:
+        self.ending.wait()
+
     def _announce(self, first: dict[str, str], seconds: float) -> None:
         self.record.publish(self.address.url)
-        console.say(f"serving {self.address.url} (ready in {seconds:.1f} s; Ctrl-C stops the platform)")
-        console.say(f"sign in, once: {self.address.url}{first['signInLink']}")
+        console.say(f"serving {self.site} (ready in {seconds:.1f} s; Ctrl-C stops the platform)")
+        console.say(f"sign in, once: {self.site}{first['signInLink']}")
         console.say(f"the administrator's API token: {first['token_path']}")
         console.say(first["isolation"], fault=bool(first["exposed"]))
         if not self.address.loopback:
@@ -127,6 +128,12 @@ class Platform:
                 "put a TLS proxy in front of it, or leave HOST out.",
                 fault=True,
             )
+
+    def _migrate(self) -> None:
+        if schema.stale(self.data):
+            console.say("preparing the database")
+            self._run("migrate", "--no-input", "--verbosity", "0")
+            schema.remember(self.data)
 
     def _child(self, name: str, command: list[str | Path], wanted: Callable[[str], bool] = console.everything) -> Child:
         if self.ending.is_set():

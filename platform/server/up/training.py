@@ -5,15 +5,20 @@ from pathlib import Path
 from fermi.launch.backends.local import engine
 
 
+def running(data: Path) -> list[str]:
+    """Attempts of this machine's training."""
+    return engine.running_attempts(data)
+
+
 def still_running(data: Path) -> str:
     """One sentence for the person who has just pressed Ctrl-C."""
-    running = engine.running_attempts(data)
-    if not running:
+    attempts = running(data)
+    if not attempts:
         return "stopped; no training was running."
-    if len(running) == 1:
+    if len(attempts) == 1:
         return "stopped; 1 training task keeps running: `make up` picks it up again, `make down` stops it."
     return (
-        f"stopped; {len(running)} training tasks keep running: `make up` picks them up again, `make down` stops them."
+        f"stopped; {len(attempts)} training tasks keep running: `make up` picks them up again, `make down` stops them."
     )
 
 

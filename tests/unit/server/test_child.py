@@ -33,16 +33,16 @@ def test_the_pause_grows_while_a_child_keeps_dying(monkeypatch: pytest.MonkeyPat
     pauses: list[float] = []
     enough = threading.Event()
 
-    class Stopping(threading.Event):
+    class Pause(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             pauses.append(timeout or 0)
             if len(pauses) == 4:
+                child.stop()
                 enough.set()
-                return True
             return False
 
     child = Child("worker", [sys.executable, "-c", "raise SystemExit(3)"], environment())
-    child._stopping = Stopping()
+    child._wake = Pause()
     child.start()
     child.keep()
     assert enough.wait(60)
@@ -59,6 +59,50 @@ def test_a_stopped_child_is_not_started_again() -> None:
     child.start()
     assert child.process == ended
     assert not child.alive()
+
+
+def test_a_child_that_is_restarted_comes_again_without_a_pause_or_a_complaint(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "BACKOFF_S", (3600,))
+    child = Child("web", SLEEP, environment())
+    child.start()
+    child.keep()
+    try:
+        for _ in range(2):
+            old = child.process
+            child.restart()
+            until(lambda old=old: child.process != old and child.alive(), what="a new process lives")
+    finally:
+        child.stop()
+        child.kill()
+    assert capfd.readouterr().out == ""
+
+
+def test_a_restart_ends_the_pause_of_a_child_that_keeps_dying(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "BACKOFF_S", (3600,))
+    script = tmp_path / "part.py"
+    script.write_text("a mistake\n")
+    child = Child("web", [sys.executable, script], environment())
+    child.start()
+    child.keep()
+    shown = ""
+
+    def complained() -> bool:
+        nonlocal shown
+        shown += capfd.readouterr().out
+        return "starting it again in 3600 s" in shown
+
+    try:
+        until(complained, what="the pause began")
+        script.write_text("import time; time.sleep(600)\n")
+        child.restart()
+        until(child.alive, what="it lives")
+    finally:
+        child.stop()
+        child.kill()
 
 
 def test_a_child_that_ignores_the_request_is_killed() -> None:

@@ -1,0 +1,105 @@
+"""`make dev`: a platform that follows its own source, for this machine alone.
+
+What is written in Python is started again when a file of it changes, after the migrations that came with the change.
+The console comes from Vite, one port above, which reloads pages by itself and hands other requests to the platform.
+Unlike `make up`, it stops all training when it ends.
+"""
+
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from server import places
+from server.up import checks, console, training
+from server.up.down import stop_training
+from server.up.hosts import Address
+from server.up.record import wait_gone
+from server.up.supervisor import Failed, Platform
+
+FOLDERS = ("apps", "platform")
+SUFFIXES = (".py", ".toml", ".json", ".sh", ".html", ".mo")
+LOOK_S = 0.5
+GRACE_S = 1  # less than an open event stream would hold the web process
+VITE = places.ROOT / "frontend" / "node_modules" / "vite" / "bin" / "vite.js"
+
+Seen = dict[str, tuple[int, int]]
+
+
+def source(root: Path) -> Seen:
+    """When each file of the source was written, and its size."""
+    return {entry.path: (entry.stat().st_mtime_ns, entry.stat().st_size) for entry in _files(root)}
+
+
+def _files(root: Path) -> Iterator[os.DirEntry[str]]:
+    folders = [root / name for name in FOLDERS]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    folders.append(Path(entry.path))
+                elif entry.name.endswith(SUFFIXES) and not entry.name.startswith("."):
+                    yield entry
+
+
+def changed(before: Seen, after: Seen) -> list[str]:
+    return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+
+
+class Development(Platform):
+    def __init__(self, data: Path, address: Address) -> None:
+        super().__init__(data, address)
+        self._vite = replace(address, port=address.port + 1)
+        self.site = self._vite.url
+        self._node = shutil.which("node") or ""
+
+    def run(self) -> int:
+        if not self.address.loopback:
+            raise checks.CannotStart("`make dev` serves this machine alone: leave HOST out.")
+        if not (self._node and VITE.exists()):
+            raise checks.CannotStart("The front end's packages are not installed: start with `make dev`.")
+        checks.address(self._vite.host, self._vite.port)
+        return super().run()
+
+    def _announce(self, first: dict[str, str], seconds: float) -> None:
+        where = ["--host", self._vite.host, "--port", str(self._vite.port), "--strictPort"]
+        vite = self._child("vite", [self._node, VITE, places.ROOT / "frontend", *where, "--logLevel", "warn"])
+        self._until(vite, self._vite_listens)
+        super()._announce(first, seconds)
+        console.say(f"the API, the admin and the command line: {self.address.url}")
+
+    def _vite_listens(self) -> bool:
+        try:
+            with socket.create_connection((self._vite.probe, self._vite.port), timeout=1):
+                return True
+        except OSError:
+            return False
+
+    def _serve(self) -> None:
+        seen = source(places.ROOT)
+        while not self.ending.wait(LOOK_S):
+            now = source(places.ROOT)
+            if files := changed(seen, now):
+                seen = now
+                self._reload(files)
+        if training.running(self.data):
+            console.say("stopping training")
+            stop_training(self.data)
+
+    def _reload(self, files: list[str]) -> None:
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        console.say(f"{Path(files[0]).relative_to(places.ROOT)}{more} changed: starting again")
+        try:
+            self._migrate()
+        except Failed as failure:
+            console.say(str(failure), fault=True)
+        parts = [child for child in self.children if child.name not in {"broker", "vite"}]
+        old = [child.process for child in parts if child.process]
+        for child in parts:
+            child.restart()
+        if not wait_gone(old, GRACE_S):
+            for process in old:
+                process.signal(signal.SIGKILL)

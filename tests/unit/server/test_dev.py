@@ -1,0 +1,102 @@
+"""`make dev` starts again what is written in Python when its source changes, and leaves the rest alone."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from server import places
+from server.up import schema
+from server.up.checks import CannotStart
+from server.up.child import Child, environment
+from server.up.dev import Development, changed, source
+from server.up.hosts import Address
+from tests.waiting import until
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with one app, whose database is up to date."""
+    root = tmp_path / "repository"
+    for folder in ("apps/training/migrations", "platform/server"):
+        (root / folder).mkdir(parents=True)
+    (root / "apps/training/models.py").write_text("a = 1\n")
+    (root / "requirements.txt").write_text("")
+    monkeypatch.setattr(places, "ROOT", root)
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    schema.remember(tmp_path)
+    return root
+
+
+@pytest.fixture
+def serving(root: Path, tmp_path: Path) -> Iterator[dict[str, Child]]:
+    """Stand-ins for a part in Python and for those that have nothing to do with it, under the real loop."""
+    platform = Development(tmp_path, Address("127.0.0.1", 8000))
+    platform.record.open()
+    platform.children = [Child(name, SLEEP, environment()) for name in ("web", "broker", "vite")]
+    for child in platform.children:
+        child.start()
+        child.keep()
+    loop = threading.Thread(target=platform._serve)
+    loop.start()
+    yield {child.name: child for child in platform.children}
+    platform.ending.set()
+    loop.join()
+    for child in platform.children:
+        child.stop()
+        child.kill()
+
+
+def test_a_change_is_a_file_written_added_or_removed(root: Path) -> None:
+    before = source(root)
+    written, added = root / "apps/training/models.py", root / "platform/server/added.toml"
+    written.write_text("a = 10\n")
+    added.touch()
+    after = source(root)
+    assert changed(before, after) == [str(written), str(added)]
+    added.unlink()
+    assert changed(after, source(root)) == [str(added)]
+
+
+def test_what_an_editor_or_the_interpreter_leaves_is_no_change(root: Path) -> None:
+    before = source(root)
+    (root / "apps/training/__pycache__").mkdir()
+    (root / "apps/training/__pycache__/models.cpython-311.pyc").touch()
+    (root / "apps/training/.#models.py").touch()
+    (root / "apps/training/models.py~").touch()
+    assert changed(before, source(root)) == []
+
+
+def test_a_change_starts_again_what_is_written_in_python(root: Path, serving: dict[str, Child]) -> None:
+    before = {name: child.process for name, child in serving.items()}
+    added = root / "apps/training/added.py"
+
+    def restarted() -> bool:
+        added.write_text(added.read_text() + "#" if added.exists() else "")  # until the loop has its first look
+        return serving["web"].process != before["web"]
+
+    until(restarted, what="web is another process")
+    assert [serving[name].process for name in ("broker", "vite")] == [before["broker"], before["vite"]]
+
+
+def test_a_migration_that_fails_is_told_and_stops_nothing(
+    root: Path, serving: dict[str, Child], capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = serving["web"].process
+    migration = root / "apps/training/migrations/0001_added.py"
+
+    def restarted() -> bool:
+        migration.write_text(migration.read_text() + "#" if migration.exists() else "")
+        return serving["web"].process != before
+
+    until(restarted, what="web is another process")
+    assert "`manage.py migrate` ended with code 2" in capfd.readouterr().out
+
+
+def test_other_machines_are_never_served(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match="this machine alone"):
+        Development(tmp_path, Address("0.0.0.0", 8000)).run()
