@@ -16,6 +16,7 @@ from django.db import models
 
 from apps.common.ids import new_id
 from apps.training.states import FINAL, State
+from fermi.launch.spec import attempt_name
 
 
 class Task(models.Model):
@@ -114,7 +115,7 @@ class Attempt(models.Model):
     @property
     def name(self) -> str:
         """What the engine knows it by."""
-        return f"{self.task_id}-{self.number}"
+        return attempt_name(self.task_id, self.number)
 
 
 class Event(models.Model):

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import models
 
 from apps.common.ids import new_id
+from fermi.launch.spec import MASTER_PORT
 
 NODE_LENGTH, GROUP_NAME_LENGTH = 63, 32
 """Together an environment's name: `node (group)`."""
@@ -51,7 +52,7 @@ class Group(models.Model):
     name = models.CharField(max_length=GROUP_NAME_LENGTH)
     master_address = models.CharField(max_length=NODE_LENGTH, default="", blank=True)
     world_size = models.PositiveIntegerField(null=True, blank=True)
-    master_port = models.PositiveIntegerField(default=29500)
+    master_port = models.PositiveIntegerField(default=MASTER_PORT)
     backend = models.CharField(max_length=10, choices=CommunicationBackend, default=CommunicationBackend.NCCL)
     script = models.CharField(max_length=500, default="", blank=True)
     args = models.JSONField(default=list, blank=True)

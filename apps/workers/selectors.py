@@ -18,6 +18,7 @@ from apps.workers.models import Group, JoinToken, Worker
 from apps.workers.ranking import Line, problems
 from fermi.launch import credentials
 from fermi.launch.ranks import Seat
+from fermi.launch.spec import attempt_parts
 
 NO_PLACE = {"rank": None, "localRank": None, "nodeRank": None}
 NO_GROUP = "none"
@@ -102,7 +103,7 @@ def _worker(
 ) -> dict[str, Any]:
     report, desired = row.report, row.desired.get("order")
     told = report.process
-    task_id, _, number = (told.get("name") or "").rpartition("-")
+    task_id, number = attempt_parts(told.get("name") or "")
     return {
         "id": row.pk,
         "node": row.node,

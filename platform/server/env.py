@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fermi.launch import isolation
+from fermi.launch.spec import MASTER_PORT
 
 
 def flag(name: str, *, default: bool = False) -> bool:
@@ -107,7 +108,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_ISOLATION": partial(choice, allowed=isolation.MODES),
     "FERMI_LOG": partial(choice, allowed=("lines", "json")),
     "FERMI_LOG_LEVEL": partial(choice, allowed=("INFO", "DEBUG", "WARNING", "ERROR", "CRITICAL")),
-    "FERMI_MASTER_PORTS": partial(port_range, default="29500-32767"),
+    "FERMI_MASTER_PORTS": partial(port_range, default=f"{MASTER_PORT}-32767"),
     "FERMI_PREFLIGHT_PATIENCE": partial(number, default=12.0),
     "FERMI_WORKER_HEARTBEAT": partial(number, default=5.0),
     "FERMI_WORKER_LOST": partial(number, default=15.0),

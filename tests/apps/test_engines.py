@@ -16,7 +16,7 @@ from apps.training.reconcile import engines
 from fermi.launch.backends.base import Remote
 from fermi.launch.backends.local import LocalBackend
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import Handle, JobSpec
+from fermi.launch.spec import Handle, JobSpec, attempt_parts
 from tests.apps.attempts import begin_attempt, write
 from tests.waiting import until
 
@@ -48,7 +48,7 @@ class Elsewhere:
 
 
 def _parts(name: str) -> tuple[str, int]:
-    task_id, _, number = name.rpartition("-")
+    task_id, number = attempt_parts(name)
     return task_id, int(number)
 
 

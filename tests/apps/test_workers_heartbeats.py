@@ -24,6 +24,7 @@ from apps.workers.heartbeat.schema import Beat, read
 from apps.workers.models import Report, Worker
 from apps.workers.tokens import digest
 from fermi.launch.backends.agent.store import Order
+from fermi.launch.spec import attempt_parts
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 
@@ -47,7 +48,7 @@ def beat(worker: str, sequence: int = 1, **changes: Any) -> Beat:
 
 
 def order(name: str, *workers: str) -> None:
-    task, _, attempt = name.rpartition("-")
+    task, attempt = attempt_parts(name)
     body = {"name": name, "digest": "d", "spec": {}, "files": {}}
     rows = [Order(worker, rank, 0, "n", "d", body) for rank, worker in enumerate(workers)]
     DatabaseStore().put(name, task, int(attempt), rows)

@@ -21,6 +21,7 @@ from apps.workers.services import environments
 from apps.workers.tokens import digest
 from fermi.launch.backends.agent.store import Order
 from fermi.launch.errors import BackendError
+from fermi.launch.spec import attempt_parts
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 NODES = ("gn6", "gn7")
@@ -49,12 +50,12 @@ def orders(name: str, workers: Sequence[str] = IDS) -> list[Order]:
 
 
 def put(name: str, workers: Sequence[str] = IDS) -> None:
-    task, _, attempt = name.rpartition("-")
+    task, attempt = attempt_parts(name)
     DatabaseStore().put(name, task, int(attempt), orders(name, workers))
 
 
 def stop(name: str, grace: float = 30.0) -> None:
-    task, _, attempt = name.rpartition("-")
+    task, attempt = attempt_parts(name)
     DatabaseStore().stop(name, task, int(attempt), grace)
 
 

@@ -159,7 +159,7 @@ class OnWorkers(Engine):
     def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
         job = super().job(mode, gpus, **changes)
         nodes = (
-            replace(node, host="127.0.0.1", engine={"workers": [f"{node.name}-{self.free()}" for _ in range(n)]})
+            replace(node, ip="127.0.0.1", engine={"workers": [f"{node.name}-{self.free()}" for _ in range(n)]})
             for node, n in zip(job.nodes, gpus, strict=True)
         )
         return replace(job, nodes=tuple(nodes))

@@ -80,10 +80,10 @@ def test_gpus_are_listed_so_that_the_local_rank_is_the_workers_own():
 
 
 def test_the_head_is_where_the_others_reach_it():
-    assert render.address(node("gn6", [0], engine={"address": "10.0.0.6"})) == "10.0.0.6"
-    assert render.address(node("gn6", [0])) == "host-gn6"
-    assert render.address(Node("e", "gn6", ip="10.0.0.7")) == "10.0.0.7"
-    assert render.address(Node("e", "gn6")) == "gn6"
+    assert node("gn6", [0], engine={"address": "10.0.0.6"}).address == "10.0.0.6"
+    assert node("gn6", [0]).address == "host-gn6"
+    assert Node("e", "gn6", ip="10.0.0.7").address == "10.0.0.7"
+    assert Node("e", "gn6").address == "gn6"
 
 
 def test_what_only_the_host_knows_stays_open():

@@ -20,7 +20,7 @@ from apps.training.services.preview import preview
 from apps.training.services.recommend import recommend
 from apps.training.shown import presenters, selectors, streaming
 from fermi.launch.errors import UnknownName
-from fermi.launch.spec import Problem
+from fermi.launch.spec import Problem, attempt_name
 
 
 class TasksView(APIView):
@@ -156,7 +156,7 @@ class TaskLogDownloadView(APIView):
         """The whole log of a rank, or of all of them one after the other, as a file."""
         task = actions.find(request.user, task_id)
         attempt = query.get("attempt") or max(task.attempt, 1)
-        reader, name = logs.Reader(task, attempt), f"{task.pk}-{attempt}"
+        reader, name = logs.Reader(task, attempt), attempt_name(task.pk, attempt)
         if query["rank"] == "all":
             pieces = reader.everything()
         else:

@@ -16,7 +16,7 @@ from apps.training.states.reasons import Reason
 from fermi.launch import registry
 from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import Cause, Handle, JobSpec, Observation, Phase
+from fermi.launch.spec import Cause, Handle, JobSpec, Observation, Phase, attempt_name
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def secrets_of(task: Task) -> dict[str, str]:
 
 
 def handle_for(task: Task, attempt: int) -> Handle:
-    return Handle(f"{task.pk}-{attempt}", task.pk, attempt, task.world_size)
+    return Handle(attempt_name(task.pk, attempt), task.pk, attempt, task.world_size)
 
 
 def stand_by() -> None:

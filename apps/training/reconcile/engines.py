@@ -10,6 +10,7 @@ from apps.training.ground.launching import backend_for
 from apps.training.models import Attempt
 from fermi.launch.backends.base import Remote
 from fermi.launch.errors import BackendError
+from fermi.launch.spec import attempt_parts
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ def following() -> PerCluster:
     def follow(cluster: Cluster, ending: threading.Event) -> None:
         backend = backend_for(cluster)
         assert isinstance(backend, Remote)
-        backend.watch(ending, lambda attempt: hints.poke(attempt.rpartition("-")[0]))
+        backend.watch(ending, lambda attempt: hints.poke(attempt_parts(attempt)[0]))
 
     return PerCluster("engine", lambda cluster: isinstance(backend_for(cluster), Remote), follow)
 

@@ -25,7 +25,7 @@ from apps.training.states.limits import DEADLINES, FAILURE_GRACE_SECONDS, FAILUR
 from apps.training.states.reasons import ASKED_TO_END, BY_RANKS, Reason
 from fermi.launch import registry
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import Cause, JobSpec, Observation, Phase, Rendered
+from fermi.launch.spec import Cause, JobSpec, Observation, Phase, Rendered, attempt_name
 
 
 def prepare(task: Task) -> timedelta | None:
@@ -75,7 +75,7 @@ def lease(task: Task) -> timedelta | None:
         with transaction.atomic():
             held = leases.take([node.id for node in nodes], task.pk)
             if not held:
-                port = there.take(f"{task.pk}-{number}")
+                port = there.take(attempt_name(task.pk, number))
                 attempt = Attempt(
                     task=task, number=number, master_port=port, resume_from=resume_from, created_at=now(), plan={}
                 )

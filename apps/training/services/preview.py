@@ -12,7 +12,7 @@ from apps.training.ground.launching import backend_for, seen_from
 from apps.training.services.build import Draft, build, environments_field
 from apps.training.shown import presenters
 from fermi.launch import registry, summary
-from fermi.launch.spec import JobSpec, Late, Plan, Problem, Rendered, Value
+from fermi.launch.spec import SHOWN, JobSpec, Plan, Problem, Rendered, resolve
 
 TASK = "task-preview"
 
@@ -48,7 +48,7 @@ def preview(
         "ranks": _ranks(plan, named(job)),
         "files": files,
         "artifacts": artifacts,
-        "command": [_word(word) for word in plan.nodes[0].command],
+        "command": [resolve(word, SHOWN) for word in plan.nodes[0].command],
     }
 
 
@@ -104,7 +104,7 @@ def _without(job: JobSpec, fields: Collection[str]) -> JobSpec:
 def _ranks(plan: Plan, secrets: Mapping[str, str]) -> list[dict[str, Any]]:
     rows = []
     for node in plan.nodes:
-        shared = {name: _word(value) for name, value in node.env.items()}
+        shared = {name: resolve(value, SHOWN) for name, value in node.env.items()}
         rows += [
             {
                 "rank": process.rank,
@@ -113,15 +113,8 @@ def _ranks(plan: Plan, secrets: Mapping[str, str]) -> list[dict[str, Any]]:
                 "environmentId": node.node.id,
                 "environmentName": node.node.name,
                 "device": process.device,
-                "env": {**shared, **secrets, **{name: _word(value) for name, value in process.env.items()}},
+                "env": {**shared, **secrets, **{name: resolve(value, SHOWN) for name, value in process.env.items()}},
             }
             for process in node.processes
         ]
     return rows
-
-
-def _word(value: Value) -> str:
-    """A late value is shown by its name."""
-    if isinstance(value, tuple):
-        return "".join(_word(piece) for piece in value)
-    return f"<{value.value}>" if isinstance(value, Late) else value

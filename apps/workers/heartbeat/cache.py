@@ -24,6 +24,7 @@ from apps.common.texts import text
 from apps.workers import health, hints, revisions, tokens
 from apps.workers.heartbeat.schema import Beat
 from apps.workers.models import Listening, Order, Report, Worker
+from fermi.launch.spec import attempt_parts
 
 SAID_AGAIN = timedelta(seconds=30)
 """How often the same state of a process is stored again: what another web process stored too late is put right."""
@@ -174,7 +175,7 @@ class Cache:
                 beats = {**heard.beats, **self._heard.beats}
                 self._heard = _Heard(beats, {**heard.processes, **self._heard.processes})
             raise
-        hints.reported({name.rpartition("-")[0] for name, _ in heard.processes})
+        hints.reported({attempt_parts(name)[0] for name, _ in heard.processes})
         return len(heard.beats) + len(heard.processes)
 
 

@@ -17,6 +17,7 @@ from apps.workers.ranking import problems
 from apps.workers.services.groups import active, find, line
 from fermi.launch import credentials
 from fermi.launch.ranks import split
+from fermi.launch.spec import SHOWN, decode
 
 
 def start(user: User, group_id: str) -> Group:
@@ -92,16 +93,10 @@ def environment(user: User, worker_id: str) -> dict[str, Any]:
         for rank in artifact.content["ranks"] if artifact.kind == "node" else ():
             if rank["worker"] == worker_id:
                 shared = {**artifact.content["env"], **secrets}
-                env = {name: _word(value) for name, value in {**shared, **rank["env"]}.items()}
+                env = {name: decode(value, SHOWN) for name, value in {**shared, **rank["env"]}.items()}
     if not access.is_member(user, worker.project_id):
         env = credentials.without(env, worker.group.env)
     return {"env": env, "problems": [problem(one) for one in made.problems]}
-
-
-def _word(value: str | list[str | dict[str, str]]) -> str:
-    """What only the host knows is shown by its name."""
-    pieces = [value] if isinstance(value, str) else value
-    return "".join(piece if isinstance(piece, str) else f"<{piece['late']}>" for piece in pieces)
 
 
 def _begin(user: User, group: Group) -> None:

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from fermi.agent.confining import Confining
-from fermi.runner import ending, node, status
-from fermi.runner.pod import bind
+from fermi.runner import ending, exits, node, status
+from fermi.runner.late import Late, decode
 
-NEVER_STARTED = 127  # a shell's word for a command that could not be run
 NO_RANK = {"command": [], "env": {}, "ranks": [], "node_rank": 0}
 
 
@@ -55,14 +54,14 @@ class Run:
         files = folder / "files"
         files.mkdir(parents=True, exist_ok=True)
         host.workspace.mkdir(parents=True, exist_ok=True)
-        late = {"files directory": str(files), "python": host.python}
+        known = {Late.FILES_DIR: str(files), Late.PYTHON: host.python}
         for name, text in body["files"].items():
             (files / name).parent.mkdir(parents=True, exist_ok=True)
-            (files / name).write_text(bind(text, late), encoding="utf-8")
+            (files / name).write_text(decode(text, known), encoding="utf-8")
         spec = {**body["spec"], "cwd": str(host.workspace)}
-        spec["command"] = [bind(word, late) for word in spec["command"]]
-        spec["env"] = {name: bind(value, late) for name, value in spec["env"].items()}
-        spec["ranks"] = [_rank(rank, late, host) for rank in spec["ranks"]]
+        spec["command"] = [decode(word, known) for word in spec["command"]]
+        spec["env"] = {name: decode(value, known) for name, value in spec["env"].items()}
+        spec["ranks"] = [_rank(rank, known, host) for rank in spec["ranks"]]
         if rank := next(iter(spec["ranks"]), None):
             env = {**spec["env"], **rank["env"]}
             spec["confine"] = host.confining.order(files, Path(rank["log"]).parent, env)
@@ -159,7 +158,7 @@ class Run:
                 with open(self.log, "a", encoding="utf-8") as file:
                     file.write(f"fermi: the rank could not be started: {why}\n")
                 rank = {"rank": self.rank, "local_rank": 0, "pid": None, "start_time": None, "state": "exited",
-                        "exit_code": NEVER_STARTED, "ended_at": time.time()}  # fmt: skip
+                        "exit_code": exits.NOT_FOUND, "ended_at": time.time()}  # fmt: skip
                 ended = node.first_status(self.name, self.spec["node_rank"], "exited")
                 node.write_atomically(paths.status, {**ended, "ranks": [rank]})
         finally:
@@ -189,7 +188,7 @@ def load(folder: Path) -> dict[str, Run]:
     return found
 
 
-def _rank(rank: Mapping[str, Any], late: dict[str, str], host: Host) -> dict[str, Any]:
+def _rank(rank: Mapping[str, Any], known: Mapping[Late, str], host: Host) -> dict[str, Any]:
     log = host.state / rank["log"]
     log.parent.mkdir(parents=True, exist_ok=True)
-    return {**rank, "log": str(log), "env": {name: bind(value, late) for name, value in rank["env"].items()}}
+    return {**rank, "log": str(log), "env": {name: decode(value, known) for name, value in rank["env"].items()}}

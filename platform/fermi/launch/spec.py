@@ -8,30 +8,16 @@ A framework knows no engine and a backend knows no framework; they meet only in 
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from enum import Enum, StrEnum
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
 
 from fermi.launch import storable
-
-
-class Late(Enum):
-    """A value that only the engine knows, at the time and place where the job runs."""
-
-    HEAD_HOST = "head host"  # where rank 0 runs, as the other nodes reach it
-    FILES_DIR = "files directory"  # where the plan's files lie on the node
-    PYTHON = "python"  # the interpreter that has the training stack
-
+from fermi.runner.late import SHOWN, Late, decode, encode, is_open, resolve  # noqa: F401 (for others)
+from fermi.runner.ports import MASTER_PORT
 
 Value: TypeAlias = str | Late | tuple[str | Late, ...]
 """Text, a late value, or pieces of both to be joined."""
-
-
-def resolve(value: Value, bindings: Mapping[Late, str]) -> str:
-    """Raises KeyError when an engine forgot to bind a late value."""
-    if isinstance(value, tuple):
-        return "".join(resolve(piece, bindings) for piece in value)
-    return bindings[value] if isinstance(value, Late) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +39,11 @@ class Node:
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     network: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # see `fermi.launch.network`
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """Where other nodes reach it, as far as that is known before a job runs."""
+        return str(self.engine.get("address") or self.ip or self.host or self.name)
 
     @property
     def processes(self) -> int:
@@ -91,7 +82,7 @@ class JobSpec:
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     secret_env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     backend: Literal["auto", "nccl", "gloo"] = "auto"
-    master_port: int = 29500
+    master_port: int = MASTER_PORT
     train_data: str = ""
     valid_data: str = ""
     checkpoint_dir: str = ""
@@ -102,8 +93,7 @@ class JobSpec:
 
     @property
     def name(self) -> str:
-        """What the engine knows this attempt by: never random, so that doing it again is the same thing."""
-        return f"{self.task_id}-{self.attempt}"
+        return attempt_name(self.task_id, self.attempt)
 
     @property
     def head(self) -> Node:
@@ -225,6 +215,17 @@ NO_SECRETS: Mapping[str, str] = MappingProxyType({})
 """Values of a job's `secret_env`, by variable: handed to an engine with what was rendered, never stored with it."""
 
 
+def attempt_name(task_id: str, number: int | str) -> str:
+    """What engines know an attempt by: never random, so that doing it again is the same thing."""
+    return f"{task_id}-{number}"
+
+
+def attempt_parts(name: str) -> tuple[str, str]:
+    """The task's id and the attempt's number; of what is not an attempt's name, whatever comes of it."""
+    task_id, _, number = name.rpartition("-")
+    return task_id, number
+
+
 @dataclass(frozen=True, slots=True)
 class Handle:
     """An attempt as its engine knows it: `name`, and where its ranks' logs go (`task_id`, `attempt`)."""
@@ -236,9 +237,10 @@ class Handle:
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """What the name alone tells (see `JobSpec.name`); how many ranks there are is not in it: 0."""
-        task_id, _, attempt = name.rpartition("-")
-        return cls(name, task_id, int(attempt), world_size=0)
+        """What the name alone tells; how many ranks there are is not in it: 0. Raises ValueError for what is not an
+        attempt's name."""
+        task_id, number = attempt_parts(name)
+        return cls(name, task_id, int(number), world_size=0)
 
 
 class Phase(StrEnum):

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 TOGETHER_SECONDS = 5.0
 """How much later a cause may seem to have ended than what it caused: hosts' clocks differ, and so do kernels' minds."""
+EXPLAIN_NOTHING = (signal.SIGTERM, signal.SIGABRT)
 
 
 class End(NamedTuple):
@@ -47,26 +48,31 @@ def first_to_fail(found: Iterable[End]) -> End | None:
     begin = min(end.ended_at for end in candidates)
 
     def guilt(end: End) -> tuple[bool, float]:
-        return not (was_killed(end.exit_code) and end.ended_at - begin < TOGETHER_SECONDS), end.ended_at
+        return not (was_killed(end.exit_code) and together(begin, end.ended_at)), end.ended_at
 
     return min(candidates, key=guilt)
 
 
 def was_killed(exit_code: int) -> bool:
-    return exit_code < 0 and -exit_code not in (signal.SIGTERM, signal.SIGABRT)
+    return exit_code < 0 and -exit_code not in EXPLAIN_NOTHING
+
+
+def together(first: float, later: float) -> bool:
+    """Whether `later`, in unix seconds, may be the moment of what caused the end at `first`."""
+    return later - first < TOGETHER_SECONDS
 
 
 def loss_explains(culprit: End, heard_at: float | None) -> bool:
     """Whether a host that was last heard at `heard_at` (None: not known) and is lost is why `culprit` failed. What a
     signal killed has a cause of its own, and a host that still spoke after the failure had nothing to do with it."""
     return not was_killed(culprit.exit_code) and (
-        heard_at is None or not culprit.ended_at or heard_at < culprit.ended_at + TOGETHER_SECONDS
+        heard_at is None or not culprit.ended_at or together(culprit.ended_at, heard_at)
     )
 
 
 def left_before(culprit: End, found: Iterable[End]) -> list[End]:
     """Who had ended with 0 by themselves before an error of `culprit`'s, the first one first."""
-    if culprit.exit_code < 0 and was_killed(culprit.exit_code):
+    if was_killed(culprit.exit_code):
         return []
     gone = [end for end in found if end.exit_code == 0 and not end.asked and 0 < end.ended_at < culprit.ended_at]
     return sorted(gone, key=lambda end: end.ended_at)

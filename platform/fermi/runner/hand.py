@@ -24,12 +24,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fermi.runner import meet, ports
+from fermi.runner.exits import GAVE_UP, shown
 from fermi.runner.node import Node, Paths, adopt_orphans
 from fermi.runner.stillness import Stillness, never_end
 
 LONGEST_LINE = 1 << 16
-ENDED = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-GAVE_UP = 71  # EX_OSERR: not one rank was started
 EMPTY = 1 << 16
 
 
@@ -164,14 +163,14 @@ class HandNode(Node):
     def result(self) -> int:
         """The exit code, and a line that says whose it is."""
         if self.asked_by:
-            return ENDED[signal.Signals(self.asked_by)]
+            return shown(-self.asked_by)
         culprit = self.first_to_fail()
         if culprit is None or (self.never_end and self.ranks[0]["exit_code"] == 0):
             return 0
         code = culprit["exit_code"]
         how = f"ended with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
         say(f"rank {culprit['rank']} (pid {culprit['pid']}) {how}; the other ranks of this node were stopped")
-        return code if code > 0 else 128 - code
+        return shown(code)
 
 
 def _reads_on(descriptor: int) -> bool:
@@ -206,7 +205,7 @@ def run(
     if meeting is not None:
         address = _meet(meeting, until_eof)
         if address is None:
-            return ENDED[signal.SIGHUP]
+            return shown(-signal.SIGHUP)
         chosen = _interfaces(address, head=meeting.node_rank == 0)
     spec = {
         "name": "", "node_rank": 0, "command": command, "cwd": os.getcwd(), "env": {**chosen, **(env or {})},
@@ -293,7 +292,7 @@ def main(words: list[str]) -> int:
     except meet.GaveUp as error:
         say(f"gave up: {error.cause}: {error.detail}: are all nodes started, and may they reach the master's port?")
     except KeyboardInterrupt:
-        return ENDED[signal.SIGINT]
+        return shown(-signal.SIGINT)
     return GAVE_UP
 
 

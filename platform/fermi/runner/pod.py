@@ -29,6 +29,8 @@ import time
 from typing import Any
 
 from fermi.runner import meet
+from fermi.runner.exits import GAVE_UP
+from fermi.runner.late import Late, decode
 from fermi.runner.node import Node, Paths, keep_ranks_out
 
 PIECE = 8192
@@ -36,7 +38,6 @@ PIECE = 8192
 UNFINISHED_SECONDS = 0.2
 """How long half a line waits for its other half (a progress bar, a prompt)."""
 TAIL = 1800  # bytes of a rank's last output in the termination message, of which Kubernetes keeps 4096
-GAVE_UP = 71
 
 
 class Output:
@@ -187,13 +188,6 @@ def terminate(message: dict[str, Any], code: int) -> int:
     return code
 
 
-def bind(value: Any, late: dict[str, str]) -> str:
-    """A text, or pieces of which some are only known here."""
-    if isinstance(value, str):
-        return value
-    return "".join(late[piece["late"]] if isinstance(piece, dict) else piece for piece in value)
-
-
 def main(job_dir: str, run_dir: str) -> int:
     keep_ranks_out()
     with open(os.path.join(job_dir, "job.json"), encoding="utf-8") as file:
@@ -217,13 +211,13 @@ def main(job_dir: str, run_dir: str) -> int:
         return terminate({"cause": error.cause, "detail": error.detail, "about": error.about}, GAVE_UP)
     if stopped:
         return terminate({"ranks": [], "terminated": time.time()}, 128 + signal.SIGTERM)
-    late = {"head host": head, "python": sys.executable}
-    env = {name: bind(value, late) for name, value in order["env"].items()}
+    known = {Late.HEAD_HOST: head, Late.PYTHON: sys.executable}
+    env = {name: decode(value, known) for name, value in order["env"].items()}
     interface = meet.interface_to(head)
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         if interface and not os.environ.get(name):
             env[name] = interface
-    spec.update(command=[bind(word, late) for word in order["command"]], env=env)
+    spec.update(command=[decode(word, known) for word in order["command"]], env=env)
     node.run()
     return node.report()
 

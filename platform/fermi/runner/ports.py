@@ -1,4 +1,5 @@
-"""Who listens on a TCP port of this machine. Standard library only, Python 3.9 or later."""
+"""The rendezvous port, and who listens on a TCP port of this machine. Standard library only, Python 3.9 or later: what
+runs on a node needs them as much as launch."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import contextlib
 import os
 import socket
 
+MASTER_PORT = 29500
+"""Where rank 0 listens unless somebody says otherwise, as with torchrun."""
 LISTEN = "0A"
 
 

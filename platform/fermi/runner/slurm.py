@@ -18,10 +18,10 @@ import time
 from typing import Any
 
 from fermi.runner import meet
+from fermi.runner.exits import GAVE_UP
+from fermi.runner.late import Late, decode
 from fermi.runner.node import PR_SET_CHILD_SUBREAPER, SECRETS, Node, Paths, _libc, read_json
-from fermi.runner.pod import bind
 
-GAVE_UP = 71
 ENDED_BEFORE = 128 + signal.SIGTERM
 
 
@@ -113,16 +113,16 @@ def main(run_dir: str) -> int:
         return ENDED_BEFORE
     if secrets and spec["node_rank"] == 0:  # all have met, so all have read them
         os.unlink(os.path.join(run_dir, SECRETS))
-    late = {"head host": head, "python": sys.executable}
-    spec["command"] = [bind(word, late) for word in spec["command"]]
-    spec["env"] = {name: bind(value, late) for name, value in spec["env"].items()}
+    known = {Late.HEAD_HOST: head, Late.PYTHON: sys.executable}
+    spec["command"] = [decode(word, known) for word in spec["command"]]
+    spec["env"] = {name: decode(value, known) for name, value in spec["env"].items()}
     interface = meet.interface_to(head)
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         if interface and not os.environ.get(name):
             spec["env"].setdefault(name, interface)
     spec["env"].update(secrets)
     for rank in spec["ranks"]:
-        rank["env"] = {name: bind(value, late) for name, value in rank["env"].items()}
+        rank["env"] = {name: decode(value, known) for name, value in rank["env"].items()}
     node.run()
     return node.code()
 
@@ -132,7 +132,7 @@ def _write_files(order: dict[str, Any], folder: str) -> None:
     for name, pieces in order["files"].items():
         path = os.path.join(folder, name)
         with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-            file.write(bind(pieces, {"head host": os.environ["FERMI_HEAD"], "python": sys.executable}))
+            file.write(decode(pieces, {Late.HEAD_HOST: os.environ["FERMI_HEAD"], Late.PYTHON: sys.executable}))
         os.replace(f"{path}.tmp", path)
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from fermi.launch.backends.local import engine
+from fermi.launch.spec import attempt_parts
 
 
 def running(data: Path) -> list[str]:
@@ -24,4 +25,4 @@ def still_running(data: Path) -> str:
 
 def stop(data: Path) -> list[str]:
     """Ids of the tasks of which something was ended."""
-    return [attempt.rpartition("-")[0] for attempt in engine.stop_everything(data)]
+    return [attempt_parts(attempt)[0] for attempt in engine.stop_everything(data)]

@@ -163,8 +163,8 @@ def _gpus() -> int:
 
 def _some_port() -> int:
     """Of one machine's own: the usual one, or any that is free."""
-    if ports.is_free(placement.PORT):
-        return placement.PORT
+    if ports.is_free(ports.MASTER_PORT):
+        return ports.MASTER_PORT
     with socket.create_server(("", 0)) as free:
         port: int = free.getsockname()[1]
         return port

@@ -16,6 +16,7 @@ from fermi.cli.failures import TRAINING_FAILED
 from fermi.cli.names import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
+from fermi.runner.ports import MASTER_PORT
 
 MARKS = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "unknown": ("?", "dim")}
 VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE")
@@ -125,7 +126,7 @@ def _set_variables(given: dict[str, Any]) -> None:
         env["MASTER_PORT"] = str(given["master_port"])
     if env.get("WORLD_SIZE") == "1":
         env.setdefault("MASTER_ADDR", "127.0.0.1")
-    env.setdefault("MASTER_PORT", "29500")
+    env.setdefault("MASTER_PORT", str(MASTER_PORT))
     for name in ("WORLD_SIZE", "RANK"):
         if not env.get(name, "").isdecimal():
             raise click.UsageError(_("{name} must be a number: {value!r}", name=name, value=env.get(name, "")))

@@ -13,6 +13,7 @@ from fermi.cli import checks, output, texts
 from fermi.cli.failures import TRAINING_FAILED
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
+from fermi.runner.ports import MASTER_PORT
 
 STYLES = {"pass": "green", "warn": "yellow", "fail": "red"}
 
@@ -42,7 +43,7 @@ def entries(language: str) -> list[Entry]:
 @click.option("--show", "shown", metavar="N", help=_("Show one, by its number or name."))
 @click.option("--check", is_flag=True, help=_("With --show: look at this machine, too; exit code 1 if that fails."))
 @click.option("--host", default="127.0.0.1", help=_("The master's address, for the commands shown."))
-@click.option("--port", type=click.IntRange(1, 65535), default=29500, help=_("The master's port."))
+@click.option("--port", type=click.IntRange(1, 65535), default=MASTER_PORT, help=_("The master's port."))
 @click.option("--nodes", type=click.IntRange(1), default=2, help=_("How many nodes there are."))
 @click.option("--gpus", type=click.IntRange(1), default=4, help=_("GPUs of each node."))
 def quickstart(session: Session, listed: bool, shown: str | None, check: bool, **values: Any) -> int:

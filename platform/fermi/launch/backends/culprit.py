@@ -87,6 +87,12 @@ def told(culprit: blame.End, about: dict[str, object], gone: Sequence[blame.End]
     return Cause("RANK_FAILED", {**about, "left": left, "seconds": seconds})
 
 
+def was_killed(cause: Cause) -> bool:
+    """Whether a signal that explains its peers' errors is what `told` told of."""
+    requests = [signal_name(number) for number in blame.EXPLAIN_NOTHING]
+    return cause.code == "RANK_KILLED" and cause.params.get("signal") not in requests
+
+
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name

@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from fermi.launch.byhand import hostlist
 from fermi.launch.errors import LaunchError
+from fermi.runner.ports import MASTER_PORT
 
 Mode = Literal["auto", "manual", "slurm"]
 
 SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_JOB_NODELIST")
-PORT = 29500
 LOOPBACK = "127.0.0.1"
 
 
@@ -167,7 +167,7 @@ def _master(asked: Asked, env: Mapping[str, str], why: str) -> str:
 def _port(asked: Asked, env: Mapping[str, str]) -> int:
     if asked.master_port is not None:
         return asked.master_port
-    return _number("MASTER_PORT", env) if env.get("MASTER_PORT") else PORT
+    return _number("MASTER_PORT", env) if env.get("MASTER_PORT") else MASTER_PORT
 
 
 def _number(name: str, env: Mapping[str, str]) -> int:

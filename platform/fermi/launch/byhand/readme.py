@@ -37,7 +37,7 @@ def text(job: JobSpec, plan: Plan, target: str, lang: str) -> str:
     else:
         parts.append(texts["trouble"])
         parts.append(texts["memory_jax" if plan.framework == "jax" else "memory_torch"])
-    head = scripts.head(plan)
+    head = plan.nodes[0].node.address
     values = {
         "name": job.name, "name_by_hand": scripts.not_the_platforms(job).name, "framework": plan.framework,
         "world": plan.world_size, "count": len(plan.nodes), "head": head, "host": word(head),
@@ -56,7 +56,7 @@ def _nodes(plan: Plan, started: bool) -> str:
     for node in plan.nodes:
         gpus = f"{node.node.gpu_count} × {node.node.gpu_type or 'GPU'}" if node.node.gpu_count else "CPU"
         ranks = scripts.ranks_of(node).partition(" ")[2]
-        cells = (node.node_rank, node.node.name, scripts.address(node.node), gpus, ranks)
+        cells = (node.node_rank, node.node.name, node.node.address, gpus, ranks)
         rows.append(_row(*cells, f"`{scripts.start_name(node.node_rank)}`" if started else "-"))
     return "".join(rows)
 

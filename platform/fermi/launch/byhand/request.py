@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from fermi.launch import registry, validate
-from fermi.launch.spec import Entrypoint, JobSpec, Node, Problem
+from fermi.launch.spec import MASTER_PORT, Entrypoint, JobSpec, Node, Problem
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
@@ -112,7 +112,7 @@ def job(request: Mapping[str, Any]) -> tuple[JobSpec, list[Problem]]:
         env=request.get("env") or {},
         secret_env=request.get("secretEnv") or {},
         backend=config.get("backend", "auto"),
-        master_port=config.get("masterPort", 29500),
+        master_port=config.get("masterPort", MASTER_PORT),
         train_data=request.get("trainData", ""),
         valid_data=request.get("validData", ""),
         checkpoint_dir=request.get("checkpointDir") or "checkpoints",

@@ -4,21 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from fermi.launch.byhand.quoting import assignment, quoted, value, word
-from fermi.launch.spec import JobSpec, Late, Node, NodePlan, Plan, Value, resolve
+from fermi.launch.spec import JobSpec, Late, NodePlan, Plan, Value, resolve
 
 LATE = {Late.HEAD_HOST: "head", Late.FILES_DIR: "files", Late.PYTHON: "python"}
 """The variables of a start script."""
 
 CONFIGS, LIB = "configs", "lib"
-
-
-def address(node: Node) -> str:
-    """As the other nodes reach it; the name where nothing else is known."""
-    return node.ip or node.host or node.name
-
-
-def head(plan: Plan) -> str:
-    return address(plan.nodes[0].node)
 
 
 def not_the_platforms(job: JobSpec) -> JobSpec:
@@ -43,7 +34,7 @@ def configs(plan: Plan, host: str) -> dict[str, str]:
 
 def start(job: JobSpec, plan: Plan, node: NodePlan, host: str, body: Sequence[str]) -> str:
     """The script of a node. `body` may use $here, $head, $files and $python."""
-    place = f"node {node.node_rank} of {len(plan.nodes)}, {_one_line(node.node.name)} ({_one_line(address(node.node))})"
+    place = f"node {node.node_rank} of {len(plan.nodes)}, {_one_line(node.node.name)} ({_one_line(node.node.address)})"
     return _lines(
         "#!/usr/bin/env bash",
         f"# {job.name}: {place}: {ranks_of(node)} of {plan.world_size}.",
@@ -203,7 +194,7 @@ exit "$result"
 
 
 def start_all(job: JobSpec, plan: Plan) -> str:
-    hosts = "\n".join(array("hosts", (quoted(address(node.node)) for node in plan.nodes)))
+    hosts = "\n".join(array("hosts", (quoted(node.node.address) for node in plan.nodes)))
     return (
         START_ALL.replace("@name@", job.name).replace("@hosts@", hosts).replace("@folder@", word(f"fermi/{job.name}"))
     )

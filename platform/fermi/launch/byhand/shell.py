@@ -14,7 +14,7 @@ def problems(job: JobSpec) -> list[Problem]:
 
 
 def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, str]:
-    return {**nodes(job, plan, scripts.head(plan)), "start-all.sh": scripts.start_all(job, plan)}
+    return {**nodes(job, plan, plan.nodes[0].node.address), "start-all.sh": scripts.start_all(job, plan)}
 
 
 def nodes(job: JobSpec, plan: Plan, head: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ def is_uneven(plan: Plan) -> bool:
 
 
 def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, str]:
-    head = scripts.head(plan)
+    head = plan.nodes[0].node.address
     found = {scripts.start_name(node.node_rank): _start(job, plan, node, head) for node in plan.nodes}
     found["start-all.sh"] = scripts.start_all(job, plan)
     return found | scripts.configs(plan, head) | shell.library(plan)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fermi.launch.backends import logfiles
 from fermi.launch.backends.agent import state
-from fermi.launch.backends.agent.render import address, orders, render
+from fermi.launch.backends.agent.render import orders, render
 from fermi.launch.backends.agent.store import Store
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
@@ -62,7 +62,7 @@ class AgentBackend:
 
     def port_host(self, job: JobSpec) -> str:
         """Several groups may have workers of one host."""
-        return address(job.head)
+        return job.head.address
 
     def port_is_free(self, port: int) -> bool:
         """On another host: not known here. Rank 0's runner looks there, and the next attempt has another."""

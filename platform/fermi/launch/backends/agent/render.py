@@ -10,13 +10,13 @@ from typing import Any
 
 from fermi.launch.backends.agent.store import Order
 from fermi.launch.backends.local.render import READ_BEFORE_THE_SCRIPT
-from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, Value, resolve
+from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, encode
 
 
 def render(job: JobSpec, plan: Plan) -> Rendered:
-    head = address(plan.nodes[0].node)
-    files = [Artifact("file", name, _open(text, head)) for name, text in plan.files.items()]
-    nodes = [Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, head)) for node in plan.nodes]
+    known = {Late.HEAD_HOST: plan.nodes[0].node.address}
+    files = [Artifact("file", name, encode(text, known)) for name, text in plan.files.items()]
+    nodes = [Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, known)) for node in plan.nodes]
     return Rendered(job.name, "agent", (*nodes, *files))
 
 
@@ -36,11 +36,6 @@ def workers(node: Node) -> list[str]:
     return list(node.engine.get("workers") or (f"{node.name}-{number}" for number in range(node.processes)))
 
 
-def address(node: Node) -> str:
-    """Where the other hosts reach it."""
-    return str(node.engine.get("address") or node.host or node.ip or node.name)
-
-
 def _orders(name: str, node: Mapping[str, Any], files: Mapping[str, Any]) -> Iterator[Order]:
     for rank in node["ranks"]:
         spec = {**node, "ranks": [{key: value for key, value in rank.items() if key != "worker"}]}
@@ -52,23 +47,23 @@ def _orders(name: str, node: Mapping[str, Any], files: Mapping[str, Any]) -> Ite
         yield Order(rank["worker"], rank["rank"], node["node_rank"], node["node"], digest, body)
 
 
-def _node(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> dict[str, Any]:
+def _node(job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str]) -> dict[str, Any]:
     fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))
-    env = {name: _open(value, head) for name, value in node.env.items()}
+    env = {name: encode(value, known) for name, value in node.env.items()}
     if node.node.has_cuda:
         env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, _gpus(node.node))))
     return {
         "name": job.name,
         "node_rank": node.node_rank,
         "node": node.node.name,
-        "command": [_open(word, head) for word in node.command],
+        "command": [encode(word, known) for word in node.command],
         "env": env,
         "ranks": [
             {
                 "worker": worker,
                 "rank": process.rank,
                 "local_rank": process.local_rank,
-                "env": {name: _open(value, head) for name, value in process.env.items()},
+                "env": {name: encode(value, known) for name, value in process.env.items()},
                 "log": f"logs/{job.task_id}/{job.attempt}/{process.rank}.log",
             }
             for worker, process in zip(workers(node.node), node.processes, strict=False)  # a pre-flight has just one
@@ -84,14 +79,3 @@ def _node(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> dict[str, Any]
 def _gpus(node: Node) -> list[int]:
     """By local rank, so that a script's `cuda:LOCAL_RANK` is the GPU of its worker."""
     return list(node.engine.get("gpus") or (int(worker.rpartition("-")[2]) for worker in workers(node)))
-
-
-def _open(value: Value, head: str) -> str | list[str | dict[str, str]]:
-    pieces = value if isinstance(value, tuple) else (value,)
-    bound: list[str | dict[str, str]] = [
-        {"late": piece.value} if piece in (Late.FILES_DIR, Late.PYTHON) else resolve(piece, {Late.HEAD_HOST: head})
-        for piece in pieces
-    ]
-    if any(isinstance(piece, dict) for piece in bound):
-        return bound
-    return "".join(piece for piece in bound if isinstance(piece, str))

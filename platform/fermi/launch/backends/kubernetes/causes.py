@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fermi.launch.backends import reported
-from fermi.launch.backends.culprit import BY_RUNNERS, by_runner, told
+from fermi.launch.backends.culprit import BY_RUNNERS, by_runner, told, was_killed
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.gang import Gang, Object, condition, container, has_finished, phase, terminated
 from fermi.launch.spec import Cause
 from fermi.runner import blame
+from fermi.runner.exits import GAVE_UP, as_process
 
 EVIDENCE = 1000  # characters
-GAVE_UP = 71  # the runner's exit code when the nodes did not find each other
 CANNOT_RUN = 128  # the container runtime's, with reason StartError
 _FATAL_PULL = re.compile(
     r"not found|manifest unknown|does not exist|unauthorized|authentication required|denied|no match for platform"
@@ -76,11 +76,11 @@ def _guilt(first_end: float) -> Any:
 
     def key(failed: tuple[float, Cause]) -> tuple[int, float]:
         ended, cause = failed
-        with_first = ended - first_end < blame.TOGETHER_SECONDS
-        if (cause.code in _INFRASTRUCTURE or cause.code in BY_RUNNERS) and with_first:
+        if not blame.together(first_end, ended):
+            return 2, ended
+        if cause.code in _INFRASTRUCTURE or cause.code in BY_RUNNERS:
             return 0, ended
-        killed = cause.code == "RANK_KILLED" and cause.params.get("signal") not in ("SIGTERM", "SIGABRT")
-        return (1 if killed and with_first else 2), ended
+        return (1 if was_killed(cause) else 2), ended
 
     return key
 
@@ -323,11 +323,6 @@ def ends(ended: Mapping[str, Any]) -> list[blame.End]:
     asked = said.get("asked", ())
     found = (row for row in said.get("ranks", ()) if row[1] is not None)
     return [blame.End(rank, code, at or 0.0, rank in asked) for rank, code, at in found]
-
-
-def as_process(code: int) -> int:
-    """A container's exit code as a process's: killed by a signal is negative."""
-    return 128 - code if 128 < code <= 128 + 64 else code
 
 
 def _ended_at(pod: Object) -> float:

@@ -163,8 +163,7 @@ class Deletion:
 
 
 def _tombstone(name: str, namespace: str) -> dict[str, Any]:
-    task, _, number = name.rpartition("-")
-    labels = {names.MANAGED_BY: "fermi", names.TASK: task, names.ATTEMPT: number}
+    labels = {names.MANAGED_BY: "fermi", **names.of_attempt(name)}
     meta = {"name": name, "namespace": namespace, "labels": labels, "annotations": {names.CANCELLED: "true"}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
 

@@ -27,7 +27,7 @@ from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, container, phase
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import LogChunk
+from fermi.launch.spec import LogChunk, attempt_parts
 
 log = logging.getLogger(__name__)
 
@@ -217,8 +217,7 @@ class Followers:
 
     def _follow(self, attempt: str, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
-        task, _, number = attempt.rpartition("-")
-        files, node_rank = Files(self._data_dir, task, number), names.node_rank(pod)
+        files, node_rank = Files(self._data_dir, *attempt_parts(attempt)), names.node_rank(pod)
         with self._lock:
             stopped = self._stopped
             if uid in self._active:

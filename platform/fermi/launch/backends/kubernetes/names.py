@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fermi.launch.spec import attempt_name, attempt_parts
+
 MANAGED_BY = "app.kubernetes.io/managed-by"
 TASK, ATTEMPT, NODE_RANK, PROJECT = "fermi.io/task", "fermi.io/attempt", "fermi.io/node-rank", "fermi.io/project"
 SELECTOR = f"{MANAGED_BY}=fermi"
@@ -27,7 +29,7 @@ DEV_ENVIRONMENTS = "fermi.io/dev-environment=true"
 def attempt_of(obj: Mapping[str, Any]) -> str | None:
     """The attempt's name that an object of ours belongs to."""
     labels = obj["metadata"].get("labels") or {}
-    return f"{labels[TASK]}-{labels[ATTEMPT]}" if TASK in labels and ATTEMPT in labels else None
+    return attempt_name(labels[TASK], labels[ATTEMPT]) if TASK in labels and ATTEMPT in labels else None
 
 
 def node_rank(obj: Mapping[str, Any]) -> int:
@@ -50,8 +52,12 @@ def annotations(obj: Mapping[str, Any]) -> dict[str, str]:
 
 
 def selector(attempt: str) -> str:
-    task, _, number = attempt.rpartition("-")
-    return f"{SELECTOR},{TASK}={task},{ATTEMPT}={number}"
+    return ",".join([SELECTOR, *(f"{label}={value}" for label, value in of_attempt(attempt).items())])
+
+
+def of_attempt(name: str) -> dict[str, str]:
+    """The labels by which its objects are known."""
+    return dict(zip((TASK, ATTEMPT), attempt_parts(name), strict=True))
 
 
 def attempt_of_name(name: str) -> str:

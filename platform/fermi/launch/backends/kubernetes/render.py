@@ -9,7 +9,7 @@ from typing import Any
 from fermi.launch import shipped
 from fermi.launch.backends.kubernetes import names, volumes
 from fermi.launch.backends.kubernetes.volumes import JOB_DIR, RUN_DIR
-from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, Value, resolve
+from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, Value, encode, is_open, resolve
 
 TERMINATION_LOG = "/dev/termination-log"  # Kubernetes' default
 KILL_MARGIN_SECONDS = 5
@@ -84,23 +84,17 @@ class _Gang:
     def _order(self) -> dict[str, Any]:
         """What the runner reads; what differs between nodes is in their environment. A value with late pieces is a list
         of them: only the runner knows the address that answered for the head, and its own interpreter."""
-        first = self.plan.nodes[0]
+        first, known = self.plan.nodes[0], {Late.FILES_DIR: self.bindings[Late.FILES_DIR]}
         return {
             "name": self.job.name,
-            "command": [self._pieces(word) for word in first.command],
-            "env": {name: self._pieces(value) for name, value in first.env.items() if _is_late(value)},
+            "command": [encode(word, known) for word in first.command],
+            "env": {name: encode(value, known) for name, value in first.env.items() if is_open(value, known)},
             "nodes": len(self.plan.nodes),
             "head": self.head,
             "port": self.plan.master_port,
             "stop_signal": self.plan.stop_signal,
             "grace_seconds": self.plan.grace_seconds,
         }
-
-    def _pieces(self, value: Value) -> str | list[str | dict[str, str]]:
-        if not _is_late(value):
-            return resolve(value, self.bindings)
-        pieces = value if isinstance(value, tuple) else (value,)
-        return [{"late": piece.value} if piece in _AT_RUN_TIME else resolve(piece, self.bindings) for piece in pieces]
 
     def _python(self, node: Node) -> str:
         return str(node.engine.get("python") or self.connection.get("python") or "python3")
@@ -285,7 +279,6 @@ def _security(engine: Mapping[str, Any]) -> dict[str, Any]:
     return {**SECURITY, "capabilities": {"drop": ["ALL"], **added}} if added else SECURITY
 
 
-_AT_RUN_TIME = (Late.HEAD_HOST, Late.PYTHON)
 _FIELDS = [{"name": "FERMI_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
 _LOST = [
     {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute",
@@ -301,10 +294,6 @@ def _rank(process: Any) -> dict[str, Any]:
 
 def _key(path: str) -> str:
     return path.replace("/", "__")
-
-
-def _is_late(value: Value) -> bool:
-    return any(piece in _AT_RUN_TIME for piece in (value if isinstance(value, tuple) else (value,)))
 
 
 def merge(target: Any, patch: Any) -> Any:

@@ -7,6 +7,7 @@ from fermi.launch.backends.kubernetes import causes, names
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, condition, phase, terminated
 from fermi.launch.spec import Handle, Observation, Phase, RankSeen
 from fermi.runner import blame
+from fermi.runner.exits import as_process
 
 Reports = Mapping[int, Mapping[str, Any]]
 """By node rank: what a runner printed last of its ranks, and whether its pod's log has been read to its end."""
@@ -76,7 +77,7 @@ def _ranks_of(pod: Object, node_rank: int, report: Mapping[str, Any], gone: bool
     ended = terminated(pod)
     over = gone or phase(pod) in FINISHED or ended is not None
     at_the_end = {end.rank: end for end in causes.ends(ended or {})}
-    killed = causes.as_process(int(ended.get("exitCode", 0))) if ended else None
+    killed = as_process(int(ended.get("exitCode", 0))) if ended else None
     return [
         _rank(rank, node_rank, reported.get(rank, {}), at_the_end.get(rank), over, killed,
               begun=phase(pod) != "Pending")

@@ -7,11 +7,10 @@ from typing import Any
 
 from fermi.launch import shipped
 from fermi.launch.backends.slurm.components import Component, components
-from fermi.launch.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, Value, resolve
+from fermi.launch.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, encode, is_open, resolve
 
 NOT_OURS = 75
 """What a job ends with that may not run: the attempt was cancelled, or another job of it was first."""
-_AT_RUN_TIME = (Late.HEAD_HOST, Late.PYTHON)
 
 
 def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
@@ -68,7 +67,7 @@ def _order(job: JobSpec, plan: Plan, asked: list[Component], bindings: Mapping[L
         "names": [node.node.name for node in plan.nodes],
         "hosts": hosts,
         "port": plan.master_port,
-        "files": {name: _open(text, bindings) for name, text in plan.files.items() if _is_open(text)},
+        "files": {name: encode(text, bindings) for name, text in plan.files.items() if is_open(text, bindings)},
         **({"secrets": sorted(job.secret_env)} if job.secret_env else {}),
         "trainers": sorted(set(shipped.trainers(word for node in plan.nodes for word in node.command))),
     }
@@ -82,14 +81,14 @@ def _node(
         "name": job.name,
         "node_rank": node.node_rank,
         "node": node.node.name,
-        "command": [_open(word, bindings) for word in node.command],
+        "command": [encode(word, bindings) for word in node.command],
         "cwd": str(connection.get("workspace") or f"{folder}/workspace"),
-        "env": {name: _open(value, bindings) for name, value in node.env.items()},
+        "env": {name: encode(value, bindings) for name, value in node.env.items()},
         "ranks": [
             {
                 "rank": process.rank,
                 "local_rank": process.local_rank,
-                "env": {name: _open(value, bindings) for name, value in process.env.items()},
+                "env": {name: encode(value, bindings) for name, value in process.env.items()},
                 "log": f"{folder}/logs/{job.task_id}/{job.attempt}/{process.rank}.log",
             }
             for process in node.processes
@@ -100,21 +99,9 @@ def _node(
     }
 
 
-def _open(value: Value, bindings: Mapping[Late, str]) -> str | list[str | dict[str, str]]:
-    if not _is_open(value):
-        return resolve(value, bindings)
-    pieces = value if isinstance(value, tuple) else (value,)
-    return [{"late": piece.value} if piece in _AT_RUN_TIME else resolve(piece, bindings) for piece in pieces]
-
-
-def _is_open(value: Value) -> bool:
-    return any(piece in _AT_RUN_TIME for piece in (value if isinstance(value, tuple) else (value,)))
-
-
 def _head_name(plan: Plan, asked: list[Component]) -> str:
     """As well as it is known before the job runs."""
-    node = plan.nodes[0].node
-    return asked[0].hosts[0] if asked[0].hosts else node.host or node.ip or node.name
+    return asked[0].hosts[0] if asked[0].hosts else plan.nodes[0].node.address
 
 
 # The script --------------------------------------------------------------------------------------------------------

@@ -126,4 +126,4 @@ def _env(spec: JobSpec) -> Mapping[str, Value]:
 def _hostfile(spec: JobSpec) -> str:
     """For DeepSpeed's own launcher, which numbers ranks in the order of the lines: the same ranks as ours."""
     nodes = [at.node for at in place(spec.nodes, spec.master)]
-    return "".join(f"{node.ip or node.host or node.name} slots={node.processes}\n" for node in nodes)
+    return "".join(f"{node.address} slots={node.processes}\n" for node in nodes)
