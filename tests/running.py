@@ -1,8 +1,11 @@
 """The real platform, started as its user starts it, on scratch data: for end-to-end, fault and console tests."""
 
+import fcntl
+import http.client
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +18,8 @@ import httpx
 
 from fermi.launch.backends.local.engine import running_attempts, stop_everything
 from fermi.runner import processes
+from server.up import schema
+from server.up.child import environment
 from tests import services
 from tests.waiting import until
 
@@ -36,11 +41,28 @@ def free_port() -> int:
     raise AssertionError("all ports of this test process were handed out")
 
 
-class Running:
-    """`start` returns when the API answers and there is something to train on; `api` speaks for the administrator."""
+def migrated() -> Path:
+    """A data directory with nothing but a prepared database, made once for all processes of this test run."""
+    made = Path(os.environ["FERMI_TEST_DATA"], "migrated")
+    with made.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            making = made.with_suffix(".new")
+            making.mkdir()
+            migrate = [sys.executable, "manage.py", "migrate", "--no-input", "--verbosity", "0"]
+            subprocess.run(migrate, env=environment(FERMI_DATA=str(making)), cwd=ROOT, check=True)
+            schema.remember(making)
+            making.rename(made)
+    return made
 
-    def __init__(self, data: Path, **env: str) -> None:
+
+class Running:
+    """`start` returns when the API answers and there is something to train on; `api` speaks for the administrator.
+    `fresh`: it prepares its database itself, as a platform's first start does."""
+
+    def __init__(self, data: Path, *, fresh: bool = False, **env: str) -> None:
         self.data = data
+        self.fresh = fresh
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         first = random.randrange(20_000 + 2_000 * (WORKER % 4), 22_000 + 2_000 * (WORKER % 4), 100)
@@ -63,6 +85,10 @@ class Running:
         self.output = data.with_name(data.name + ".out")
 
     def start(self) -> "Running":
+        if not (self.fresh or self.data.exists() or "DATABASE_URL" in self.env):
+            self.data.mkdir(mode=0o700)
+            for name in ("fermi.sqlite3", schema.REMEMBERED):
+                shutil.copy(migrated() / name, self.data)
         with self.output.open("ab") as output:
             self.supervisor = subprocess.Popen(
                 [sys.executable, "-m", "server.up"], env=self.env, cwd=ROOT, stdout=output, stderr=output,
@@ -87,10 +113,16 @@ class Running:
         assert self.supervisor is not None
         if self.supervisor.poll() is not None:
             raise AssertionError(f"the platform ended:\n{self.output.read_text()[-4000:]}")
-        try:
-            return httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200 and self.processes().keys() >= PARTS
-        except httpx.HTTPError:
+        if not self.processes().keys() >= PARTS:
             return False
+        asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)  # httpx would load certificates each time
+        try:
+            asked.request("GET", "/readyz")
+            return asked.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            asked.close()
 
     def processes(self) -> dict[str, dict[str, Any]]:
         """Living processes of the platform by name."""

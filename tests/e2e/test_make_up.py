@@ -23,7 +23,22 @@ PARTS = {"fermi", "broker", "web", "worker", "beat", "watch"}
 
 @pytest.fixture
 def platform(tmp_path: Path) -> Iterator[Running]:
+    """Not started yet. Its database is prepared where a test is not about that."""
     running = Running(tmp_path / "data")
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def fresh(platform: Running) -> Running:
+    platform.fresh = True
+    return platform
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One for the tests after which it serves as before."""
+    running = Running(tmp_path_factory.mktemp("serving") / "data").start()
     yield running
     running.close()
 
@@ -51,63 +66,53 @@ def living(data: Path) -> list[str]:
     return found
 
 
-def test_it_serves_the_api_and_the_console_and_ctrl_c_leaves_nothing(platform: Running) -> None:
-    platform.start()
-    assert set(platform.processes()) == PARTS
-    assert (platform.data / "token").stat().st_mode & 0o777 == 0o600
-    assert platform.api.get("/auth/me").json()["data"]["username"] == "admin"
-    page = httpx.get(f"{platform.url}/training")
+def test_it_serves_the_api_and_the_console(serving: Running) -> None:
+    assert set(serving.processes()) == PARTS
+    assert (serving.data / "token").stat().st_mode & 0o777 == 0o600
+    assert serving.api.get("/auth/me").json()["data"]["username"] == "admin"
+    page = httpx.get(f"{serving.url}/training")
     assert "script-src 'self';" in page.headers["content-security-policy"]
-    assert httpx.get(f"{platform.url}/healthz").json() == {"status": "ok"}
-    assert httpx.get(f"{platform.url}/metrics").status_code == 401
-    token = {"Authorization": f"Bearer {(platform.data / 'token').read_text().strip()}"}
-    assert "python_info" in httpx.get(f"{platform.url}/metrics", headers=token).text
-    platform.interrupt()
-    assert platform.supervisor
-    assert platform.supervisor.returncode == 0
-    assert living(platform.data) == []
-    assert "stopped; no training was running." in platform.output.read_text()
+    assert httpx.get(f"{serving.url}/healthz").json() == {"status": "ok"}
+    assert httpx.get(f"{serving.url}/metrics").status_code == 401
+    token = {"Authorization": f"Bearer {(serving.data / 'token').read_text().strip()}"}
+    assert "python_info" in httpx.get(f"{serving.url}/metrics", headers=token).text
 
 
-def test_it_says_at_its_start_what_keeps_training_from_it(platform: Running) -> None:
+def test_it_says_at_its_start_what_keeps_training_from_it(serving: Running) -> None:
     """What can be had differs between machines, so it is asked here as the platform asks it."""
-    platform.start()
-    place = isolation.Place(platform.data, platform.data / "workspace", default_python())
+    place = isolation.Place(serving.data, serving.data / "workspace", default_python())
     lines = [
-        line for line in platform.output.read_text("utf-8").splitlines() if "training on this machine" in line.lower()
+        line for line in serving.output.read_text("utf-8").splitlines() if "training on this machine" in line.lower()
     ]
     assert lines == [f"fermi  | {isolation.chosen('auto', place).sentences('en')}"]
 
 
-def test_where_nothing_keeps_training_from_it_it_says_that(platform: Running) -> None:
-    platform.env["FERMI_ISOLATION"] = "off"
-    platform.start()
-    said = isolation.Isolation(False, None, wanted=False).sentences("en")
-    assert f"fermi  | {said}" in platform.output.read_text("utf-8").splitlines()
-
-
-def test_who_is_signed_out_gets_back_in_with_a_fresh_link(platform: Running) -> None:
-    platform.start()
-    assert httpx.get(f"{platform.url}/api/v1/auth/sign-in").json()["data"] == {"embedded": True}
+def test_who_is_signed_out_gets_back_in_with_a_fresh_link(serving: Running) -> None:
+    assert httpx.get(f"{serving.url}/api/v1/auth/sign-in").json()["data"] == {"embedded": True}
     env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}  # these tests' own
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
-    fermi = [sys.executable, "-m", "fermi.cli", "login-link", "--lang", "en", "--data", str(platform.data)]
+    fermi = [sys.executable, "-m", "fermi.cli", "login-link", "--lang", "en", "--data", str(serving.data)]
     made = subprocess.run(fermi, env=env, capture_output=True, text=True, timeout=120)
     assert made.returncode == 0, made.stderr
     link = made.stdout.strip()
-    assert link.startswith(f"{platform.url}/auth/link/")
+    assert link.startswith(f"{serving.url}/auth/link/")
     with httpx.Client(follow_redirects=True) as browser:
         assert browser.get(link).url.path == "/training"
-        assert browser.get(f"{platform.url}/api/v1/auth/me").json()["data"]["username"] == "admin"
+        assert browser.get(f"{serving.url}/api/v1/auth/me").json()["data"]["username"] == "admin"
     assert httpx.get(link).status_code == 410
     nobody = subprocess.run([*fermi, "nobody"], env=env, capture_output=True, text=True)
     assert (nobody.returncode, nobody.stdout) == (4, "")
     assert "There is no active user 'nobody'." in nobody.stderr
 
 
-def test_a_second_start_prepares_nothing_again_and_prints_a_new_link(platform: Running) -> None:
-    platform.start().interrupt()
+def test_ctrl_c_leaves_nothing_and_a_second_start_prepares_nothing_again_and_prints_a_new_link(fresh: Running) -> None:
+    platform = fresh.start()
+    platform.interrupt()
+    assert platform.supervisor
+    assert platform.supervisor.returncode == 0
+    assert living(platform.data) == []
     first = platform.output.read_text()
+    assert "stopped; no training was running." in first
     platform.start()
     second = platform.output.read_text().removeprefix(first)
     assert "preparing the database" in first
@@ -120,14 +125,13 @@ def test_a_second_start_prepares_nothing_again_and_prints_a_new_link(platform: R
     assert httpx.get(links[1]).status_code == 410
 
 
-def test_a_killed_part_comes_back(platform: Running) -> None:
-    platform.start()
-    before = platform.processes()
+def test_a_killed_part_comes_back(serving: Running) -> None:
+    before = serving.processes()
     for name in ("worker", "web", "broker"):
-        platform.kill(name)
-        until(lambda name=name: platform.processes().get(name, {}).get("pid") not in (None, before[name]["pid"]))  # type: ignore[misc]
-        assert f"{name} was killed by SIGKILL; starting it again" in platform.output.read_text()
-    until(platform.is_up, what="it serves again")
+        serving.kill(name)
+        until(lambda name=name: serving.processes().get(name, {}).get("pid") not in (None, before[name]["pid"]))  # type: ignore[misc]
+        assert f"{name} was killed by SIGKILL; starting it again" in serving.output.read_text()
+    until(serving.is_up, what="it serves again")
 
 
 def test_a_start_after_a_killed_supervisor_ends_what_was_left_and_serves(platform: Running) -> None:
@@ -143,12 +147,11 @@ def test_a_start_after_a_killed_supervisor_ends_what_was_left_and_serves(platfor
     assert living(platform.data) == []
 
 
-def test_one_platform_per_data_directory(platform: Running) -> None:
-    platform.start()
-    code, output = sentence(platform.data)
+def test_one_platform_per_data_directory(serving: Running) -> None:
+    code, output = sentence(serving.data)
     assert code == 2
-    assert f"already runs on this data directory (process {platform.supervisor and platform.supervisor.pid})" in output
-    assert set(platform.processes()) == PARTS
+    assert f"already runs on this data directory (process {serving.supervisor and serving.supervisor.pid})" in output
+    assert set(serving.processes()) == PARTS
 
 
 def test_training_outlives_ctrl_c_and_ends_with_make_down(platform: Running) -> None:
@@ -172,27 +175,27 @@ def test_training_outlives_ctrl_c_and_ends_with_make_down(platform: Running) -> 
     assert platform.until_final(task)["status"] == "stopped"
 
 
-def test_sigterm_during_the_start_leaves_nothing(platform: Running) -> None:
-    with platform.output.open("ab") as output:
+def test_sigterm_during_the_start_leaves_nothing(fresh: Running) -> None:
+    with fresh.output.open("ab") as output:
         command = [sys.executable, "-m", "server.up"]
-        supervisor = subprocess.Popen(command, env=platform.env, cwd=ROOT, stdout=output, stderr=output)
-    until(lambda: "preparing the database" in platform.output.read_text(), what="it is at work")
+        supervisor = subprocess.Popen(command, env=fresh.env, cwd=ROOT, stdout=output, stderr=output)
+    until(lambda: "preparing the database" in fresh.output.read_text(), what="it is at work")
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(60) == 0
-    assert living(platform.data) == []
+    assert living(fresh.data) == []
 
 
-def test_under_nohup_the_end_of_the_terminal_ends_nothing(platform: Running) -> None:
-    with platform.output.open("ab") as output:
+def test_under_nohup_the_end_of_the_terminal_ends_nothing(fresh: Running) -> None:
+    with fresh.output.open("ab") as output:
         command = ["nohup", sys.executable, "-m", "server.up"]
-        supervisor = subprocess.Popen(command, env=platform.env, cwd=ROOT, stdout=output, stderr=output)
-    until(lambda: "preparing the database" in platform.output.read_text(), what="it is at work")
+        supervisor = subprocess.Popen(command, env=fresh.env, cwd=ROOT, stdout=output, stderr=output)
+    until(lambda: "preparing the database" in fresh.output.read_text(), what="it is at work")
     supervisor.send_signal(signal.SIGHUP)
-    until(lambda: "serving" in platform.output.read_text() or supervisor.poll() is not None, what="it serves")
-    assert supervisor.poll() is None, platform.output.read_text()
+    until(lambda: "serving" in fresh.output.read_text() or supervisor.poll() is not None, what="it serves")
+    assert supervisor.poll() is None, fresh.output.read_text()
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(60) == 0
-    assert living(platform.data) == []
+    assert living(fresh.data) == []
 
 
 def test_a_busy_port_is_one_sentence_and_nothing_is_started(tmp_path: Path) -> None:
@@ -221,13 +224,13 @@ def test_an_unwritable_directory_is_one_sentence(tmp_path: Path) -> None:
     assert "cannot be written to (not a directory): choose another with DATA=<directory>." in output
 
 
-def test_an_address_beyond_this_machine_comes_with_a_warning(tmp_path: Path) -> None:
-    platform = Running(tmp_path / "data", FERMI_HOST="0.0.0.0")
-    try:
-        platform.start()
-        assert "Other machines can reach this address" in platform.output.read_text()
-        host = socket.gethostname()
-        assert httpx.get(f"{platform.url}/auth/link/x", headers={"Host": host}).status_code == 410
-        assert httpx.get(f"{platform.url}/auth/link/x", headers={"Host": "rebound.example"}).status_code == 400
-    finally:
-        platform.close()
+def test_what_exposes_the_platform_comes_with_a_warning(platform: Running) -> None:
+    """An address beyond this machine, and training that nothing keeps from the platform."""
+    platform.env |= {"FERMI_HOST": "0.0.0.0", "FERMI_ISOLATION": "off"}
+    platform.start()
+    said = platform.output.read_text("utf-8")
+    assert "Other machines can reach this address" in said
+    assert f"fermi  | {isolation.Isolation(False, None, wanted=False).sentences('en')}" in said.splitlines()
+    host = socket.gethostname()
+    assert httpx.get(f"{platform.url}/auth/link/x", headers={"Host": host}).status_code == 410
+    assert httpx.get(f"{platform.url}/auth/link/x", headers={"Host": "rebound.example"}).status_code == 400
