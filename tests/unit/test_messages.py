@@ -1,9 +1,12 @@
-"""Every code that is raised anywhere has a text in both languages, and both texts take the same parameters."""
+"""Every code that is raised anywhere has a text in both languages, and both texts take the same parameters. A package
+brings its own."""
 
 import ast
 import string
+import sys
 import tomllib
 from collections.abc import Iterator
+from importlib import invalidate_caches
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 from apps.training.states.reasons import Reason
 from fermi import messages
+from fermi.launch import registry
 
 ARGUMENT = {"ApiError": 1, "Problem": 1, "DataError": 0, "Cause": 0, "text": 0, "UnknownName": 0, "BackendError": 0,
             "LaunchError": 0, "Words": 0}  # fmt: skip
@@ -52,20 +56,23 @@ def names_in(entry: dict[str, Any]) -> set[str]:
     return {name for _, name, _, _ in found if name}
 
 
-def catalogue(lang: str) -> dict[str, dict[str, Any]]:
-    path = Path(messages.__file__).with_name(f"{lang}.toml")
-    return tomllib.loads(path.read_text("utf-8"))
+def files() -> list[Path]:
+    """Every file of texts: the catalogues, and what the registry's packages bring."""
+    named = [*registry.FRAMEWORKS.values(), *registry.STAGES.values(), *registry.BACKENDS.values()]
+    beside = [Path(messages.__file__).parents[1].joinpath(*module.split(".")[1:]) for module in named]
+    brought = [file for path in beside for file in (path / "texts.toml", path.with_suffix(".toml")) if file.is_file()]
+    return [Path(messages.__file__).with_name(f"{lang}.toml") for lang in messages.LANGUAGES] + brought
 
 
 def test_every_code_has_a_text(root: Path) -> None:
-    known = catalogue("zh")
+    known = messages.entries("zh")
     missing = {code: where for code, where, _ in calls(root) if code not in known}
     assert not missing
 
 
 def test_every_text_gets_its_parameters_where_all_of_them_are_written_with_the_code(root: Path) -> None:
     """The nearest valid value is found by `validate`, after the rules."""
-    known = catalogue("zh")
+    known = messages.entries("zh")
     wrong = {where: gaps for code, where, params in calls(root) if params is not None and code in known
              if (gaps := names_in(known[code]) - params - {"nearest"})}  # fmt: skip
     assert not wrong
@@ -81,7 +88,7 @@ def test_a_text_never_raises_and_shows_a_dash_for_what_is_missing(
     assert [record.getMessage() for record in caplog.records] == [
         "the text of RUNNER_LOST lacks its parameter node", "NO_SUCH_CODE has no text",
     ]  # fmt: skip
-    for code, entry in catalogue(lang).items():
+    for code, entry in messages.entries(lang).items():
         messages.text(code, lang)
         for value in (None, (), {}, "{nonsense"):
             messages.text(code, lang, **dict.fromkeys(names_in(entry), value))
@@ -92,23 +99,83 @@ def test_a_language_that_there_is_none_of_reads_english() -> None:
 
 
 def test_every_reason_of_a_task_has_a_text() -> None:
-    assert set(Reason) <= set(catalogue("zh"))
+    assert set(Reason) <= set(messages.entries("zh"))
 
 
-def test_both_languages_have_the_same_codes_in_alphabetical_order() -> None:
-    zh, en = list(catalogue("zh")), list(catalogue("en"))
-    assert zh == en == sorted(zh)
+def test_both_languages_have_the_same_codes_and_each_code_stands_in_one_place() -> None:
+    assert set(messages.entries("zh")) == set(messages.entries("en"))
+    places = [set(tomllib.loads(file.read_text("utf-8"))) for file in files()[1:]]
+    assert sum(map(len, places)) == len(messages.entries("en"))
+
+
+def test_codes_stand_in_alphabetical_order() -> None:
+    for file in files():
+        codes = list(tomllib.loads(file.read_text("utf-8")))
+        assert codes == sorted(codes), file
+
+
+BROUGHT = """
+[NEEDS_INFINIBAND.en]
+message = "{node} has no InfiniBand."
+
+[NEEDS_INFINIBAND.zh]
+message = "{node} 没有 InfiniBand。"
+hint = "请选择其他节点。"
+
+[RUNNER_LOST.en]
+message = "What the platform says cannot be said otherwise."
+
+[ENGLISH_ALONE.en]
+message = "Said in English."
+hint = "Everywhere."
+"""
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    messages._beside.cache_clear()
+
+
+@pytest.mark.parametrize("path", ["brought_by_a_module", "brought_by_a_package/__init__"])
+def test_a_package_from_outside_brings_the_texts_of_its_codes(
+    outside: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    module, _, package = path.partition("/")
+    (outside / f"{path}.py").parent.mkdir(exist_ok=True)
+    (outside / f"{path}.py").write_text("raise RuntimeError('asked for its texts alone')")
+    (outside / (f"{module}/texts.toml" if package else f"{module}.toml")).write_text(BROUGHT, "utf-8")
+    invalidate_caches()
+    monkeypatch.setitem(registry.BACKENDS, "outside", module)
+
+    assert messages.text("NEEDS_INFINIBAND", "en", node="gn5") == ("gn5 has no InfiniBand.", "")
+    assert messages.text("NEEDS_INFINIBAND", "zh", node="gn5") == ("gn5 没有 InfiniBand。", "请选择其他节点。")
+    assert messages.text("ENGLISH_ALONE", "zh") == ("Said in English.", "Everywhere.")
+    assert "platform" not in messages.text("RUNNER_LOST", "en", node="gn5")[0]
+    assert module not in sys.modules
+
+
+def test_texts_that_cannot_be_read_take_no_other_text_away(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (outside / "brought_broken.py").write_text("")
+    (outside / "brought_broken.toml").write_text("not toml")
+    invalidate_caches()
+    monkeypatch.setattr(messages, "fault", messages.log.error)
+    monkeypatch.setitem(registry.BACKENDS, "broken", "brought_broken")
+    monkeypatch.setitem(registry.BACKENDS, "missing", "no_such_package.backend")
+    assert messages.text("NO_SUCH_CODE", "en") == ("NO_SUCH_CODE", "")
+    assert messages.text("DATA_EMPTY", "en", path="/p")[0] != "DATA_EMPTY"
 
 
 @pytest.mark.parametrize("part", ["message", "hint"])
 def test_both_languages_take_parameters_that_the_other_knows(part: str) -> None:
-    zh, en = catalogue("zh"), catalogue("en")
+    zh, en = messages.entries("zh"), messages.entries("en")
     different = {code for code in zh if names_in(zh[code]) != names_in(en[code])}
     assert not different
 
 
 def test_both_languages_have_the_same_texts_for_special_cases() -> None:
-    zh, en = catalogue("zh"), catalogue("en")
+    zh, en = messages.entries("zh"), messages.entries("en")
     special = {code: list(entry["when"]) for code, entry in zh.items() if "when" in entry}
     assert special == {code: list(entry["when"]) for code, entry in en.items() if "when" in entry}
     for code, conditions in special.items():

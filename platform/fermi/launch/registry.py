@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, cast
 
+from fermi import messages
 from fermi.launch import nearest
 from fermi.launch.backends.base import Backend, Check, Discovery
 from fermi.launch.errors import UnknownName
@@ -31,6 +32,8 @@ BACKENDS = {
     "slurm": "fermi.launch.backends.slurm",
     "agent": "fermi.launch.backends.agent",
 }
+
+messages.bring(FRAMEWORKS, STAGES, BACKENDS)
 
 
 def framework(name: str) -> Framework:

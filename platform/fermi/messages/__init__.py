@@ -1,4 +1,20 @@
-"""What people read: the text and the advice that belong to each stable code, in Chinese and in English.
+"""What people read: the text and the advice that belong to each stable code, in each language.
+
+The platform's own texts are the catalogues beside this file, one for each language. A framework or an engine, also one
+from outside of the project, brings the texts of its own codes: in `texts.toml` inside its package, or in `name.toml`
+beside its single module `name.py`. The registry's line is all that is needed for it to be found. English has to be
+there; other languages may be:
+
+    [NEEDS_INFINIBAND.en]
+    message = "{node} has no InfiniBand."
+    hint = "Choose another node."
+
+    [NEEDS_INFINIBAND.zh]
+    message = "{node} 没有 InfiniBand。"
+    hint = "请选择其他节点。"
+
+A language's catalogue may also say a package's codes: whoever translates the platform touches no package. A text that a
+language lacks is said in English.
 
 A text is often the last thing that is made of a row or of an error, for whoever looks at it: it never raises. What is
 missing is shown as a dash and logged, because a gap is a fault of ours.
@@ -11,6 +27,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
 from string import Formatter
 from typing import Any
 
@@ -28,15 +46,18 @@ class Words:
     params: Mapping[str, object] = field(default_factory=dict)
 
 
-@cache
-def _catalogue(lang: str) -> dict[str, dict[str, Any]]:
-    return tomllib.loads(resources.files(__package__).joinpath(f"{lang}.toml").read_text("utf-8"))
+_tables: list[Mapping[str, str]] = []
+
+
+def bring(*tables: Mapping[str, str]) -> None:
+    """The registry's lines (name -> module): each of these modules may bring texts of its own."""
+    _tables.extend(tables)
 
 
 def text(code: str, lang: str, /, **params: object) -> tuple[str, str]:
-    """The (message, hint) of `code` with `params` filled in; English for a language that there is none of; the code
-    itself where it has no text."""
-    known = _catalogue(lang if lang in LANGUAGES else "en").get(code)
+    """The (message, hint) of `code` with `params` filled in; in English where `lang` has none; the code itself where it
+    has no text."""
+    known = _entry(code, lang) or _entry(code, "en")
     if known is None:
         fault("%s has no text", code)
         return code, ""
@@ -47,6 +68,49 @@ def text(code: str, lang: str, /, **params: object) -> tuple[str, str]:
     except (LookupError, AttributeError, ValueError, TypeError):
         careful = _Careful(code)
         return careful.vformat(entry["message"], (), shown), careful.vformat(entry["hint"], (), shown)
+
+
+def entries(lang: str) -> dict[str, dict[str, Any]]:
+    """Every code that has a text in `lang`, those of packages last."""
+    brought = {code: said[lang] for module in _modules() for code, said in _beside(module).items() if lang in said}
+    return {**_catalogue(lang), **{code: entry for code, entry in brought.items() if code not in _catalogue(lang)}}
+
+
+def _entry(code: str, lang: str) -> dict[str, Any] | None:
+    if found := _catalogue(lang).get(code):
+        return found
+    return next((said[lang] for module in _modules() if lang in (said := _beside(module).get(code, {}))), None)
+
+
+@cache
+def _catalogue(lang: str) -> dict[str, dict[str, Any]]:
+    if lang not in LANGUAGES:
+        return {}
+    return tomllib.loads(resources.files(__package__).joinpath(f"{lang}.toml").read_text("utf-8"))
+
+
+def _modules() -> list[str]:
+    return [module for table in _tables for module in table.values()]
+
+
+@cache
+def _beside(module: str) -> dict[str, dict[str, Any]]:
+    """What a module brings, by code and language. Its own code is not run for it."""
+    try:
+        spec = find_spec(module)
+        if spec is None or not spec.has_location or spec.origin is None:
+            return {}
+        package, path = spec.submodule_search_locations, Path(spec.origin)
+        path = path.with_suffix(".toml") if package is None else path.with_name("texts.toml")
+        brought = tomllib.loads(path.read_text("utf-8")) if path.is_file() else {}
+        return {code: {lang: _whole(entry) for lang, entry in said.items()} for code, said in brought.items()}
+    except Exception as error:  # whatever a package from outside does while it is looked for
+        fault("the texts of %s cannot be read: %s", module, error)
+        return {}
+
+
+def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {"hint": "", **entry, "message": str(entry["message"])}
 
 
 def fault(said: str, *about: object) -> None:
