@@ -3,6 +3,8 @@
 # make dev    the same for working on it: whatever is edited is served at once, the console from one port above
 # make test   sets everything up, then runs all tests
 # make check  format, lint, types, import contracts, migrations, drift of everything generated
+# make fix    formats everything, and mends what the linters can
+# make coverage  which lines and branches of the Python code the tests reach (ONLY=tests/unit: those tests alone)
 # make check-api  sends more requests made from the API's schema (SEED=7 EXAMPLES=300: those again)
 # make test-frameworks  tests of Horovod and Megatron-LM, each in an environment of its own (ONLY=megatron: no other)
 # make test-deploy      the image, docker-compose.yml and the systemd unit for real (half an hour; a Docker engine)
@@ -11,7 +13,7 @@
 #
 # Variables of `up`, `dev` and `down`: PORT=8000 HOST=127.0.0.1 DATA=var DEMO=1 (DEMO=0: no demo environments on first start).
 
-.PHONY: help up down dev test check check-api test-frameworks test-deploy bench schema lock manifests clean
+.PHONY: help up down dev test check fix coverage check-api test-frameworks test-deploy bench schema lock manifests clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -46,7 +48,7 @@ test:
 check:
 	@$(SETUP) check
 
-dev check-api test-frameworks test-deploy bench schema lock manifests:
+dev fix coverage check-api test-frameworks test-deploy bench schema lock manifests:
 	@$(SETUP) $@
 
 clean:

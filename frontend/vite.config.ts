@@ -9,7 +9,9 @@ const platform = { target: process.env.FERMI_URL ?? "http://127.0.0.1:8000", cha
 export default defineConfig({
   plugins: [react(), tailwindcss()],
   resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
-  server: { proxy: Object.fromEntries(["/api", "/_allauth", "/auth/", "/admin/", "/static/"].map((path) => [path, platform])) },
+  server: {
+    proxy: Object.fromEntries(["/api", "/_allauth", "/auth/", "/admin/", "/static/"].map((path) => [path, platform])),
+  },
   build: { manifest: true },
   test: {
     environment: "jsdom",

@@ -213,11 +213,11 @@ def prepare(target: str) -> list[str | Path]:
             case "manifests":
                 packages()
                 return [PYTHON, ROOT / "scripts" / "manifests.py"]
-            case "check-api" | "test-frameworks" | "test-deploy":
+            case "check-api" | "test-frameworks" | "test-deploy" | "coverage":
                 packages()
                 dev_packages()
                 return [PYTHON, ROOT / "scripts" / f"{target.replace('-', '_')}.py"]
-            case "test" | "check" | "schema" | "lock":
+            case "test" | "check" | "fix" | "schema" | "lock":
                 packages()
                 dev_packages()
                 frontend() if target == "test" else frontend_packages()
@@ -236,7 +236,7 @@ def main(target: str) -> None:
     except KeyboardInterrupt:
         sys.exit("setup  | interrupted; the next make goes on from here.")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")])}
-    if target in {"dev", "test", "check", "schema"}:
+    if target in {"dev", "test", "check", "fix", "schema"}:
         env["PATH"] = node()["PATH"]
     os.execve(PYTHON, [str(part) for part in command], env)
 
