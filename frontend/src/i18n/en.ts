@@ -724,28 +724,6 @@ export const en: Messages = {
     objects: "Engine objects",
     showRank: "Variables of rank {{rank}}",
     goTo: "Go to it",
-    warning: {
-      CROSS_ZONE: {
-        message: "The chosen environments lie in several zones: {{zones}}.",
-        hint: "Training across zones may suffer from network latency; choose one zone where you can.",
-      },
-      GPU_TYPES_DIFFER: {
-        message: "The chosen environments have different GPUs: {{types}}.",
-        hint: "Every step waits for the slowest GPU; choose one type where you can.",
-      },
-      VERSIONS_DIFFER: {
-        message: "The chosen environments have different software: {{versions}}.",
-        hint: "Differing versions may fail to communicate; use the same image.",
-      },
-      MASTER_NOT_BEST: {
-        message: "The master {{master}} is in {{zone}} with {{gpus}} processes, while {{best}} has {{most}}.",
-        hint: "A master in {{best}} would mean less traffic between zones.",
-      },
-      EMULATED_GPUS: {
-        message: "These environments' GPUs are emulated by CPU processes on this machine: {{environments}}.",
-        hint: "Good for trying things out; the speed says nothing about real GPUs.",
-      },
-    },
     device: "Device",
   },
 };

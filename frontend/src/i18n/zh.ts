@@ -719,28 +719,6 @@ export const zh = {
     objects: "引擎对象",
     showRank: "rank {{rank}} 的环境变量",
     goTo: "去修改",
-    warning: {
-      CROSS_ZONE: {
-        message: "所选环境分布在多个可用区：{{zones}}。",
-        hint: "跨可用区训练可能会有网络延迟；条件允许时请选择同一可用区。",
-      },
-      GPU_TYPES_DIFFER: {
-        message: "所选环境的 GPU 型号不同：{{types}}。",
-        hint: "每一步都要等待最慢的 GPU；请尽量选择相同型号。",
-      },
-      VERSIONS_DIFFER: {
-        message: "所选环境的软件版本不同：{{versions}}。",
-        hint: "版本不一致可能导致通信失败；请使用相同的镜像。",
-      },
-      MASTER_NOT_BEST: {
-        message: "主节点 {{master}} 所在的 {{zone}} 只有 {{gpus}} 个进程，而 {{best}} 有 {{most}} 个。",
-        hint: "把主节点换到 {{best}} 可以减少跨区通信。",
-      },
-      EMULATED_GPUS: {
-        message: "以下环境的 GPU 由本机 CPU 进程模拟：{{environments}}。",
-        hint: "可用于体验与测试流程，速度不代表真实 GPU。",
-      },
-    },
     device: "设备",
   },
 };

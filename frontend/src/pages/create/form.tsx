@@ -131,7 +131,6 @@ export function CreateForm({ start, store, restored, onStartOver }: CreateFormPr
           <Summary
             chosen={inventory.chosen}
             missing={inventory.missing}
-            master={draft.master}
             framework={draft.framework}
             notices={preview.data?.warnings ?? []}
             onRemove={onToggle}

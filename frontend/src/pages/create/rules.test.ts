@@ -1,10 +1,7 @@
-import i18next from "i18next";
 import { beforeEach, describe, expect, test } from "vitest";
 import type { CreateRequest } from "@/api/types";
-import { setLanguage } from "@/i18n";
 import { dataset, environment, framework } from "@/test/fixtures";
-import summaries from "../../../../tests/shared/summaries.json";
-import { aggregate, warnings } from "./aggregate";
+import { aggregate } from "./aggregate";
 import { ANYTHING, matching, NO_GPU, offered, sorted } from "./choice";
 import { type Draft, draftOf, EMPTY, requestOf, toggle, tuned, tuningOf } from "./draft";
 import { range, strategyOf } from "./options";
@@ -148,29 +145,24 @@ test("a version that is ready is chosen first, one being prepared will do, one t
   expect(of("failed")).toBeUndefined();
 });
 
-describe("what the choice adds up to is what the platform says", () => {
-  for (const { name, environments, master, summary, warnings: expected } of summaries) {
-    const chosen = environments.map(({ id, zone, versions, ...facts }) =>
-      environment(id, {
-        ...facts,
-        versions: versions as Record<string, string>,
-        zone: { id: zone, name: zone },
-      }),
-    );
-    test(name, async () => {
-      expect(aggregate(chosen)).toEqual(summary);
-      const found = warnings(chosen, master);
-      expect(found.map(({ code }) => code)).toEqual(expected.map(({ code }) => code));
-      for (const language of ["zh", "en"] as const) {
-        await setLanguage(language);
-        const texts = found.map(({ code, params }) => [
-          i18next.t(`create.warning.${code}.message`, params),
-          i18next.t(`create.warning.${code}.hint`, params),
-        ]);
-        expect(texts).toEqual(expected.map((warning) => warning[language]));
-      }
-    });
-  }
+test("the choice adds up; an environment without GPUs is one process", () => {
+  const chosen = [
+    environment("a", { gpuCount: 4, gpuType: "A100" }),
+    environment("b", { gpuCount: 2, gpuType: "A100", zone: { id: "z", name: "上海可用区A" } }),
+    environment("c", { gpuCount: 0, gpuType: "" }),
+  ];
+  expect(aggregate(chosen)).toEqual({
+    nodeCount: 3,
+    totalGpus: 6,
+    worldSize: 7,
+    totalCpus: chosen.reduce((sum, { cpuCores }) => sum + cpuCores, 0),
+    totalMemoryGb: chosen.reduce((sum, { memoryGb }) => sum + memoryGb, 0),
+    gpuTypes: ["A100"],
+    zones: ["北京可用区A", "上海可用区A"],
+    crossZone: true,
+    isDistributed: true,
+  });
+  expect(aggregate([])).toMatchObject({ nodeCount: 0, worldSize: 0, crossZone: false, isDistributed: false });
 });
 
 test("environments are found, filtered and sorted, with those that cannot be ticked last", () => {

@@ -7,32 +7,25 @@ import type { Environment, Notice } from "@/api/types";
 import { integer } from "@/lib/format";
 import { Badge, Note } from "@/ui/badge";
 import { Card } from "@/ui/card";
-import { aggregate, isWarningCode, warnings } from "./aggregate";
+import { aggregate } from "./aggregate";
 import { frameworkNamed } from "./options";
 
 interface SummaryProps {
   chosen: Environment[];
   /** Ids that were chosen and are no longer there. */
   missing: string[];
-  master: string;
   framework: string;
-  /** The server's, of which those that this page knows by itself are left out. */
   notices: Notice[];
   onRemove: (id: string) => void;
 }
 
-export function Summary({ chosen, missing, master, framework, notices, onRemove }: SummaryProps) {
+export function Summary({ chosen, missing, framework, notices, onRemove }: SummaryProps) {
   const { t } = useTranslation();
   const frameworks = useQuery(frameworksQuery).data ?? [];
   const sum = aggregate(chosen);
   const several = sum.isDistributed;
   const name = frameworkNamed(frameworks, framework)?.label ?? framework;
   const waits = chosen.some((each) => each.heldBy);
-  const own = warnings(chosen, several ? master : "").map(({ code, params }) => ({
-    code,
-    message: t(`create.warning.${code}.message`, params),
-    hint: t(`create.warning.${code}.hint`, params),
-  }));
   if (chosen.length + missing.length === 0) {
     return (
       <Card title={t("create.summary")}>
@@ -78,7 +71,7 @@ export function Summary({ chosen, missing, master, framework, notices, onRemove 
         {waits && !notices.some(({ code }) => code === "ENVIRONMENTS_BUSY") && (
           <Note tone="warn">{t("create.waits")}</Note>
         )}
-        <Warnings notices={[...own, ...notices.filter(({ code }) => !isWarningCode(code))]} />
+        <Warnings notices={notices} />
       </div>
       <h3 className="mt-4 mb-1.5 text-sm font-medium">{t("create.chosen")}</h3>
       <ul className="max-h-56 space-y-1 overflow-y-auto text-sm">
