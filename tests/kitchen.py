@@ -48,7 +48,7 @@ class Kitchen:
         preload: Sequence[str] = (),
     ) -> None:
         self.folder, self.data, self.framework = folder, data, framework
-        self.preload = preload or registry.framework(framework).PRELOAD
+        self.preload = preload or registry.framework(framework).preload
         self.backend = LocalBackend({"data_dir": str(folder), "warm": False, "python": python})
         self.handles: dict[str, Handle] = {}
         self.launcher, self.backend.launcher = self.backend.launcher, self  # type: ignore[assignment]

@@ -10,6 +10,8 @@ from apps.accounts.models import User
 from apps.catalog.models import Dataset, DatasetVersion, Model
 from apps.common.texts import language, text
 from fermi.launch import registry
+from fermi.launch.frameworks import words
+from fermi.launch.frameworks.base import Framework
 
 
 def datasets(user: User, filters: Mapping[str, Any]) -> QuerySet[Dataset]:
@@ -61,13 +63,22 @@ def models(user: User, filters: Mapping[str, Any]) -> QuerySet[Model, Any]:
 
 
 def frameworks() -> list[dict[str, Any]]:
-    """Labels and descriptions in the language of the request."""
-    lang, found = language(), []
-    for name in registry.FRAMEWORKS:
-        framework = registry.framework(name)
-        words = {key: framework.INFO[key][lang] for key in ("label", "description")}
-        found.append({**framework.INFO, **words, "options": framework.OPTIONS, "available": True})
-    return found
+    """With texts in the language of the request."""
+    return [_framework_shown(framework, language()) for framework in registry.frameworks()]
+
+
+def _framework_shown(framework: Framework, lang: str) -> dict[str, Any]:
+    low, high = framework.info.model_size
+    return {
+        "value": framework.name,
+        "aliases": registry.aliases(framework.name),
+        "label": framework.info.label,
+        "description": words.description(framework, lang),
+        "parallelism": framework.info.parallelism,
+        "modelSize": {"min": low, "max": high},
+        "options": words.options(framework, lang),
+        "available": True,
+    }
 
 
 def _filtered(rows: QuerySet[Any], filters: Mapping[str, Any]) -> QuerySet[Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fermi.launch import environment, nearest
+from fermi.launch import nearest, variables
 from fermi.launch.ranks import Seat, seat, split
 from fermi.launch.spec import Problem
 
@@ -66,7 +66,7 @@ def wrong(line: Line) -> list[Problem]:
         near_port = nearest.number(line.master_port, 1024, 65535, whole=True)
         params = {"found": line.master_port, "low": 1024, "high": 65535, "nearest": near_port}
         found.append(Problem("masterPort", "PORT_OUT_OF_RANGE", params))
-    return found + environment.problems(line.env, line.secret_env)
+    return found + variables.problems(line.env, line.secret_env)
 
 
 def _node_of(name: str) -> str:

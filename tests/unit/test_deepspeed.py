@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.launch import recipes, validate
+from fermi.launch import recipes, registry, validate
 from fermi.launch.frameworks import deepspeed
 from fermi.launch.frameworks.deepspeed import config
 from fermi.launch.spec import Entrypoint, JobSpec, Late, Node, Plan
@@ -25,7 +25,7 @@ def spec(*environments: str, **changes: Any) -> JobSpec:
 
 def found(spec: JobSpec) -> dict[str, str]:
     """Field -> code; every text can be filled."""
-    problems = validate.problems(spec) + deepspeed.warnings(spec)
+    problems = validate.problems(spec) + registry.framework("deepspeed").warnings(spec)
     for problem in problems:
         for language in ("zh", "en"):
             assert messages.text(problem.code, language, **problem.params)[0]
@@ -262,7 +262,7 @@ def satisfies_every_rule(spec: JobSpec, plan: Plan) -> None:
 def test_rules_never_raise_whatever_comes_in(nodes: Any, options: Any, hyperparameters: Any, own: bool) -> None:
     spec = request(nodes, options, hyperparameters, own)
     problems = validate.problems(spec)
-    deepspeed.warnings(spec)
+    registry.framework("deepspeed").warnings(spec)
     if not problems:
         satisfies_every_rule(spec, deepspeed.plan(spec))
 

@@ -132,7 +132,7 @@ anything = st.recursive(
 )
 values = anything | st.integers(1, 200) | st.sampled_from(["auto", "float16", "bfloat16", "float32"])
 hyperparameters = st.dictionaries(st.sampled_from(["batchSize", "dtype", "learningRate", "seed"]), values)
-options = st.dictionaries(st.sampled_from(list(jax.OPTIONS["properties"])) | st.text(max_size=4), values)
+options = st.dictionaries(st.sampled_from(list(jax.options["properties"])) | st.text(max_size=4), values)
 variables = st.dictionaries(
     st.sampled_from(["XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS"]),
     st.sampled_from(["", "1", "2", *(f"--xla_force_host_platform_device_count={count}" for count in ("", 1, 2))]),
@@ -165,7 +165,7 @@ def test_rules_never_raise_and_a_plan_of_a_spec_without_problems_keeps_them(
 def test_what_is_imported_before_ranks_are_forked_starts_no_thread_and_leaves_jax_to_them():
     """jax reads its JAX_ variables when it is imported; threads do not survive a fork."""
     look = "print('jax' in sys.modules, 'torch' in sys.modules, len(os.listdir('/proc/self/task')))"
-    program = f"import os, sys, {', '.join(jax.PRELOAD)}; {look}; import fermi.train.train_jax; {look}"
+    program = f"import os, sys, {', '.join(jax.preload)}; {look}; import fermi.train.train_jax; {look}"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
     said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True).stdout
     assert said.split("\n")[:2] == ["False False 1", "True False 1"]

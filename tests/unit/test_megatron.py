@@ -427,7 +427,7 @@ def test_hyperparameters_of_an_own_script_may_be_anything() -> None:
 
 def test_it_is_found_by_both_names() -> None:
     assert registry.framework("megatron") is registry.framework("megatron-lm")
-    assert megatron.INFO["modelSize"]["min"] == 100_000_000_000
+    assert megatron.INFO.model_size == (100_000_000_000, None)
 
 
 # Anything goes in -------------------------------------------------------------------------------------------------

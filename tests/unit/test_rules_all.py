@@ -53,7 +53,7 @@ def plausible(rule: Mapping[str, Any]) -> st.SearchStrategy[Any]:
 
 
 def options_of(framework: str) -> st.SearchStrategy[dict[str, Any]]:
-    rules = registry.framework(framework).OPTIONS["properties"]
+    rules = registry.framework(framework).options["properties"]
     names = st.lists(st.sampled_from([*rules, "unknown"]), max_size=4, unique=True)
     return names.flatmap(lambda chosen: st.fixed_dictionaries({key: plausible(rules.get(key, {})) for key in chosen}))
 
@@ -113,7 +113,7 @@ def test_rules_proposals_and_plans_never_raise_and_agree_with_each_other(name: s
         before = {(problem.field, problem.code) for problem in found}
         assert {(problem.field, problem.code) for problem in validate.problems(given_it)} <= before
         for option, value in proposal.options.items():
-            assert schemas.is_valid(value, framework.OPTIONS["properties"][option]), option
+            assert schemas.is_valid(value, framework.options["properties"][option]), option
             assert job.options.get(option, "auto") == "auto", "what the user gave is not repeated"
         if not found:
             plan = framework.plan(job)
@@ -124,7 +124,7 @@ def test_rules_proposals_and_plans_never_raise_and_agree_with_each_other(name: s
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_every_option_is_refused_by_name_and_by_value_with_what_is_allowed_and_the_nearest(name: str) -> None:
     """Each option of each framework, spelled in capitals and given a value that no schema here allows."""
-    rules = registry.framework(name).OPTIONS["properties"]
+    rules = registry.framework(name).options["properties"]
     machine = Node("n", "n", gpu_type="A100", gpu_count=8)
     for option, rule in rules.items():
         for options in ({option: {"no": "value"}}, {option.upper(): 1}):

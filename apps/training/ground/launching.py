@@ -76,7 +76,7 @@ def handle_for(task: Task, attempt: int) -> Handle:
 
 def stand_by() -> None:
     """Has every cluster get ready for a task of the default framework."""
-    preload = registry.framework("pytorch-ddp").PRELOAD
+    preload = registry.framework(registry.DEFAULT).preload
     for cluster in Cluster.objects.all():
         backend_for(cluster).stand_by(preload)
     connection.close()

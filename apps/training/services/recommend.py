@@ -8,7 +8,6 @@ from apps.accounts.models import User
 from apps.catalog.models import Model
 from apps.clusters import selectors as clusters
 from apps.common.errors import ProblemsError
-from apps.common.texts import language
 from apps.training.shown import presenters
 from fermi.launch import recipes, registry
 from fermi.launch.recommend import Recommendation
@@ -53,6 +52,6 @@ def recommend(
 def _shown(one: Recommendation) -> dict[str, Any]:
     return {
         "framework": one.framework,
-        "label": registry.framework(one.framework).INFO["label"][language()],
+        "label": registry.framework(one.framework).info.label,
         "reasons": [presenters.warning(reason.code, reason.params) for reason in one.reasons],
     }

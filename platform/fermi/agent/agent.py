@@ -91,7 +91,7 @@ class Agent:
         if self.address.startswith("127."):
             self._say("address", "", f"other hosts cannot reach {self.address}: several nodes need --address")
         if self.settings.warm:
-            self.launcher.stand_by(registry.framework("pytorch-ddp").PRELOAD)
+            self.launcher.stand_by(registry.framework(registry.DEFAULT).preload)
         while not self._ending.is_set():
             busy = self._supervise()
             self._news.wait(LOOK_SECONDS[0] if busy else LOOK_SECONDS[1])

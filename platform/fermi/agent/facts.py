@@ -12,6 +12,7 @@ from typing import Any
 from fermi.agent import usage
 from fermi.agent.errors import AgentError
 from fermi.agent.settings import Settings
+from fermi.launch import registry
 from fermi.runner import meet
 
 _TELL = """
@@ -19,7 +20,7 @@ import importlib.metadata as m, json, sys
 def version(name):
     try: return m.version(name)
     except m.PackageNotFoundError: return None
-found = {"python": sys.version.split()[0], "torch": version("torch"), "jax": version("jax"),
+found = {"python": sys.version.split()[0], **{name: version(name) for name in sys.argv[1:]},
          "cuda": version("nvidia-cuda-runtime-cu12") or version("nvidia-cuda-runtime")}
 print(json.dumps({name: value for name, value in found.items() if value}))
 """
@@ -98,7 +99,12 @@ def _versions(python: str) -> dict[str, str]:
     """Of the training stack; an interpreter that cannot be run has none, and ranks will say why."""
     try:
         done = subprocess.run(
-            [python, "-c", _TELL], capture_output=True, encoding="utf-8", errors="replace", timeout=60, check=True
+            [python, "-c", _TELL, *registry.stacks()],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=60,
+            check=True,
         )
         found: dict[str, str] = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from fermi.cli.texts import _
+from fermi.launch import registry
 from fermi.runner import meet, ports
 
 GB = 1 << 30
@@ -102,7 +103,7 @@ def _smi(query: str) -> list[list[str]]:
 
 def stack(_where: Where) -> Iterator[Look]:
     """What a training needs, as this interpreter has it."""
-    for name in ("torch", "jax"):
+    for name in registry.stacks():
         try:
             yield Look("pass", f"{name} {version(name)}")
         except PackageNotFoundError:

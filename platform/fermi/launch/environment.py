@@ -1,37 +1,11 @@
-"""The variables every rank gets whatever its framework, and those a user may not set because of it."""
+"""The variables that every rank gets whatever its framework."""
 
 import json
-import re
 from collections.abc import Mapping
 
 from fermi.launch import network
 from fermi.launch.ranks import Placement
-from fermi.launch.spec import NO_SECRETS, JobSpec, Late, Problem, Value
-
-RESERVED = re.compile(
-    r"RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK|GROUP_WORLD_SIZE|ROLE_RANK|ROLE_WORLD_SIZE"
-    r"|MASTER_ADDR|MASTER_PORT|PET_.*|TORCHELASTIC_.*|JAX_COORDINATOR_ADDRESS|JAX_LOCAL_DEVICE_IDS|FERMI_.*"
-    r"|HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|HOSTNAME|CONTROLLER|CPU_OPERATIONS|GLOO_RENDEZVOUS_.*)"
-)
-"""Set by the platform for each rank. Refused instead of silently overridden (after kubeflow/trainer's practice)."""
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def problems(env: Mapping[str, str], secret_env: Mapping[str, str] = NO_SECRETS) -> list[Problem]:
-    twice = [Problem(f"secretEnv.{name}", "ENV_TWICE", {"name": name}) for name in secret_env if name in env]
-    return [*_names(env, "env"), *_names(secret_env, "secretEnv"), *twice]
-
-
-def _names(env: Mapping[str, str], where: str) -> list[Problem]:
-    found = []
-    for name in env:
-        if not _NAME.fullmatch(name):
-            near = re.sub(r"^(?=\d|$)|[^A-Za-z0-9_]", "_", name)
-            found.append(Problem(f"{where}.{name}", "ENV_NAME_INVALID", {"name": name, "nearest": near}))
-        elif RESERVED.fullmatch(name):
-            found.append(Problem(f"{where}.{name}", "ENV_RESERVED", {"name": name, "nearest": f"MY_{name}"}))
-    return found
+from fermi.launch.spec import JobSpec, Late, Problem, Value
 
 
 def communication_backend(spec: JobSpec) -> str:

@@ -1,30 +1,19 @@
 """Which framework for a model on given nodes, as each would run it there, and why not the others.
 
-The table by size is the requirement document's (004, best practice); memory decides where it disagrees with it, and a
-framework whose rules the nodes or the model break is out.
+Each framework says which sizes it suits (the requirement document's table, 004, best practice); memory decides where it
+disagrees with that, and a framework whose rules the nodes or the model break is out.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from fermi.launch import figures, memory, recipes, registry, validate
+from fermi.launch.frameworks.base import Info
 from fermi.launch.spec import JobSpec, Problem
 
-BY_SIZE: list[tuple[float, tuple[str, ...]]] = [
-    (1e9, ("pytorch-ddp",)),
-    (1e10, ("pytorch-fsdp", "horovod")),
-    (1e11, ("deepspeed",)),
-    (float("inf"), ("megatron-lm", "deepspeed")),
-]
-REPLICATING = {"pytorch-ddp", "horovod", "jax"}
-"""Every GPU holds the whole model and its optimizer."""
-
-SPLITTING = ("pytorch-fsdp", "deepspeed")
-"""What to use at any size once that does not fit, best first."""
-
-OTHER_LIBRARIES = {"jax": "JAX"}
-"""Only where the model is written for it, which nobody can see from its size."""
+USUAL_STACK = "torch"
+"""Nobody can see from a model's size which library it is written in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +34,37 @@ def recommend(job: JobSpec) -> tuple[list[Recommendation], list[Recommendation]]
     assert parameters is not None
     needed, usable = memory.needed(parameters), memory.usable(job.nodes)
     sizes = {"size": figures.count(parameters), "needed": memory.shown(needed), "usable": memory.shown(usable)}
-    suited = next(names for limit, names in BY_SIZE if parameters < limit)
-    order = dict.fromkeys([*suited, *SPLITTING, *registry.FRAMEWORKS])
     good, bad = [], []
-    for name in order:
-        if name not in registry.FRAMEWORKS:
-            continue
-        framework = registry.framework(name)
-        mine = replace(job, framework=name, strategy={}, options={})
+    for framework in sorted(registry.frameworks(), key=lambda each: _distance(each.info, parameters)):
+        info, suits = framework.info, framework.info.suits(parameters)
+        mine = replace(job, framework=framework.name, strategy={}, options={})
         against = []
-        if name in OTHER_LIBRARIES:
-            against.append(Problem("", "REJECTED_OTHER_LIBRARY", {"library": OTHER_LIBRARIES[name]}))
-        elif name not in suited and not (name in SPLITTING and needed > usable):
-            against.append(Problem("", "REJECTED_BY_SIZE", {**sizes, "suits": _range(framework.INFO["modelSize"])}))
-        if name in REPLICATING and needed > usable:
+        if info.stack != USUAL_STACK:
+            against.append(Problem("", "REJECTED_OTHER_LIBRARY", {"library": info.label}))
+        elif not suits and not (info.splits_state and needed > usable):
+            against.append(Problem("", "REJECTED_BY_SIZE", {**sizes, "suits": _range(*info.model_size)}))
+        if info.replicates and needed > usable:
             against.append(Problem("", "REJECTED_BY_MEMORY", sizes))
         if against := against + validate.problems(mine):
-            bad.append(Recommendation(name, against))
+            bad.append(Recommendation(framework.name, against))
             continue
         proposal = framework.propose(mine)
-        why = Problem("", "RECOMMENDED_BY_SIZE" if name in suited else "RECOMMENDED_BY_MEMORY", sizes)
-        good.append(Recommendation(name, (why, *proposal.reasons), proposal.strategy, proposal.options))
+        why = Problem("", "RECOMMENDED_BY_SIZE" if suits else "RECOMMENDED_BY_MEMORY", sizes)
+        good.append(Recommendation(framework.name, (why, *proposal.reasons), proposal.strategy, proposal.options))
     return good, bad
 
 
-def _range(size: Mapping[str, int | None]) -> str:
+def _distance(info: Info, parameters: int) -> float:
+    """From the sizes that a framework suits; frameworks that suit the model as well as each other stay in the
+    registry's order."""
+    if info.suits(parameters):
+        return 0
+    low, high = info.model_size
+    return low / parameters if parameters < low else parameters / cast(int, high)
+
+
+def _range(low: int, high: int | None) -> str:
     """Such as `1B – 10B`."""
-    low, high = size["min"] or 0, size["max"]
     if not high:
         return f"≥ {figures.count(low)}"
     return f"< {figures.count(high)}" if not low else f"{figures.count(low)} – {figures.count(high)}"

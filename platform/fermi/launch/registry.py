@@ -1,5 +1,6 @@
 """The frameworks and backends there are: one line each. Modules are imported on use; an import error is raised."""
 
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -9,7 +10,7 @@ from fermi import messages
 from fermi.launch import nearest
 from fermi.launch.backends.base import Backend, Check, Discovery
 from fermi.launch.errors import UnknownName
-from fermi.launch.frameworks.base import Framework
+from fermi.launch.frameworks.base import Framework, Planner
 
 FRAMEWORKS = {
     "pytorch-ddp": "fermi.launch.frameworks.ddp",
@@ -26,6 +27,9 @@ STAGES = {"preflight": "fermi.launch.preflight"}
 
 ALIASES = {"ddp": "pytorch-ddp", "fsdp": "pytorch-fsdp", "megatron": "megatron-lm"}
 
+DEFAULT = "pytorch-ddp"
+"""The framework of a request that names none."""
+
 BACKENDS = {
     "local": "fermi.launch.backends.local",
     "kubernetes": "fermi.launch.backends.kubernetes",
@@ -37,18 +41,37 @@ messages.bring(FRAMEWORKS, STAGES, BACKENDS)
 
 
 def framework(name: str) -> Framework:
-    """Raises UnknownName (FRAMEWORK_UNKNOWN) with what there is."""
-    return cast(Framework, _load("FRAMEWORK_UNKNOWN", FRAMEWORKS, ALIASES.get(name, name)))
+    """Raises UnknownName (FRAMEWORK_UNKNOWN) with what there is, and TypeError for a module that is no framework."""
+    name = framework_name(name)
+    return _framework(name, _load("FRAMEWORK_UNKNOWN", FRAMEWORKS, name))
 
 
-def planner(name: str) -> Framework:
+def frameworks() -> list[Framework]:
+    return [framework(name) for name in FRAMEWORKS]
+
+
+def stacks() -> list[str]:
+    """The libraries that models of any framework are written in."""
+    return list(dict.fromkeys(each.info.stack for each in frameworks()))
+
+
+def stack(name: str) -> str:
+    """That of a framework; of a name that nobody knows (any more), what most models are written in."""
+    return framework(name if framework_name(name) in FRAMEWORKS else DEFAULT).info.stack
+
+
+def planner(name: str) -> Planner:
     """What plans a stored task: its framework, or a stage."""
-    return cast(Framework, _load("FRAMEWORK_UNKNOWN", FRAMEWORKS | STAGES, ALIASES.get(name, name)))
+    return cast(Planner, import_module(STAGES[name])) if name in STAGES else framework(name)
 
 
 def framework_name(name: str) -> str:
     """The one name of a framework that may be called by an alias; unknown names stay as they are."""
     return ALIASES.get(name, name)
+
+
+def aliases(framework: str) -> list[str]:
+    return [alias for alias, name in ALIASES.items() if name == framework]
 
 
 def backend(name: str, connection: dict[str, Any]) -> Backend:
@@ -64,6 +87,11 @@ def check(name: str) -> Check:
 def discovery(name: str) -> Discovery | None:
     """None where environments are registered by hand alone. Raises UnknownName (BACKEND_UNKNOWN)."""
     return cast(Discovery | None, _part(name, "discover"))
+
+
+@cache
+def _framework(name: str, module: ModuleType) -> Framework:
+    return Framework(name, module)
 
 
 def _part(backend: str, part: str) -> ModuleType | None:

@@ -173,7 +173,6 @@ class Plan:
     """A job, decided down to the last argument. `preload`: modules worth importing once before ranks are forked.
     `success`: `all` = every process must exit 0; `head` = node 0 decides."""
 
-    framework: str
     world_size: int
     nodes: tuple[NodePlan, ...]
     files: Mapping[str, Value]

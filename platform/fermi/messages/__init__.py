@@ -54,6 +54,10 @@ def bring(*tables: Mapping[str, str]) -> None:
     _tables.extend(tables)
 
 
+def has(code: str) -> bool:
+    return code in _catalogue("en")
+
+
 def text(code: str, lang: str, /, **params: object) -> tuple[str, str]:
     """The (message, hint) of `code` with `params` filled in; in English where `lang` has none; the code itself where it
     has no text."""

@@ -345,7 +345,7 @@ def run(order: Order, show: Callable[[Fact], None]) -> list[Fact]:
     with this_node.Stack(order.stacks, order.quiet) as stack, ThreadPoolExecutor(1) as aside:
         voice, door = Voice(order.rank, show), Door(order)
         voice.say("hello", name=order.name, names=order.names, world=order.world)
-        looking = aside.submit(this_node.look)
+        looking = aside.submit(this_node.look, order.packages)
         worker = Worker(order, voice, door, stack)
         if order.rank == 0:
             voice.say("node", **looking.result())

@@ -26,8 +26,8 @@ WINDOW_SECONDS = 0.1  # the best of these counts: noise on a machine makes a lin
 
 class Order:
     """What this node is to do: from its environment, or from whoever calls `run`. `name`, `addresses`: how people and
-    the platform call it; `stacks`: what to import; `patience`: seconds that nodes wait for each other;
-    `quiet`: what torch and JAX print goes nowhere."""
+    the platform call it; `stacks`: what to import; `packages`: whose versions to tell beside those; `patience`:
+    seconds that nodes wait for each other; `quiet`: what torch and JAX print goes nowhere."""
 
     def __init__(self, env: dict[str, str]) -> None:
         about = json.loads(env.get("FERMI_PREFLIGHT") or "{}")
@@ -39,6 +39,7 @@ class Order:
         self.full, self.patience = about.get("level") == "full", float(about.get("patience") or 12)
         self.quiet = bool(about.get("quiet"))
         self.stacks = about.get("stacks") or ["torch", "jax"]
+        self.packages = about.get("packages") or []
         self.backend = env.get("FERMI_BACKEND") or ""
 
     @property

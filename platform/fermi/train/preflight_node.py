@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from importlib import metadata
 from typing import Any
 
@@ -27,28 +28,28 @@ VARIABLES = (
     "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "CUDA_VISIBLE_DEVICES",
     "JAX_PLATFORMS", "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION",
 )  # fmt: skip
-PACKAGES = ("torch", "jax", "jaxlib", "numpy", "deepspeed")
+PACKAGES = ("torch", "jax", "jaxlib", "numpy")
 SMI_SECONDS = 15
 SIOCGIFADDR = 0x8915
 
 
-def look() -> Fact:
-    """The fact `node`."""
+def look(packages: Iterable[str] = ()) -> Fact:
+    """The fact `node`. `packages`: whose versions are told beside the usual ones'."""
     gpus, driver = gpus_of_nvidia_smi()
     return {
         "host": socket.gethostname(),
         "env": {name: os.environ[name] for name in VARIABLES if os.environ.get(name)},
         "interfaces": interfaces(),
-        "versions": {**_versions(), **({"driver": driver} if driver else {})},
+        "versions": {**_versions(packages), **({"driver": driver} if driver else {})},
         "gpus": gpus,
         "disks": _disks(),
         "shm": _space("/dev/shm"),
     }
 
 
-def _versions() -> dict[str, str]:
+def _versions(packages: Iterable[str]) -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for name in PACKAGES:
+    for name in [*PACKAGES, *packages]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name) or ""
     for distribution in ("nvidia-nccl-cu12", "nvidia-nccl-cu13"):
@@ -178,6 +179,7 @@ class Stack:
     before there are threads; where it is forked from a process that has imported torch already, that costs nothing."""
 
     def __init__(self, names: list[str], quiet: bool = False) -> None:
+        self.names = names
         self.orders, ours = os.pipe()
         theirs, self.answers = os.pipe()
         self.pid = os.fork()
@@ -210,7 +212,7 @@ class Stack:
         if self.found is None:
             answer = self._receive(seconds)
             stuck = "ended while it was imported" if answer == {} else f"no answer within {seconds:.0f} s"
-            self.found = answer or {"torch": {"error": stuck, "gpus": 0}, "jax": None}
+            self.found = answer or {**dict.fromkeys(_ASK), self.names[0]: {"error": stuck, "gpus": 0}}
         return self.found
 
     def together(self, order: Fact, seconds: float) -> Fact:
@@ -241,6 +243,7 @@ def _answer(names: list[str], orders: int, answers: int) -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     began = time.monotonic()
     found: Fact = {name: _ASK[name]() if name in names else None for name in _ASK}
+    found |= {name: _version_of(name) for name in names if name not in _ASK}
     found["seconds"] = round(time.monotonic() - began, 2)
     os.write(answers, json.dumps(found).encode() + b"\n")
     with os.fdopen(orders) as lines:
@@ -285,6 +288,11 @@ def _jax() -> Fact | None:
 
 
 _ASK = {"torch": _torch, "jax": _jax}
+
+
+def _version_of(name: str) -> Fact | None:
+    """Of a library that nobody here knows how to ask for its devices."""
+    return {"version": metadata.version(name)} if _installed(name) else None
 
 
 def _installed(name: str) -> bool:

@@ -16,8 +16,6 @@ export function useLabels() {
       kind: under("environments.kindOf"),
       status: under("environments.statusOf"),
       strategy: under("create.strategyName"),
-      option: under("create.option"),
-      choiceOf: (option: string) => under(`create.choice.${option}`),
       hyperparameter: under("create.hyperparameter"),
     };
   }, [t, i18n]);

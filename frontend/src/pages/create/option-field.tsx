@@ -1,6 +1,5 @@
 import { useTranslation } from "react-i18next";
 import { Field } from "@/ui/field";
-import { useLabels } from "./labels";
 import { range, type Rule, textOf } from "./options";
 
 interface OptionFieldProps {
@@ -16,17 +15,16 @@ interface OptionFieldProps {
 /** The control that an option's JSON Schema asks for. Empty leaves the choice to the platform. */
 export function OptionField({ name, rule, value, proposed, error, onChange }: OptionFieldProps) {
   const { t } = useTranslation();
-  const labels = useLabels();
   const unset = proposed ?? rule.default;
   const choices = rule.enum ?? (rule.type === "boolean" ? [true, false] : undefined);
   const word = (choice: unknown) =>
-    choice === true ? t("create.on") : choice === false ? t("create.off") : labels.choiceOf(name)(textOf(choice));
+    choice === true ? t("create.on") : choice === false ? t("create.off") : (rule.enumTitles?.[textOf(choice)] ?? textOf(choice));
   const unsetText =
     unset === undefined || typeof unset === "object"
       ? t("create.automatic")
       : t(proposed === undefined ? "create.defaultValue" : "create.proposedValue", { value: word(unset) });
   const isJson = rule.type === "object" || rule.type === "array";
-  const label = rule.title ?? labels.option(name);
+  const label = rule.title ?? name;
   return (
     <Field
       label={label}

@@ -5,6 +5,8 @@ import { numberOr } from "@/lib/typed";
 export interface Rule {
   type?: string;
   enum?: unknown[];
+  /** Choice -> what it is called, where that is not the choice itself. */
+  enumTitles?: Record<string, string>;
   default?: unknown;
   minimum?: number;
   maximum?: number;

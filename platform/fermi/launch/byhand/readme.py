@@ -4,6 +4,7 @@ import tomllib
 from functools import cache
 from importlib import resources
 
+from fermi.launch import registry
 from fermi.launch.byhand import scripts, torchrun
 from fermi.launch.byhand.quoting import word
 from fermi.launch.spec import JobSpec, Plan
@@ -23,7 +24,7 @@ def _texts(lang: str) -> dict[str, str]:
 
 
 def text(job: JobSpec, plan: Plan, target: str, lang: str) -> str:
-    texts = _texts(lang)
+    texts, framework = _texts(lang), registry.framework(job.framework)
     parts = [
         texts["intro"],
         texts["nodes"] + _nodes(plan, target in STARTED),
@@ -36,10 +37,10 @@ def text(job: JobSpec, plan: Plan, target: str, lang: str) -> str:
         parts.append(texts["trouble_kubernetes"])
     else:
         parts.append(texts["trouble"])
-        parts.append(texts["memory_jax" if plan.framework == "jax" else "memory_torch"])
+        parts.append(texts.get(f"memory_{framework.info.stack}", ""))
     head = plan.nodes[0].node.address
     values = {
-        "name": job.name, "name_by_hand": scripts.not_the_platforms(job).name, "framework": plan.framework,
+        "name": job.name, "name_by_hand": scripts.not_the_platforms(job).name, "framework": framework.name,
         "world": plan.world_size, "count": len(plan.nodes), "head": head, "host": word(head),
         "port": plan.master_port, "other_port": _other(plan.master_port), "grace": f"{plan.grace_seconds:g}",
         "train": job.train_data or "-", "valid": job.valid_data or "-", "checkpoints": job.checkpoint_dir or "-",

@@ -5,9 +5,8 @@ from typing import Any
 
 from fermi.launch import registry
 from fermi.launch.byhand import scripts, shell
+from fermi.launch.frameworks.base import Framework
 from fermi.launch.spec import JobSpec, Late, NodePlan, Plan, Problem
-
-FRAMEWORKS = ("pytorch-ddp", "pytorch-fsdp", "deepspeed", "megatron-lm")
 
 SETS = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"}
 """By torchrun, to the same values: it numbers nodes by --node-rank and ranks by node."""
@@ -15,12 +14,19 @@ SETS = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "M
 
 def problems(job: JobSpec) -> list[Problem]:
     """What torchrun cannot start: it knows no other frameworks, and gives all ranks of a node the same environment."""
-    if registry.framework_name(job.framework) not in FRAMEWORKS:
-        params = {"framework": job.framework, "allowed": ", ".join(FRAMEWORKS)}
+    framework = registry.framework(job.framework)
+    if not _starts(framework):
+        allowed = ", ".join(each.name for each in registry.frameworks() if _starts(each))
+        params = {"framework": job.framework, "allowed": allowed}
         return [Problem("target", "TORCHRUN_NOT_FOR_FRAMEWORK", params)]
-    plan = registry.framework(job.framework).plan(job)
+    plan = framework.plan(job)
     own = sorted({name for node in plan.nodes for process in node.processes for name in process.env} - SETS)
     return [Problem("target", "TORCHRUN_RANKS_DIFFER", {"names": ", ".join(own)})] if own else []
+
+
+def _starts(framework: Framework) -> bool:
+    """It comes with torch, and so does nothing where a model is written in another library."""
+    return (framework.info.stack, framework.info.launcher) == ("torch", "torchrun")
 
 
 def is_uneven(plan: Plan) -> bool:

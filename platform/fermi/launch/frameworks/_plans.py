@@ -12,7 +12,6 @@ NodeEnv = Callable[[Placement], Mapping[str, Value]]
 
 def gang(
     spec: JobSpec,
-    framework: str,
     command: tuple[Value, ...],
     *,
     files: Mapping[str, Value],
@@ -24,7 +23,6 @@ def gang(
     the user set wins over the former."""
     shared = environment.job_env(spec)
     return Plan(
-        framework=framework,
         world_size=spec.world_size,
         nodes=tuple(_node(shared, at, command, node_env, rank_env) for at in place(spec.nodes, spec.master)),
         files=files,

@@ -1,29 +1,134 @@
-"""What a framework must be able to do. A framework is one module (or package) with these names at its top level."""
+"""What a framework declares, and what holds for whatever it leaves out.
 
-from collections.abc import Mapping, Sequence
+A framework is one module (or package). At its top level it must have `INFO` and `plan`, and may have the rest:
+
+    INFO          what it is                                             an `Info`
+    plan          (JobSpec) -> Plan; pure
+    OPTIONS       JSON Schema of `distributedConfig.options`             default: no options
+    PRELOAD       modules worth importing once before ranks are forked   default: none
+    problems      (JobSpec) -> list[Problem], all broken rules           default: what `OPTIONS` does not allow
+    warnings      (JobSpec) -> list[Problem], which stop nothing         default: none
+    propose       (JobSpec) -> Proposal for what is left empty           default: data parallelism over all ranks, where
+                                                                         the framework has no other
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Protocol
 
+from fermi.launch import environment, options
+from fermi.launch.frameworks._plans import data_parallel
 from fermi.launch.spec import JobSpec, Plan, Problem, Proposal
 
 
-class Framework(Protocol):
-    """`INFO`: for people and pages: `{"value", "aliases", "label": {zh, en}, "description": …, "parallelism": …,
-    "modelSize": …}`. `OPTIONS`: JSON Schema of `distributedConfig.options`. `PRELOAD`: modules worth importing once
-    before ranks are forked. `NEEDS_CUDA`, where it is there and true: no CPU process can stand in for a GPU."""
+class Planner(Protocol):
+    """All that a task needs in order to run; a `Framework` can do more."""
 
-    INFO: Mapping[str, Any]
-    OPTIONS: Mapping[str, Any]
-    PRELOAD: Sequence[str]
+    @property
+    def plan(self) -> Callable[[JobSpec], Plan]:
+        """Pure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Info:
+    """For people, and for the parts of the platform that treat frameworks differently. `label`: its proper name.
+    `description`: where it is empty, it has a text in `fermi.messages` (see `words`)."""
+
+    label: str
+    description: str = ""
+    parallelism: Sequence[str] = ("data",)
+    """What is split among ranks: `data` (each rank holds the whole model), `sharded` (and its state), `tensor`,
+    `pipeline`, `context` (and the model itself)."""
+    model_size: tuple[int, int | None] = (0, None)
+    """Numbers of parameters it suits: from the first on, below the second."""
+    stack: str = "torch"
+    """The library that the model is written in, by the name under which it is installed and imported."""
+    launcher: str = "torchrun"
+    """The usual program for starting its ranks by hand; empty where there is none."""
+    packages: Sequence[str] = ()
+    """What else has to be installed on each node, by the names under which it is installed."""
+    reserved: Sequence[str] = ()
+    """Environment variables that its plan sets for each rank, as regular expressions: no user may set them."""
+    needs_cuda: bool = False
+    """No CPU process can stand in for a GPU."""
+
+    @property
+    def replicates(self) -> bool:
+        """Each rank holds the whole model and its optimizer."""
+        return set(self.parallelism) <= {"data"}
+
+    @property
+    def splits_state(self) -> bool:
+        """It fits a model of any size into more ranks, without a look at the model itself."""
+        return "sharded" in self.parallelism
+
+    @property
+    def splits_model(self) -> bool:
+        return not set(self.parallelism) <= {"data", "sharded"}
+
+    def suits(self, parameters: int) -> bool:
+        low, high = self.model_size
+        return low <= parameters and (high is None or parameters < high)
+
+
+class Framework:
+    """A framework's module as the platform uses it."""
+
+    def __init__(self, name: str, module: ModuleType) -> None:
+        """Raises TypeError, in words for the module's author, where a required part is missing or of a wrong kind."""
+        _check(name, module)
+        self.name = name
+        self.info: Info = module.INFO
+        self.plan: Callable[[JobSpec], Plan] = module.plan
+        self.options: Mapping[str, Any] = getattr(module, "OPTIONS", options.schema())
+        self.preload: Sequence[str] = getattr(module, "PRELOAD", ())
+        self._problems = getattr(module, "problems", self._not_allowed)
+        self._warnings: Callable[[JobSpec], list[Problem]] = getattr(module, "warnings", lambda _: [])
+        self._propose = getattr(module, "propose", self._data_parallel)
 
     def problems(self, spec: JobSpec) -> list[Problem]:
         """All broken rules at once; empty = `plan` will succeed. Never raises."""
+        return list(self._problems(spec))
 
     def warnings(self, spec: JobSpec) -> list[Problem]:
         """What is worth knowing and does not stop the job."""
+        split = [] if self.info.splits_model else environment.strategy_not_rendered(spec, self.info.label)
+        return [*split, *self._warnings(spec)]
 
     def propose(self, spec: JobSpec) -> Proposal:
         """What is left empty, chosen for these nodes; what the user gave is kept and not repeated. `problems` and
         `plan` judge and render a job as if the proposal had been given."""
+        proposal: Proposal = self._propose(spec)
+        return proposal
 
-    def plan(self, spec: JobSpec) -> Plan:
-        """Pure."""
+    def _not_allowed(self, spec: JobSpec) -> list[Problem]:
+        return options.problems(spec, self.options)
+
+    def _data_parallel(self, spec: JobSpec) -> Proposal:
+        return Proposal() if self.info.splits_model else data_parallel(spec)
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "INFO": ("an Info of fermi.launch.frameworks.base", lambda part: isinstance(part, Info)),
+    "plan": ("a function that makes a Plan of a JobSpec", callable),
+    "OPTIONS": ("a JSON Schema, as fermi.launch.options.schema makes it",
+                lambda part: isinstance(part, Mapping) and isinstance(part.get("properties"), Mapping)),
+    "PRELOAD": ("names of modules", lambda part: isinstance(part, tuple | list)),
+    "problems": ("a function of a JobSpec", callable),
+    "warnings": ("a function of a JobSpec", callable),
+    "propose": ("a function of a JobSpec", callable),
+}  # fmt: skip
+_REQUIRED = ("INFO", "plan")
+
+
+def _check(name: str, module: ModuleType) -> None:
+    known = [part for part in _KINDS if hasattr(module, part)]
+    faults = [f"it has no `{part}`, {_KINDS[part][0]}" for part in _REQUIRED if part not in known]
+    for part in known:
+        kind, fits = _KINDS[part]
+        if not fits(found := getattr(module, part)):
+            faults.append(f"its `{part}` is {type(found).__name__} {found!r}, not {kind}")
+    if faults:
+        has = ", ".join(f"`{part}`" for part in known) or "none of a framework's names"
+        raise TypeError(f"{module.__name__} cannot be the framework {name}: {'; '.join(faults)}. It has {has}.")

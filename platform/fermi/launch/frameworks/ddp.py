@@ -5,21 +5,15 @@ from typing import Any
 import yaml
 
 from fermi.launch import environment, network, options, recipes, shares
-from fermi.launch.frameworks._plans import data_parallel, gang
+from fermi.launch.frameworks._plans import gang
+from fermi.launch.frameworks.base import Info
 from fermi.launch.ranks import Placement, place
-from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
+from fermi.launch.spec import JobSpec, Late, Plan, Problem, Value
 
-INFO: dict[str, Any] = {
-    "value": "pytorch-ddp",
-    "aliases": ["ddp"],
-    "label": {"zh": "PyTorch DDP", "en": "PyTorch DDP"},
-    "description": {
-        "zh": "数据并行：每个 GPU 一个进程，梯度自动同步，适合中小规模模型（< 1B 参数）",
-        "en": "Data parallel: one process per GPU, gradients synchronised for you; for models below 1B parameters",
-    },
-    "parallelism": ["data"],
-    "modelSize": {"min": 0, "max": 1_000_000_000},
-}
+INFO = Info(
+    label="PyTorch DDP",
+    model_size=(0, 1_000_000_000),
+)
 
 OPTIONS = options.schema(
     staticGraph={"type": "boolean", "default": False},
@@ -47,11 +41,7 @@ def problems(spec: JobSpec) -> list[Problem]:
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    return environment.strategy_not_rendered(spec, INFO["label"]["en"]) + shares.warnings(spec)
-
-
-def propose(spec: JobSpec) -> Proposal:
-    return data_parallel(spec)
+    return shares.warnings(spec)
 
 
 def plan(spec: JobSpec) -> Plan:
@@ -67,7 +57,6 @@ def plan(spec: JobSpec) -> Plan:
     by_rank = shares.rank_env(spec)
     return gang(
         spec,
-        INFO["value"],
         command,
         files=files,
         preload=PRELOAD,

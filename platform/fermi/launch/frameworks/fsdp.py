@@ -15,20 +15,15 @@ import yaml
 
 from fermi.launch import environment, gpus, memory, network, options, recipes, shares
 from fermi.launch.frameworks._plans import data_parallel, gang
+from fermi.launch.frameworks.base import Info
 from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
 
-INFO: dict[str, Any] = {
-    "value": "pytorch-fsdp",
-    "aliases": ["fsdp"],
-    "label": {"zh": "PyTorch FSDP", "en": "PyTorch FSDP"},
-    "description": {
-        "zh": "全切片数据并行：模型参数切片，降低显存占用，适合大模型（1B - 10B 参数）",
-        "en": "Fully sharded data parallel: parameters are split over GPUs to save memory; for 1B to 10B parameters",
-    },
-    "parallelism": ["data", "sharded"],
-    "modelSize": {"min": 1_000_000_000, "max": 10_000_000_000},
-}
+INFO = Info(
+    label="PyTorch FSDP",
+    parallelism=("data", "sharded"),
+    model_size=(1_000_000_000, 10_000_000_000),
+)
 
 OPTIONS = options.schema(
     sharding={"enum": ["auto", "full", "hybrid"], "default": "auto"},
@@ -75,10 +70,9 @@ def problems(spec: JobSpec) -> list[Problem]:
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    found = environment.strategy_not_rendered(spec, INFO["label"]["en"])
     if problems(spec):
-        return found
-    found += shares.warnings(spec)
+        return []
+    found = shares.warnings(spec)
     size, better = shard_size(spec), _natural(spec)
     params = {"size": size, "replicas": spec.world_size // size, "better": better}
     if size < spec.world_size and spec.options.get("sharding", "auto") == "auto" and "shardSize" not in spec.options:
@@ -200,7 +194,6 @@ def plan(spec: JobSpec) -> Plan:
     config = {"world_size": spec.world_size, "mesh": mesh, **settings}
     return gang(
         spec,
-        INFO["value"],
         recipes.command(spec, "fermi.train.train_fsdp", extra),
         files={"fsdp_config.yaml": yaml.safe_dump(config, sort_keys=False)},
         preload=PRELOAD,

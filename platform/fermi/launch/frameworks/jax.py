@@ -5,24 +5,21 @@ WORLD_SIZE. Devices talk through NCCL on GPUs and gloo on CPU, whatever else is 
 """
 
 import re
-from typing import Any
 
-from fermi.launch import environment, gpus, nearest, options, recipes
-from fermi.launch.frameworks._plans import data_parallel, gang
+from fermi.launch import gpus, nearest, options, recipes
+from fermi.launch.frameworks._plans import gang
+from fermi.launch.frameworks.base import Info
 from fermi.launch.ranks import Placement
-from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
+from fermi.launch.spec import JobSpec, Late, Plan, Problem, Value
 
-INFO: dict[str, Any] = {
-    "value": "jax",
-    "aliases": [],
-    "label": {"zh": "JAX", "en": "JAX"},
-    "description": {
-        "zh": "数据并行：每个设备一个 JAX 进程，由 XLA 编译并同步梯度，适合 JAX 编写的模型（< 1B 参数）",
-        "en": "Data parallel: one JAX process per device, compiled by XLA; for JAX models below 1B parameters",
-    },
-    "parallelism": ["data"],
-    "modelSize": {"min": 0, "max": 1_000_000_000},
-}
+INFO = Info(
+    label="JAX",
+    model_size=(0, 1_000_000_000),
+    stack="jax",
+    launcher="",
+    packages=("jaxlib",),
+    reserved=("JAX_COORDINATOR_ADDRESS", "JAX_LOCAL_DEVICE_IDS"),
+)
 
 OPTIONS = options.schema(
     preallocate={"type": "boolean", "default": False},
@@ -45,15 +42,9 @@ def problems(spec: JobSpec) -> list[Problem]:
 
 def warnings(spec: JobSpec) -> list[Problem]:
     used = "nccl" if _on_cuda(spec) else "gloo"
-    found = environment.strategy_not_rendered(spec, INFO["label"]["en"])
-    if spec.backend not in ("auto", used):
-        params = {"asked": spec.backend, "used": used}
-        found.append(Problem("distributedConfig.backend", "JAX_BACKEND_FIXED", params))
-    return found
-
-
-def propose(spec: JobSpec) -> Proposal:
-    return data_parallel(spec)
+    if spec.backend in ("auto", used):
+        return []
+    return [Problem("distributedConfig.backend", "JAX_BACKEND_FIXED", {"asked": spec.backend, "used": used})]
 
 
 def plan(spec: JobSpec) -> Plan:
@@ -83,7 +74,7 @@ def plan(spec: JobSpec) -> Plan:
         return {"JAX_LOCAL_DEVICE_IDS": str(local_rank)} if on_cuda else {}
 
     command = recipes.command(spec, "fermi.train.train_jax", extra)
-    return gang(spec, INFO["value"], command, files={}, preload=PRELOAD, node_env=lambda _: env, rank_env=rank_env)
+    return gang(spec, command, files={}, preload=PRELOAD, node_env=lambda _: env, rank_env=rank_env)
 
 
 def _on_cuda(spec: JobSpec) -> bool:
@@ -112,7 +103,7 @@ def _devices(spec: JobSpec) -> list[Problem]:
 def _dtype(spec: JobSpec) -> list[Problem]:
     if spec.entrypoint is not None or spec.hyperparameters.get("dtype") != "float16":
         return []
-    allowed, label = " | ".join(DTYPES), INFO["label"]["en"]
+    allowed, label = " | ".join(DTYPES), INFO.label
     params = {"found": "float16", "framework": label, "allowed": allowed, "nearest": "bfloat16"}
     return [Problem("hyperparameters.dtype", "DTYPE_NOT_OFFERED", params)]
 

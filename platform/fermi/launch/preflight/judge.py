@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fermi.launch import registry
 from fermi.launch.preflight import links, nodes
 from fermi.launch.preflight.facts import Facts, Member, lines, sort
 from fermi.launch.preflight.findings import FAIL, PASS, UNKNOWN, WARN, Culprit, Finding, worst
@@ -23,17 +24,18 @@ def members(job: JobSpec) -> list[Member]:
 
 
 def judge(who: Sequence[Member], said: Iterable[Mapping[str, Any]], level: str, framework: str = "") -> Report:
-    """JSON, as it is stored. `level`: what was asked for, quick or full."""
-    facts = sort(said)
+    """JSON, as it is stored. `level`: what was asked for, quick or full; `framework`: what is to be trained with, where
+    somebody said it."""
+    facts, stack = sort(said), registry.stack(framework) if framework else ""
     between = links.judge(who, facts)
-    found = {member.rank: [*nodes.findings(member, facts, framework), *between.nodes[member.rank]] for member in who}
+    found = {member.rank: [*nodes.findings(member, facts, stack), *between.nodes[member.rank]] for member in who}
     culprits = [
         Culprit((rank,), one.level, one.code, one.params)
         for rank, findings in found.items() for one in findings
         if one.level != PASS and one not in between.nodes[rank]
     ]  # fmt: skip
     culprits += between.culprits
-    for ranks, one in nodes.drift(who, facts, framework):
+    for ranks, one in nodes.drift(who, facts, stack):
         culprits.append(Culprit(tuple(ranks), one.level, one.code, one.params))
         for rank in ranks:
             found[rank].append(one)

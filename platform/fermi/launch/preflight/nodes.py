@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fermi.launch import registry
 from fermi.launch.preflight.facts import Fact, Facts, Member
 from fermi.launch.preflight.findings import FAIL, PASS, WARN, Finding
 
@@ -16,7 +17,7 @@ SHM_WARN_MB = 512
 """Docker's default is 64 MB: too little for data loaders and for NCCL between the GPUs of a node."""
 
 
-def findings(member: Member, facts: Facts, framework: str) -> list[Finding]:
+def findings(member: Member, facts: Facts, stack: str) -> list[Finding]:
     if not facts.said.get(member.rank):
         return [Finding("answer", FAIL, "NODE_SILENT", {"node": member.name})]
     found = []
@@ -25,7 +26,7 @@ def findings(member: Member, facts: Facts, framework: str) -> list[Finding]:
     if seen := facts.get(member.rank, "node"):
         found += [*_variables(member, seen), *_memory(member, seen), *_disks(member, seen), *_shared(member, seen)]
     if devices := facts.get(member.rank, "devices"):
-        found += _devices(member, seen, devices, framework)
+        found += _devices(member, seen, devices, stack)
     return found
 
 
@@ -102,27 +103,28 @@ def _shared(member: Member, seen: Fact) -> Iterator[Finding]:
         yield Finding("sharedMemory", PASS, "SHM_OK", {"free": shm["freeMb"]}, shm)
 
 
-def _devices(member: Member, seen: Fact, devices: Fact, framework: str) -> Iterator[Finding]:
-    """Without a framework one of the two is enough."""
-    wrong, one_will_do = False, not framework and bool(devices.get("jax"))
-    for name, needed in (("torch", framework != "jax" and not one_will_do), ("jax", framework == "jax" or one_will_do)):
-        stack = devices.get(name)
+def _devices(member: Member, seen: Fact, devices: Fact, stack: str) -> Iterator[Finding]:
+    """Where nobody said which library is needed, one of them is enough."""
+    wrong, names = False, list(dict.fromkeys([*registry.stacks(), *filter(None, [stack])]))
+    stack = stack or next((name for name in reversed(names) if devices.get(name)), names[0])
+    for name in names:
+        found, needed = devices.get(name), name == stack
         about = {"node": member.name, "name": name}
-        if stack is None and needed:
+        if found is None and needed:
             wrong = True
             yield Finding("devices", FAIL, "STACK_ABSENT", about)
-        elif stack and stack.get("error"):
+        elif found and found.get("error"):
             wrong = True
-            yield Finding("devices", FAIL if needed else WARN, "STACK_BROKEN", {**about, "why": stack["error"]}, stack)
-        elif stack and needed:
+            yield Finding("devices", FAIL if needed else WARN, "STACK_BROKEN", {**about, "why": found["error"]}, found)
+        elif found and needed and "gpus" in found:
             there = len(seen.get("gpus", ()))
             expected = member.gpus if member.gpus is not None else there
-            if stack["gpus"] < expected:
+            if found["gpus"] < expected:
                 wrong = True
-                params = {**about, "expected": expected, "found": stack["gpus"], "there": there}
-                yield Finding("devices", FAIL, "DEVICES_MISSING", params, stack)
+                params = {**about, "expected": expected, "found": found["gpus"], "there": there}
+                yield Finding("devices", FAIL, "DEVICES_MISSING", params, found)
     if not wrong:
-        yield Finding("devices", PASS, "DEVICES_OK", value={name: devices.get(name) for name in ("torch", "jax")})
+        yield Finding("devices", PASS, "DEVICES_OK", value={name: devices.get(name) for name in names})
 
 
 def versions(rank: int, facts: Facts) -> dict[str, str]:
@@ -135,11 +137,11 @@ def versions(rank: int, facts: Facts) -> dict[str, str]:
     return found
 
 
-def drift(members: Sequence[Member], facts: Facts, framework: str) -> Iterator[tuple[list[int], Finding]]:
+def drift(members: Sequence[Member], facts: Facts, stack: str) -> Iterator[tuple[list[int], Finding]]:
     """Who differs from most, and in what; where there is no majority, all who have a say."""
     on_gpu = {m.rank for m in members if facts.get(m.rank, "node").get("gpus")}
     stated = {m.rank: versions(m.rank, facts) for m in members}
-    for name, (pattern, level) in _compared(framework).items():
+    for name, (pattern, level) in _compared(stack).items():
         ranks = on_gpu if name in ("cuda", "nccl", "driver") else stated.keys()
         values = {rank: _cut(stated[rank][name], pattern) for rank in ranks if stated[rank].get(name)}
         (most, count), *others = Counter(values.values()).most_common() or [("", 0)]
@@ -153,19 +155,16 @@ def drift(members: Sequence[Member], facts: Facts, framework: str) -> Iterator[t
         yield odd, Finding("versions", level, "VERSION_DRIFT", params, [stated[rank][name] for rank in odd])
 
 
-def _compared(framework: str) -> dict[str, tuple[str, str]]:
+_MINOR = r"\d+\.\d+"
+
+
+def _compared(stack: str) -> dict[str, tuple[str, str]]:
     """Name -> how much of it must agree, and what it means if it does not. Torch ranks of two minor versions, and NCCL
     of any two versions, do not understand each other for sure."""
-    jax = framework == "jax"
-    return {
-        "torch": (r"\d+\.\d+", WARN if jax else FAIL),
-        "nccl": (r".*", WARN if jax else FAIL),
-        "jax": (r"\d+\.\d+", FAIL if jax else WARN),
-        "jaxlib": (r"\d+\.\d+", FAIL if jax else WARN),
-        "cuda": (r"\d+", WARN),
-        "driver": (r"\d+", WARN),
-        "python": (r"\d+\.\d+", WARN),
-    }
+    parts = {"torch": _MINOR, "nccl": r".*", "jax": _MINOR, "jaxlib": _MINOR}
+    parts |= {"cuda": r"\d+", "driver": r"\d+", "python": _MINOR}
+    fatal = {"torch": ("torch", "nccl"), "jax": ("jax", "jaxlib")}.get(stack or "torch", (stack,))
+    return {name: (parts.get(name, _MINOR), FAIL if name in fatal else WARN) for name in [*parts, *fatal]}
 
 
 def _cut(version: Any, pattern: str) -> str:

@@ -5,33 +5,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fermi.launch.frameworks import ddp
+from fermi.launch import registry
 from fermi.launch.frameworks._plans import gang
 from fermi.launch.ranks import Placement
-from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
-
-INFO: Mapping[str, Any] = {"value": "preflight", "label": {"zh": "预检", "en": "Pre-flight test"}}
-OPTIONS: Mapping[str, Any] = {}
-PRELOAD = ddp.PRELOAD  # the process that stands by for training serves the test as well
+from fermi.launch.spec import JobSpec, Late, Plan, Value
 
 COMMAND = (Late.PYTHON, "-u", "-m", "fermi.train.preflight")
-
-
-def problems(spec: JobSpec) -> list[Problem]:
-    return []
-
-
-def warnings(spec: JobSpec) -> list[Problem]:
-    return []
-
-
-def propose(spec: JobSpec) -> Proposal:
-    return Proposal()
 
 
 def plan(spec: JobSpec) -> Plan:
     """The nodes stay what they are (an engine gives each all its GPUs); only their ranks are counted as one each."""
     single = replace(spec, nodes=tuple(replace(node, gpu_count=min(node.gpu_count, 1)) for node in spec.nodes))
+    standing_by = registry.framework(registry.DEFAULT).preload  # a process that was to train first can do this, too
     whole = {node.id: node for node in spec.nodes}
 
     def order(at: Placement) -> dict[str, Value]:
@@ -39,18 +24,17 @@ def plan(spec: JobSpec) -> Plan:
         about = {
             "level": spec.options.get("level", "quick"),
             "stacks": _stacks(spec.options),
+            "packages": [package for each in registry.frameworks() for package in each.info.packages],
             "patience": spec.options.get("patience", 12),
             "name": node.name,
             "addresses": [address for address in (node.ip, node.host) if address],
         }
         return {"FERMI_PREFLIGHT": json.dumps(about, sort_keys=True)}
 
-    made = gang(single, INFO["value"], COMMAND, files={}, preload=PRELOAD, node_env=order)
+    made = gang(single, COMMAND, files={}, preload=standing_by, node_env=order)
     return replace(made, nodes=tuple(replace(node, node=whole[node.node.id]) for node in made.nodes))
 
 
 def _stacks(options: Mapping[str, Any]) -> list[str]:
     """What a quick test imports is only what is to be trained with: each costs a node some seconds."""
-    if options.get("level") == "full":
-        return ["torch", "jax"]
-    return ["jax" if options.get("framework") == "jax" else "torch"]
+    return registry.stacks() if options.get("level") == "full" else [registry.stack(options.get("framework", ""))]

@@ -16,6 +16,7 @@ from typing import Any
 
 from fermi.launch import environment, gpus, network, options, recipes
 from fermi.launch.frameworks._plans import gang
+from fermi.launch.frameworks.base import Info
 from fermi.launch.frameworks.deepspeed import config, keys
 from fermi.launch.frameworks.deepspeed.batch import Batch, solve
 from fermi.launch.frameworks.deepspeed.config import OPTIONS
@@ -23,17 +24,12 @@ from fermi.launch.frameworks.deepspeed.proposal import propose
 from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Value
 
-INFO: dict[str, Any] = {
-    "value": "deepspeed",
-    "aliases": [],
-    "label": {"zh": "DeepSpeed", "en": "DeepSpeed"},
-    "description": {
-        "zh": "微软分布式训练：ZeRO 内存优化、混合精度、梯度累积，适合大模型（10B - 100B 参数）",
-        "en": "Microsoft's ZeRO: optimizer state, gradients, weights are split over GPUs; for 10B to 100B parameters",
-    },
-    "parallelism": ["data", "sharded"],
-    "modelSize": {"min": 10_000_000_000, "max": 100_000_000_000},
-}
+INFO = Info(
+    label="DeepSpeed",
+    parallelism=("data", "sharded"),
+    model_size=(10_000_000_000, 100_000_000_000),
+    packages=("deepspeed",),
+)
 
 _IMPORTS = ("torch", "numpy", "torch.distributed", "torch._dynamo")
 PRELOAD = (
@@ -69,13 +65,12 @@ def problems(spec: JobSpec) -> list[Problem]:
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    """A strategy other than data parallel is not rendered; a batch size that gave way to the train batch is named."""
-    found = environment.strategy_not_rendered(spec, INFO["label"]["en"])
+    """A batch size that gave way to the train batch is named."""
     batch, wished = solve(spec), spec.hyperparameters.get("batchSize")
     if isinstance(batch, Batch) and "microBatchSize" not in spec.options and wished not in (None, batch.micro):
         params = {"found": wished, "micro": batch.micro, "steps": batch.accumulation, "train": batch.train}
-        found.append(Problem("hyperparameters.batchSize", "BATCH_SIZE_GAVE_WAY", params))
-    return found
+        return [Problem("hyperparameters.batchSize", "BATCH_SIZE_GAVE_WAY", params)]
+    return []
 
 
 def plan(spec: JobSpec) -> Plan:
@@ -88,7 +83,6 @@ def plan(spec: JobSpec) -> Plan:
         command += ("--deepspeed_config", CONFIG_FILE)
     return gang(
         spec,
-        INFO["value"],
         command,
         files={
             "ds_config.json": json.dumps(config.render(spec, batch), indent=2) + "\n",

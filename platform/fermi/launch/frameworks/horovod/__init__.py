@@ -13,25 +13,24 @@ hosts.py   `host:slots`, for people who start by hand
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-from fermi.launch import environment, options, recipes
-from fermi.launch.frameworks._plans import data_parallel, gang
+from fermi.launch import options, recipes
+from fermi.launch.frameworks._plans import gang
+from fermi.launch.frameworks.base import Info
 from fermi.launch.frameworks.horovod import hosts
 from fermi.launch.ranks import Placement, place
-from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
+from fermi.launch.spec import JobSpec, Late, Plan, Problem, Value
 
-INFO: dict[str, Any] = {
-    "value": "horovod",
-    "aliases": [],
-    "label": {"zh": "Horovod", "en": "Horovod"},
-    "description": {
-        "zh": "数据并行：Ring-AllReduce 同步梯度，小张量自动合并，易于集成，适合中等规模模型（1B - 10B 参数）",
-        "en": "Data parallel: ring all-reduce, small tensors sent together, easy to add; for 1B to 10B parameters",
-    },
-    "parallelism": ["data"],
-    "modelSize": {"min": 1_000_000_000, "max": 10_000_000_000},
-}
+INFO = Info(
+    label="Horovod",
+    model_size=(1_000_000_000, 10_000_000_000),
+    launcher="horovodrun",
+    packages=("horovod",),
+    reserved=(
+        "HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|HOSTNAME|CONTROLLER|CPU_OPERATIONS)",
+        "HOROVOD_GLOO_RENDEZVOUS_.*",
+    ),
+)
 
 OPTIONS = options.schema(
     compression={"enum": ["none", "fp16"], "default": "none"},
@@ -55,14 +54,10 @@ def problems(spec: JobSpec) -> list[Problem]:
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    found = environment.strategy_not_rendered(spec, INFO["label"]["en"])
-    if spec.backend != "auto":
-        found.append(Problem("distributedConfig.backend", "HOROVOD_BACKEND_BUILT_IN", {"asked": spec.backend}))
-    return found + hosts.warnings(spec)
-
-
-def propose(spec: JobSpec) -> Proposal:
-    return data_parallel(spec)
+    found = hosts.warnings(spec)
+    if spec.backend == "auto":
+        return found
+    return [Problem("distributedConfig.backend", "HOROVOD_BACKEND_BUILT_IN", {"asked": spec.backend}), *found]
 
 
 def plan(spec: JobSpec) -> Plan:
@@ -89,7 +84,6 @@ def plan(spec: JobSpec) -> Plan:
     by_hand, timeline = hosts.by_hand(spec), env.get("HOROVOD_TIMELINE")
     return gang(
         spec,
-        INFO["value"],
         (python, unbuffered, (Late.FILES_DIR, "/horovod_start.py"), *script),
         files={
             "horovod_start.py": _START,

@@ -12,27 +12,22 @@ from typing import Any
 
 from fermi.launch import environment, figures, gpus, network, options, recipes
 from fermi.launch.frameworks._plans import gang
+from fermi.launch.frameworks.base import Info
 from fermi.launch.frameworks.megatron import arguments, cost, memory, rules, search
 from fermi.launch.frameworks.megatron.request import OPTION, OPTIONS, STRATEGY, Request, known, read
 from fermi.launch.frameworks.megatron.split import Split, as_given
 from fermi.launch.ranks import Placement
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
 
-__all__ = ["INFO", "NEEDS_CUDA", "OPTIONS", "PRELOAD", "plan", "problems", "propose", "warnings"]
+__all__ = ["INFO", "OPTIONS", "PRELOAD", "plan", "problems", "propose", "warnings"]
 
-INFO: dict[str, Any] = {
-    "value": "megatron-lm",
-    "aliases": ["megatron"],
-    "label": {"zh": "Megatron-LM", "en": "Megatron-LM"},
-    "description": {
-        "zh": "NVIDIA 大模型训练：张量并行、流水线并行，专为 Transformer 优化，适合 GPT 类超大模型（> 100B 参数）",
-        "en": "NVIDIA's tensor and pipeline parallelism for Transformers: for GPT-like models above 100B parameters",
-    },
-    "parallelism": ["tensor", "pipeline", "data"],
-    "modelSize": {"min": 100_000_000_000, "max": None},
-}
-
-NEEDS_CUDA = True
+INFO = Info(
+    label="Megatron-LM",
+    parallelism=("tensor", "pipeline", "data"),
+    model_size=(100_000_000_000, None),
+    packages=("megatron-core",),
+    needs_cuda=True,
+)
 
 PRELOAD = ("torch", "numpy", "torch.distributed", "torch._dynamo")
 """Not megatron.core: importing it may touch CUDA, and a process that is to be forked must not have."""
@@ -101,7 +96,7 @@ def plan(spec: JobSpec) -> Plan:
         one = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if _one_connection(split, at.node.gpu_type) else {}
         return {**env, **one}
 
-    return gang(spec, INFO["value"], _command(spec, given), files=files, preload=PRELOAD, node_env=node_env)
+    return gang(spec, _command(spec, given), files=files, preload=PRELOAD, node_env=node_env)
 
 
 def _settled(request: Request) -> Split:

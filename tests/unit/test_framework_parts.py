@@ -1,0 +1,128 @@
+"""What a framework may leave out, what it must have, and what the platform knows of it without knowing its name."""
+
+import json
+import sys
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from fermi.launch import byhand, preflight, recipes, registry, variables
+from fermi.launch.frameworks import words
+from fermi.launch.frameworks._plans import gang
+from fermi.launch.frameworks.base import Framework, Info
+from fermi.launch.recommend import recommend
+from fermi.launch.spec import JobSpec, Plan
+from tests.goldens import job
+
+
+def plan(spec: JobSpec) -> Plan:
+    return gang(spec, recipes.command(spec, "some.trainer", {}), files={}, preload=())
+
+
+def module(**parts: Any) -> ModuleType:
+    made = ModuleType("some_framework")
+    vars(made).update(parts)
+    return made
+
+
+@pytest.fixture
+def smallest(monkeypatch: pytest.MonkeyPatch) -> Framework:
+    """A framework with nothing but what it must have, in the registry."""
+    monkeypatch.setitem(registry.FRAMEWORKS, "smallest", "some_framework")
+    monkeypatch.setitem(sys.modules, "some_framework", module(INFO=Info(label="Smallest"), plan=plan))
+    return registry.framework("smallest")
+
+
+def test_what_a_framework_leaves_out_is_data_parallelism_without_options(smallest: Framework) -> None:
+    spec = job("env-001", "env-003", framework="smallest", options={"made": "up"})
+    assert [problem.code for problem in smallest.problems(spec)] == ["OPTION_UNKNOWN"]
+    assert smallest.propose(spec).strategy == {"dataParallel": 6}
+    split = replace(spec, strategy={"tensorParallel": 2})
+    assert [problem.code for problem in smallest.warnings(split)] == ["STRATEGY_NOT_RENDERED"]
+    assert words.description(smallest, "en") == ""
+
+
+def test_a_framework_that_splits_the_model_proposes_its_own_split_or_none() -> None:
+    split = Framework("split", module(INFO=Info(label="Split", parallelism=("tensor", "data")), plan=plan))
+    spec = job("env-001", strategy={"tensorParallel": 2})
+    assert split.warnings(spec) == []
+    assert split.propose(replace(spec, strategy={})).strategy == {}
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({}, "it has no `INFO`, an Info of fermi.launch.frameworks.base; it has no `plan`, a function"),
+        ({}, "It has none of a framework's names."),
+        ({"INFO": Info(label="X"), "problems": plan}, "it has no `plan`, a function that makes a Plan of a JobSpec. "),
+        ({"INFO": Info(label="X"), "problems": plan}, "It has `INFO`, `problems`."),
+        ({"INFO": {"label": "X"}, "plan": plan}, "its `INFO` is dict {'label': 'X'}, not an Info of"),
+        ({"INFO": Info(label="X"), "plan": "plan"}, "its `plan` is str 'plan', not a function"),
+        ({"INFO": Info(label="X"), "plan": plan, "OPTIONS": {}}, "its `OPTIONS` is dict {}, not a JSON Schema"),
+        ({"INFO": Info(label="X"), "plan": plan, "PRELOAD": "x"}, "its `PRELOAD` is str 'x', not names of modules"),
+    ],
+)  # fmt: skip
+def test_an_author_is_told_which_part_is_missing_and_what_was_found(parts: dict[str, Any], said: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        Framework("x", module(**parts))
+    assert "some_framework cannot be the framework x: " in str(refused.value)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("name", registry.FRAMEWORKS)
+def test_what_a_framework_sets_for_its_ranks_is_refused_to_users_or_gives_way_to_theirs(name: str) -> None:
+    """Where both set a variable, nothing is overridden in silence."""
+    spec = job("env-001", "env-003", framework=name, emulated=False)
+    framework = registry.framework(name)
+    ours = {key for at in framework.plan(spec).nodes for process in at.processes for key in (*at.env, *process.env)}
+    theirs = {key: "1" for key in ours if not variables.is_reserved(key)}
+    for at in framework.plan(replace(spec, env=theirs)).nodes:
+        for process in at.processes:
+            assert {key: {**at.env, **process.env}[key] for key in theirs} == theirs
+
+
+def test_what_one_framework_reserves_is_refused_whatever_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = Info(label="Smallest", reserved=("SMALL_.*",))
+    monkeypatch.setitem(registry.FRAMEWORKS, "smallest", "some_framework")
+    monkeypatch.setitem(sys.modules, "some_framework", module(INFO=info, plan=plan))
+    assert [problem.code for problem in variables.problems({"SMALL_RANK": "1", "SMALLER": "1"})] == ["ENV_RESERVED"]
+
+
+def test_a_new_framework_is_recommended_for_the_sizes_that_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = Info(label="Middle", parallelism=("data", "sharded"), model_size=(2 * 10**9, 20 * 10**9))
+    monkeypatch.setitem(registry.FRAMEWORKS, "middle", "some_framework")
+    monkeypatch.setitem(sys.modules, "some_framework", module(INFO=info, plan=plan))
+
+    def first_reasons(parameters: int) -> dict[str, str]:
+        spec = job("env-001", "env-003", "env-005", hyperparameters=recipes.typical(parameters), emulated=False)
+        good, bad = recommend(replace(spec, model_parameters=parameters))
+        return {one.framework: one.reasons[0].code for one in [*good, *bad]}
+
+    assert first_reasons(3 * 10**9)["middle"] == "RECOMMENDED_BY_SIZE"
+    assert first_reasons(30 * 10**9)["middle"] == "RECOMMENDED_BY_MEMORY"
+    assert first_reasons(10**8)["middle"] == "REJECTED_BY_SIZE"
+
+
+def test_a_framework_on_another_library_is_tested_told_apart_and_rendered_by_what_it_declares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    info = Info(label="Paddle DP", stack="paddle", launcher="")
+    monkeypatch.setitem(registry.FRAMEWORKS, "paddle-dp", "some_framework")
+    monkeypatch.setitem(sys.modules, "some_framework", module(INFO=info, plan=plan))
+    assert registry.stacks() == ["torch", "jax", "paddle"]
+    spec = job("env-001", "env-003", framework="paddle-dp")
+    assert [problem.code for problem in byhand.problems(spec, "torchrun")] == ["TORCHRUN_NOT_FOR_FRAMEWORK"]
+    readme = byhand.render(spec, "shell", "en")["README.md"]
+    assert "paddle-dp" in readme
+    assert "Out of GPU memory" not in readme, "nothing is known of how this library uses memory"
+    test = preflight.plan(replace(spec, options={"level": "quick", "framework": "paddle-dp"}))
+    assert json.loads(str(test.nodes[0].env["FERMI_PREFLIGHT"]))["stacks"] == ["paddle"]
+    _, bad = recommend(replace(spec, model_parameters=10**8))
+    assert {one.framework: one.reasons[0].code for one in bad}["paddle-dp"] == "REJECTED_OTHER_LIBRARY"
+
+
+def test_a_stage_of_the_platform_s_own_needs_nothing_but_a_plan() -> None:
+    stage = registry.planner("preflight")
+    assert stage.plan(job("env-001", framework="preflight")).world_size == 1
