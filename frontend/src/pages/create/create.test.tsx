@@ -152,8 +152,13 @@ const deepspeed = {
   parallelism: ["data", "sharded"],
   options: {
     properties: {
-      zeroStage: { type: "integer", minimum: 0, maximum: 3, default: 2 },
-      offloadOptimizer: { enum: ["cpu", "none"], default: "cpu" },
+      zeroStage: { type: "integer", minimum: 0, maximum: 3, default: 2, title: "ZeRO 阶段" },
+      offloadOptimizer: {
+        enum: ["cpu", "none"],
+        default: "cpu",
+        title: "优化器卸载",
+        enumTitles: { none: "不卸载" },
+      },
       compiledKernels: { type: "boolean", default: false },
     },
   },
@@ -188,8 +193,8 @@ test("a framework brings its own fields, drawn from its schema, and what they ho
   await waitFor(() => expect(stage.getAttribute("placeholder")).toBe("自动（3）"));
   expect(screen.getByLabelText("数据并行").getAttribute("placeholder")).toBe("自动（4）");
   await userEvent.type(stage, "1");
-  await userEvent.selectOptions(screen.getByLabelText("优化器卸载"), "none");
-  await userEvent.selectOptions(screen.getByLabelText("编译 DeepSpeed 算子"), "开");
+  await userEvent.selectOptions(screen.getByLabelText("优化器卸载"), "不卸载");
+  await userEvent.selectOptions(screen.getByLabelText("compiledKernels"), "开");
   await userEvent.type(screen.getByLabelText("数据并行"), "2");
   await waitFor(() =>
     expect(asked.body?.distributedConfig).toMatchObject({

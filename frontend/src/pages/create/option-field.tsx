@@ -18,7 +18,11 @@ export function OptionField({ name, rule, value, proposed, error, onChange }: Op
   const unset = proposed ?? rule.default;
   const choices = rule.enum ?? (rule.type === "boolean" ? [true, false] : undefined);
   const word = (choice: unknown) =>
-    choice === true ? t("create.on") : choice === false ? t("create.off") : (rule.enumTitles?.[textOf(choice)] ?? textOf(choice));
+    choice === true
+      ? t("create.on")
+      : choice === false
+        ? t("create.off")
+        : (rule.enumTitles?.[textOf(choice)] ?? textOf(choice));
   const unsetText =
     unset === undefined || typeof unset === "object"
       ? t("create.automatic")
