@@ -1,4 +1,5 @@
-"""docs/adding-a-framework.md is true: its example, one file and one line, is offered, checked, previewed and trains."""
+"""docs/adding-a-framework.md is true: its example, one file and one line, is offered, checked, previewed, recommended,
+rendered for every engine and by hand, and trains."""
 
 import json
 import re
@@ -13,8 +14,10 @@ import pytest
 
 from apps.clusters.models import Cluster
 from apps.training.ground.launching import backend_for
-from fermi.launch import registry, validate
+from fermi.launch import byhand, registry, validate
+from fermi.launch.recommend import recommend
 from fermi.launch.spec import Entrypoint, JobSpec, Node, Phase
+from tests import goldens
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 from tests.contract.conftest import Engine
@@ -51,6 +54,9 @@ def added(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     sys.modules.pop("local_sgd_outside", None)
 
 
+OWN_SCRIPT = goldens.job("env-001", "env-003", framework=NAME, entrypoint=Entrypoint("train.py"))
+
+
 def request(**options: Any) -> dict[str, Any]:
     return changed(
         distributedConfig__framework=NAME,
@@ -69,6 +75,7 @@ def test_the_api_offers_checks_and_previews_it(colleague: Api, cluster: Cluster)
     [offered] = [item for item in colleague.get("/frameworks").data["items"] if item["value"] == NAME]
     assert offered["label"] == "Local SGD"
     assert offered["options"]["properties"]["averageEvery"]["minimum"] == 1
+    assert offered["options"]["properties"]["averageEvery"]["title"] == "Steps between averages"
 
     refused = colleague.post("/training-tasks", request(averageEvery=0))
     assert refused.problems == {"distributedConfig.options.averageEvery": "OPTION_INVALID"}
@@ -83,6 +90,39 @@ def test_the_api_offers_checks_and_previews_it(colleague: Api, cluster: Cluster)
     assert [rank["rank"] for rank in preview["ranks"]] == list(range(14))
     created = colleague.post("/training-tasks", request(averageEvery=2)).data
     assert created["distributedInfo"]["framework"] == NAME
+
+
+@pytest.mark.usefixtures("added")
+def test_it_is_recommended_for_the_models_that_it_suits_and_rejected_with_the_reason_for_others() -> None:
+    node = Node("env-0", "n0", gpu_type="A100", gpu_count=4)
+
+    def reasons(parameters: int, **changes: Any) -> list[str]:
+        job = JobSpec("task-seventh", "", (node,), "env-0", model_parameters=parameters, **changes)
+        good, bad = recommend(job)
+        assert next(iter(good)).framework != NAME, "what the project brings itself goes before, where both suit alike"
+        return next([reason.code for reason in one.reasons] for one in [*good, *bad] if one.framework == NAME)
+
+    own = Entrypoint("train.py")
+    assert reasons(10**8, entrypoint=own) == ["RECOMMENDED_BY_SIZE"]
+    assert reasons(10**8) == ["RECIPE_NOT_OFFERED"]
+    assert reasons(2 * 10**10, entrypoint=own) == ["REJECTED_BY_SIZE", "REJECTED_BY_MEMORY"]
+
+
+@pytest.mark.usefixtures("added")
+@pytest.mark.parametrize("target", byhand.TARGETS)
+def test_it_is_rendered_by_hand_for_every_target(target: str) -> None:
+    job = goldens.with_images(OWN_SCRIPT)
+    assert byhand.problems(job, target) == []
+    files = byhand.render(job, target, "en")
+    assert NAME in files["README.md"]
+    assert any("average_every" in text for text in files.values())
+
+
+@pytest.mark.usefixtures("added")
+@pytest.mark.parametrize("engine", registry.BACKENDS)
+def test_it_is_rendered_for_every_engine(engine: str) -> None:
+    rendered = goldens.on_engine(OWN_SCRIPT, engine)
+    assert "LOCAL_SGD_CONFIG" in json.dumps(rendered.to_json())
 
 
 @pytest.mark.usefixtures("added")

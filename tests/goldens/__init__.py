@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.launch import byhand, registry
-from fermi.launch.spec import Entrypoint, JobSpec, Node
+from fermi.launch.spec import Entrypoint, JobSpec, Node, Rendered
 
 HERE = Path(__file__).parent
 
@@ -99,6 +99,26 @@ def pinned(spec: JobSpec) -> JobSpec:
 def on_slurm(spec: JobSpec, **connection: Any) -> dict[str, Any]:
     backend = registry.backend("slurm", {"folder": "/shared/fermi", "partition": "gpu", **connection})
     return backend.render(spec, registry.framework(spec.framework).plan(spec)).to_json()
+
+
+ENGINES: dict[str, dict[str, Any]] = {
+    "local": {"data_dir": "/fermi", "python": "/venv/bin/python"},
+    "kubernetes": {"data_dir": "/fermi", "data": {"volume": {"persistentVolumeClaim": {"claimName": "fermi-data"}}}},
+    "slurm": {"folder": "/shared/fermi"},
+    "agent": {"data_dir": "/fermi"},
+}
+
+
+def with_images(spec: JobSpec) -> JobSpec:
+    """With environments that pods can be made of."""
+    return replace(spec, nodes=tuple(replace(node, image="training:1") for node in spec.nodes))
+
+
+def on_engine(spec: JobSpec, engine: str) -> Rendered:
+    """What each engine would be sent for it, with a connection that it takes."""
+    spec = with_images(pinned(spec) if engine == "slurm" else spec)
+    plan = registry.framework(spec.framework).plan(spec)
+    return registry.backend(engine, ENGINES[engine]).render(spec, plan)
 
 
 GOLDENS: dict[str, Callable[[], Any]] = {

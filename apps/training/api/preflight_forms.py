@@ -7,7 +7,7 @@ from apps.common.openapi import Key
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.serializers import Reason
 from apps.training.states import Action
-from fermi.launch import preflight
+from fermi.launch import preflight, registry
 
 PREFLIGHT_STATUSES = [(status, status) for status in ("queued", "running", "done", "failed")]
 JUDGED_LEVELS = [(level, level) for level in (*LEVELS, "unknown")]
@@ -20,7 +20,7 @@ class PreflightCreateRequest(serializers.Serializer):
     )
     masterNode = Key(source="master", allow_null=True, default=None, help_text="the first environment by default")
     level = serializers.ChoiceField(TEST_LEVELS, default="quick")
-    framework = serializers.CharField(max_length=40, default="pytorch-ddp", help_text="what is to be trained with")
+    framework = serializers.CharField(max_length=40, default=registry.DEFAULT, help_text="what is to be trained with")
 
 
 class PreflightQuery(PageQuery):

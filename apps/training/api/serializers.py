@@ -8,6 +8,7 @@ from apps.clusters.api.serializers import WarningItem
 from apps.common.openapi import INT4, INT8, Key, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.states import Action, State
+from fermi.launch import registry
 from fermi.launch.byhand import TARGETS
 from fermi.launch.preflight import LEVELS
 
@@ -26,7 +27,7 @@ class DistributedConfigRequest(serializers.Serializer):
         source="node_ids", child=serializers.CharField(max_length=100), max_length=4096, default=list
     )
     masterNode = Key(source="master", allow_null=True, allow_blank=True, default=None)
-    framework = serializers.CharField(max_length=40, default="pytorch-ddp", help_text="see /frameworks")
+    framework = serializers.CharField(max_length=40, default=registry.DEFAULT, help_text="see /frameworks")
     masterPort = serializers.IntegerField(
         source="master_port", required=False, help_text="the first of the platform's range by default"
     )

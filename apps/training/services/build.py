@@ -180,7 +180,7 @@ def _master(body: Mapping[str, Any], environments: list[DevEnvironment], where: 
 
 
 def _framework(body: Mapping[str, Any], problems: list[Problem]) -> str | None:
-    name = registry.framework_name(_config(body).get("framework", "pytorch-ddp"))
+    name = registry.framework_name(_config(body).get("framework", registry.DEFAULT))
     try:
         registry.framework(name)
     except UnknownName as unknown:

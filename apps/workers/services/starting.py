@@ -15,7 +15,7 @@ from apps.training.shown.presenters import problem
 from apps.workers.models import Group, Worker
 from apps.workers.ranking import problems
 from apps.workers.services.groups import active, find, line
-from fermi.launch import credentials
+from fermi.launch import credentials, registry
 from fermi.launch.ranks import split
 from fermi.launch.spec import SHOWN, decode
 
@@ -65,7 +65,7 @@ def request(group: Group) -> dict[str, Any]:
             "enabled": True,
             "nodeIds": [environments[node] for node in row.nodes if node in used],
             "masterNode": environments[row.master],
-            "framework": "pytorch-ddp",
+            "framework": registry.DEFAULT,
             "masterPort": group.master_port,
             "backend": group.backend,
             "worldSize": row.effective_world_size,

@@ -55,7 +55,7 @@ def bring(*tables: Mapping[str, str]) -> None:
 
 
 def has(code: str) -> bool:
-    return code in _catalogue("en")
+    return _entry(code, "en") is not None
 
 
 def text(code: str, lang: str, /, **params: object) -> tuple[str, str]:

@@ -101,7 +101,7 @@ def job(request: Mapping[str, Any]) -> tuple[JobSpec, list[Problem]]:
     entry = request.get("entrypoint")
     spec = JobSpec(
         task_id=_slug(request.get("taskName") or "task"),
-        framework=registry.framework_name(config.get("framework", "pytorch-ddp")),
+        framework=registry.framework_name(config.get("framework", registry.DEFAULT)),
         nodes=nodes,
         master=master,
         recipe=request.get("recipe", "gpt"),
