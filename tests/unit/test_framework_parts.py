@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +24,7 @@ def plan(spec: JobSpec) -> Plan:
 
 def module(**parts: Any) -> ModuleType:
     made = ModuleType("some_framework")
+    made.__spec__ = ModuleSpec("some_framework", None)  # texts are looked for beside it
     vars(made).update(parts)
     return made
 
