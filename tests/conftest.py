@@ -35,7 +35,9 @@ def texts_without_gaps() -> Iterator[None]:
     def made(self: Cause, code: str, *params: Any, **named: Any) -> None:
         make(self, code, *params, **named)
         kind = (code, *self.params)
-        if code and kind not in rendered and sys._getframe(1).f_code.co_filename.startswith(ours):
+        maker = sys._getframe(1).f_code
+        given = maker.co_name != "<module>"  # else it is declared there
+        if code and given and kind not in rendered and maker.co_filename.startswith(ours):
             for lang in messages.LANGUAGES:
                 messages.text(code, lang, **self.params)
             rendered.add(kind)

@@ -77,5 +77,5 @@ def test_whatever_a_rank_said_last_is_stored_and_told(
     Task.objects.filter(pk="task-x").update(due_at=now())
     reconciler.sweep()
     [task] = refreshed(tasks[:1])
-    assert task.attempts.get().outcome == Reason.OUT_OF_MEMORY
+    assert task.attempts.get().outcome == "OUT_OF_MEMORY"
     assert messages.text(task.reason, "en", **task.reason_params)

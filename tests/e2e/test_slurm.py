@@ -251,7 +251,7 @@ def test_a_dead_machine_ends_the_attempt_and_its_ranks(engine: OnSlurm, slurm: S
     slurm.command("scontrol", "reconfigure")
     slurm.kill("n2")
     seen = until(lambda: (seen := engine.look(handle)).phase is Phase.FAILED and seen, seconds=PATIENCE)
-    assert seen.cause.code == "SLURM_NODE_LOST"
+    assert seen.cause.code == "NODE_LOST"
     assert seen.cause.params["nodes"] == "n[1-2]"
     slurm.configure()
     slurm.command("scontrol", "reconfigure")
@@ -308,7 +308,7 @@ def test_a_job_says_what_it_waits_for_and_can_be_cancelled_there(engine: OnSlurm
     first = engine.submit(engine.on(engine.job("wait", (1, 1)), "n1", "n2", gres="gpu:2"))
     ready(engine, first)
     second = engine.submit(engine.on(engine.job("ok", (1,)), "n1"))
-    waits_for(engine, second, "SLURM_QUEUE")
+    waits_for(engine, second, "QUEUE_WAITING")
     slurm.command("scontrol", "hold", str(job_id(engine, second)))
     waits_for(engine, second, "JOB_HELD")
     engine.backend.cancel(second, 30.0)

@@ -6,24 +6,32 @@ import pytest
 
 from apps.training.states import ARROWS, FINAL, WITH_ATTEMPT, State, allowed_actions
 from apps.training.states.decisions import Act, Decision, Facts, decide
-from apps.training.states.reasons import BY_RANKS, RETRY_HELPS, TRUE_CAUSES, Reason
+from apps.training.states.reasons import CAUSES, Reason
+from fermi.launch import causes as general
 from fermi.launch.backends.culprit import LAST_SECONDS
+from fermi.launch.causes import BY_RANKS
 from fermi.launch.spec import Cause, Observation, Phase, RankSeen
 
+DECLARED = CAUSES | general.CAUSES
+COMPLETED, STOPPED, RANK_FAILED, RANK_KILLED = map(
+    DECLARED.__getitem__, ("COMPLETED", "STOPPED_BY_USER", "RANK_FAILED", "RANK_KILLED")
+)
+LOST = Cause("NODE_LOST_AT_LAST", {"node": "n"}, retry=True, underlying=True)
+UNKNOWN = Cause("OF_AN_ENGINE_THAT_WAS_REMOVED")
 ENDS = [
-    Reason.COMPLETED, Reason.STOPPED_BY_USER, Reason.RANK_FAILED, Reason.RANK_KILLED, Reason.RUNNER_LOST,
-    Reason.START_FAILED, Reason.START_TIMEOUT, Reason.RUN_TIMEOUT,
+    COMPLETED, STOPPED, RANK_FAILED, RANK_KILLED, UNKNOWN,
+    *map(DECLARED.__getitem__, ("RUNNER_LOST", "START_FAILED", "START_TIMEOUT", "RUN_TIMEOUT")),
 ]  # fmt: skip
 FACTS = [
     Facts(*values)
     for values in product(sorted(WITH_ATTEMPT), (False, True), (False, True), (None, *ENDS), (0, 1))
     if not (values[0] is State.STOPPING and values[3] is None)  # an attempt is being stopped only once its end is known
-    and not (values[0] is State.STARTING and values[3] is Reason.COMPLETED)  # what completed has been running
+    and not (values[0] is State.STARTING and values[3] is COMPLETED)  # what completed has been running
 ]
 SEEN = [
     Observation(phase, left, cause=cause if phase is Phase.FAILED else None)
     for phase, left in product(Phase, (None, False, True))
-    for cause in (Cause(Reason.RANK_KILLED), Cause(Reason.WORKER_LOST))
+    for cause in (RANK_KILLED, LOST)
 ]
 
 
@@ -46,10 +54,10 @@ def check_invariants(facts, seen):
         assert decision.act in (Act.CANCEL, Act.MOVE)
     if decision.to is State.QUEUED:
         assert facts.attempts_left > 0
-        assert facts.outcome in RETRY_HELPS
+        assert facts.outcome.retry
         assert not facts.stop_requested
     if decision.act is Act.RECORD:
-        assert facts.outcome is None or (facts.outcome in BY_RANKS and decision.cause.code in TRUE_CAUSES)
+        assert facts.outcome is None or (facts.outcome.code in BY_RANKS and decision.cause.underlying)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +78,12 @@ def test_what_is_seen_of_a_living_attempt_decides(state, phase, act):
     assert decide(Facts(state), Observation(phase, left=True)).act is act
 
 
-@pytest.mark.parametrize(("hangs", "outcome"), [(1, Reason.COMPLETED), (0, Reason.NEVER_ENDED)])
+@pytest.mark.parametrize(("hangs", "outcome"), [(1, COMPLETED), (0, CAUSES[Reason.NEVER_ENDED])])
 def test_who_never_ends_is_ended_and_is_a_failure_only_where_it_is_rank_0(hangs, outcome):
     done = RankSeen(1 - hangs, 1 - hangs, "exited", 7, 0, 1000.0)
     seen = Observation(Phase.RUNNING, True, (done, RankSeen(hangs, hangs, "running", 8, still_since=1000.0)))
     decision = decide(Facts(State.RUNNING, moment=1000.0 + LAST_SECONDS), seen)
-    assert (decision.act, decision.cause.code, decision.cause.params["ranks"]) == (Act.RECORD, outcome, [hangs])
+    assert (decision.act, decision.cause.code, decision.cause.params["ranks"]) == (Act.RECORD, outcome.code, [hangs])
     assert decide(Facts(State.RUNNING, moment=1000.0), seen).act is Act.WAIT
     assert decide(Facts(State.RUNNING, outcome=outcome), seen).act is Act.CANCEL
 
@@ -84,23 +92,23 @@ def test_a_running_attempt_that_the_engine_does_not_have_any_more_was_lost():
     """Whoever deleted it took all that could tell of it."""
     for seen in (Observation(Phase.ABSENT), Observation(Phase.FAILED)):
         assert decide(Facts(State.RUNNING), seen) == Decision(Act.RECORD, cause=Cause(Reason.ATTEMPT_LOST))
-    assert Reason.ATTEMPT_LOST in RETRY_HELPS
+    assert CAUSES[Reason.ATTEMPT_LOST].retry
 
 
 def test_what_the_engine_waits_for_is_said_and_is_why_the_start_failed_when_its_time_is_over():
-    waits = Observation(Phase.STARTING, left=True, waiting=Cause(Reason.GPU_INSUFFICIENT, {"node": "n1"}))
+    waits = Observation(Phase.STARTING, left=True, waiting=Cause("SHORT_OF_GPUS", {"node": "n1"}))
     assert decide(Facts(State.STARTING), waits) == Decision(Act.SUBMIT, cause=waits.waiting)
     assert decide(Facts(State.STARTING, overdue=True), waits) == Decision(Act.RECORD, cause=waits.waiting)
 
 
 def test_waiting_in_the_engines_own_queue_is_never_overdue():
-    waits = Observation(Phase.STARTING, left=True, waiting=Cause(Reason.QUEUE_WAITING))
+    waits = Observation(Phase.STARTING, left=True, waiting=Cause("IN_A_QUEUE", patient=True))
     assert decide(Facts(State.STARTING, overdue=True), waits).act is Act.SUBMIT
     assert decide(Facts(State.STARTING, overdue=True, stop_requested=True), waits).act is Act.RECORD
 
 
 def test_what_is_suspended_after_it_ran_is_over_and_before_that_waits():
-    waits = Observation(Phase.STARTING, left=True, waiting=Cause(Reason.JOB_SUSPENDED, {"node": "n1"}))
+    waits = Observation(Phase.STARTING, left=True, waiting=Cause("SUSPENDED", {"node": "n1"}, halts=True))
     assert decide(Facts(State.RUNNING), waits) == Decision(Act.RECORD, cause=waits.waiting)
     assert decide(Facts(State.STARTING), waits) == Decision(Act.SUBMIT, cause=waits.waiting)
 
@@ -116,29 +124,30 @@ def test_a_stop_wins_over_a_failure_seen_at_the_same_time():
 
 
 def test_a_stop_while_a_failed_attempt_is_cleaned_up_prevents_the_restart():
-    facts = Facts(State.RUNNING, stop_requested=True, outcome=Reason.RANK_FAILED, attempts_left=3)
+    facts = Facts(State.RUNNING, stop_requested=True, outcome=RANK_FAILED, attempts_left=3)
     assert decide(facts, Observation(Phase.FAILED, left=False)).to is State.STOPPING
 
 
 def test_a_host_that_proves_lost_while_the_attempt_ends_takes_the_place_of_a_ranks_error():
-    lost = Observation(Phase.FAILED, left=False, cause=Cause(Reason.WORKER_LOST, {"worker": "w"}))
-    facts = Facts(State.RUNNING, outcome=Reason.RANK_FAILED, attempts_left=1)
+    lost = Observation(Phase.FAILED, left=False, cause=LOST)
+    facts = Facts(State.RUNNING, outcome=RANK_FAILED, attempts_left=1)
     assert decide(facts, lost) == Decision(Act.RECORD, cause=lost.cause)
-    assert decide(Facts(State.RUNNING, outcome=Reason.WORKER_LOST, attempts_left=1), lost).to is State.QUEUED
-    facts = Facts(State.STOPPING, stop_requested=True, outcome=Reason.STOPPED_BY_USER)
+    assert decide(Facts(State.RUNNING, outcome=LOST, attempts_left=1), lost).to is State.QUEUED
+    facts = Facts(State.STOPPING, stop_requested=True, outcome=STOPPED)
     assert decide(facts, lost).to is State.STOPPED
 
 
 @pytest.mark.parametrize(
     ("outcome", "attempts_left", "state", "to"),
     [
-        (Reason.COMPLETED, 0, State.RUNNING, State.SUCCEEDED),
-        (Reason.RANK_KILLED, 1, State.RUNNING, State.QUEUED),
-        (Reason.RANK_KILLED, 0, State.RUNNING, State.FAILED),
-        (Reason.START_FAILED, 1, State.STARTING, State.QUEUED),
-        (Reason.RUN_TIMEOUT, 5, State.RUNNING, State.FAILED),
-        (Reason.STOPPED_BY_USER, 5, State.STOPPING, State.STOPPED),
-        (Reason.RANK_FAILED, 5, State.STOPPING, State.STOPPED),
+        (COMPLETED, 0, State.RUNNING, State.SUCCEEDED),
+        (RANK_KILLED, 1, State.RUNNING, State.QUEUED),
+        (RANK_KILLED, 0, State.RUNNING, State.FAILED),
+        (CAUSES[Reason.START_FAILED], 1, State.STARTING, State.QUEUED),
+        (CAUSES[Reason.RUN_TIMEOUT], 5, State.RUNNING, State.FAILED),
+        (UNKNOWN, 5, State.RUNNING, State.FAILED),
+        (STOPPED, 5, State.STOPPING, State.STOPPED),
+        (RANK_FAILED, 5, State.STOPPING, State.STOPPED),
     ],
 )
 def test_an_attempt_of_which_nothing_is_left_closes_by_its_outcome(outcome, attempts_left, state, to):
@@ -148,7 +157,7 @@ def test_an_attempt_of_which_nothing_is_left_closes_by_its_outcome(outcome, atte
 
 @pytest.mark.parametrize(("overdue", "code"), [(False, ""), (True, Reason.STOP_UNCONFIRMED)])
 def test_an_end_that_the_engine_does_not_confirm_in_time_is_said_and_tried_again(overdue, code):
-    facts = Facts(State.STOPPING, overdue=overdue, outcome=Reason.STOPPED_BY_USER)
+    facts = Facts(State.STOPPING, overdue=overdue, outcome=STOPPED)
     decision = decide(facts, Observation(Phase.UNKNOWN))
     assert (decision.act, decision.cause.code) == (Act.CANCEL, code)
 

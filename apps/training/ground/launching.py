@@ -1,9 +1,10 @@
 """From a stored task to what the launch toolkit understands: the job of an attempt, its handle, its cluster's
-backend."""
+backend, and what follows from the causes that its engine gives."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from django.db import Error as AnyDatabaseError
 from django.db import connection
@@ -12,7 +13,7 @@ from apps.accounts import vault
 from apps.clusters import paths, selectors
 from apps.clusters.models import Cluster
 from apps.training.models import Attempt, Task
-from apps.training.states.reasons import Reason
+from apps.training.states.reasons import CAUSES, Reason
 from fermi.launch import registry
 from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError
@@ -25,6 +26,16 @@ UNKNOWN = Observation(Phase.UNKNOWN)
 
 def backend_for(cluster: Cluster) -> Backend:
     return registry.backend(cluster.backend, selectors.connection(cluster))
+
+
+def declared(cluster: Cluster, code: str) -> Cause | None:
+    """What the platform, or the cluster's engine, declares of a cause."""
+    return CAUSES.get(code) or registry.causes(cluster.backend).get(code)
+
+
+def cause(cluster: Cluster, code: str, params: Mapping[str, Any] | None = None) -> Cause:
+    """With what is declared of it. From a code that nobody declares (any more) nothing follows: no restart."""
+    return replace(declared(cluster, code) or Cause(""), code=code, params=params or {})
 
 
 def job_for(task: Task, attempt: Attempt) -> JobSpec:
@@ -49,7 +60,7 @@ def observe(cluster: Cluster, handles: Sequence[Handle]) -> dict[str, Observatio
     no other: the rest are asked for without it. Raises only what the database does."""
     try:
         seen = backend_for(cluster).observe(handles)
-        return {handle.name: seen.get(handle.name, UNKNOWN) for handle in handles}
+        return {handle.name: _with_declared(cluster, seen.get(handle.name, UNKNOWN)) for handle in handles}
     except AnyDatabaseError:
         raise
     except BackendError as error:
@@ -63,6 +74,12 @@ def observe(cluster: Cluster, handles: Sequence[Handle]) -> dict[str, Observatio
         log.exception("what cluster %s has of %s cannot be understood", cluster, names)
         waiting = Cause(Reason.ATTEMPT_UNREADABLE, {"attempt": names, "why": f"{type(error).__name__}: {error}"[:300]})
     return {handle.name: Observation(Phase.UNKNOWN, waiting=waiting) for handle in handles}
+
+
+def _with_declared(cluster: Cluster, seen: Observation) -> Observation:
+    failed, waits = seen.cause, seen.waiting
+    failed = failed and cause(cluster, failed.code, failed.params)
+    return replace(seen, cause=failed, waiting=waits and cause(cluster, waits.code, waits.params))
 
 
 def secrets_of(task: Task) -> dict[str, str]:

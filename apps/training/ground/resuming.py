@@ -13,7 +13,7 @@ from apps.training.ground import checkpoints
 from apps.training.ground.checkpoints import AUTO
 from apps.training.ground.launching import backend_for
 from apps.training.models import Attempt, Checkpoint, Event, Task
-from apps.training.states.reasons import BY_RANKS
+from fermi.launch.causes import BY_RANKS
 from fermi.launch.spec import JobSpec
 
 MOST_LOOKED_FOR = 20

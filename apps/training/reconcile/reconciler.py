@@ -16,14 +16,13 @@ from datetime import datetime, timedelta
 from django.db.models import Prefetch, QuerySet
 
 from apps.common.clock import now
-from apps.training.ground.launching import handle_for, observe
+from apps.training.ground.launching import cause, handle_for, observe
 from apps.training.ground.transitions import Stale
 from apps.training.models import Attempt, Task
 from apps.training.reconcile import restarts, steps
 from apps.training.states import WITH_ATTEMPT, State
 from apps.training.states.decisions import Act, Decision, Facts, decide
 from apps.training.states.limits import CLAIM, LOOK_AGAIN
-from apps.training.states.reasons import Reason
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Cause, Observation
 
@@ -51,13 +50,13 @@ def sweep(limit: int = 1000) -> int:
     seen = _observe(tasks)
     quiet: dict[State, list[str]] = defaultdict(list)
     for task in tasks:
-        facts, attempt = _facts(task)
-        if attempt and not steps.is_news(attempt, now_seen := seen[task.pk]):
-            decision = decide(facts, now_seen)
-            if decision.act is Act.WAIT and steps.is_said(task, decision):
-                quiet[facts.state].append(task.pk)
-                continue
         try:
+            facts, attempt = _facts(task)
+            if attempt and not steps.is_news(attempt, now_seen := seen[task.pk]):
+                decision = decide(facts, now_seen)
+                if decision.act is Act.WAIT and steps.is_said(task, decision):
+                    quiet[facts.state].append(task.pk)
+                    continue
             _pass(task, claim, seen.get(task.pk))
         except Exception:  # one bad row never stops the rest; its claim is its back-off
             log.exception("task %s: the pass failed; it is tried again in %s", task.pk, CLAIM)
@@ -94,12 +93,13 @@ def _facts(task: Task) -> tuple[Facts, Attempt | None]:
     attempt = (
         next((a for a in task.attempts.all() if a.number == task.attempt), None) if state in WITH_ATTEMPT else None
     )
+    ends = [cause(task.cluster, one.outcome) for one in task.attempts.all()]
     return Facts(
         state=state,
         stop_requested=task.stop_requested_at is not None,
         overdue=task.deadline_at is not None and task.deadline_at <= now(),
-        outcome=Reason(attempt.outcome) if attempt and attempt.outcome else None,
-        attempts_left=task.max_restarts + 1 - restarts.charged(a.outcome for a in task.attempts.all()),
+        outcome=cause(task.cluster, attempt.outcome, attempt.outcome_params) if attempt and attempt.outcome else None,
+        attempts_left=task.max_restarts + 1 - restarts.charged(ends),
         attempt=task.attempt,
         moment=now().timestamp(),
     ), attempt

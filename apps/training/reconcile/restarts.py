@@ -10,17 +10,19 @@ from typing import Any
 from apps.common import disks
 from apps.training.models import Attempt
 from apps.training.states.limits import QUICK_END, backoff
-from apps.training.states.reasons import BY_RANKS, FREE_OF_CHARGE, Reason
+from apps.training.states.reasons import Reason
+from fermi.launch.causes import BY_RANKS, DISK_FULL
+from fermi.launch.spec import Cause
 
 MOST_NAMED = 16
 ROOM = 64 << 20
 """Bytes that a disk which was full has to have again before an attempt writes to it."""
 
 
-def charged(outcomes: Iterable[str]) -> int:
+def charged(ends: Iterable[Cause]) -> int:
     """How many of these ends count against `maxRestarts`."""
-    ends = Counter(outcomes)
-    return ends.total() - sum(min(ends[reason], most) for reason, most in FREE_OF_CHARGE.items())
+    together = Counter((cause.code, cause.free) for cause in ends)
+    return sum(max(count - free, 0) for (_, free), count in together.items())
 
 
 def begins_at(attempts: Iterable[Attempt]) -> datetime | None:
@@ -65,7 +67,7 @@ def still_full(attempts: Iterable[Attempt]) -> dict[str, Any]:
     """What there is to say of a disk that the newest attempt found full and that is so still, as far as it can be seen
     from here: another attempt would only end in the same way. Not pure: it looks at the disk."""
     newest = max(attempts, key=lambda attempt: attempt.number, default=None)
-    if newest is None or newest.outcome != Reason.DISK_FULL:
+    if newest is None or newest.outcome != DISK_FULL.code:
         return {}
     found = disks.room(str(newest.outcome_params.get("path", "")))
     return {**newest.outcome_params, **found} if found and found["free"] < ROOM else {}

@@ -14,7 +14,7 @@ from apps.clusters import leases
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.training.ground import hints, placing, resuming, transitions
-from apps.training.ground.launching import backend_for, handle_for, job_for, secrets_of
+from apps.training.ground.launching import backend_for, cause, declared, handle_for, job_for, secrets_of
 from apps.training.models import Attempt, Task
 from apps.training.output import ingest
 from apps.training.preflight import runs
@@ -22,8 +22,9 @@ from apps.training.reconcile import ports, restarts
 from apps.training.states import FINAL, State
 from apps.training.states.decisions import Decision
 from apps.training.states.limits import DEADLINES, FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS, LOOK_AGAIN
-from apps.training.states.reasons import ASKED_TO_END, BY_RANKS, Reason
+from apps.training.states.reasons import Reason
 from fermi.launch import registry
+from fermi.launch.causes import BY_RANKS, DISK_FULL
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Cause, JobSpec, Observation, Phase, Rendered, attempt_name
 
@@ -51,7 +52,7 @@ def lease(task: Task) -> timedelta | None:
     if (begins := restarts.begins_at(task.attempts.all())) and begins > (moment := now()):
         return begins - moment
     if full := restarts.still_full(task.attempts.all()):
-        transitions.explain(task, Reason.DISK_FULL, full)
+        transitions.explain(task, DISK_FULL.code, full)
         return LOOK_AGAIN[State.QUEUED]
     nodes = JobSpec.from_json(task.spec).nodes
     if lost := placing.unusable(nodes):
@@ -64,7 +65,7 @@ def lease(task: Task) -> timedelta | None:
     try:
         secrets_of(task)
     except vault.Unavailable as absent:
-        transitions.explain(task, Reason(absent.code), absent.params)
+        transitions.explain(task, absent.code, absent.params)
         return LOOK_AGAIN[State.QUEUED]
     if (wait := runs.stage(task)) is not None:
         return wait
@@ -108,14 +109,15 @@ def submit(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None
     try:
         backend_for(task.cluster).submit(Rendered.from_json(attempt.plan), secrets_of(task))
     except vault.Unavailable as absent:
-        _store_outcome(task, attempt, Reason(absent.code), absent.params)
+        _store_outcome(task, attempt, absent.code, absent.params)
         return None
     except BackendError as error:
-        known = error.code in list(Reason)
+        if error.permanent and declared(task.cluster, error.code):
+            _store_outcome(task, attempt, error.code, error.params)
+            return None
         if error.permanent:
             detail = ", ".join(str(value) for value in error.params.values())
-            why = {**error.params} if known else {"why": error.code, "detail": detail}
-            _store_outcome(task, attempt, Reason(error.code) if known else Reason.START_FAILED, why)
+            _store_outcome(task, attempt, Reason.START_FAILED, {"why": error.code, "detail": detail})
             return None
         waiting = Cause(error.code, error.params)
     transitions.explain(task, waiting.code, dict(waiting.params))
@@ -136,12 +138,12 @@ def record_outcome(task: Task, attempt: Attempt, decision: Decision) -> timedelt
     if isinstance(ranks := params.get("ranks"), list):
         names = task.nodes.filter(node_rank__in=params["node"]).values_list("name", flat=True)
         params |= {"ranks": restarts.named(ranks), "node": restarts.named(list(names))}
-    _store_outcome(task, attempt, Reason(decision.cause.code), params)
+    _store_outcome(task, attempt, decision.cause.code, params)
     return None
 
 
 def cancel(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
-    asked = attempt.outcome in ASKED_TO_END
+    asked = cause(task.cluster, attempt.outcome).asked
     grace, still = (task.spec["grace_seconds"], None) if asked else (FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS)
     backend_for(task.cluster).cancel(handle_for(task, attempt.number), grace, still)
     if decision.cause.code:
@@ -231,7 +233,7 @@ def _as_stored(seen: Observation) -> dict[str, Any]:
     return stored
 
 
-def _store_outcome(task: Task, attempt: Attempt, outcome: Reason, params: dict[str, Any]) -> None:
+def _store_outcome(task: Task, attempt: Attempt, outcome: str, params: dict[str, Any]) -> None:
     """One that somebody else stored meanwhile counts. From here on the attempt is being ended, and that has a deadline
     of its own."""
     with transaction.atomic():
@@ -241,9 +243,9 @@ def _store_outcome(task: Task, attempt: Attempt, outcome: Reason, params: dict[s
         if not first:
             raise transitions.Stale(task.pk)
         transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDING", {"outcome": outcome, **params})
-        if outcome is Reason.STOPPED_BY_USER:
+        if outcome == Reason.STOPPED_BY_USER:
             transitions.move(task, State.STOPPING, outcome, params)
-        elif outcome is not Reason.COMPLETED:
+        elif outcome != Reason.COMPLETED:
             transitions.explain(task, outcome, params)
         grace = timedelta(seconds=task.spec["grace_seconds"])
         Task.objects.filter(pk=task.pk).update(deadline_at=now() + grace + DEADLINES[State.STOPPING])

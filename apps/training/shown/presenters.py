@@ -13,6 +13,7 @@ from apps.common.clock import now
 from apps.common.texts import text
 from apps.training.states.limits import SILENT
 from apps.training.states.reasons import Reason
+from fermi import messages
 from fermi.launch import registry
 from fermi.launch.spec import JobSpec, Problem
 
@@ -22,6 +23,7 @@ def problem(found: Problem, lang: str | None = None) -> dict[str, str]:
     return {"field": found.field, "error": found.code, "message": message, "hint": hint}
 
 
+UNKNOWN = "CAUSE_UNKNOWN"
 EXPLAINED = ("cause", "outcome", "reason")
 """Parameters that are themselves codes: a text that names one says what it means."""
 
@@ -56,7 +58,10 @@ _SENT = {-signal.SIGTERM, -signal.SIGKILL}
 
 def reason(code: str, params: Mapping[str, Any], lang: str | None = None) -> dict[str, str] | None:
     """None when there is nothing to explain."""
-    return warning(code, params, lang) if code else None
+    if not code:
+        return None
+    message, hint = _said(code, _explained(params, lang), lang)
+    return {"code": code, "message": message, "hint": hint}
 
 
 def why(task: Mapping[str, Any], lang: str | None = None) -> dict[str, str] | None:
@@ -116,13 +121,17 @@ def _explained(params: Mapping[str, Any], lang: str | None) -> dict[str, Any]:
     """One that is named first may be part of the next one's text."""
     found = dict(params)
     for name in EXPLAINED:
-        if _is_code(code := params.get(name)):
-            message, hint = text(str(code), found, lang)
+        if isinstance(code := params.get(name), str) and code.isupper():
+            message, hint = _said(code, found, lang)
             found[name] = message.rstrip(".。")
             if name == "cause":
                 found["advice"] = hint
     return found
 
 
-def _is_code(word: Any) -> bool:
-    return word in Reason.__members__ or str(word).startswith("PREFLIGHT_")
+def _said(code: str, params: Mapping[str, Any], lang: str | None) -> tuple[str, str]:
+    """Of a code without a text, as of an engine that was removed: the code, and whatever came with it."""
+    if messages.has(code):
+        return text(code, params, lang)
+    said = ", ".join(f"{name}: {value}" for name, value in params.items() if name not in ("advice", *EXPLAINED))
+    return text(UNKNOWN, {"code": code, "said": said or None}, lang)

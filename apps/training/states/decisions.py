@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from apps.training.states import State
-from apps.training.states.reasons import BY_RANKS, PATIENT, RETRY_HELPS, TRUE_CAUSES, Reason
+from apps.training.states.reasons import Reason
 from fermi.launch.backends.culprit import LAST_SECONDS, never_ending
+from fermi.launch.causes import BY_RANKS
 from fermi.launch.spec import Cause, Observation, Phase, RankSeen
 
 
@@ -24,13 +25,13 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the database says. `attempt`: the newest one's number; `outcome`: its own, when its end is known. `overdue`:
-    past the deadline. `moment`: now, in unix seconds."""
+    """What the database says. `attempt`: the newest attempt's number; `outcome`: that attempt's, when its end is known.
+    `overdue`: past the deadline. `moment`: now, in unix seconds."""
 
     state: State
     stop_requested: bool = False
     overdue: bool = False
-    outcome: Reason | None = None
+    outcome: Cause | None = None
     attempts_left: int = 0
     attempt: int = 0
     moment: float = 0.0
@@ -44,7 +45,7 @@ class Decision:
 
 
 def decide(facts: Facts, seen: Observation | None) -> Decision:
-    """`seen` is None in the states that have no attempt, and only there."""
+    """`seen` is None in the states that have no attempt, and only there. Causes come with what is declared of them."""
     if facts.state is State.INITIALIZING:
         return _without_attempt(facts, Act.PREPARE, Reason.INITIALIZE_TIMEOUT)
     if facts.state is State.QUEUED:
@@ -82,8 +83,8 @@ def _end_of_attempt(facts: Facts, seen: Observation) -> Cause | None:
         return seen.cause or Cause(Reason.ATTEMPT_LOST)
     if seen.phase is Phase.ABSENT and facts.state is State.RUNNING:
         return Cause(Reason.ATTEMPT_LOST)
-    if facts.state is State.RUNNING and seen.waiting and seen.waiting.code == Reason.JOB_SUSPENDED:
-        return seen.waiting  # it ran, and must not run again under this name
+    if facts.state is State.RUNNING and seen.waiting and seen.waiting.halts:
+        return seen.waiting
     both_run = facts.state is State.RUNNING and seen.phase is Phase.RUNNING
     if both_run and (hanging := never_ending(seen.ranks, facts.moment)):
         return _never_ended(hanging)
@@ -93,7 +94,7 @@ def _end_of_attempt(facts: Facts, seen: Observation) -> Cause | None:
         return Cause(Reason.RUN_TIMEOUT)
     if seen.waiting is None or seen.phase is Phase.UNKNOWN:
         return Cause(Reason.START_TIMEOUT)
-    return None if seen.waiting.code in PATIENT else seen.waiting
+    return None if seen.waiting.patient else seen.waiting
 
 
 def _never_ended(hanging: Sequence[RankSeen]) -> Cause:
@@ -105,18 +106,19 @@ def _never_ended(hanging: Sequence[RankSeen]) -> Cause:
     return Cause(Reason.COMPLETED if well else Reason.NEVER_ENDED, params)
 
 
-def _ending(facts: Facts, outcome: Reason, seen: Observation) -> Decision:
-    if facts.stop_requested and facts.state is not State.STOPPING and outcome is not Reason.COMPLETED:
+def _ending(facts: Facts, outcome: Cause, seen: Observation) -> Decision:
+    completed = outcome.code == Reason.COMPLETED
+    if facts.stop_requested and facts.state is not State.STOPPING and not completed:
         return Decision(Act.MOVE, State.STOPPING)
-    if outcome in BY_RANKS and seen.cause and seen.cause.code in TRUE_CAUSES:
+    if outcome.code in BY_RANKS and seen.cause and seen.cause.underlying:
         return Decision(Act.RECORD, cause=seen.cause)
     if seen.left is not False:
         late = Cause(Reason.STOP_UNCONFIRMED, {"number": facts.attempt})
         return Decision(Act.CANCEL, cause=late if facts.overdue else Cause(""))
-    if outcome is Reason.COMPLETED:
+    if completed:
         return Decision(Act.CLOSE, State.SUCCEEDED)
     if facts.state is State.STOPPING:
         return Decision(Act.CLOSE, State.STOPPED)
-    if outcome in RETRY_HELPS and facts.attempts_left > 0:
+    if outcome.retry and facts.attempts_left > 0:
         return Decision(Act.CLOSE, State.QUEUED)
     return Decision(Act.CLOSE, State.FAILED)

@@ -1,9 +1,13 @@
-"""Why a task waits, restarted or ended: one enum, and per reason whether another attempt can help.
+"""Why a task waits or ended, in the platform's own words. What engines say beside it is theirs to declare
+(`fermi.launch.causes`).
 
 Texts for people are in `fermi.messages` under the same names.
 """
 
 from enum import StrEnum
+
+from fermi.launch.causes import ALWAYS, declared
+from fermi.launch.spec import Cause
 
 
 class Reason(StrEnum):
@@ -18,116 +22,33 @@ class Reason(StrEnum):
     PREFLIGHT_RUNNING = "PREFLIGHT_RUNNING"
     PROCESS_SILENT = "PROCESS_SILENT"
     ATTEMPT_UNREADABLE = "ATTEMPT_UNREADABLE"
-    # waiting, in the engine's knowledge; when the time to start is over, the end of an attempt
-    QUEUE_WAITING = "QUEUE_WAITING"
-    GPU_INSUFFICIENT = "GPU_INSUFFICIENT"
-    RESOURCES_INSUFFICIENT = "RESOURCES_INSUFFICIENT"
-    NODE_TAINTED = "NODE_TAINTED"
-    UNSCHEDULABLE = "UNSCHEDULABLE"
-    QUOTA_EXCEEDED = "QUOTA_EXCEEDED"
-    POD_NOT_CREATED = "POD_NOT_CREATED"
-    VOLUME_UNAVAILABLE = "VOLUME_UNAVAILABLE"
-    IMAGE_UNAVAILABLE = "IMAGE_UNAVAILABLE"
-    ENGINE_UNREACHABLE = "ENGINE_UNREACHABLE"
-    ENGINE_UNAUTHORIZED = "ENGINE_UNAUTHORIZED"
-    ENGINE_NOT_CONFIGURED = "ENGINE_NOT_CONFIGURED"
-    WEBHOOK_UNAVAILABLE = "WEBHOOK_UNAVAILABLE"
-    SLURM_QUEUE = "SLURM_QUEUE"
-    JOB_HELD = "JOB_HELD"
-    NODE_UNAVAILABLE = "NODE_UNAVAILABLE"
-    JOB_IMPOSSIBLE = "JOB_IMPOSSIBLE"
     # ends of an attempt
     COMPLETED = "COMPLETED"
     COMPLETED_AND_KILLED = "COMPLETED_AND_KILLED"
     STOPPED_BY_USER = "STOPPED_BY_USER"
     STOPPED_AND_KILLED = "STOPPED_AND_KILLED"
-    RANK_FAILED = "RANK_FAILED"
-    RANK_KILLED = "RANK_KILLED"
     NEVER_ENDED = "NEVER_ENDED"
-    MASTER_PORT_TAKEN = "MASTER_PORT_TAKEN"
-    DISK_FULL = "DISK_FULL"
-    RUNNER_LOST = "RUNNER_LOST"
     ATTEMPT_LOST = "ATTEMPT_LOST"
-    RUNNER_TERMINATED = "RUNNER_TERMINATED"
     START_FAILED = "START_FAILED"
     START_TIMEOUT = "START_TIMEOUT"
     RUN_TIMEOUT = "RUN_TIMEOUT"
-    OUT_OF_MEMORY = "OUT_OF_MEMORY"
-    EVICTED = "EVICTED"
-    NODE_LOST = "NODE_LOST"
-    WORKER_LOST = "WORKER_LOST"
-    POD_DELETED = "POD_DELETED"
-    POD_PREEMPTED = "POD_PREEMPTED"
-    JOB_SUSPENDED = "JOB_SUSPENDED"
-    MASTER_UNREACHABLE = "MASTER_UNREACHABLE"
-    NODES_MISSING = "NODES_MISSING"
-    NODE_MISSING = "NODE_MISSING"
-    CONTAINER_INVALID = "CONTAINER_INVALID"
-    ADMISSION_DENIED = "ADMISSION_DENIED"
-    ENGINE_FORBIDDEN = "ENGINE_FORBIDDEN"
-    ENGINE_REJECTED = "ENGINE_REJECTED"
-    JOB_CANCELLED = "JOB_CANCELLED"
-    JOB_FAILED = "JOB_FAILED"
-    JOB_LOST = "JOB_LOST"
-    TIME_LIMIT = "TIME_LIMIT"
-    PREEMPTED = "PREEMPTED"
-    SLURM_NODE_LOST = "SLURM_NODE_LOST"
-    SLURM_OUT_OF_MEMORY = "SLURM_OUT_OF_MEMORY"
-    SLURM_HEAD_UNREACHABLE = "SLURM_HEAD_UNREACHABLE"
-    SLURM_NODES_MISSING = "SLURM_NODES_MISSING"
-    SLURM_PARTITION_INVALID = "SLURM_PARTITION_INVALID"
-    SLURM_ACCOUNT_INVALID = "SLURM_ACCOUNT_INVALID"
-    SLURM_QOS_INVALID = "SLURM_QOS_INVALID"
-    SLURM_NODE_INVALID = "SLURM_NODE_INVALID"
     # ends of a task without an attempt
     DATASET_FAILED = "DATASET_FAILED"
     INITIALIZE_TIMEOUT = "INITIALIZE_TIMEOUT"
     QUEUE_TIMEOUT = "QUEUE_TIMEOUT"
-    INVALID_SPEC = "INVALID_SPEC"
     PREFLIGHT_FAILED = "PREFLIGHT_FAILED"
     # the engine does not confirm that an attempt is gone
     STOP_UNCONFIRMED = "STOP_UNCONFIRMED"
 
 
-RETRY_HELPS = frozenset(
-    {
-        Reason.RANK_FAILED, Reason.RANK_KILLED, Reason.RUNNER_LOST, Reason.ATTEMPT_LOST, Reason.START_FAILED,
-        Reason.START_TIMEOUT, Reason.MASTER_PORT_TAKEN, Reason.DISK_FULL, Reason.NEVER_ENDED,
-        Reason.GPU_INSUFFICIENT, Reason.RESOURCES_INSUFFICIENT, Reason.NODE_TAINTED, Reason.UNSCHEDULABLE,
-        Reason.QUOTA_EXCEEDED, Reason.POD_NOT_CREATED, Reason.OUT_OF_MEMORY, Reason.EVICTED, Reason.NODE_LOST,
-        Reason.WORKER_LOST, Reason.POD_DELETED, Reason.MASTER_UNREACHABLE, Reason.NODES_MISSING,
-        Reason.NODE_UNAVAILABLE, Reason.JOB_FAILED, Reason.JOB_LOST, Reason.TIME_LIMIT, Reason.PREEMPTED,
-        Reason.ENGINE_UNREACHABLE, Reason.ENGINE_UNAUTHORIZED, Reason.ENGINE_NOT_CONFIGURED,
-        Reason.WEBHOOK_UNAVAILABLE, Reason.POD_PREEMPTED, Reason.JOB_SUSPENDED, Reason.RUNNER_TERMINATED,
-        Reason.SECRET_MISSING, Reason.SECRET_UNREADABLE,
-        Reason.SLURM_NODE_LOST, Reason.SLURM_OUT_OF_MEMORY, Reason.SLURM_HEAD_UNREACHABLE, Reason.SLURM_NODES_MISSING,
-    }
-)  # fmt: skip
-"""Attempts that end for one of these are followed by another while `maxRestarts` lasts."""
-
-FREE_OF_CHARGE = {
-    Reason.PREEMPTED: 1000,
-    Reason.POD_PREEMPTED: 1000,
-    Reason.MASTER_PORT_TAKEN: 5,
-    Reason.DISK_FULL: 3,
-    Reason.SECRET_MISSING: 1000,
-    Reason.SECRET_UNREADABLE: 1000,
-}
-"""Ends that are nobody's fault and cost no restart, and how many of them at most: what comes after is charged, so that
-nothing goes round for ever."""
-
-ASKED_TO_END = frozenset(
-    {
-        Reason.STOPPED_BY_USER, Reason.POD_DELETED, Reason.POD_PREEMPTED, Reason.JOB_SUSPENDED, Reason.EVICTED,
-        Reason.RUNNER_TERMINATED, Reason.PREEMPTED, Reason.JOB_CANCELLED, Reason.TIME_LIMIT,
-    }
-)  # fmt: skip
-"""Ranks may be saving a checkpoint because somebody asked them to end: they get the task's whole grace for it."""
-
-BY_RANKS = frozenset({Reason.RANK_FAILED, Reason.RANK_KILLED})
-TRUE_CAUSES = frozenset({Reason.WORKER_LOST, Reason.NODE_LOST, Reason.SLURM_NODE_LOST, Reason.MASTER_PORT_TAKEN})
-"""Noticed later than what ranks say of them. What comes to light while the attempt is being ended takes the place of a
-rank's failure as the outcome."""
-
-PATIENT = frozenset({Reason.QUEUE_WAITING, Reason.SLURM_QUEUE, Reason.JOB_HELD})
-"""Waiting for one of these is not overdue: a queue of the engine's own admits the attempt when its turn comes."""
+CAUSES = declared(
+    *map(Cause, Reason),
+    Cause(Reason.STOPPED_BY_USER, asked=True),
+    Cause(Reason.NEVER_ENDED, retry=True),
+    Cause(Reason.ATTEMPT_LOST, retry=True),
+    Cause(Reason.START_FAILED, retry=True),
+    Cause(Reason.START_TIMEOUT, retry=True),
+    Cause(Reason.SECRET_MISSING, retry=True, free=ALWAYS),
+    Cause(Reason.SECRET_UNREADABLE, retry=True, free=ALWAYS),
+)
+"""Every reason by its code, with what follows from it where it ends an attempt."""

@@ -1,5 +1,6 @@
 """The frameworks and backends there are: one line each. Modules are imported on use; an import error is raised."""
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -7,10 +8,12 @@ from types import ModuleType
 from typing import Any, cast
 
 from fermi import messages
+from fermi.launch import causes as general
 from fermi.launch import nearest
 from fermi.launch.backends.base import Backend, Check, Discovery
 from fermi.launch.errors import UnknownName
 from fermi.launch.frameworks.base import Framework, Planner
+from fermi.launch.spec import Cause
 
 FRAMEWORKS = {
     "pytorch-ddp": "fermi.launch.frameworks.ddp",
@@ -89,9 +92,21 @@ def discovery(name: str) -> Discovery | None:
     return cast(Discovery | None, _part(name, "discover"))
 
 
+def causes(name: str) -> Mapping[str, Cause]:
+    """By code, what is declared of the causes that an engine may give: its own and the general ones. The general ones
+    alone where there is no such engine (any more)."""
+    return _causes(BACKENDS[name]) if name in BACKENDS else general.CAUSES
+
+
 @cache
 def _framework(name: str, module: ModuleType) -> Framework:
     return Framework(name, module)
+
+
+@cache
+def _causes(package: str) -> Mapping[str, Cause]:
+    module = f"{package}.causes"
+    return {**general.CAUSES, **(import_module(module).CAUSES if find_spec(module) else {})}
 
 
 def _part(backend: str, part: str) -> ModuleType | None:

@@ -267,14 +267,32 @@ class RankSeen:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why an attempt failed, in the engine's knowledge: a reason code and what fills its text. Part of that was printed
-    by scripts and other systems; what cannot be stored is taken out here."""
+    """Why an attempt waits or failed: a code and what fills its text. Part of that was printed by scripts and other
+    systems; what cannot be stored is taken out here. The rest follows from the code alone and is declared once, by the
+    engine whose code it is (`fermi.launch.causes`).
+
+    retry        another attempt may go well
+    patient      waiting for it is never overdue: a queue of the engine's own admits the attempt when its turn comes
+    free         so many such ends of a task are nobody's fault and cost no restart; what comes after is charged
+    asked        somebody asked the ranks to end: they may be saving a checkpoint, and get the task's whole grace
+    underlying   comes to light later than what ranks say of it, and takes the place of a rank's failure
+    halts        an attempt that has run and waits for it is over: it must not run again under the same name
+    """
 
     code: str
     params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    retry: bool = dataclasses.field(default=False, compare=False, kw_only=True)
+    patient: bool = dataclasses.field(default=False, compare=False, kw_only=True)
+    free: int = dataclasses.field(default=0, compare=False, kw_only=True)
+    asked: bool = dataclasses.field(default=False, compare=False, kw_only=True)
+    underlying: bool = dataclasses.field(default=False, compare=False, kw_only=True)
+    halts: bool = dataclasses.field(default=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "params", storable.params(dict(self.params)))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"code": self.code, "params": dict(self.params)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +308,8 @@ class Observation:
     waiting: Cause | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        causes = {"cause": self.cause, "waiting": self.waiting}
+        return {**asdict(self), **{name: said and said.to_json() for name, said in causes.items()}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 import ast
 import re
-import tomllib
 from pathlib import Path
 
-from apps.training.states.reasons import RETRY_HELPS, Reason
+from apps.training.states.reasons import CAUSES
 from fermi import messages
+from fermi.launch import registry
 from fermi.launch.backends import kubernetes
 from fermi.launch.backends.kubernetes.check import CONNECTION
 from fermi.launch.backends.kubernetes.permissions import RULES
@@ -20,7 +20,7 @@ def text(root: Path) -> str:
 
 def codes() -> set[str]:
     """Every code that the package mentions, and the rule that all engines share."""
-    known = tomllib.loads(Path(messages.__file__).with_name("en.toml").read_text("utf-8"))
+    known = messages.entries("en")
     trees = [ast.parse(path.read_text("utf-8")) for path in (*PACKAGE.glob("*.py"), PACKAGE.parent / "culprit.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     return {node.value for node in nodes if isinstance(node, ast.Constant) and node.value in known}
@@ -35,8 +35,9 @@ def test_the_column_of_restarts_is_what_the_platform_does(root: Path) -> None:
     section = text(root).split("## Reason codes")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`[A-Z_`, ]+`) \|.*\| (yes|no) \|$", section, re.MULTILINE)
     listed = {code: word == "yes" for names, word in rows for code in re.findall(r"[A-Z_]+", names)}
-    assert listed == {code: Reason(code) in RETRY_HELPS for code in listed}
-    assert listed.keys() == codes() & set(Reason)
+    known = CAUSES | registry.causes("kubernetes")
+    assert listed == {code: known[code].retry for code in listed}
+    assert listed.keys() == (codes() & known.keys()) - {"LOG_UNAVAILABLE"}, "which ends no attempt"
 
 
 def test_every_key_of_a_connection_is_listed(root: Path) -> None:

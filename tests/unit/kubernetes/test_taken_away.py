@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from apps.training.states.reasons import FREE_OF_CHARGE, RETRY_HELPS, Reason
 from fermi import messages
 from fermi.launch.backends.kubernetes import names
+from fermi.launch.backends.kubernetes.causes import CAUSES
 from fermi.launch.spec import Phase
 from tests.fakes.kubernetes import Sleeps, conditions, resources
 from tests.unit.kubernetes.conftest import POD, Lab, job, look, submit, until_seen
@@ -87,7 +87,7 @@ def test_a_suspended_attempt_is_over_and_says_so(lab, jobset, code):
     lab.cluster.suspend("jobsets" if jobset else "jobs")
     cause = ended(backend, one)
     assert cause.code == "JOB_SUSPENDED"
-    assert Reason(cause.code) in RETRY_HELPS
+    assert CAUSES[cause.code].retry
 
 
 @pytest.mark.parametrize("jobset", KINDS)
@@ -110,8 +110,8 @@ def test_what_kueue_preempts_is_preempted(lab, jobset, code):
     cause = ended(backend, one)
     assert cause.code == "POD_PREEMPTED"
     assert "prioritization" in cause.params["evidence"]
-    assert Reason(cause.code) in RETRY_HELPS
-    assert Reason(cause.code) in FREE_OF_CHARGE
+    assert CAUSES[cause.code].retry
+    assert CAUSES[cause.code].free
 
 
 @pytest.mark.parametrize("jobset", KINDS)

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from apps.training.states.reasons import RETRY_HELPS, Reason
+from fermi.launch import registry
 from fermi.launch.backends.slurm import causes
 from fermi.launch.backends.slurm.check import CONNECTION
 from fermi.launch.backends.slurm.refusals import CODES
@@ -21,6 +21,7 @@ def test_every_state_has_its_row_and_every_cause_says_rightly_whether_another_at
     assert all(f"`{state}`" in text for state in causes.OVER | causes.LIVES | causes.WAITS)
     rows = re.findall(r"^\| ((?:`[A-Z_]+`(?:, )?)+) \|.*\| (yes|no|–) \|$", text, re.MULTILINE)
     told = {code: restart == "yes" for codes, restart in rows for code in re.findall(r"`(\w+)`", codes)}
-    assert told == {code: Reason(code) in RETRY_HELPS for code in told}
-    ours = {*causes.ENDED_BY_SLURM.values(), *CODES.values(), "JOB_LOST", "JOB_FAILED", "SLURM_QUEUE", "JOB_HELD"}
+    known = registry.causes("slurm")
+    assert told == {code: known[code].retry for code in told}
+    ours = {*causes.ENDED_BY_SLURM.values(), *CODES.values(), "JOB_LOST", "JOB_FAILED", "QUEUE_WAITING", "JOB_HELD"}
     assert ours <= told.keys()

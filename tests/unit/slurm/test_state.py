@@ -51,7 +51,7 @@ TABLE: list[tuple[str, Seen, tuple[Job, ...], tuple[str, bool | None, str]]] = [
     ("its folder is not there", NOTHING, (job("RUNNING"),), ("unknown", True, "")),
     ("forgotten, and over", NOTHING, (job("COMPLETED"),), ("absent", None, "")),
     ("written and not taken yet", seen(submitted=0), (), ("absent", None, "")),
-    ("in the queue", seen(), (job("PENDING", reason="Priority"),), ("starting", True, "SLURM_QUEUE")),
+    ("in the queue", seen(), (job("PENDING", reason="Priority"),), ("starting", True, "QUEUE_WAITING")),
     ("held", seen(), (job("PENDING", reason="JobHeldUser"),), ("starting", True, "JOB_HELD")),
     (
         "its node is drained", seen(),
@@ -88,11 +88,11 @@ TABLE: list[tuple[str, Seen, tuple[Job, ...], tuple[str, bool | None, str]]] = [
     ("sent a signal by somebody", seen(*ASKED), (job("FAILED"),), ("failed", False, "JOB_CANCELLED")),
     ("out of time", seen(*RUNNING), (job("TIMEOUT"),), ("failed", False, "TIME_LIMIT")),
     ("preempted", seen(*ASKED), (job("PREEMPTED"),), ("failed", False, "PREEMPTED")),
-    ("out of memory", seen(*FAILED), (job("OUT_OF_MEMORY"),), ("failed", False, "SLURM_OUT_OF_MEMORY")),
-    ("a machine failed", seen(*RUNNING), (job("NODE_FAIL"),), ("failed", False, "SLURM_NODE_LOST")),
+    ("out of memory", seen(*FAILED), (job("OUT_OF_MEMORY"),), ("failed", False, "OUT_OF_MEMORY")),
+    ("a machine failed", seen(*RUNNING), (job("NODE_FAIL"),), ("failed", False, "NODE_LOST")),
     (
         "a machine of one component failed, so the other was cancelled", seen(*RUNNING),
-        (job("CANCELLED"), job("NODE_FAIL", id=8)), ("failed", False, "SLURM_NODE_LOST"),
+        (job("CANCELLED"), job("NODE_FAIL", id=8)), ("failed", False, "NODE_LOST"),
     ),
     ("a runner was killed", seen(*RUNNING, end={"exit_code": 137}), (job("FAILED"),), ("failed", False, "RUNNER_LOST")),
     ("no python", seen(begun=7, end={"exit_code": 2}), (job("FAILED"),), ("failed", False, "JOB_FAILED")),
@@ -119,7 +119,7 @@ def test_what_is_seen(found: Seen, jobs: tuple[Job, ...], wanted: tuple[str, boo
 def test_a_runner_that_gave_up_says_why() -> None:
     alone = node(1, "waiting", cause={"code": "MASTER_UNREACHABLE", "evidence": "gn7:29500: refused"})
     one = state.observe(seen(node(0, "waiting"), {**alone, "state": "exited"}), [job("RUNNING")], HANDLE, NOW)
-    assert (one.phase, one.cause.code, one.cause.params["node"]) == (Phase.FAILED, "SLURM_HEAD_UNREACHABLE", "b")
+    assert (one.phase, one.cause.code, one.cause.params["node"]) == (Phase.FAILED, "MASTER_UNREACHABLE", "b")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Why an attempt waits or failed, from what Kubernetes says about its objects. Pure.
 
 Each cause names the environment (`node`), the `pod` (or job) and the `evidence`: Kubernetes' own words, or the last
-lines of the rank that failed. Texts, advice and whether another attempt helps belong to the code.
+lines of the rank that failed. Texts and advice belong to the code (`texts.toml`), as does what `CAUSES` declares.
 """
 
 import math
@@ -13,10 +13,33 @@ from fermi.launch.backends import reported
 from fermi.launch.backends.culprit import BY_RUNNERS, by_runner, told, was_killed
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.gang import Gang, Object, condition, container, has_finished, phase, terminated
+from fermi.launch.causes import ALWAYS, declared
 from fermi.launch.spec import Cause
 from fermi.runner import blame
 from fermi.runner.exits import GAVE_UP, as_process
 
+CAUSES = declared(
+    # what keeps a pod from beginning; when the time to start is over, the end of an attempt
+    Cause("GPU_INSUFFICIENT", retry=True),
+    Cause("RESOURCES_INSUFFICIENT", retry=True),
+    Cause("NODE_TAINTED", retry=True),
+    Cause("UNSCHEDULABLE", retry=True),
+    Cause("QUOTA_EXCEEDED", retry=True),
+    Cause("POD_NOT_CREATED", retry=True),
+    Cause("VOLUME_UNAVAILABLE"),
+    Cause("IMAGE_UNAVAILABLE"),
+    Cause("NODE_MISSING"),
+    Cause("CONTAINER_INVALID"),
+    Cause("ADMISSION_DENIED"),
+    Cause("WEBHOOK_UNAVAILABLE", retry=True),
+    # what others did to it
+    Cause("EVICTED", retry=True, asked=True),
+    Cause("POD_DELETED", retry=True, asked=True),
+    Cause("POD_PREEMPTED", retry=True, asked=True, free=ALWAYS),
+    Cause("JOB_SUSPENDED", retry=True, asked=True, halts=True),
+    # while it runs
+    Cause("LOG_UNAVAILABLE"),
+)
 EVIDENCE = 1000  # characters
 CANNOT_RUN = 128  # the container runtime's, with reason StartError
 _FATAL_PULL = re.compile(

@@ -8,7 +8,31 @@ COMPLETING (beside a state)      something of it is still being ended
 """
 
 from fermi.launch.backends.slurm.driver import Job
+from fermi.launch.causes import ALWAYS, declared
 from fermi.launch.spec import Cause
+
+CAUSES = declared(
+    # what a pending job waits for
+    Cause("JOB_HELD", patient=True),
+    Cause("NODE_UNAVAILABLE", retry=True),
+    Cause("JOB_IMPOSSIBLE"),
+    # ends
+    Cause("JOB_CANCELLED", asked=True),
+    Cause("JOB_FAILED", retry=True),
+    Cause("JOB_LOST", retry=True),
+    Cause("TIME_LIMIT", retry=True, asked=True),
+    Cause("PREEMPTED", retry=True, asked=True, free=ALWAYS),
+    # refusals
+    Cause("SLURM_PARTITION_INVALID"),
+    Cause("SLURM_ACCOUNT_INVALID"),
+    Cause("SLURM_QOS_INVALID"),
+    Cause("SLURM_NODE_INVALID"),
+    # as earlier releases stored what is a general cause now
+    Cause("SLURM_NODE_LOST", retry=True),
+    Cause("SLURM_OUT_OF_MEMORY", retry=True),
+    Cause("SLURM_HEAD_UNREACHABLE", retry=True),
+    Cause("SLURM_NODES_MISSING", retry=True),
+)
 
 WAITS = frozenset({"PENDING"})
 LIVES = frozenset({"RUNNING", "SUSPENDED"})
@@ -18,9 +42,9 @@ ENDED_BY_SLURM = {
     "TIMEOUT": "TIME_LIMIT",
     "DEADLINE": "TIME_LIMIT",
     "PREEMPTED": "PREEMPTED",
-    "NODE_FAIL": "SLURM_NODE_LOST",
-    "BOOT_FAIL": "SLURM_NODE_LOST",
-    "OUT_OF_MEMORY": "SLURM_OUT_OF_MEMORY",
+    "NODE_FAIL": "NODE_LOST",
+    "BOOT_FAIL": "NODE_LOST",
+    "OUT_OF_MEMORY": "OUT_OF_MEMORY",
 }
 OVER = BY_ITSELF | ENDED_BY_SLURM.keys()
 
@@ -35,7 +59,8 @@ HELD = ("JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_reque
 def waiting(job: Job) -> Cause:
     """Why a pending job waits. Its turn in the queue, unless Slurm says something else."""
     detail = job.detail or job.reason
-    params = {"job": job.leader, "why": detail.replace("_", " ")}
+    why = detail.replace("_", " ")
+    params = {"job": job.leader, "why": why}
     told = f"{job.reason} {job.detail}"
     if any(reason in told for reason in HELD):
         return Cause("JOB_HELD", params)
@@ -43,11 +68,15 @@ def waiting(job: Job) -> Cause:
         return Cause("NODE_UNAVAILABLE", params)
     if any(reason in told for reason in LIMITS):
         return Cause("JOB_IMPOSSIBLE", params)
-    return Cause("SLURM_QUEUE", params)
+    return Cause("QUEUE_WAITING", {"job": job.leader, "evidence": why})
 
 
 def ended(job: Job) -> Cause | None:
     """None where the script itself came to its end."""
-    code = ENDED_BY_SLURM.get(job.state)
+    if (code := ENDED_BY_SLURM.get(job.state)) is None:
+        return None
     why = job.detail or (job.reason if job.reason not in ("", "None") else job.state)
-    return Cause(code, {"job": job.leader, "nodes": job.nodes, "why": why.replace("_", " ")}) if code else None
+    why = why.replace("_", " ")
+    if code in CAUSES:
+        return Cause(code, {"job": job.leader, "nodes": job.nodes, "why": why})
+    return Cause(code, {"job": job.leader, "node": job.nodes, "evidence": why})

@@ -18,7 +18,7 @@ SETTLE_SECONDS = 5.0
 """How much later than Slurm a shared folder may show what a job wrote; its last word there shows that all is there."""
 LOST_SECONDS = 30.0
 """How long after the grace a runner is believed to live whose job Slurm does not know any more."""
-_GAVE_UP = {"MASTER_UNREACHABLE": "SLURM_HEAD_UNREACHABLE", "NODES_MISSING": "SLURM_NODES_MISSING"}
+_GAVE_UP = ("MASTER_UNREACHABLE", "NODES_MISSING")
 
 
 def observe(seen: Seen, jobs: Sequence[Job], handle: Handle, now: float) -> Observation:
@@ -123,7 +123,7 @@ def _gave_up(seen: Seen) -> Cause | None:
     for rank, status in sorted(seen.statuses.items()):
         if why := status.get("cause"):
             about = {"node": seen.node_name(rank), "nodeRank": rank, "job": seen.begun}
-            code = _GAVE_UP.get(why["code"], "JOB_FAILED")
+            code = why["code"] if why["code"] in _GAVE_UP else "JOB_FAILED"
             return by_runner(why, about) or Cause(code, {**why, **about, "why": why.get("evidence") or why["code"]})
     return None
 

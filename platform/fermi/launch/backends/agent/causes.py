@@ -1,0 +1,6 @@
+"""What the backend says of an attempt beside what any engine may."""
+
+from fermi.launch.causes import declared
+from fermi.launch.spec import Cause
+
+CAUSES = declared(Cause("WORKER_LOST", retry=True, underlying=True))

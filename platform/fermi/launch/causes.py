@@ -1,0 +1,52 @@
+"""What follows from each cause that any engine may give. An engine declares causes of its own in the same way: in the
+module `causes` of its package, with their texts in the package's `texts.toml`.
+
+An engine gives a code and what fills its text. What is declared of the code joins it where the platform asks
+(`registry.causes`), for a cause that was just given as for one that was stored by an earlier release.
+"""
+
+from collections.abc import Mapping
+
+from fermi.launch.spec import Cause
+
+ALWAYS = 1000
+"""So many ends that cost no restart are as good as any number, and yet nothing goes round for ever."""
+MOST_LETTERS = 40
+"""Of a code, as columns of the database have room."""
+
+
+def declared(*causes: Cause) -> Mapping[str, Cause]:
+    """By code. Raises ValueError for a code that cannot be stored."""
+    for cause in causes:
+        if not cause.code or len(cause.code) > MOST_LETTERS:
+            raise ValueError(f"a cause's code has 1 to {MOST_LETTERS} letters: {cause.code!r}")
+    return {str(cause.code): cause for cause in causes}
+
+
+DISK_FULL = Cause("DISK_FULL", retry=True, free=3)
+RANK_FAILED = Cause("RANK_FAILED", retry=True)
+RANK_KILLED = Cause("RANK_KILLED", retry=True)
+
+CAUSES = declared(
+    # said of ranks, by what they and their runners report (`backends.culprit`)
+    RANK_FAILED,
+    RANK_KILLED,
+    DISK_FULL,
+    Cause("MASTER_PORT_TAKEN", retry=True, free=5, underlying=True),
+    Cause("RUNNER_LOST", retry=True),
+    Cause("RUNNER_TERMINATED", retry=True, asked=True),
+    # said by several engines
+    Cause("MASTER_UNREACHABLE", retry=True),
+    Cause("NODES_MISSING", retry=True),
+    Cause("NODE_LOST", retry=True, underlying=True),
+    Cause("OUT_OF_MEMORY", retry=True),
+    Cause("QUEUE_WAITING", patient=True),
+    Cause("ENGINE_UNREACHABLE", retry=True),
+    Cause("ENGINE_UNAUTHORIZED", retry=True),
+    Cause("ENGINE_NOT_CONFIGURED", retry=True),
+    Cause("ENGINE_FORBIDDEN"),
+    Cause("ENGINE_REJECTED"),
+)
+
+BY_RANKS = frozenset({RANK_FAILED.code, RANK_KILLED.code})
+"""What a training script did itself: it may end so again at the same step, or by the same checkpoint."""

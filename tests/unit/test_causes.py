@@ -1,0 +1,52 @@
+"""What engines and the platform declare of causes, and how a cause is found by its code."""
+
+from collections import Counter
+
+import pytest
+
+from apps.training.states.reasons import CAUSES, Reason
+from fermi import messages
+from fermi.launch import causes as general
+from fermi.launch import registry
+from fermi.launch.causes import declared
+from fermi.launch.spec import Cause, Observation, Phase
+
+FORMER = {
+    "SLURM_NODE_LOST": {"job": 7, "nodes": "n[1-2]", "why": "NODE_FAIL"},
+    "SLURM_OUT_OF_MEMORY": {"job": 7, "nodes": "n1", "why": "OUT_OF_MEMORY"},
+    "SLURM_HEAD_UNREACHABLE": {"job": 7, "node": "b", "evidence": "no route"},
+    "SLURM_NODES_MISSING": {"job": 7, "node": "a", "evidence": "b"},
+    "SLURM_QUEUE": {"job": 7, "why": "Priority"},
+}
+"""Rows that earlier releases wrote."""
+
+
+def test_each_code_is_declared_in_one_place() -> None:
+    own = [registry.causes(engine).keys() - general.CAUSES.keys() for engine in registry.BACKENDS]
+    places = Counter(code for place in (CAUSES, general.CAUSES, *own) for code in place)
+    assert not [code for code, count in places.items() if count > 1]
+    assert CAUSES.keys() == set(Reason)
+
+
+def test_an_engine_adds_its_own_causes_to_those_of_any() -> None:
+    assert registry.causes("agent")["WORKER_LOST"].underlying
+    assert registry.causes("local") == general.CAUSES == registry.causes("an engine that was removed")
+
+
+@pytest.mark.parametrize("code", FORMER)
+def test_a_row_of_an_earlier_release_is_shown_as_it_was(code: str) -> None:
+    for lang in messages.LANGUAGES:
+        assert "7" in messages.text(code, lang, **FORMER[code])[0]
+    assert code == "SLURM_QUEUE" or registry.causes("slurm")[code].retry
+
+
+@pytest.mark.parametrize("code", ["", "A" * 41])
+def test_a_code_that_cannot_be_stored_is_refused_where_it_is_declared(code: str) -> None:
+    with pytest.raises(ValueError, match="1 to 40 letters"):
+        declared(Cause(code))
+
+
+def test_what_is_stored_of_an_observation_is_code_and_params_alone() -> None:
+    """What follows from a code may change with a release, and is declared."""
+    seen = Observation(Phase.FAILED, cause=Cause("A", {"node": "n"}, retry=True), waiting=None).to_json()
+    assert (seen["cause"], seen["waiting"]) == ({"code": "A", "params": {"node": "n"}}, None)
