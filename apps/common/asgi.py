@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-from apps.common import handler, request_id
+from apps.common import handler, request_id, texts
 from apps.common.renderers import as_json
 
 Scope = MutableMapping[str, Any]
@@ -50,7 +50,7 @@ async def answer(send: Send, body: bytes, status: int = 200, headers: list[tuple
 
 
 def language(scope: Scope) -> str:
-    return "en" if _header(scope, b"accept-language").lower().startswith("en") else "zh"
+    return texts.asked_for(_header(scope, b"accept-language"))
 
 
 def _header(scope: Scope, wanted: bytes) -> str:

@@ -5,13 +5,20 @@ from typing import Any
 
 from django.utils.functional import lazy
 from django.utils.translation import get_language
+from django.utils.translation.trans_real import parse_accept_lang_header
 
 from fermi import messages
 
 
 def language() -> str:
-    """`zh` or `en`: what Accept-Language asked for; zh outside a request."""
-    return "en" if (get_language() or "").startswith("en") else "zh"
+    """What the request asked for; the default outside a request."""
+    return messages.known(get_language() or "") or messages.DEFAULT
+
+
+def asked_for(header: str) -> str:
+    """The same of an Accept-Language header, where Django is not asked."""
+    tags = (tag for tag, _ in parse_accept_lang_header(header))
+    return next(filter(None, map(messages.known, tags)), messages.DEFAULT)
 
 
 def text(code: str, params: Mapping[str, Any] | None = None, lang: str | None = None) -> tuple[str, str]:

@@ -1,5 +1,5 @@
 import createClient, { type Middleware } from "openapi-fetch";
-import { acceptLanguage } from "@/i18n";
+import { locale } from "@/i18n";
 import { listened } from "./contact";
 import { ApiError } from "./errors";
 import type { paths } from "./schema";
@@ -15,7 +15,7 @@ export async function csrfToken(): Promise<string> {
 
 const platform: Middleware = {
   async onRequest({ request }) {
-    request.headers.set("Accept-Language", acceptLanguage());
+    request.headers.set("Accept-Language", locale());
     if (!SAFE.has(request.method)) request.headers.set("X-CSRFToken", await csrfToken());
     return request;
   },

@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { acceptLanguage } from "@/i18n";
+import { locale } from "@/i18n";
 import { csrfToken, http, unwrap } from "./client";
 import { ApiError } from "./errors";
 import type { Me } from "./types";
@@ -36,7 +36,7 @@ const AUTH = "/_allauth/browser/v1/auth";
 
 async function auth(method: string, path: string, body?: object): Promise<Response> {
   const headers = {
-    "Accept-Language": acceptLanguage(),
+    "Accept-Language": locale(),
     "Content-Type": "application/json",
     "X-CSRFToken": await csrfToken(),
   };

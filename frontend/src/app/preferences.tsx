@@ -1,7 +1,7 @@
 import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { Languages, Moon, Sun } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { language, type Language, setLanguage } from "@/i18n";
+import { type Language, LANGUAGES, setLanguage } from "@/i18n";
 import { Button } from "@/ui/button";
 import { setTheme, useTheme } from "./theme";
 
@@ -13,14 +13,17 @@ export function useChangeLanguage(): (to: Language) => Promise<void> {
   };
 }
 
+/** Leads to the next language, in that language's words. */
 export function LanguageSwitch() {
-  const { t } = useTranslation();
   const change = useChangeLanguage();
-  const other = language() === "zh" ? "en" : "zh";
+  const { i18n } = useTranslation();
+  const at = LANGUAGES.findIndex(({ code }) => code === i18n.language);
+  const next = LANGUAGES[(at + 1) % LANGUAGES.length];
+  if (!next) return null;
   return (
-    <Button look="ghost" size="sm" lang={other} aria-label={t("app.switchLanguage")} onClick={() => change(other)}>
+    <Button look="ghost" size="sm" lang={next.code} aria-label={next.switchTo} onClick={() => change(next.code)}>
       <Languages />
-      {t("app.language")}
+      {next.short}
     </Button>
   );
 }

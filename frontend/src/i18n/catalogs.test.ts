@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { en } from "./en";
 import { zh } from "./zh";
+import { known } from "./index";
 
 interface Catalog {
   [key: string]: string | Catalog;
@@ -18,4 +19,16 @@ function placeholders(catalog: Catalog, path = ""): Record<string, string[]> {
 
 test("both languages say the same things with the same blanks", () => {
   expect(placeholders(en)).toEqual(placeholders(zh));
+});
+
+test("a tag leads to its language, and one that there is none of to the default", () => {
+  expect(["en", "en-GB", "zh-CN", "fr", "", null, undefined].map(known)).toEqual([
+    "en",
+    "en",
+    "zh",
+    "zh",
+    "zh",
+    "zh",
+    "zh",
+  ]);
 });

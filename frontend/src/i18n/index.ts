@@ -3,37 +3,43 @@ import { initReactI18next } from "react-i18next";
 import { en } from "./en";
 import { zh } from "./zh";
 
-export type Language = "zh" | "en";
+/** The platform's languages (LANGUAGES of fermi.messages), its default first. */
+const CATALOGUES = { zh, en };
+
+export type Language = keyof typeof CATALOGUES;
+
+/** Each in its own words. */
+export const LANGUAGES = Object.entries(CATALOGUES).map(([code, { app }]) => ({ code: code as Language, ...app.own }));
 
 const KEY = "fermi.language";
-const LOCALE = { zh: "zh-CN", en: "en" } as const;
-const DJANGO = { zh: "zh-hans", en: "en" } as const;
+
+/** That of `tag`, be it "en" or "en-GB"; the default for a language that there is none of. */
+export function known(tag: string | null | undefined): Language {
+  const found = LANGUAGES.find(({ code }) => code === tag?.split("-")[0]);
+  return found?.code ?? "zh";
+}
 
 export function language(): Language {
-  return i18next.language === "en" ? "en" : "zh";
+  return known(i18next.language);
 }
 
-/** BCP 47, for Intl and for `lang` attributes. */
-export function locale(): string {
-  return LOCALE[language()];
-}
-
-export function acceptLanguage(): string {
-  return locale();
+/** BCP 47, for Intl, for `lang` attributes and for the platform. */
+export function locale(of = language()): string {
+  return CATALOGUES[of].app.own.locale;
 }
 
 /** Requests that cannot carry a header (the event stream, a download) carry the cookie. */
 function publish(chosen: Language): void {
-  document.documentElement.lang = LOCALE[chosen];
-  document.cookie = `django_language=${DJANGO[chosen]}; path=/; max-age=31536000; samesite=lax`;
+  document.documentElement.lang = locale(chosen);
+  document.cookie = `django_language=${locale(chosen)}; path=/; max-age=31536000; samesite=lax`;
 }
 
 export function startLanguage(): void {
-  const chosen: Language = localStorage.getItem(KEY) === "en" ? "en" : "zh";
+  const chosen = known(localStorage.getItem(KEY));
   void i18next.use(initReactI18next).init({
     lng: chosen,
-    fallbackLng: "zh",
-    resources: { zh: { translation: zh }, en: { translation: en } },
+    fallbackLng: "en",
+    resources: Object.fromEntries(Object.entries(CATALOGUES).map(([code, translation]) => [code, { translation }])),
     interpolation: { escapeValue: false },
     initAsync: false,
   });

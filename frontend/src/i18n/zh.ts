@@ -3,8 +3,7 @@ export const zh = {
     name: "Fermi",
     skip: "跳到正文",
     loading: "加载中…",
-    language: "English",
-    switchLanguage: "Switch to English",
+    own: { locale: "zh-CN", short: "中文", name: "简体中文", switchTo: "切换到中文" },
     dark: "切换到深色",
     light: "切换到浅色",
     signOut: "退出登录",
@@ -680,3 +679,8 @@ export const zh = {
 };
 
 export type Messages = typeof zh;
+
+type Part<T> = { [K in keyof T]?: T[K] extends string ? string : Part<T[K]> };
+
+/** A further language: English stands in for what it lacks. */
+export type Translation = { app: Pick<Messages["app"], "own"> } & Part<Messages>;

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from fermi.cli import texts
 from fermi.cli.texts import _
+from fermi.messages.languages import LANGUAGES
 
 FORMS = ("table", "json", "yaml")
 
@@ -35,7 +35,7 @@ def options(keep: Callable[[click.Context, str, Any], None], *, output: bool = T
         ),
         click.Option(
             ["--lang"],
-            type=click.Choice(texts.LANGUAGES),
+            type=click.Choice([*LANGUAGES]),
             help=_("Language of everything that is said."),
             expose_value=False,
             callback=kept_as("lang"),

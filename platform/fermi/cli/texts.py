@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
-LANGUAGES = ("zh", "en")
+from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, known
 
-_language = "zh"
+_language = DEFAULT
 
 
 def _(sentence: str, **parts: object) -> str:
@@ -50,13 +50,13 @@ def _kept() -> str:
         kept = config.load().language
     except FermiError:  # said when the file is needed
         return ""
-    return kept if kept in LANGUAGES else ""
+    return known(kept)
 
 
 def _of_locale() -> str:
     name = next((os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), "")
     neutral = name.partition(".")[0] in {"", "C", "POSIX"}
-    return "zh" if neutral or name.startswith("zh") else "en"
+    return DEFAULT if neutral else known(name) or FALLBACK
 
 
 @cache

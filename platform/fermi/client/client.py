@@ -21,7 +21,7 @@ class Fermi:
             task = fermi.tasks.create({"taskName": "first", ...})
             print(fermi.tasks.wait(task["taskId"])["status"])
 
-    Without arguments it looks where `fermi.client.config.find` says. `lang` ("zh" or "en") is the language of messages;
+    Without arguments it looks where `fermi.client.config.find` says. `lang` ("zh", "en", …) is the messages' language;
     `timeout` seconds without a byte end a call; calls that may be repeated are, `retries` times.
     """
 

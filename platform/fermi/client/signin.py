@@ -10,14 +10,14 @@ from fermi.client.transport import API, unwrap
 SIGN_IN = "/_allauth/browser/v1/auth"
 
 
-def issue_token(url: str, username: str, password: str, name: str, lang: str = "zh") -> str:
+def issue_token(url: str, username: str, password: str, name: str, lang: str = "") -> str:
     """Signs in as the console does and makes an API token called `name`; the session is ended again.
 
     Raises NotAuthenticated for a wrong password, InvalidRequest where a second factor is asked for (which takes the
     console).
     """
     try:
-        with httpx.Client(base_url=url, timeout=30, headers={"Accept-Language": lang}) as http:
+        with httpx.Client(base_url=url, timeout=30, headers={"Accept-Language": lang} if lang else {}) as http:
             http.get(f"{SIGN_IN}/session")  # for the CSRF cookie
             credentials = {"username": username, "password": password}
             _check(http.post(f"{SIGN_IN}/login", json=credentials, headers=_csrf(http, url)))

@@ -1,9 +1,9 @@
 """What people read: the text and the advice that belong to each stable code, in each language.
 
-The platform's own texts are the catalogues beside this file, one for each language. A framework or an engine, also one
-from outside of the project, brings the texts of its own codes: in `texts.toml` inside its package, or in `name.toml`
-beside its single module `name.py`. The registry's line is all that is needed for it to be found. English has to be
-there; other languages may be:
+The platform's own texts are in a folder for each language (`languages.py` lists them). A framework or an engine, also
+one from outside of the project, brings the texts of its own codes: in `texts.toml` inside its package, or in
+`name.toml` beside its single module `name.py`. The registry's line is all that is needed for it to be found. English
+has to be there; other languages may be:
 
     [NEEDS_INFINIBAND.en]
     message = "{node} has no InfiniBand."
@@ -13,7 +13,7 @@ there; other languages may be:
     message = "{node} 没有 InfiniBand。"
     hint = "请选择其他节点。"
 
-A language's catalogue may also say a package's codes: whoever translates the platform touches no package. A text that a
+A language's folder may also say a package's codes: whoever translates the platform touches no package. A text that a
 language lacks is said in English.
 
 A text is often the last thing that is made of a row or of an error, for whoever looks at it: it never raises. What is
@@ -26,14 +26,17 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from string import Formatter
 from typing import Any
 
-LANGUAGES = ("zh", "en")
+from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, known
+
+__all__ = ["DEFAULT", "FALLBACK", "GAP", "LANGUAGES", "Words", "bring", "entries", "fault", "known", "text"]
+
 GAP = "–"
+FOLDER = Path(__file__).parent
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +64,7 @@ def has(code: str) -> bool:
 def text(code: str, lang: str, /, **params: object) -> tuple[str, str]:
     """The (message, hint) of `code` with `params` filled in; in English where `lang` has none; the code itself where it
     has no text."""
-    known = _entry(code, lang) or _entry(code, "en")
+    known = _entry(code, lang) or _entry(code, FALLBACK)
     if known is None:
         fault("%s has no text", code)
         return code, ""
@@ -90,7 +93,7 @@ def _entry(code: str, lang: str) -> dict[str, Any] | None:
 def _catalogue(lang: str) -> dict[str, dict[str, Any]]:
     if lang not in LANGUAGES:
         return {}
-    return tomllib.loads(resources.files(__package__).joinpath(f"{lang}.toml").read_text("utf-8"))
+    return tomllib.loads((FOLDER / lang / "codes.toml").read_text("utf-8"))
 
 
 def _modules() -> list[str]:

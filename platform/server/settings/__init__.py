@@ -28,6 +28,7 @@ FERMI_DEBUG          "1" for Django's debug pages
 
 from urllib.parse import urlsplit
 
+from fermi import messages
 from server.env import flag, read, words
 from server.places import ROOT
 from server.settings.jobs import *  # noqa: F403
@@ -66,8 +67,8 @@ INSTALLED_APPS = [
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-LANGUAGE_CODE = "zh-hans"
-LANGUAGES = [("zh-hans", "简体中文"), ("en", "English")]
+LANGUAGE_CODE = messages.LANGUAGES[messages.DEFAULT].django
+LANGUAGES = [(language.django, language.name) for language in messages.LANGUAGES.values()]
 LOCALE_PATHS = [ROOT / "platform" / "server" / "locale"]
 USE_I18N = True
 USE_TZ = True

@@ -4,7 +4,7 @@ import { meQuery } from "@/api/session";
 import type { Me } from "@/api/types";
 import { useChangeLanguage } from "@/app/preferences";
 import { setTheme, type Theme, useTheme } from "@/app/theme";
-import { language, type Language } from "@/i18n";
+import { type Language, language, LANGUAGES } from "@/i18n";
 import { ButtonAnchor } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { Field } from "@/ui/field";
@@ -52,12 +52,11 @@ function Profile({ me }: { me: Me }) {
               value={language()}
               onChange={({ target }) => void changeLanguage(target.value as Language)}
             >
-              <option value="zh" lang="zh">
-                简体中文
-              </option>
-              <option value="en" lang="en">
-                English
-              </option>
+              {LANGUAGES.map(({ code, name }) => (
+                <option key={code} value={code} lang={code}>
+                  {name}
+                </option>
+              ))}
             </select>
           )}
         </Field>
