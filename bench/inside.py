@@ -32,7 +32,7 @@ from bench.heartbeats import worker_id  # noqa: E402
 from bench.timing import in_turns, seconds  # noqa: E402
 from fermi.launch import registry, spec  # noqa: E402
 from fermi.launch.backends.agent import store  # noqa: E402
-from fermi.runner import node  # noqa: E402
+from fermi.runner import files, processes  # noqa: E402
 
 ROUNDS = 7
 
@@ -67,7 +67,7 @@ def make_workers(count: int) -> None:
 
 def make_running_tasks(count: int) -> None:
     """Tasks of one environment with two ranks, one hour into their first attempt, and what the engine keeps of them."""
-    me = {"pid": os.getpid(), "start_time": node.start_time(os.getpid())}
+    me = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
     with transaction.atomic():
         for number in range(count):
             attempt = _running_task(f"task-bench-{number:05}")
@@ -99,14 +99,14 @@ def _record(attempt: Attempt, runner: dict[str, Any]) -> None:
     folder = Path(settings.DATA_DIR) / "runs" / attempt.name
     folder.mkdir(parents=True)
     launch, machine, *_ = attempt.plan["artifacts"]
-    node.write_atomically(str(folder / "launch.json"), launch["content"])
-    node.write_atomically(str(folder / "node-0.json"), machine["content"])
+    files.write_atomically(str(folder / "launch.json"), launch["content"])
+    files.write_atomically(str(folder / "node-0.json"), machine["content"])
     ranks = [
         {"rank": rank, "local_rank": rank, "state": "running", "exit_code": None, "ended_at": None, **runner}
         for rank in range(2)
     ]
-    status = {**node.first_status(attempt.name, 0, "running"), "runner": runner, "ranks": ranks}
-    node.write_atomically(str(folder / "node-0.status.json"), status)
+    status = {**files.first_status(attempt.name, 0, "running"), "runner": runner, "ranks": ranks}
+    files.write_atomically(str(folder / "node-0.status.json"), status)
 
 
 def _seen(attempt: Attempt) -> dict[str, Any]:

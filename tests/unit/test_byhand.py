@@ -21,7 +21,7 @@ from fermi.launch.backends.kubernetes.render import render as kubernetes_objects
 from fermi.launch.byhand.quoting import quoted, value, word
 from fermi.launch.byhand.scripts import not_the_platforms
 from fermi.launch.spec import Entrypoint, JobSpec, Late, Node, resolve
-from fermi.runner.node import start_time
+from fermi.runner.processes import start_time
 from tests.byhand import Started, fake_ssh, lines_of, nodes, write
 from tests.running import free_port
 from tests.waiting import until

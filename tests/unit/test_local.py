@@ -13,7 +13,7 @@ import pytest
 from fermi.launch import registry
 from fermi.launch.backends.local import LocalBackend
 from fermi.launch.spec import Handle, Observation, Phase
-from fermi.runner import confine, node
+from fermi.runner import confine, files, node
 from tests.goldens import job
 from tests.waiting import until
 
@@ -29,8 +29,8 @@ def test_submitting_again_never_leaves_a_rank_with_half_a_file(tmp_path: Path, m
         if text == "first":
             os.link(tmp_path / "runs" / spec.name / "files" / "config", tmp_path / "being read")
     assert (tmp_path / "being read").read_text() == "first", "written over in place"
-    files = list((tmp_path / "runs" / spec.name / "files").iterdir())
-    assert [(file.name, file.read_text()) for file in files] == [("config", "second")]
+    left = list((tmp_path / "runs" / spec.name / "files").iterdir())
+    assert [(file.name, file.read_text()) for file in left] == [("config", "second")]
 
 
 def test_ranks_get_their_own_checkpoints_and_the_folder_they_resume_from(
@@ -81,7 +81,7 @@ def start(folder: Path, node_rank: int, script: str, ranks: Sequence[int]) -> su
         "stop_signal": "SIGTERM", "grace_seconds": 30,
     }  # fmt: skip
     path = str(run_dir / f"node-{node_rank}.json")
-    node.write_atomically(path, spec)
+    files.write_atomically(path, spec)
     command = [sys.executable, "-m", "fermi.runner.node", path]
     runner = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(node.__file__).parents[2])})
     until(lambda: all(log.exists() and "ready" in log.read_text("utf-8") for log in logs.values()), what="handlers")

@@ -18,7 +18,7 @@ from fermi import messages
 from fermi.launch import registry
 from fermi.launch.backends.local import LocalBackend
 from fermi.launch.spec import Entrypoint, Handle, Observation, Phase
-from fermi.runner import node
+from fermi.runner import files, node
 from tests.goldens import job
 from tests.running import free_port
 from tests.waiting import until
@@ -58,13 +58,13 @@ def run(folder: Path, script: str, ranks: int, **spec: Any) -> list[dict[str, An
         [sys.executable, "-m", "fermi.runner.node", str(folder / "node-0.json")], check=True, timeout=120,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
-    status = node.read_json(str(folder / "node-0.status.json"))
+    status = files.read_json(str(folder / "node-0.status.json"))
     assert status["state"] == "exited"
     return list(status["ranks"])
 
 
 def cause(folder: Path) -> dict[str, Any] | None:
-    found: dict[str, Any] | None = node.read_json(str(folder / "node-0.status.json")).get("cause")
+    found: dict[str, Any] | None = files.read_json(str(folder / "node-0.status.json")).get("cause")
     return found
 
 
@@ -243,7 +243,7 @@ def test_a_rank_that_does_nothing_at_all_for_long_says_since_when_and_others_do_
     before = time.time()
 
     def still() -> list[float | None]:
-        status = node.read_json(str(tmp_path / "node-0.status.json"))
+        status = files.read_json(str(tmp_path / "node-0.status.json"))
         return [rank["still_since"] for rank in status["ranks"]] if status else []
 
     with ThreadPoolExecutor(1) as pool:
@@ -253,5 +253,5 @@ def test_a_rank_that_does_nothing_at_all_for_long_says_since_when_and_others_do_
             assert before < since < time.time() - 1.0
             assert other is None
         finally:
-            node.write_atomically(str(tmp_path / "stop.json"), {"grace_seconds": 0})
+            files.write_atomically(str(tmp_path / "stop.json"), {"grace_seconds": 0})
         assert [rank["still_since"] for rank in ended.result()] == [None, None], "what has ended is not still"

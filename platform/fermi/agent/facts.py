@@ -13,7 +13,7 @@ from fermi.agent import usage
 from fermi.agent.errors import AgentError
 from fermi.agent.settings import Settings
 from fermi.launch import registry
-from fermi.runner import meet
+from fermi.runner import interfaces
 
 _TELL = """
 import importlib.metadata as m, json, sys
@@ -82,7 +82,7 @@ def _ip(where: str) -> str | None:
 def _network(where: str) -> dict[str, Any]:
     """As `fermi.launch.network` reads it: what is known, no more."""
     found: dict[str, Any] = {}
-    if interface := meet.interface_to(where):
+    if interface := interfaces.interface_to(where):
         found["interface"] = interface
     with suppress(OSError):
         found["infiniband"] = sorted(os.listdir("/sys/class/infiniband"))

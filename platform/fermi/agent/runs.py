@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.agent.confining import Confining
-from fermi.runner import ending, exits, node, status
+from fermi.runner import ending, exits, files, status
 from fermi.runner.late import Late, decode
 
 NO_RANK = {"command": [], "env": {}, "ranks": [], "node_rank": 0}
@@ -51,24 +51,24 @@ class Run:
     @classmethod
     def create(cls, folder: Path, body: Mapping[str, Any], host: Host) -> "Run":
         """Writes down what is to be run; starts nothing. Raises OSError."""
-        files = folder / "files"
-        files.mkdir(parents=True, exist_ok=True)
+        plans = folder / "files"  # the plan's
+        plans.mkdir(parents=True, exist_ok=True)
         host.workspace.mkdir(parents=True, exist_ok=True)
-        known = {Late.FILES_DIR: str(files), Late.PYTHON: host.python}
+        known = {Late.FILES_DIR: str(plans), Late.PYTHON: host.python}
         for name, text in body["files"].items():
-            (files / name).parent.mkdir(parents=True, exist_ok=True)
-            (files / name).write_text(decode(text, known), encoding="utf-8")
+            (plans / name).parent.mkdir(parents=True, exist_ok=True)
+            (plans / name).write_text(decode(text, known), encoding="utf-8")
         spec = {**body["spec"], "cwd": str(host.workspace)}
         spec["command"] = [decode(word, known) for word in spec["command"]]
         spec["env"] = {name: decode(value, known) for name, value in spec["env"].items()}
         spec["ranks"] = [_rank(rank, known, host) for rank in spec["ranks"]]
         if rank := next(iter(spec["ranks"]), None):
             env = {**spec["env"], **rank["env"]}
-            spec["confine"] = host.confining.order(files, Path(rank["log"]).parent, env)
+            spec["confine"] = host.confining.order(plans, Path(rank["log"]).parent, env)
         spec["digest"] = body["digest"]
         if secrets := body.get("secrets"):
-            node.write_atomically(str(folder / node.SECRETS), secrets, 0o600)
-        node.write_atomically(str(folder / "rank.json"), spec, 0o600)
+            files.write_atomically(str(folder / files.SECRETS), secrets, 0o600)
+        files.write_atomically(str(folder / "rank.json"), spec, 0o600)
         made = cls(folder)
         made.acknowledged = 0
         return made
@@ -78,7 +78,7 @@ class Run:
         """One that cannot begin: it was stopped before it was known here."""
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "rank.json").exists():
-            node.write_atomically(str(folder / "rank.json"), {**NO_RANK, "name": name, "rank": rank})
+            files.write_atomically(str(folder / "rank.json"), {**NO_RANK, "name": name, "rank": rank})
         ending.make_unstartable(folder / "rank.json")
         return cls(folder)
 
@@ -90,7 +90,7 @@ class Run:
         state = "exited" if over else "running" if rank.get("state") == "running" else "starting"
         self.absent = seen.state == "absent"
         if not self.absent:
-            (self.folder / node.SECRETS).unlink(missing_ok=True)
+            (self.folder / files.SECRETS).unlink(missing_ok=True)
         self.lost = seen.state == "lost"
         self.alive = seen.left
         self.leader = rank if rank.get("pid") else None
@@ -111,7 +111,7 @@ class Run:
     @property
     def secrets(self) -> dict[str, str]:
         """Variables that its rank is to get beside its spec's."""
-        found: dict[str, str] = node.read_json(str(self.folder / node.SECRETS)) or {}
+        found: dict[str, str] = files.read_json(str(self.folder / files.SECRETS)) or {}
         return found
 
     @property
@@ -149,18 +149,18 @@ class Run:
 
     def could_not_start(self, why: str) -> None:
         """The end of a rank that nothing could be started for, with the reason in its log."""
-        paths = node.Paths(str(self.spec_path))
-        lock = node.try_lock(paths.lock)
+        paths = files.Paths(str(self.spec_path))
+        lock = files.try_lock(paths.lock)
         if lock is None:
             return
         try:
-            if node.read_json(paths.status) is None and self.log:
+            if files.read_json(paths.status) is None and self.log:
                 with open(self.log, "a", encoding="utf-8") as file:
                     file.write(f"fermi: the rank could not be started: {why}\n")
                 rank = {"rank": self.rank, "local_rank": 0, "pid": None, "start_time": None, "state": "exited",
                         "exit_code": exits.NOT_FOUND, "ended_at": time.time()}  # fmt: skip
-                ended = node.first_status(self.name, self.spec["node_rank"], "exited")
-                node.write_atomically(paths.status, {**ended, "ranks": [rank]})
+                ended = files.first_status(self.name, self.spec["node_rank"], "exited")
+                files.write_atomically(paths.status, {**ended, "ranks": [rank]})
         finally:
             os.close(lock)
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fermi.agent.errors import AgentError
-from fermi.runner import node
+from fermi.runner import files
 
 
 class Folder:
@@ -32,7 +32,7 @@ class Folder:
             why = error.strerror or str(error)
             raise AgentError("WORKER_STATE_UNUSABLE", path=str(error.filename or path), why=why) from error
         for worker in workers:
-            lock = node.try_lock(str(self.worker(worker) / "lock"))
+            lock = files.try_lock(str(self.worker(worker) / "lock"))
             if lock is None:
                 raise AgentError("WORKER_DRIVEN_HERE", id=worker, path=str(path))
             self._locks.append(lock)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from fermi.cli.texts import _
 from fermi.launch import registry
-from fermi.runner import meet, ports
+from fermi.runner import interfaces, ports
 
 GB = 1 << 30
 TIMEOUT_S = 5.0
@@ -51,7 +51,7 @@ def network(where: Where) -> Iterator[Look]:
         yield Look("warn", text + " " + _("On other nodes that would be they themselves: see /etc/hosts."))
     else:
         yield Look("pass", text)
-    if interface := meet.interface_to(where.host):
+    if interface := interfaces.interface_to(where.host):
         yield Look("pass", _("The way there is by {interface} (NCCL_SOCKET_IFNAME).", interface=interface))
     try:
         socket.create_connection((where.host, where.port), TIMEOUT_S).close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import fermi
 
 _ROOT = Path(fermi.__file__).parent
-POD, SLURM, HAND = ("fermi.runner.pod",), ("fermi.runner.slurm",), ("fermi.runner.hand",)
+POD, SLURM, FOREGROUND = ("fermi.runner.pod",), ("fermi.runner.slurm",), ("fermi.runner.foreground",)
 """What is run there; what it imports of ours goes along."""
 
 _IMPORT = re.compile(r"^ *from fermi\.(runner|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)

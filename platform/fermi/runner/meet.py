@@ -10,13 +10,10 @@ and no rank starts on a network that does not reach the head.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import errno
-import fcntl
 import select
 import socket
-import struct
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +23,6 @@ from fermi.runner import ports
 PATIENCE_SECONDS = 1800.0
 SAY_AGAIN_SECONDS = 30.0
 RETRY_SECONDS = 0.2
-SIOCGIFADDR = 0x8915
 
 
 class GaveUp(Exception):
@@ -96,42 +92,6 @@ def as_member(
             told, last = time.monotonic(), why
         time.sleep(RETRY_SECONDS)
     return head
-
-
-def interface_to(address: str) -> str:
-    """The name of the network interface that reaches `address`: what gloo and NCCL are to bind. Empty when unknown."""
-    try:
-        family, kind, _, _, target = socket.getaddrinfo(address, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.connect(target)  # of a datagram socket: nothing is sent, a route is chosen
-            own = probe.getsockname()[0]
-    except OSError:
-        return ""
-    return next((name for name in _interfaces() if own in _addresses(name)), "")
-
-
-def _interfaces() -> list[str]:
-    return [name for _, name in socket.if_nameindex()]
-
-
-def _addresses(name: str) -> set[str]:
-    found = set()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        request = array.array("B", struct.pack("256s", name[:15].encode()))
-        try:
-            fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
-            found.add(socket.inet_ntoa(bytes(request)[20:24]))
-        except OSError:
-            pass
-    try:
-        with open("/proc/net/if_inet6", encoding="utf-8") as file:
-            for line in file:
-                fields = line.split()
-                if fields[5] == name:
-                    found.add(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(fields[0])))
-    except OSError:
-        pass
-    return found
 
 
 def _door(port: int, nodes: int) -> socket.socket:

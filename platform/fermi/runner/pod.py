@@ -18,20 +18,20 @@ itself has to say are lines of the node's first rank. When the node ends, the te
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
-import select
 import shutil
 import signal
 import sys
 import time
 from typing import Any
 
-from fermi.runner import meet
-from fermi.runner.exits import GAVE_UP
-from fermi.runner.late import Late, decode
-from fermi.runner.node import Node, Paths, keep_ranks_out
+from fermi.runner import meet, processes
+from fermi.runner.exits import GAVE_UP, shown
+from fermi.runner.node import Node
+from fermi.runner.outputs import Pipes, write_all
+from fermi.runner.prepare import Meeting, prepare
+from fermi.runner.stops import Stops
 
 PIECE = 8192
 """Bytes of an unfinished line that are sent on; container runtimes split lines at 16 KiB."""
@@ -40,35 +40,20 @@ UNFINISHED_SECONDS = 0.2
 TAIL = 1800  # bytes of a rank's last output in the termination message, of which Kubernetes keeps 4096
 
 
-class Output:
-    """What a rank prints, on its way from the rank's pipe to ours."""
+class Lines:
+    """What a rank prints, as marked lines."""
 
     def __init__(self, rank: int) -> None:
         self.rank, self.offset = rank, 0
-        self.pipe: int | None = None
         self.rest = b""
         self.since = 0.0
         self.tail = b""
 
-    def open(self) -> int:
-        self.pipe, write = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.pipe, False)
-        return write
-
-    def read(self) -> None:
-        """Takes what there is; forgets the pipe at its end."""
-        assert self.pipe is not None
-        try:
-            data = os.read(self.pipe, 1 << 16)
-        except BlockingIOError:
-            return
-        if not data:
-            os.close(self.pipe)
-            self.pipe = None
-        self.take(data)
-
     def take(self, data: bytes) -> None:
-        if data and not self.rest:
+        if not data:
+            self._send_rest()
+            return
+        if not self.rest:
             self.since = time.monotonic()
         self.tail = (self.tail + data)[-TAIL:]
         *lines, self.rest = (self.rest + data).split(b"\n")
@@ -81,13 +66,20 @@ class Output:
         while len(self.rest) > PIECE:
             pieces.append(self._mark(b"+", self.rest[:PIECE]))
             self.rest = self.rest[PIECE:]
-        emit(b"".join(pieces))
+        write_all(1, b"".join(pieces))
 
     def flush(self) -> None:
         """Sends half a line that has waited long enough."""
-        if self.rest and (self.pipe is None or time.monotonic() - self.since >= UNFINISHED_SECONDS):
-            piece, self.rest = self.rest, b""
-            emit(self._mark(b"+", piece))
+        if time.monotonic() - self.since >= UNFINISHED_SECONDS:
+            self._send_rest()
+
+    def _send_rest(self) -> None:
+        if self.rest:
+            write_all(1, self._mark(b"+", self.rest))
+            self.rest = b""
+
+    def say(self, text: str) -> None:
+        self.take(f"fermi: {text}\n".encode())
 
     def _mark(self, kind: bytes, text: bytes) -> bytes:
         begin = self.offset
@@ -95,82 +87,30 @@ class Output:
         return b"%d%b%d:%b\n" % (self.rank, kind, begin, text)
 
 
-def emit(data: bytes) -> None:
-    while data:
-        try:
-            data = data[os.write(1, data) :]
-        except BlockingIOError:
-            select.select([], [1], [])
-        except OSError as error:
-            if error.errno in (errno.EPIPE, errno.EIO):  # nobody reads any more; the ranks go on
-                return
-            raise
+def emit(status: dict[str, Any]) -> bool:
+    keys = ("rank", "pid", "state", "exit_code", "ended_at", "asked", "still_since")
+    ranks = [{key: entry[key] for key in keys} for entry in status["ranks"]]
+    write_all(1, b"@" + json.dumps({"ranks": ranks}).encode() + b"\n")
+    return True
 
 
-class PodNode(Node):
-    def __init__(self, spec: dict[str, Any]) -> None:
-        super().__init__(spec, Paths(os.path.join(spec["cwd"], "fermi-node.json")), os.open(os.devnull, os.O_RDONLY))
-        self.outputs = {rank["rank"]: Output(rank["rank"]) for rank in spec["ranks"]}
-        self.first = self.outputs[spec["ranks"][0]["rank"]]
-
-    def say(self, text: str) -> None:
-        self.first.take(f"fermi: {text}\n".encode())
-
-    def save(self, state: str) -> None:
-        self.status["state"] = state
-        keys = ("rank", "pid", "state", "exit_code", "ended_at", "asked", "still_since")
-        ranks = [{key: entry[key] for key in keys} for entry in self.ranks]
-        emit(b"@" + json.dumps({"ranks": ranks}).encode() + b"\n")
-
-    def open_output(self, rank: dict[str, Any]) -> int:
-        return self.outputs[rank["rank"]].open()
-
-    def sleep(self, wake: int) -> None:
-        self.carry(wake, self.seconds_to_sleep())
-
-    def obey_stop(self) -> None:
-        """The kubelet says so, with SIGTERM."""
-
-    def carry(self, wake: int | None, seconds: float) -> None:
-        """Takes what the ranks print until nothing comes for a moment, or a signal does."""
-        pipes = {output.pipe: output for output in self.outputs.values() if output.pipe is not None}
-        if any(output.rest for output in pipes.values()):
-            seconds = min(seconds, UNFINISHED_SECONDS)
-        ready, _, _ = select.select([*pipes, *([] if wake is None else [wake])], [], [], seconds)
-        for pipe in ready:
-            if pipe in pipes:
-                pipes[pipe].read()
-        for output in self.outputs.values():
-            output.flush()
-
-    def sweep(self) -> None:
-        """Once nothing of the ranks lives, their pipes have an end; a moment suffices, should a stranger hold one."""
-        super().sweep()
-        end = time.monotonic() + 5
-        while any(output.pipe is not None for output in self.outputs.values()) and time.monotonic() < end:
-            self.carry(None, 0.1)
-        for output in self.outputs.values():
-            output.pipe = None
-            output.flush()
-
-    def report(self) -> int:
-        """Writes the termination message and returns the exit code."""
-        ranks = [[entry["rank"], entry["exit_code"], entry["ended_at"]] for entry in self.ranks]
-        asked = [entry["rank"] for entry in self.ranks if entry["asked"]]
-        said: dict[str, Any] = {"ranks": ranks, **({"asked": asked} if asked else {})}
-        if why := self.status.get("cause"):
-            said["cause"], said["about"] = why["code"], {key: why[key] for key in why if key != "code"}
-        if self.status["asked"]:
-            said["terminated"] = self.status["asked_at"]
-        culprit = self.first_to_fail()
-        if culprit is None:
-            ended = all(entry["state"] == "exited" for entry in self.ranks)
-            if "cause" in said:
-                return terminate(said, GAVE_UP)
-            return terminate(said, 0 if ended and not self.status["asked"] else 128 + signal.SIGTERM)
-        tail = self.outputs[culprit["rank"]].tail.decode(errors="replace").strip()
-        code = culprit["exit_code"]
-        return terminate({"rank": culprit["rank"], **said, "tail": tail}, code if code > 0 else 128 - code)
+def report(node: Node, lines: dict[int, Lines]) -> int:
+    """Writes the termination message and returns the exit code."""
+    ranks = [[entry["rank"], entry["exit_code"], entry["ended_at"]] for entry in node.ranks]
+    asked = [entry["rank"] for entry in node.ranks if entry["asked"]]
+    said: dict[str, Any] = {"ranks": ranks, **({"asked": asked} if asked else {})}
+    if why := node.status.get("cause"):
+        said["cause"], said["about"] = why["code"], {key: why[key] for key in why if key != "code"}
+    if node.status["asked"]:
+        said["terminated"] = node.status["asked_at"]
+    culprit = node.first_to_fail()
+    if culprit is None:
+        ended = all(entry["state"] == "exited" for entry in node.ranks)
+        if "cause" in said:
+            return terminate(said, GAVE_UP)
+        return terminate(said, 0 if ended and not node.status["asked"] else shown(-signal.SIGTERM))
+    tail = lines[culprit["rank"]].tail.decode(errors="replace").strip()
+    return terminate({"rank": culprit["rank"], **said, "tail": tail}, shown(culprit["exit_code"]))
 
 
 def terminate(message: dict[str, Any], code: int) -> int:
@@ -189,50 +129,39 @@ def terminate(message: dict[str, Any], code: int) -> int:
 
 
 def main(job_dir: str, run_dir: str) -> int:
-    keep_ranks_out()
+    processes.keep_others_out()
     with open(os.path.join(job_dir, "job.json"), encoding="utf-8") as file:
         order = json.load(file)
-    ranks = json.loads(os.environ["FERMI_RANKS"])
     node_rank = int(os.environ["NODE_RANK"])
-    stopped: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    stops = Stops(signal.SIGTERM)
+    stops.listen()
     os.makedirs(os.path.join(run_dir, "files"), exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         shutil.copytree(os.path.join(job_dir, "files"), os.path.join(run_dir, "files"), dirs_exist_ok=True)
     spec = {
-        "name": order["name"], "node_rank": node_rank, "cwd": os.getcwd(), "ranks": ranks,
-        "stop_signal": order["stop_signal"], "grace_seconds": order["grace_seconds"],
+        "name": order["name"], "node_rank": node_rank, "cwd": os.getcwd(),
+        "ranks": json.loads(os.environ["FERMI_RANKS"]),
+        "command": order["command"], "env": order["env"], "stop_signal": order["stop_signal"],
+        "grace_seconds": order["grace_seconds"],
     }  # fmt: skip
-    node = PodNode(spec)
+    lines = {rank["rank"]: Lines(rank["rank"]) for rank in spec["ranks"]}
+    first = next(iter(lines.values()))
     try:
-        head = _meet(order, node_rank, node, stopped)
+        prepare(spec, _meeting(order, node_rank), first.say, lambda: stops.early() is not None)
     except meet.GaveUp as error:
-        node.say(f"gave up: {error.cause}: {error.detail}")
+        first.say(f"gave up: {error.cause}: {error.detail}")
         return terminate({"cause": error.cause, "detail": error.detail, "about": error.about}, GAVE_UP)
-    if stopped:
-        return terminate({"ranks": [], "terminated": time.time()}, 128 + signal.SIGTERM)
-    known = {Late.HEAD_HOST: head, Late.PYTHON: sys.executable}
-    env = {name: decode(value, known) for name, value in order["env"].items()}
-    interface = meet.interface_to(head)
-    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-        if interface and not os.environ.get(name):
-            env[name] = interface
-    spec.update(command=[decode(word, known) for word in order["command"]], env=env)
+    takers = {rank: one.take for rank, one in lines.items()}
+    node = Node(spec, stops, emit, Pipes(takers, [one.flush for one in lines.values()]))
     node.run()
-    return node.report()
+    return report(node, lines)
 
 
-def _meet(order: dict[str, Any], node_rank: int, node: PodNode, stopped: list[int]) -> str:
-    own = os.environ.get("FERMI_POD_IP") or "127.0.0.1"
+def _meeting(order: dict[str, Any], node_rank: int) -> Meeting:
+    alone = order["nodes"] == 1
+    head = os.environ.get("FERMI_POD_IP") or "127.0.0.1" if alone or node_rank == 0 else order["head"]
     patience = float(os.environ.get("FERMI_PATIENCE_SECONDS") or meet.PATIENCE_SECONDS)
-    if order["nodes"] == 1:
-        return own
-    if node_rank == 0:
-        meet.as_head(order["name"], order["nodes"], order["port"], node.say, lambda: bool(stopped), patience)
-        return own
-    return meet.as_member(
-        order["name"], node_rank, order["head"], order["port"], node.say, lambda: bool(stopped), patience
-    )
+    return Meeting(order["name"], node_rank, order["nodes"], head, order["port"], patience)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,29 @@
-"""Process identity on Linux. A pid alone may be somebody else's by now; with its start time it cannot be."""
+"""Processes on Linux. A pid alone may be somebody else's by now; with its start time it cannot be. Standard library
+only, Python 3.9 or later."""
 
+from __future__ import annotations
+
+import ctypes
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from fermi.runner.node import start_time
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks from boot to the start of `pid`; None when there is no such process or it is a zombie. Together with
+    the pid it names a process for ever (until the next boot)."""
+    fields = _living(pid)
+    return int(fields[19]) if fields else None
+
+
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+        return file.read().strip()
 
 
 def is_alive(identity: Mapping[str, Any] | None) -> bool:
@@ -39,19 +57,43 @@ def session_members(leaders: Iterable[Mapping[str, Any]]) -> list[dict[str, int]
     ours = by_pid.keys() - strangers
     if not ours:
         return []
-    found = []
+    return [{"pid": pid, "start_time": int(fields[19])} for pid, fields in _all() if int(fields[3]) in ours]
+
+
+def strays(sessions: Collection[int]) -> list[int]:
+    """Living children of this process, and members of these sessions (a number that is not reused while the session has
+    members)."""
+    own = os.getpid()
+    return [pid for pid, fields in _all() if int(fields[1]) == own or int(fields[3]) in sessions]
+
+
+def adopt_orphans() -> None:
+    """What children leave behind becomes our child, so that `strays` finds it."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """Forgotten by a change of user."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def keep_others_out() -> None:
+    """No process of this user can write to our output or read our memory through /proc, unless it has CAP_SYS_PTRACE
+    (which containers have not). Children get that back with their own program."""
+    _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _all() -> Iterable[tuple[int, list[bytes]]]:
     for name in os.listdir("/proc"):
-        if name.isdigit() and (member := _member(int(name), ours)):
-            found.append(member)
-    return found
+        if name.isdigit() and (fields := _living(int(name))):
+            yield int(name), fields
 
 
-def _member(pid: int, sessions: Iterable[int]) -> dict[str, int] | None:
+def _living(pid: int) -> list[bytes] | None:
+    """What /proc/<pid>/stat says after the name: state, parent, group, session, …"""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    if fields[0] in (b"Z", b"X") or int(fields[3]) not in sessions:
-        return None
-    return {"pid": pid, "start_time": int(fields[19])}
+    return None if fields[0] in (b"Z", b"X") else fields

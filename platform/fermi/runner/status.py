@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fermi.runner import node, processes
+from fermi.runner import files, processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +23,17 @@ class NodeState:
 
 
 def look(spec_path: Path) -> NodeState:
-    paths = node.Paths(str(spec_path))
-    status = node.read_json(paths.status)
+    paths = files.Paths(str(spec_path))
+    status = files.read_json(paths.status)
     if status is None:
         return NodeState("absent", (), left=_is_locked(paths))
     if status["state"] == "exited":
         return _as_written("exited", status)
-    if status["boot_id"] != node.boot_id():
+    if status["boot_id"] != processes.boot_id():
         return _as_written("lost", status)
     if processes.is_alive(status["runner"]):
         return _as_written(status["state"], status, left=True)
-    again = node.read_json(paths.status)  # it may have ended well between the two looks
+    again = files.read_json(paths.status)  # it may have ended well between the two looks
     if again is not None and again["state"] == "exited":
         return _as_written("exited", again)
     return _as_written("lost", status, left=bool(processes.session_members(status["ranks"])))
@@ -43,9 +43,9 @@ def _as_written(state: Any, status: dict[str, Any], *, left: bool = False) -> No
     return NodeState(state, status["ranks"], left, status.get("cause"), status.get("asked_at"))
 
 
-def _is_locked(paths: node.Paths) -> bool:
+def _is_locked(paths: files.Paths) -> bool:
     """A runner that holds the lock and has not written its status yet."""
-    lock = node.try_lock(paths.lock)
+    lock = files.try_lock(paths.lock)
     if lock is None:
         return True
     os.close(lock)

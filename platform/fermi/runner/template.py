@@ -19,7 +19,7 @@ import signal
 import sys
 from importlib import import_module
 
-from fermi.runner import confine, node  # noqa: F401 (shared by all runners, like the training stack)
+from fermi.runner import confine, files, node  # noqa: F401 (shared by all runners, like the training stack)
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def main() -> None:
 def _become_node(spec_path: str, secrets: dict[str, str], forkable: bool) -> None:
     """A node runner in a session of its own, with no descriptor of the platform's left open."""
     os.setsid()
-    paths = node.Paths(spec_path)
+    paths = files.Paths(spec_path)
     log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
     given = os.open(os.devnull, os.O_RDONLY) if forkable else _in_memory(json.dumps(secrets))
     for source, target in ((given, 0), (log, 1), (log, 2)):
@@ -61,7 +61,7 @@ def _become_node(spec_path: str, secrets: dict[str, str], forkable: bool) -> Non
     if forkable:
         node.main(spec_path, secrets)
     else:
-        os.execv(sys.executable, [sys.executable, node.__file__, spec_path, "-"])
+        os.execv(sys.executable, [sys.executable, "-m", "fermi.runner.node", spec_path, "-"])
 
 
 def _in_memory(text: str) -> int:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO
 
 from fermi.runner import processes
-from fermi.runner.node import boot_id, read_json, start_time
+from fermi.runner.files import read_json
+from fermi.runner.processes import boot_id, start_time
 from server import places
 from server.up.checks import CannotStart
 

@@ -166,7 +166,7 @@ def test_without_a_token_an_agent_needs_secrets(tmp_path):
 def test_use_is_that_of_a_ranks_whole_session(tmp_path: Path):
     import subprocess
 
-    from fermi.runner.node import start_time
+    from fermi.runner.processes import start_time
 
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
     process = subprocess.Popen(["python3", "-c", script], start_new_session=True)

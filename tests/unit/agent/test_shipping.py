@@ -9,7 +9,7 @@ import pytest
 from fermi.agent.runs import Run
 from fermi.agent.shipping import PIECE, ship, ship_all
 from fermi.client import FermiError, NotFound, Unreachable
-from fermi.runner import node
+from fermi.runner import files
 
 
 class There:
@@ -45,9 +45,9 @@ def say(run: Run, data: bytes) -> None:
 
 
 def finish(run: Run) -> None:
-    ended = node.first_status(run.name, 0, "exited")
+    ended = files.first_status(run.name, 0, "exited")
     rank = {"rank": 3, "pid": None, "start_time": None, "state": "exited", "exit_code": 0, "ended_at": 1.0}
-    node.write_atomically(node.Paths(str(run.spec_path)).status, {**ended, "ranks": [rank]})
+    files.write_atomically(files.Paths(str(run.spec_path)).status, {**ended, "ranks": [rank]})
     run.look()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fermi.runner import meet
+from fermi.runner import interfaces, meet
 from tests.running import free_port
 from tests.waiting import until
 
@@ -217,8 +217,8 @@ def test_a_node_of_another_attempt_is_not_let_in():
 
 
 def test_the_interface_is_the_one_that_reaches_the_head():
-    assert meet.interface_to("127.0.0.1") == "lo"
-    assert meet.interface_to("nowhere.invalid") == ""
+    assert interfaces.interface_to("127.0.0.1") == "lo"
+    assert interfaces.interface_to("nowhere.invalid") == ""
 
 
 def test_nothing_is_waited_for_once_the_pod_is_to_end():

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fermi.runner import node, room, slurm
+from fermi.runner import exits, files, node, room, slurm
 from tests.running import free_port
 
 PLATFORM = Path(node.__file__).parents[2]
@@ -23,7 +23,7 @@ def run(folder: Path, nodes: int, port: int) -> tuple[int, dict[str, Any]]:
     (folder / "node-0.json").write_text(json.dumps(spec(folder, port)))
     env = {**os.environ, "PYTHONPATH": str(PLATFORM), "SLURM_PROCID": "0", "FERMI_HEAD": "127.0.0.1"}
     ended = subprocess.run([sys.executable, "-m", "fermi.runner.slurm", str(folder)], env=env, timeout=60, check=False)
-    return ended.returncode, node.read_json(str(folder / "node-0.status.json"))
+    return ended.returncode, files.read_json(str(folder / "node-0.status.json"))
 
 
 def spec(folder: Path, port: int) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def test_a_port_that_somebody_else_has_is_named_with_its_holder_and_no_rank_begi
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         code, status = run(tmp_path, nodes, port)
-    assert (code, status["state"], status["ranks"][0]["pid"]) == (slurm.GAVE_UP, "exited", None)
+    assert (code, status["state"], status["ranks"][0]["pid"]) == (exits.GAVE_UP, "exited", None)
     assert (status["cause"]["code"], status["cause"]["port"]) == ("MASTER_PORT_TAKEN", port)
     assert status["cause"]["holder"].startswith(f"pid {os.getpid()} (")
 
@@ -53,8 +53,8 @@ def test_a_free_port_is_no_cause(tmp_path: Path) -> None:
 def test_a_full_disk_is_written_down_beside_what_slurm_s_runners_always_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = node.Paths(str(tmp_path / "node-0.json"))
-    runner = slurm.SlurmNode(spec(tmp_path, free_port()), paths)
+    paths = files.Paths(str(tmp_path / "node-0.json"))
+    runner = slurm.make(spec(tmp_path, free_port()), paths)
     runner.ranks[0].update(state="exited", exit_code=1, ended_at=100.0)
     monkeypatch.setattr(room, "full", lambda _: {"path": "/scratch", "free": 0, "total": 1})
     runner.blame_disk()

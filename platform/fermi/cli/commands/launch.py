@@ -17,7 +17,8 @@ from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.launch.byhand import placement, sbatch
 from fermi.launch.errors import LaunchError
-from fermi.runner import hand, meet, ports
+from fermi.runner import foreground, meet, ports
+from fermi.runner.prepare import Meeting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -116,9 +117,9 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
     meeting = None
     if place.members > 1 and not given["no_wait"]:
         name, patience = f"{MEETING}-{place.world_size}", given["patience"]
-        meeting = hand.Meeting(name, place.member, place.members, place.master_addr, port, patience)
+        meeting = Meeting(name, place.member, place.members, place.master_addr, port, patience)
     try:
-        return hand.run(
+        return foreground.run(
             words,
             [(rank, place.rank_env(rank, local)) for rank, local in place.ranks],
             env=env,
@@ -128,7 +129,7 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
             logs=given["logs"] or "",
             grace_seconds=given["grace"],
         )
-    except hand.PortTaken as taken:
+    except foreground.PortTaken as taken:
         who = taken.holder or _("another user's process")
         raise LaunchError("LAUNCH_PORT_TAKEN", port=port, holder=who, nearest=_some_port()) from taken
     except meet.GaveUp as gave_up:

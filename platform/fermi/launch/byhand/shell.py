@@ -25,7 +25,7 @@ def nodes(job: JobSpec, plan: Plan, head: str) -> dict[str, str]:
 
 def library(plan: Plan) -> dict[str, str]:
     words = (part for node in plan.nodes for part in node.command)
-    return {f"{scripts.LIB}/{path}": text for path, text in shipped.modules(shipped.HAND, words).items()}
+    return {f"{scripts.LIB}/{path}": text for path, text in shipped.modules(shipped.FOREGROUND, words).items()}
 
 
 def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> str:
@@ -47,7 +47,7 @@ def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> str:
             '--logs "${FERMI_LOGS:-$here/logs}"',
             f"--grace {plan.grace_seconds:g}",
         ]),
-        'runner=("$python" -m fermi.runner.hand "${node[@]}" "$@" "${ranks[@]}")',
+        'runner=("$python" -m fermi.runner.foreground "${node[@]}" "$@" "${ranks[@]}")',
         'exec env "${environment[@]}" "${runner[@]}" -- "${command[@]}"',
     ])  # fmt: skip
 

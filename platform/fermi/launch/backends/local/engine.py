@@ -31,7 +31,7 @@ from fermi.launch.spec import (
     Rendered,
 )
 from fermi.launch.userpaths import CHECKPOINTS, absent, task_folder
-from fermi.runner import blame, ending, node, status
+from fermi.runner import blame, ending, files, status
 
 
 class LocalBackend:
@@ -109,8 +109,8 @@ class LocalBackend:
             for artifact, spec in zip(nodes, specs, strict=True):
                 Path(artifact.content["ranks"][0]["log"]).parent.mkdir(parents=True, exist_ok=True)
                 if not spec.exists():
-                    node.write_atomically(str(spec), artifact.content, 0o600)
-            node.write_atomically(str(run_dir / "launch.json"), launch.content)
+                    files.write_atomically(str(spec), artifact.content, 0o600)
+            files.write_atomically(str(run_dir / "launch.json"), launch.content)
         except OSError as error:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(run_dir), why=error.strerror) from error
         if absent := [spec for spec in specs if status.look(spec).state == "absent"]:
@@ -234,5 +234,5 @@ def _cause(nodes: Sequence[status.NodeState], ranks: Sequence[RankSeen], specs: 
 
 
 def _node_name(spec: Path) -> str:
-    content = node.read_json(str(spec))
+    content = files.read_json(str(spec))
     return content["node"] if content else spec.stem

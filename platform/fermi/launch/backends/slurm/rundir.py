@@ -14,7 +14,7 @@ from typing import Any
 
 from fermi.launch.backends import logfiles, reported
 from fermi.launch.errors import BackendError
-from fermi.runner.node import SECRETS, write_atomically
+from fermi.runner.files import SECRETS, write_atomically
 
 OPEN = 0o2775
 """Whoever runs the job may not be who runs the platform; they share a group."""

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fermi.runner.node import start_time
+from fermi.runner.processes import start_time
 from tests.byhand import ROOT, Started, lines_of
 from tests.running import free_port
 
-HAND = [sys.executable, "-m", "fermi.runner.hand"]
+RUNNER = [sys.executable, "-m", "fermi.runner.foreground"]
 SLEEP = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n"
 STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
 
@@ -37,7 +37,7 @@ class Hand:
             words += ["--rank", str(rank), f"RANK={rank}"]
         output = self.folder / f"log-{len(self.runs)}"
         path = str(ROOT / "platform")
-        run = Started(output, *under, *HAND, *words, "--", sys.executable, "-u", "-c", code, PYTHONPATH=path, **env)
+        run = Started(output, *under, *RUNNER, *words, "--", sys.executable, "-u", "-c", code, PYTHONPATH=path, **env)
         self.runs.append(run)
         return run
 
@@ -101,9 +101,9 @@ def test_what_a_rank_leaves_behind_ends_with_it(hand):
 
 def altered(folder, change: str, script: str, *options: str, ranks: int = 2) -> Started:
     """The program with a change for which the command line has no option, or that no signal could be in time for."""
-    parts = ["import os, signal, sys, time", "from fermi.runner import hand, node", "begin = os.setsid", change]
+    parts = ["import os, signal, sys, time", "from fermi.runner import foreground, node", "begin = os.setsid", change]
     numbers = [word for rank in range(ranks) for word in ("--rank", str(rank), f"RANK={rank}")]
-    command = [sys.executable, "-c", "\n".join([*parts, "sys.exit(hand.main(sys.argv[1:]))"])]
+    command = [sys.executable, "-c", "\n".join([*parts, "sys.exit(foreground.main(sys.argv[1:]))"])]
     words = ["--port", str(free_port()), *options, *numbers, "--", sys.executable, "-c", script]
     return Started(folder / "log", *command, *words, PYTHONPATH=str(ROOT / "platform"))
 
@@ -150,7 +150,7 @@ def test_nodes_that_do_not_come_are_named(hand):
 
 def test_ranks_end_when_standard_input_does(tmp_path):
     command = [
-        *HAND,
+        *RUNNER,
         "--port",
         str(free_port()),
         "--until-eof",

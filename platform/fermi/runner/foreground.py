@@ -1,0 +1,159 @@
+"""One node of a job in the foreground, for people who start by hand. Standard library only, Python 3.9 or later.
+
+    python -m fermi.runner.foreground --rank 0 RANK=0 LOCAL_RANK=0 --rank 1 RANK=1 LOCAL_RANK=1 -- python -u train.py
+
+Starts one process for each --rank, with our own environment and what follows it, and ends with the exit code of the
+rank that failed first (128 + n for signal n), or 0. With `--node-rank K --nodes N --head HOST --port PORT` it first
+waits until all N nodes are there (`meet.py`), so that no rank waits for a node that somebody has yet to start.
+
+Ctrl-C, SIGTERM or SIGHUP ask the ranks to end (SIGTERM, then SIGKILL after the grace); a second one kills them at once.
+With --until-eof so does the end of standard input: what starts us over ssh is gone then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+
+from fermi.runner import meet, ports
+from fermi.runner.exits import GAVE_UP, shown
+from fermi.runner.node import Node
+from fermi.runner.outputs import Pipes, write_all
+from fermi.runner.prepare import Meeting, prepare
+from fermi.runner.stops import Stops
+
+LONGEST_LINE = 1 << 16
+
+
+class PortTaken(Exception):
+    """Something already listens where rank 0 is to."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.holder = port, ports.holder(port)
+        super().__init__(f"port {port} is in use" + (f" by {self.holder}" if self.holder else ""))
+
+
+class Lines:
+    """What a rank prints, on its way to the terminal, line by line, and to its file. `mark`: what stands before each
+    line, such as `[rank {rank}] `; None: it is not shown."""
+
+    def __init__(self, rank: int, mark: str | None, folder: str) -> None:
+        self.mark = None if mark is None else mark.format(rank=rank).encode()
+        self.rest = b""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self.file = os.open(os.path.join(folder, f"{rank}.log"), flags, 0o640) if folder else None
+
+    def take(self, data: bytes) -> None:
+        if self.file is not None:
+            write_all(self.file, data)
+        if self.mark is None:
+            return
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        if self.rest and (not data or len(self.rest) > LONGEST_LINE):
+            lines, self.rest = [*lines, self.rest], b""
+        write_all(1, b"".join(self.mark + line + b"\n" for line in lines))
+
+
+def result(node: Node) -> int:
+    """The exit code, and a line that says whose it is."""
+    if node.never_ended:
+        names = ", ".join(map(str, node.never_ended))
+        say(f"rank {names} did nothing for {node.last_seconds:g} s after all others had ended with 0: killed")
+    if asked := node.status["asked"]:
+        return shown(-signal.Signals[asked])
+    culprit = node.first_to_fail()
+    if culprit is None or (node.never_ended and node.ranks[0]["exit_code"] == 0):
+        return 0
+    code = culprit["exit_code"]
+    how = f"ended with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
+    say(f"rank {culprit['rank']} (pid {culprit['pid']}) {how}; the other ranks of this node were stopped")
+    return shown(code)
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"fermi: {text}\n")
+    sys.stderr.flush()
+
+
+def run(
+    command: list[str],
+    ranks: list[tuple[int, dict[str, str]]],
+    *,
+    env: dict[str, str] | None = None,
+    meeting: Meeting | None = None,
+    port: int | None = None,
+    mark: str | None = "[rank {rank}] ",
+    logs: str = "",
+    grace_seconds: float = 30.0,
+    until_eof: bool = False,
+) -> int:
+    """`ranks`: number and environment of each. `port`: where rank 0 of this node will listen, if it is one of them.
+    Raises PortTaken and meet.GaveUp before any rank is started."""
+    if port is not None and not ports.is_free(port):
+        raise PortTaken(port)
+    signals = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
+        signals.remove(signal.SIGHUP)
+    stops = Stops(*signals, until_eof=until_eof, second_kills=True)
+    spec = {
+        "name": "", "node_rank": 0, "command": command, "cwd": os.getcwd(), "env": env or {},
+        "ranks": [{"rank": rank, "local_rank": index, "env": own} for index, (rank, own) in enumerate(ranks)],
+        "stop_signal": "SIGTERM", "grace_seconds": grace_seconds,
+    }  # fmt: skip
+    if meeting is not None:
+        try:
+            prepare(spec, meeting, say, lambda: stops.early() is not None)
+        except meet.GaveUp as error:
+            if error.cause == "MASTER_PORT_TAKEN":  # since it was looked at
+                raise PortTaken(meeting.port) from error
+            raise
+    if logs:
+        os.makedirs(logs, exist_ok=True)
+    pipes = Pipes({rank: Lines(rank, mark, logs).take for rank, _ in ranks})
+    node = Node(spec, stops, lambda _: True, pipes, whole=meeting is None)
+    node.run()
+    return result(node)
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    about, layout = __doc__, argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("fermi.runner.foreground", description=about, formatter_class=layout)
+    add = parser.add_argument
+    add("--rank", dest="ranks", nargs="+", action="append", required=True, metavar="N KEY=VALUE")
+    add("--name", default="job", help="by which the nodes of one job know each other")
+    add("--node-rank", type=int, default=0)
+    add("--nodes", type=int, default=1)
+    add("--head", default="127.0.0.1", help="host of rank 0")
+    add("--port", type=int, required=True, help="where rank 0 listens")
+    add("--patience", type=float, default=meet.PATIENCE_SECONDS, help="seconds to wait for the other nodes")
+    add("--mark", default="[rank {rank}] ", help="what stands before each line")
+    add("--logs", default="", help="folder that gets a file for each rank too")
+    add("--grace", type=float, default=30.0, help="seconds that ranks get to end by themselves")
+    add("--until-eof", action="store_true", help="stop when standard input ends")
+    add("command", nargs="+")
+    return parser.parse_args(words)
+
+
+def main(words: list[str]) -> int:
+    args = parse(words)
+    ranks = [(int(rank), dict(pair.split("=", 1) for pair in pairs)) for rank, *pairs in args.ranks]
+    several = args.nodes > 1
+    meeting = Meeting(args.name, args.node_rank, args.nodes, args.head, args.port, args.patience) if several else None
+    try:
+        return run(
+            args.command, ranks, meeting=meeting, port=args.port if args.node_rank == 0 else None,
+            mark=args.mark, logs=args.logs, grace_seconds=args.grace, until_eof=args.until_eof,
+        )  # fmt: skip
+    except PortTaken as error:
+        say(f"{error}: end that process, or choose another port")
+    except meet.GaveUp as error:
+        say(f"gave up: {error.cause}: {error.detail}: are all nodes started, and may they reach the master's port?")
+    except KeyboardInterrupt:
+        return shown(-signal.SIGINT)
+    return GAVE_UP
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,62 @@
+"""Which network interface reaches a host. Standard library only, Python 3.9 or later."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import socket
+import struct
+
+SIOCGIFADDR = 0x8915
+CHOOSING = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+
+
+def for_ranks(head: str, *, is_here: bool) -> dict[str, str]:
+    """Variables that say which interface gloo and NCCL are to bind: the one that reaches the head, unless our own
+    environment says otherwise. Where the head's own name leads to the loopback interface (as Debian's /etc/hosts has
+    it), nothing is known. `is_here`: this node is the head."""
+    name = interface_to(head)
+    if not name or (is_here and name == "lo" and not _is_loopback(head)):
+        return {}
+    return {key: name for key in CHOOSING if not os.environ.get(key)}
+
+
+def _is_loopback(address: str) -> bool:
+    return address in ("localhost", "::1") or address.startswith("127.")
+
+
+def interface_to(address: str) -> str:
+    """The name of the network interface that reaches `address`: what gloo and NCCL are to bind. Empty when unknown."""
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(address, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)  # of a datagram socket: nothing is sent, a route is chosen
+            own = probe.getsockname()[0]
+    except OSError:
+        return ""
+    return next((name for name in _interfaces() if own in _addresses(name)), "")
+
+
+def _interfaces() -> list[str]:
+    return [name for _, name in socket.if_nameindex()]
+
+
+def _addresses(name: str) -> set[str]:
+    found = set()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        request = array.array("B", struct.pack("256s", name[:15].encode()))
+        try:
+            fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
+            found.add(socket.inet_ntoa(bytes(request)[20:24]))
+        except OSError:
+            pass
+    try:
+        with open("/proc/net/if_inet6", encoding="utf-8") as file:
+            for line in file:
+                fields = line.split()
+                if fields[5] == name:
+                    found.add(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(fields[0])))
+    except OSError:
+        pass
+    return found

@@ -1,0 +1,70 @@
+"""What ranks print, on its way through the runner, where it does not go straight into a file. Standard library only,
+Python 3.9 or later."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+ONCE = 1 << 16
+LINGER_SECONDS = 5.0
+"""How long the runner waits for the end of the pipes once its ranks have ended: somebody else may hold one."""
+
+
+class Pipes:
+    """`sinks`: by rank, who takes its bytes; the last are none. `always`: called several times a second, whether or not
+    something came."""
+
+    def __init__(self, sinks: Mapping[int, Callable[[bytes], None]], always: Iterable[Callable[[], None]] = ()) -> None:
+        self.sinks, self.always = sinks, list(always)
+        self.ranks: dict[int, int] = {}  # by open pipe
+
+    def open(self, rank: int) -> int:
+        """The end into which the rank prints."""
+        pipe, write = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(pipe, False)
+        self.ranks[pipe] = rank
+        return write
+
+    def carry(self, seconds: float, *more: int) -> None:
+        """Takes what there is, or comes within `seconds`. `more`: other descriptors that end the wait."""
+        ready, _, _ = select.select([*self.ranks, *more], [], [], seconds)
+        for pipe in ready:
+            if pipe in self.ranks:
+                self._read(pipe)
+        for call in self.always:
+            call()
+
+    def close(self) -> None:
+        end = time.monotonic() + LINGER_SECONDS
+        while self.ranks and time.monotonic() < end:
+            self.carry(0.1)
+        for pipe in list(self.ranks):
+            self._end(pipe)
+
+    def _read(self, pipe: int) -> None:
+        try:
+            data = os.read(pipe, ONCE)
+        except BlockingIOError:
+            return
+        if data:
+            self.sinks[self.ranks[pipe]](data)
+        else:
+            self._end(pipe)
+
+    def _end(self, pipe: int) -> None:
+        os.close(pipe)
+        self.sinks[self.ranks.pop(pipe)](b"")
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Nobody who reads any more, or a full disk, does not end the training."""
+    with contextlib.suppress(OSError):
+        while data:
+            try:
+                data = data[os.write(descriptor, data) :]
+            except BlockingIOError:
+                select.select([], [descriptor], [])

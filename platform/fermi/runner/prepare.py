@@ -1,0 +1,48 @@
+"""What a runner does before its ranks begin, in a pod, as a Slurm task and in the foreground: it meets the other nodes,
+binds what is only known then, and chooses the network interface. Standard library only, Python 3.9 or later."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from fermi.runner import interfaces, meet
+from fermi.runner.late import Late, decode
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where the nodes of a job meet before any of them starts a rank. `head`: the host of rank 0, as this node reaches
+    it."""
+
+    name: str
+    node_rank: int
+    nodes: int
+    head: str
+    port: int
+    patience: float = meet.PATIENCE_SECONDS
+
+
+def prepare(spec: dict[str, Any], meeting: Meeting, say: meet.Say, stopped: meet.Stopped) -> None:
+    """Completes a node's spec; meets nobody any more once `stopped` says so. Raises meet.GaveUp, and OSError where the
+    head cannot listen."""
+    head = _head(meeting, say, stopped)
+    known = {Late.HEAD_HOST: head, Late.PYTHON: sys.executable}
+    spec["command"] = [decode(word, known) for word in spec["command"]]
+    spec["env"] = {**interfaces.for_ranks(head, is_here=meeting.node_rank == 0), **_bound(spec["env"], known)}
+    for rank in spec["ranks"]:
+        rank["env"] = _bound(rank["env"], known)
+
+
+def _head(at: Meeting, say: meet.Say, stopped: meet.Stopped) -> str:
+    """The address that answered for it."""
+    if at.node_rank != 0:
+        return meet.as_member(at.name, at.node_rank, at.head, at.port, say, stopped, at.patience)
+    if at.nodes > 1:
+        meet.as_head(at.name, at.nodes, at.port, say, stopped, at.patience)
+    return at.head
+
+
+def _bound(env: dict[str, Any], known: dict[Late, str]) -> dict[str, str]:
+    return {name: decode(value, known) for name, value in env.items()}

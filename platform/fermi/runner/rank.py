@@ -1,0 +1,134 @@
+"""The process of one rank, from the fork to its own program. Standard library only, Python 3.9 or later."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import runpy
+import signal
+import sys
+import tempfile
+import threading
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from fermi.runner import processes
+from fermi.runner.exits import CANNOT_START, NOT_FOUND
+
+
+class BecomeRank(BaseException):
+    """Raised in a forked child to unwind the runner's stack; the top of the program then runs the rank's script."""
+
+    def __init__(self, command: list[str], env: dict[str, str]) -> None:
+        self.command = command
+        self.env = env
+
+
+def begin(
+    rank: int,
+    command: list[str],
+    env: dict[str, str],
+    cwd: str,
+    output: int,
+    *,
+    fork: bool,
+    confinement: Any,
+    signals: Iterable[int],
+    inherited: Iterable[int],
+) -> int:
+    """The pid of a process that leads its session and group. `output` is closed here. `fork`: it goes on with our
+    modules (and BecomeRank is raised in it) instead of executing `command`. `signals`, `inherited`: what the runner has
+    handlers for, and descriptors that no rank is to have."""
+    runner = os.getpid()
+    ready, not_yet = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            for number in {signal.SIGCHLD, signal.SIGUSR1, signal.SIGHUP, signal.SIGPIPE, *signals}:
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.close(not_yet)
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            for source, target in ((nothing, 0), (output, 1), (output, 2)):
+                os.dup2(source, target)
+            if confinement:
+                confinement.enter(1)
+            for descriptor in (*inherited, nothing, output, ready):
+                os.close(descriptor)
+            processes.die_with_parent()  # after a change of user
+            if os.getppid() != runner:
+                os._exit(1)
+            os.chdir(cwd)
+        except BaseException as error:
+            os.write(2, f"fermi: rank {rank} could not be set up: {error}\n".encode())
+            os._exit(CANNOT_START)
+        raise BecomeRank(command, env) if fork else _execute(command, env)
+    for descriptor in (output, not_yet):
+        os.close(descriptor)
+    os.read(ready, 1)  # until the child leads its session: before that, no signal to its group would reach it
+    os.close(ready)
+    return pid
+
+
+def _execute(command: list[str], env: dict[str, str]) -> BaseException:
+    """Never returns; the exception type keeps `raise` honest for callers that must not go on."""
+    try:
+        os.execvpe(command[0], command, env)
+    except OSError as error:
+        os.write(2, f"fermi: cannot run {command[0]}: {error.strerror}\n".encode())
+    os._exit(NOT_FOUND)
+
+
+def become(command: list[str], env: dict[str, str]) -> None:
+    """Runs `python [-u] script.py …` or `python [-u] -m module …` in this process, as the interpreter would: a new
+    `__main__`, `sys.argv`, `sys.path[0]`, and a traceback of its own frames alone. Ends the process."""
+    os.environ.clear()
+    os.environ.update(env)
+    tempfile.tempdir = None  # may have been found by an import, in another environment
+    if numpy_random := sys.modules.get("numpy.random"):
+        numpy_random.seed()  # a fork inherits the parent's state; `random` reseeds itself
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(int(env.get("OMP_NUM_THREADS") or 1))  # libgomp read its environment before the fork
+    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)
+    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False, errors="backslashreplace")
+    words = [word for word in command[1:] if word != "-u"]
+    try:
+        _run_module(words[1:]) if words[0] == "-m" else _run_script(words)
+        code = 0
+    except SystemExit as leave:
+        code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+        if not isinstance(leave.code, (int, type(None))):
+            print(leave.code, file=sys.stderr)
+    except BaseException as error:
+        traceback = error.__traceback__
+        while traceback and traceback.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
+            traceback = traceback.tb_next  # only the script's own frames are of interest
+        sys.excepthook(type(error), error.with_traceback(traceback), traceback)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)  # tearing the inherited modules down would cost half a second and touch every shared page
+
+
+def _run_module(words: list[str]) -> None:
+    sys.argv = words
+    sys.path[0] = os.getcwd()
+    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+
+
+def _run_script(words: list[str]) -> None:
+    script = os.path.abspath(words[0])
+    sys.argv = words
+    sys.path[0] = os.path.dirname(script)
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=script, __builtins__=__builtins__)
+    sys.modules["__main__"] = main
+    with open(script, "rb") as file:
+        code = compile(file.read(), script, "exec")
+    exec(code, main.__dict__)

@@ -1,0 +1,79 @@
+"""Requests to end that come from outside: by a signal, in a file of the platform's, by the end of standard input.
+Standard library only, Python 3.9 or later."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+from fermi.runner.files import read_json
+
+
+class Stop(NamedTuple):
+    """`by`: a signal's name; empty = the platform, in its file. `grace_seconds` None: the spec's own. `still_seconds`:
+    ranks that do nothing for so long get no more grace. `heard`: the ranks have got the signal themselves."""
+
+    by: str = ""
+    grace_seconds: float | None = None
+    still_seconds: float | None = None
+    heard: bool = False
+
+
+class Stops:
+    """`signals` ask for the end, the first of them before the others; ranks get those in `heard` too. `path`: of the
+    platform's file, `{"grace_seconds": 30, "still_seconds": null}`. `until_eof`: the end of standard input counts as
+    SIGHUP. `second_kills`: a second signal leaves no grace."""
+
+    def __init__(
+        self,
+        *signals: signal.Signals,
+        heard: Collection[signal.Signals] = (),
+        path: str = "",
+        until_eof: bool = False,
+        second_kills: bool = False,
+    ) -> None:
+        self.signals, self.heard, self.path = signals, heard, path
+        self.until_eof, self.second_kills = until_eof, second_kills
+        self._early: list[int] = []
+        self._file: Any = None  # as it was last seen
+        self._asked = False
+
+    def listen(self) -> None:
+        """Keeps what comes before the node runs."""
+        for number in self.signals:
+            signal.signal(number, lambda number, _: self._early.append(number))
+
+    def early(self) -> Stop | None:
+        """What asked for the end before any rank began."""
+        if self._at_eof():
+            self._early.append(signal.SIGHUP)
+        if self._early:
+            return Stop(signal.Signals(self._early[0]).name)
+        return Stop() if self.path and read_json(self.path) is not None else None
+
+    def come(self, numbers: Collection[int]) -> Iterator[Stop]:
+        """What has come since the last look; `numbers`: of signals."""
+        found = [number for number in self.signals if number in numbers]
+        if self._at_eof():
+            found.append(signal.SIGHUP)
+        for number in found:
+            grace = 0.0 if self.second_kills and self._asked else None
+            self._asked = True
+            yield Stop(number.name, grace, heard=number in self.heard)
+        stop = read_json(self.path) if self.path else None
+        if stop is not None and stop != self._file:
+            self._file = stop
+            yield Stop("", stop["grace_seconds"], stop.get("still_seconds"))
+
+    def _at_eof(self) -> bool:
+        """Once. What stands in standard input goes nowhere."""
+        if not self.until_eof or not select.select([0], [], [], 0)[0]:
+            return False
+        try:
+            self.until_eof = bool(os.read(0, 1 << 16))
+        except OSError:
+            self.until_eof = False
+        return not self.until_eof
