@@ -168,3 +168,16 @@ def test_ranks_end_when_standard_input_does(tmp_path):
         run.stdin.close()
         assert run.wait(120) == 129
     assert not alive(pid)
+
+
+def test_no_rank_begins_when_standard_input_ends_while_the_nodes_meet(tmp_path):
+    words = ["--port", str(free_port()), "--nodes", "2", "--until-eof", "--rank", "0", "RANK=0", "--"]
+    command = [*RUNNER, *words, sys.executable, "-c", "print('began')"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "platform")}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    ) as run:
+        assert b"waiting on port" in run.stderr.readline()
+        run.stdin.close()
+        assert run.wait(120) == 129
+        assert run.stdout.read() == b""

@@ -11,6 +11,6 @@ Why a node fails                                What is kept, and read by the pl
   blame.py       who failed first                 files.py      spec, lock, status, request to end
   ports.py       who has the port                 status.py     reads a status, and knows whether its runner still lives
   room.py        which disk is full               ending.py     ends a runner, whatever it is doing
-  stillness.py   who does nothing                 processes.py  pid and start time, sessions, signals that hit no stranger
+  stillness.py   who does nothing                 processes.py  pid and start time, sessions, signals
   exits.py       exit codes                       confine.py    what ranks may reach
 """

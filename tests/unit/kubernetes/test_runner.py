@@ -139,6 +139,17 @@ time.sleep(600)
     assert before <= json.loads((tmp_path / "end").read_text())["terminated"] <= time.time()
 
 
+def test_a_pod_that_is_asked_to_end_while_it_waits_for_the_others_starts_no_rank(tmp_path):
+    process = pod(tmp_path, "print('began')", nodes=2, port=free_port())
+    assert b"waiting on port" in process.stdout.readline()
+    process.terminate()
+    output, _ = process.communicate(timeout=60)
+    said = json.loads((tmp_path / "end").read_text())
+    assert process.returncode == 128 + signal.SIGTERM
+    assert (said["ranks"], said["terminated"] <= time.time()) == ([[0, None, None]], True)
+    assert b"began" not in output
+
+
 # --- meeting ---
 
 

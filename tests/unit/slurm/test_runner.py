@@ -59,3 +59,10 @@ def test_a_full_disk_is_written_down_beside_what_slurm_s_runners_always_write(
     monkeypatch.setattr(room, "full", lambda _: {"path": "/scratch", "free": 0, "total": 1})
     runner.blame_disk()
     assert runner.status["cause"] == {"code": "DISK_FULL", "path": "/scratch", "free": 0, "total": 1, "rank": 0}
+
+
+def test_a_job_that_was_stopped_before_its_nodes_met_starts_no_rank(tmp_path: Path) -> None:
+    (tmp_path / "stop.json").write_text('{"grace_seconds": 0}')
+    code, status = run(tmp_path, 2, free_port())
+    assert (code, status["state"], status["asked"]) == (slurm.ENDED_BEFORE, "exited", "")
+    assert status["ranks"][0]["pid"] is None
