@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -13,8 +14,10 @@ from fermi.launch import byhand, preflight, recipes, registry, variables
 from fermi.launch.frameworks import words
 from fermi.launch.frameworks._plans import gang
 from fermi.launch.frameworks.base import Framework, Info
+from fermi.launch.preflight import judge
 from fermi.launch.recommend import recommend
 from fermi.launch.spec import JobSpec, Plan
+from fermi.train import preflight_node
 from tests.goldens import job
 
 
@@ -30,15 +33,20 @@ def module(**parts: Any) -> ModuleType:
 
 
 @pytest.fixture
-def smallest(monkeypatch: pytest.MonkeyPatch) -> Framework:
-    """A framework with nothing but what it must have, in the registry."""
-    monkeypatch.setitem(registry.FRAMEWORKS, "smallest", "some_framework")
-    monkeypatch.setitem(sys.modules, "some_framework", module(INFO=Info(label="Smallest"), plan=plan))
-    return registry.framework("smallest")
+def register(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Framework]:
+    """Adds a framework `new` that has nothing but what it must have."""
+
+    def add(**info: Any) -> Framework:
+        monkeypatch.setitem(registry.FRAMEWORKS, "new", "some_framework")
+        monkeypatch.setitem(sys.modules, "some_framework", module(INFO=Info(label="New", **info), plan=plan))
+        return registry.framework("new")
+
+    return add
 
 
-def test_what_a_framework_leaves_out_is_data_parallelism_without_options(smallest: Framework) -> None:
-    spec = job("env-001", "env-003", framework="smallest", options={"made": "up"})
+def test_what_a_framework_leaves_out_is_data_parallelism_without_options(register: Callable[..., Framework]) -> None:
+    smallest = register()
+    spec = job("env-001", "env-003", framework="new", options={"made": "up"})
     assert [problem.code for problem in smallest.problems(spec)] == ["OPTION_UNKNOWN"]
     assert smallest.propose(spec).strategy == {"dataParallel": 6}
     split = replace(spec, strategy={"tensorParallel": 2})
@@ -85,44 +93,53 @@ def test_what_a_framework_sets_for_its_ranks_is_refused_to_users_or_gives_way_to
             assert {key: {**at.env, **process.env}[key] for key in theirs} == theirs
 
 
-def test_what_one_framework_reserves_is_refused_whatever_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
-    info = Info(label="Smallest", reserved=("SMALL_.*",))
-    monkeypatch.setitem(registry.FRAMEWORKS, "smallest", "some_framework")
-    monkeypatch.setitem(sys.modules, "some_framework", module(INFO=info, plan=plan))
+def test_what_one_framework_reserves_is_refused_whatever_the_framework(register: Callable[..., Framework]) -> None:
+    register(reserved=("SMALL_.*",))
     assert [problem.code for problem in variables.problems({"SMALL_RANK": "1", "SMALLER": "1"})] == ["ENV_RESERVED"]
 
 
-def test_a_new_framework_is_recommended_for_the_sizes_that_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    info = Info(label="Middle", parallelism=("data", "sharded"), model_size=(2 * 10**9, 20 * 10**9))
-    monkeypatch.setitem(registry.FRAMEWORKS, "middle", "some_framework")
-    monkeypatch.setitem(sys.modules, "some_framework", module(INFO=info, plan=plan))
+def test_a_new_framework_is_recommended_for_the_sizes_that_it_says(register: Callable[..., Framework]) -> None:
+    register(parallelism=("data", "sharded"), model_size=(2 * 10**9, 20 * 10**9))
 
     def first_reasons(parameters: int) -> dict[str, str]:
         spec = job("env-001", "env-003", "env-005", hyperparameters=recipes.typical(parameters), emulated=False)
         good, bad = recommend(replace(spec, model_parameters=parameters))
         return {one.framework: one.reasons[0].code for one in [*good, *bad]}
 
-    assert first_reasons(3 * 10**9)["middle"] == "RECOMMENDED_BY_SIZE"
-    assert first_reasons(30 * 10**9)["middle"] == "RECOMMENDED_BY_MEMORY"
-    assert first_reasons(10**8)["middle"] == "REJECTED_BY_SIZE"
+    assert first_reasons(3 * 10**9)["new"] == "RECOMMENDED_BY_SIZE"
+    assert first_reasons(30 * 10**9)["new"] == "RECOMMENDED_BY_MEMORY"
+    assert first_reasons(10**8)["new"] == "REJECTED_BY_SIZE"
 
 
 def test_a_framework_on_another_library_is_tested_told_apart_and_rendered_by_what_it_declares(
-    monkeypatch: pytest.MonkeyPatch,
+    register: Callable[..., Framework],
 ) -> None:
-    info = Info(label="Paddle DP", stack="paddle", launcher="")
-    monkeypatch.setitem(registry.FRAMEWORKS, "paddle-dp", "some_framework")
-    monkeypatch.setitem(sys.modules, "some_framework", module(INFO=info, plan=plan))
+    register(stack="paddle", launcher="")
     assert registry.stacks() == ["torch", "jax", "paddle"]
-    spec = job("env-001", "env-003", framework="paddle-dp")
+    spec = job("env-001", "env-003", framework="new")
     assert [problem.code for problem in byhand.problems(spec, "torchrun")] == ["TORCHRUN_NOT_FOR_FRAMEWORK"]
     readme = byhand.render(spec, "shell", "en")["README.md"]
-    assert "paddle-dp" in readme
     assert "Out of GPU memory" not in readme, "nothing is known of how this library uses memory"
-    test = preflight.plan(replace(spec, options={"level": "quick", "framework": "paddle-dp"}))
+    test = preflight.plan(replace(spec, options={"level": "quick", "framework": "new"}))
     assert json.loads(str(test.nodes[0].env["FERMI_PREFLIGHT"]))["stacks"] == ["paddle"]
     _, bad = recommend(replace(spec, model_parameters=10**8))
-    assert {one.framework: one.reasons[0].code for one in bad}["paddle-dp"] == "REJECTED_OTHER_LIBRARY"
+    assert {one.framework: one.reasons[0].code for one in bad}["new"] == "REJECTED_OTHER_LIBRARY"
+
+
+def test_the_pre_flight_test_asks_any_library_at_least_whether_it_is_there(register: Callable[..., Framework]) -> None:
+    with preflight_node.Stack(["numpy", "no-such-library"]) as child:
+        found = child.devices(60)
+    assert found["numpy"]["version"]
+    assert (found["no-such-library"], found["torch"]) == (None, None)
+
+    def levels(stack: str) -> list[tuple[str, str]]:
+        register(stack=stack)
+        facts = [{"preflight": "devices", "rank": 0, **found}]
+        [node] = judge.judge([judge.Member(0, "env-0", "n0", 0)], facts, "quick", "new")["nodes"]
+        return [(one["level"], one["code"]) for one in node["findings"] if one["check"] == "devices"]
+
+    assert levels("numpy") == [("pass", "PREFLIGHT_DEVICES_OK")]
+    assert levels("no-such-library") == [("fail", "PREFLIGHT_STACK_ABSENT")]
 
 
 def test_a_stage_of_the_platform_s_own_needs_nothing_but_a_plan() -> None:
