@@ -1,14 +1,16 @@
 """The data directory, as the platform has it and as training on a cluster sees it.
 
-They differ where a cluster mounts it elsewhere: `data.mountPath` or `folder` of its connection. The database holds the
-platform's paths; they are translated where a job is planned, and back where a rank reports one.
+They differ where a cluster has it elsewhere (`Backend.mount`). The database holds the platform's paths; they are
+translated where a job is planned, and back where a rank reports one.
 """
 
 import os
 
 from django.conf import settings
 
+from apps.clusters import selectors
 from apps.clusters.models import Cluster
+from fermi.launch import registry
 
 
 def there(cluster: Cluster, path: str) -> str:
@@ -22,8 +24,7 @@ def here(cluster: Cluster, path: str) -> str:
 
 
 def _mount(cluster: Cluster) -> str:
-    data = cluster.connection.get("data") or {}
-    return str(data.get("mountPath") or cluster.connection.get("folder") or settings.DATA_DIR)
+    return registry.backend(cluster.backend, selectors.connection(cluster)).mount or str(settings.DATA_DIR)
 
 
 def _moved(path: str, old: str, new: str) -> str:

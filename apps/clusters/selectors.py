@@ -14,7 +14,7 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Envi
 from apps.common import disks
 from apps.common.clock import now
 from apps.common.texts import text
-from fermi.launch.backends.local.check import isolation_findings
+from fermi.launch import registry
 from fermi.launch.findings import Finding, Level
 from fermi.launch.spec import Node, Problem
 
@@ -31,21 +31,24 @@ FILTERS = {
 
 
 def connection(cluster: Cluster) -> dict[str, Any]:
-    """What its backend connects with: what is stored, and what is the same for all clusters."""
-    own = {"data_dir": str(settings.DATA_DIR), "warm": settings.STAND_BY}
-    if cluster.backend == "local":
-        own |= {"isolation": settings.ISOLATION, "private": settings.PRIVATE_PATHS, "data_roots": settings.DATA_ROOTS}
-    if cluster.backend == "kubernetes":
-        own |= {"platform_user": os.geteuid(), "private": settings.PRIVATE_PATHS}
-    return {**own, **cluster.connection}
+    """What its backend connects with: what is stored, and what the platform tells every engine of itself."""
+    return {
+        "data_dir": str(settings.DATA_DIR),
+        "data_roots": settings.DATA_ROOTS,
+        "isolation": settings.ISOLATION,
+        "platform_user": os.geteuid(),
+        "private": settings.PRIVATE_PATHS,
+        "warm": settings.STAND_BY,
+        **cluster.connection,
+    }
 
 
 def notices(user: User) -> list[Finding]:
     """What whoever runs the platform has to know of it; nothing for others."""
     if not (user.is_superuser or user.is_staff):
         return []
-    local = Cluster.objects.filter(backend="local")
-    found = [finding for cluster in local for finding in isolation_findings(connection(cluster))]
+    known = Cluster.objects.filter(backend__in=registry.BACKENDS)
+    found = [one for cluster in known for one in registry.check(cluster.backend).notices(connection(cluster))]
     if full := disks.nearly_full(settings.DATA_DIR):
         params = {"path": full["path"], "percent": full["percent"], "freeMiB": full["free"] >> 20}
         found.append(Finding(Level.WARN, "DISK_NEARLY_FULL", params))

@@ -156,7 +156,7 @@ def test_following_goes_on_after_a_failure(task: Task, monkeypatch: pytest.Monke
 
 @pytest.fixture
 def mounted(task: Task) -> Cluster:
-    Cluster.objects.update(connection={"data": {"mountPath": "/mnt/fermi", "volume": {"emptyDir": {}}}})
+    Cluster.objects.update(backend="agent", connection={"data": {"mountPath": "/mnt/fermi"}})
     task.cluster.refresh_from_db()
     return task.cluster
 
@@ -179,6 +179,21 @@ def test_a_path_is_the_same_however_it_is_spelt(mounted: Cluster, settings: Any)
     ):
         assert paths.here(mounted, spelt) == ours
     assert paths.there(mounted, f"{settings.DATA_DIR}/x/../checkpoints") == "/mnt/fermi/checkpoints"
+
+
+@pytest.mark.parametrize(
+    ("backend", "connection"),
+    [
+        ("kubernetes", {"data": {"mountPath": "/mnt/fermi", "volume": {"emptyDir": {}}}}),
+        ("slurm", {"folder": "/mnt/fermi/"}),
+    ],
+)
+def test_each_engine_says_where_ranks_see_the_data(
+    task: Task, settings: Any, backend: str, connection: dict[str, Any]
+) -> None:
+    elsewhere = Cluster(name="elsewhere", backend=backend, connection=connection)
+    assert paths.there(elsewhere, f"{settings.DATA_DIR}/x") == "/mnt/fermi/x"
+    assert paths.here(elsewhere, "/mnt/fermi/x") == f"{settings.DATA_DIR}/x"
 
 
 def test_a_cluster_without_a_mount_of_its_own_has_our_paths(task: Task, settings: Any) -> None:

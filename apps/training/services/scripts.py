@@ -7,7 +7,7 @@ from django.conf import settings
 from apps.accounts.models import User
 from apps.common.errors import ProblemsError
 from apps.training.ground import resuming
-from apps.training.ground.launching import seen_from
+from apps.training.ground.launching import backend_for, seen_from
 from apps.training.models import Task
 from apps.training.shown import discretion
 from fermi.launch import byhand, credentials
@@ -22,7 +22,7 @@ def archive(user: User, task: Task, target: str, lang: str, master_port: int | N
     port = master_port or (newest.master_port if newest else spec.master_port)
     job = spec.for_attempt(max(task.attempt, 1), master_port=port, resume_from=resuming.point(task)[0])
     job = replace(seen_from(task.cluster, job), project=str(task.project_id))
-    if task.cluster.backend == "local":  # whatever address an environment is said to have, it is this machine
+    if backend_for(task.cluster).here:  # whatever address an environment is said to have, it is this machine
         job = replace(job, nodes=tuple(replace(node, ip="127.0.0.1") for node in job.nodes))
     job = replace(job, env={**job.env, **dict.fromkeys(discretion.hidden(task, user), credentials.HIDDEN)})
     if found := byhand.problems(job, target):

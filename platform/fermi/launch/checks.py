@@ -1,6 +1,6 @@
 """Is a cluster described right, and is it fit to train on? Each backend's `check` module answers for its own engine."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
@@ -13,8 +13,7 @@ def problems(backend: str, connection: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with a connection as such. Raises UnknownName for an unknown backend."""
     check = registry.check(backend)
     errors = Draft202012Validator(check.CONNECTION).iter_errors(connection)
-    contradictions: Callable[[Mapping[str, Any]], list[Problem]] = getattr(check, "contradictions", lambda _: [])
-    return [problem for error in errors for problem in _problems(error)] or contradictions(connection)
+    return [problem for error in errors for problem in _problems(error)] or check.contradictions(connection)
 
 
 def _problems(error: ValidationError) -> Iterator[Problem]:

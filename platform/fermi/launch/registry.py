@@ -84,7 +84,7 @@ def backend(name: str, connection: dict[str, Any]) -> Backend:
 
 def check(name: str) -> Check:
     """Raises UnknownName (BACKEND_UNKNOWN)."""
-    return cast(Check, _part(name, "check"))
+    return Check.of(_part(name, "check"))
 
 
 def discovery(name: str) -> Discovery | None:

@@ -1,36 +1,51 @@
-"""What an engine must be able to do. A backend is a package with `connect(connection) -> Backend`, a module `check`,
-and a module `discover` if its engine knows dev environments."""
+"""What an engine must be able to do. A backend is a package with `connect(connection) -> Backend` and, where it needs
+them, the modules `check` (how it is connected), `causes` (why attempts wait and fail: see `fermi.launch.causes`) and
+`discover` (dev environments that its engine knows). Its texts are in `texts.toml`."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from threading import Event
-from typing import Any, Protocol, runtime_checkable
+from types import ModuleType
+from typing import Any, Protocol, Self, runtime_checkable
 
 from fermi.launch.discovery import Found
 from fermi.launch.findings import Finding
 from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """All methods raise `fermi.launch.errors.BackendError` when the engine cannot be asked."""
+
+    here: bool = False
+    """Whether all its nodes are this very machine."""
+    mount: str = ""
+    """Where ranks see the platform's data directory; empty: at the platform's own path."""
 
     def problems(self, job: JobSpec) -> list[Problem]:
         """What is wrong with the job on this engine (a script that is not there, …); may look at the engine."""
+        return []
 
+    @abstractmethod
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         """Pure: no clock, no randomness, no engine. Shown to users before anything is sent."""
 
+    @abstractmethod
     def submit(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
         """Idempotent: a name that is already there stays as it is and nothing is started twice. `secrets`: variables
         that every rank gets beside what was rendered. They are kept nowhere but on their way to the ranks."""
 
+    @abstractmethod
     def observe(self, handles: Iterable[Handle]) -> Mapping[str, Observation]:
         """One call for many attempts, by name. An attempt that cannot be judged is `Phase.UNKNOWN`."""
 
+    @abstractmethod
     def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
         """Asks for the end and does not wait; idempotent, and asked again until nothing is left; an attempt that
         never began can no longer begin.
         `still_seconds`: ranks that do nothing for so long need no grace, where the engine can tell."""
 
+    @abstractmethod
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
         """Up to `limit` bytes from byte offset `cursor` (negative: so many before the present end); an absent log is
         empty."""
@@ -38,15 +53,19 @@ class Backend(Protocol):
     def port_host(self, job: JobSpec) -> str | None:
         """The machine whose ports the job's rendezvous shares with other attempts; None where the head has an address
         of its own; "" where any two attempts of this engine may meet on one machine."""
+        return ""
 
     def port_is_free(self, port: int) -> bool:
         """Whether a new rendezvous could listen on `port` at the head node, as far as can be known from here."""
+        return True
 
     def stand_by(self, preload: Sequence[str]) -> None:
-        """Get ready to start a job that imports `preload` soon, where being ready beforehand helps; may do nothing."""
+        """Get ready to start a job that imports `preload` soon, where being ready beforehand helps."""
+        return
 
     def forget(self, handle: Handle) -> None:
         """Removes what the engine keeps of an attempt that has ended (not its logs)."""
+        return
 
 
 @runtime_checkable
@@ -60,15 +79,27 @@ class Remote(Protocol):
         """Attempts that the engine has and that are not among `live` (names): to be passed to `forget`."""
 
 
-class Check(Protocol):
-    """A backend's module `check`. Where parts of a connection that are well formed may not go together, it also has
-    `contradictions(connection) -> list[Problem]`."""
+def _nothing(connection: Mapping[str, Any]) -> list[Any]:
+    return []
 
-    CONNECTION: Mapping[str, Any]
-    """JSON Schema of a connection, as an operator may store it: references to secrets, never secrets."""
 
-    def findings(self, connection: Mapping[str, Any]) -> list[Finding]:
-        """Asks the engine everything that training on it needs. Finds instead of raising."""
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A backend's module `check`, with defaults for what it leaves out. Each function takes a connection.
+
+    `CONNECTION`: JSON Schema of a connection, as an operator may store it: references to secrets, never secrets.
+    `contradictions`: what is wrong where its parts are well formed and may not go together.
+    `findings`: asks the engine everything that training on it needs; finds instead of raising.
+    `notices`: what whoever runs the platform has to know at all times, without asking the engine."""
+
+    CONNECTION: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
+    contradictions: Callable[[Mapping[str, Any]], list[Problem]] = _nothing
+    findings: Callable[[Mapping[str, Any]], list[Finding]] = _nothing
+    notices: Callable[[Mapping[str, Any]], list[Finding]] = _nothing
+
+    @classmethod
+    def of(cls, module: ModuleType | None) -> Self:
+        return cls(**{one.name: getattr(module, one.name) for one in fields(cls) if hasattr(module, one.name)})
 
 
 class Discovery(Protocol):

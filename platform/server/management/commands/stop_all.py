@@ -6,16 +6,21 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from apps.accounts.models import User
+from apps.clusters.models import Cluster
+from apps.training.ground.launching import backend_for
 from apps.training.models import Task
 from apps.training.services import actions
 from apps.training.states import ACTIVE
+from fermi.launch import registry
 
 
 class Command(BaseCommand):
     help = "Requests the stop of every training task that runs, or waits to run, on this machine; prints their ids."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        tasks = Task.objects.filter(state__in=ACTIVE, stop_requested_at=None, cluster__backend="local")
+        known = Cluster.objects.filter(backend__in=registry.BACKENDS)
+        here = [cluster for cluster in known if backend_for(cluster).here]
+        tasks = Task.objects.filter(state__in=ACTIVE, stop_requested_at=None, cluster__in=here)
         for task_id in list(tasks.values_list("pk", flat=True)):
             actions.stop(User.objects.filter(is_superuser=True).earliest("pk"), task_id)
             self.stdout.write(task_id)

@@ -1,7 +1,7 @@
 """The backend's verbs on worker agents. The store is the only memory, and its workers do the rest."""
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from fermi.launch.backends import logfiles
 from fermi.launch.backends.agent import state
 from fermi.launch.backends.agent.render import orders, render
 from fermi.launch.backends.agent.store import Store
+from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
 from fermi.launch.userpaths import absent_below
@@ -23,10 +24,11 @@ def known_store() -> Store:
     return store
 
 
-class AgentBackend:
+class AgentBackend(Backend):
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
+        self.mount = str((connection.get("data") or {}).get("mountPath") or "")
 
     def problems(self, job: JobSpec) -> list[Problem]:
         """The hosts' own folders cannot be looked into from here."""
@@ -67,9 +69,6 @@ class AgentBackend:
     def port_is_free(self, port: int) -> bool:
         """On another host: not known here. Rank 0's runner looks there, and the next attempt has another."""
         return True
-
-    def stand_by(self, preload: Sequence[str]) -> None:
-        """Agents keep processes of their own standing by."""
 
     def forget(self, handle: Handle) -> None:
         known_store().forget(handle.name)

@@ -5,13 +5,14 @@ import os
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from fermi.launch.backends.base import Backend
 from fermi.launch.backends.kubernetes import names, state, volumes
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.deletion import Deletion
@@ -38,10 +39,11 @@ SETTLING = ("POD_DELETED", "JOB_SUSPENDED")
 LONGEST_NAME = 63 - len("-node-9999")  # of a DNS label, and pods' names get six more characters that may be cut
 
 
-class KubernetesBackend:
+class KubernetesBackend(Backend):
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
+        self.mount = volumes.root(connection)
         self.client = Client(connection)
         self._watch = Watch(self.client, jobset=bool(connection.get("jobset")), queue=bool(connection.get("queue")))
         self._deletion = Deletion(
@@ -156,13 +158,6 @@ class KubernetesBackend:
         """Each pod has an address of its own, unless the administrator puts pods into the hosts' network."""
         hosts = (self.connection.get("pod") or {}).get("hostNetwork")
         return str(job.head.engine.get("node") or "") if hosts else None
-
-    def port_is_free(self, port: int) -> bool:
-        """The nodes are elsewhere."""
-        return True
-
-    def stand_by(self, preload: Sequence[str]) -> None:
-        """Pods begin cold."""
 
     def forget(self, handle: Handle) -> None:
         self._deletion.forget(handle.name)

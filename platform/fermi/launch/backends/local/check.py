@@ -34,10 +34,10 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
     data = Path(connection["data_dir"])
     workspace = Path(connection.get("workspace") or data / "workspace")
     python = _python(connection.get("python") or default_python())
-    return [_folder(data), _folder(workspace), python, *isolation_findings(connection)]
+    return [_folder(data), _folder(workspace), python, *notices(connection)]
 
 
-def isolation_findings(connection: Mapping[str, Any]) -> list[Finding]:
+def notices(connection: Mapping[str, Any]) -> list[Finding]:
     """What keeps ranks from the platform's own, and why it is not more."""
     found = LocalBackend({**connection, "warm": False}).isolation
     level = Level.PASS if found.protects else Level.WARN

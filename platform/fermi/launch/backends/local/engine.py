@@ -12,6 +12,7 @@ from typing import Any
 
 from fermi.launch import isolation
 from fermi.launch.backends import logfiles, reported
+from fermi.launch.backends.base import Backend
 from fermi.launch.backends.culprit import Loss, cause_of_failure, rank_seen
 from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.backends.local.render import render
@@ -34,7 +35,9 @@ from fermi.launch.userpaths import CHECKPOINTS, absent, task_folder
 from fermi.runner import blame, ending, files, status
 
 
-class LocalBackend:
+class LocalBackend(Backend):
+    here = True
+
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.named = Path(connection["data_dir"]).absolute()
         self.data_dir = self.named.resolve()
@@ -129,10 +132,6 @@ class LocalBackend:
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
         return logfiles.chunk(self._log_dir(handle.task_id, handle.attempt) / f"{rank}.log", cursor, limit)
-
-    def port_host(self, job: JobSpec) -> str:
-        """All of them are on this machine."""
-        return ""
 
     def port_is_free(self, port: int) -> bool:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:

@@ -4,12 +4,13 @@ import getpass
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 from fermi.launch.backends import logfiles
+from fermi.launch.backends.base import Backend
 from fermi.launch.backends.slurm import causes, components, state
 from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.driver import Driver, Job, Submission
@@ -37,10 +38,11 @@ def user_of(connection: Mapping[str, Any]) -> str:
     return str(connection.get("user") or getpass.getuser())
 
 
-class SlurmBackend:
+class SlurmBackend(Backend):
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
+        self.mount = folder_of(connection)
         self.driver = driver(connection)
 
     def problems(self, job: JobSpec) -> list[Problem]:
@@ -106,13 +108,6 @@ class SlurmBackend:
     def port_host(self, job: JobSpec) -> str:
         """Slurm may put jobs of several users side by side; where the choice of the node is left to it, any two."""
         return str(job.head.engine.get("node") or "")
-
-    def port_is_free(self, port: int) -> bool:
-        """The nodes are elsewhere."""
-        return True
-
-    def stand_by(self, preload: Sequence[str]) -> None:
-        """Jobs begin cold."""
 
     def forget(self, handle: Handle) -> None:
         self._cancel(self._jobs().get(handle.name, ()))
