@@ -21,7 +21,10 @@ from scripts import ledger
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "build" / "tests"
 REPORTED = [sys.executable, "-m", "pytest", "--junitxml={junit}", "-o", "junit_family=xunit1"]  # it names files
-PYTEST = [*REPORTED, "-n", "2", "--dist", "loadfile"]  # what a file sets up is dear
+PYTEST = [*REPORTED, "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
+"""Half of the time tests wait for a process to start or a grace to pass, so four keep two cores busy. Whole files,
+because what a file sets up is dear, in the order of tests/conftest.py."""
+
 AGAIN = [*REPORTED, "--last-failed", "--last-failed-no-failures", "none"]
 FEW = 5
 """Tests of a part that may fail in company and pass alone (docs/decisions/0015): more are no accident."""

@@ -18,6 +18,15 @@ forget_variables()
 ROOT = Path(__file__).resolve().parents[1]
 
 
+LONGEST = ("e2e", "faults", "isolation", "contract")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several processes none shall be left alone with a file of minutes when the others have finished."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.path.relative_to(ROOT / "tests").parts[0] not in LONGEST)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository's root."""

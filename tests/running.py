@@ -58,7 +58,8 @@ def migrated() -> Path:
 
 class Running:
     """`start` returns when the API answers and there is something to train on; `api` speaks for the administrator.
-    `fresh`: it prepares its database itself, as a platform's first start does."""
+    `fresh`: it prepares its database itself, as a platform's first start does. No process stands by with PyTorch
+    imported, unless it is asked for: most of what is started here would never use it."""
 
     def __init__(self, data: Path, *, fresh: bool = False, **env: str) -> None:
         self.data = data
@@ -74,6 +75,7 @@ class Running:
             "FERMI_DATA": str(data),
             "FERMI_PORT": str(self.port),
             "PYTHONPATH": path,
+            "FERMI_STAND_BY": "0",
             **ports,
             **env,
         }

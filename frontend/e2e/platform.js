@@ -1,11 +1,12 @@
 // The platform under test: the one that FERMI_E2E_URL and FERMI_E2E_LINK name, else one of our own on fresh data.
 import { spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
+const HERE = fileURLToPath(new URL(".", import.meta.url));
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const PYTHON = process.env.FERMI_PYTHON ?? join(ROOT, ".venv/bin/python");
 const READY_MS = 120_000;
@@ -26,6 +27,8 @@ export async function platform() {
     FERMI_DATA_ROOTS: join(ROOT, "docs"),
     FERMI_HOST: "127.0.0.1",
     FERMI_PORT: String(port),
+    FERMI_MASTER_PORTS: masterPorts(),
+    FERMI_STAND_BY: "0",
   };
   const up = spawn(PYTHON, ["-m", "server.up"], { cwd: ROOT, env, stdio: ["ignore", "pipe", "pipe"] });
   const ended = new Promise((resolve) => up.once("exit", resolve));
@@ -73,6 +76,13 @@ function announced(up) {
     up.stderr.on("data", read);
     up.once("exit", () => fail("ended"));
   });
+}
+
+/** A hundred ports of each test file's own: two of them run at once. */
+function masterPorts() {
+  const files = readdirSync(HERE).filter((name) => name.endsWith(".test.js"));
+  const first = 28_000 + 100 * files.sort().indexOf(basename(process.argv[1]));
+  return `${first}-${first + 99}`;
 }
 
 function freePort() {

@@ -9,9 +9,18 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.running import Running
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.storage]
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """As it is for its users: a process stands by that has the training stack imported."""
+    running = Running(tmp_path_factory.mktemp("platform") / "data", FERMI_STAND_BY="1").start()
+    yield running
+    running.close()
 
 
 def messages(response: httpx.Response) -> Iterator[tuple[str, str, Any]]:

@@ -47,13 +47,15 @@ class Hosts:
         (self.workspace / "train.py").write_text(SCRIPT)
         made = platform.api.post("/workers/join-tokens", json={"name": "lab"}).raise_for_status().json()["data"]
         self.token = made["token"]
+        self.settings = folder / "worker.toml"
+        self.settings.write_text("warm = false\n")
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, node: str, gpus: str = "0") -> None:
         command = [
             sys.executable, "-m", "fermi.cli", "worker", "--server", self.platform.url, "--token", self.token,
             "--node", node, "--gpus", gpus, "--emulate", "--state", str(self.folder / node),
-            "--workspace", str(self.workspace), "--address", "127.0.0.1",
+            "--workspace", str(self.workspace), "--address", "127.0.0.1", "--config", str(self.settings),
         ]  # fmt: skip
         env = {**self.platform.env, "GLOO_SOCKET_IFNAME": "lo"}
         with (self.folder / f"{node}.out").open("ab") as output:
