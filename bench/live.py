@@ -33,7 +33,7 @@ class Live(Running):
 @contextmanager
 def platform(**env: str) -> Iterator[Live]:
     with scratch() as data:
-        running = Live(data, FERMI_LOG_LEVEL="WARNING", **env)
+        running = Live(data, fresh=True, FERMI_LOG_LEVEL="WARNING", **env)
         try:
             running.start()
             running.settle()
