@@ -1,6 +1,7 @@
 """Reading, listing, stopping, retrying, cloning and deleting training tasks."""
 
 import json
+import logging
 
 import pytest
 from django.utils import timezone
@@ -62,7 +63,7 @@ def test_a_list_shows_the_projects_tasks_and_filters_them(colleague, stranger, t
 
 def test_a_reason_that_lacks_what_its_text_names_is_shown_with_a_dash(colleague, task, monkeypatch):
     """As one was stored by a version that had a gap, or will be: nobody's list fails because of it."""
-    monkeypatch.setattr(messages, "fault", messages.log.error)
+    monkeypatch.setattr(messages, "fault", logging.getLogger("fermi.messages").error)
     end(task, reason="RUNNER_LOST")
     Attempt.objects.create(task=task, number=1, master_port=29500, created_at=timezone.now(), outcome="RANK_FAILED")
     Event.objects.create(task=task, at=timezone.now(), kind="attempt", code="ATTEMPT_ENDED", params={})

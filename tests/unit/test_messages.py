@@ -2,6 +2,7 @@
 brings its own."""
 
 import ast
+import logging
 import string
 import sys
 import tomllib
@@ -85,7 +86,7 @@ def test_every_text_gets_its_parameters_where_all_of_them_are_written_with_the_c
 def test_a_text_never_raises_and_shows_a_dash_for_what_is_missing(
     lang: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(messages, "fault", messages.log.error)
+    monkeypatch.setattr(messages, "fault", logging.getLogger("fermi.messages").error)
     assert messages.GAP in messages.text("RUNNER_LOST", lang)[0]
     assert messages.text("NO_SUCH_CODE", lang) == ("NO_SUCH_CODE", "")
     assert [record.getMessage() for record in caplog.records] == [
@@ -165,7 +166,7 @@ def test_texts_that_cannot_be_read_take_no_other_text_away(outside: Path, monkey
     (outside / "brought_broken.py").write_text("")
     (outside / "brought_broken.toml").write_text("not toml")
     invalidate_caches()
-    monkeypatch.setattr(messages, "fault", messages.log.error)
+    monkeypatch.setattr(messages, "fault", logging.getLogger("fermi.messages").error)
     monkeypatch.setitem(registry.BACKENDS, "broken", "brought_broken")
     monkeypatch.setitem(registry.BACKENDS, "missing", "no_such_package.backend")
     assert messages.text("NO_SUCH_CODE", "en") == ("NO_SUCH_CODE", "")
@@ -204,3 +205,25 @@ def test_a_victims_text_names_who_had_left_before() -> None:
         "0.4 s before, rank 3 had already ended with 0"
         in messages.text("RANK_FAILED", "en", **where, left="3", seconds=0.4)[0]
     )
+
+
+def leaves(table: dict[str, Any], path: str = "") -> dict[str, list[str]]:
+    """The blanks of each text, sorted."""
+    found: dict[str, list[str]] = {}
+    for name, value in table.items():
+        if isinstance(value, dict):
+            found |= leaves(value, f"{path}{name}.")
+        else:
+            found[path + name] = sorted(field for _, field, _, _ in string.Formatter().parse(value) if field)
+    return found
+
+
+@pytest.mark.parametrize("room", ["cli", "guides"])
+def test_both_languages_say_the_same_with_the_same_blanks(room: str) -> None:
+    assert leaves(messages._room(room, "zh")) == leaves(messages._room(room, "en"))
+
+
+def test_sentences_stand_in_alphabetical_order() -> None:
+    for lang in messages.LANGUAGES:
+        codes = list(messages._room("cli", lang))
+        assert codes == sorted(codes)

@@ -31,10 +31,10 @@ class Where(NamedTuple):
 def port(where: Where) -> Iterator[Look]:
     """Whether rank 0 could listen, on this machine."""
     if ports.is_free(where.port):
-        yield Look("pass", _("Port {port} is free on this machine.", port=where.port))
+        yield Look("pass", _("PORT_FREE", port=where.port))
     else:
-        who = ports.holder(where.port) or _("another user's process")
-        yield Look("fail", _("Port {port} is in use on this machine by {who}.", port=where.port, who=who))
+        who = ports.holder(where.port) or _("ANOTHER_USERS_PROCESS")
+        yield Look("fail", _("PORT_IN_USE", port=where.port, who=who))
 
 
 def network(where: Where) -> Iterator[Look]:
@@ -42,27 +42,27 @@ def network(where: Where) -> Iterator[Look]:
     try:
         found = socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)
     except OSError as error:
-        yield Look("fail", _("{host} does not resolve: {why}", host=where.host, why=error))
+        yield Look("fail", _("HOST_NOT_RESOLVED", host=where.host, why=error))
         return
     addresses = list(dict.fromkeys(str(item[4][0]) for item in found))
     loopback = any(address.startswith("127.") or address == "::1" for address in addresses)
-    text = _("{host} is {addresses}.", host=where.host, addresses=", ".join(addresses))
+    text = _("HOST_ADDRESSES", host=where.host, addresses=", ".join(addresses))
     if loopback and where.host not in addresses and where.host != "localhost":
-        yield Look("warn", text + " " + _("On other nodes that would be they themselves: see /etc/hosts."))
+        yield Look("warn", text + " " + _("ADDRESS_IS_LOOPBACK"))
     else:
         yield Look("pass", text)
     if interface := interfaces.interface_to(where.host):
-        yield Look("pass", _("The way there is by {interface} (NCCL_SOCKET_IFNAME).", interface=interface))
+        yield Look("pass", _("WAY_BY_INTERFACE", interface=interface))
     try:
         socket.create_connection((where.host, where.port), TIMEOUT_S).close()
     except ConnectionRefusedError:
-        text = _("{host} answers, but nothing listens on port {port}.", host=where.host, port=where.port)
-        yield Look("warn", text + " " + _("That is right until rank 0 has started."))
+        text = _("NOTHING_LISTENS", host=where.host, port=where.port)
+        yield Look("warn", text + " " + _("RIGHT_UNTIL_RANK_0_STARTS"))
     except OSError as error:
-        text = _("Port {port} of {host} cannot be reached: {why}", host=where.host, port=where.port, why=error)
+        text = _("PORT_NOT_REACHED", host=where.host, port=where.port, why=error)
         yield Look("fail", text)
     else:
-        yield Look("pass", _("Port {port} of {host} can be reached.", host=where.host, port=where.port))
+        yield Look("pass", _("PORT_REACHED", host=where.host, port=where.port))
 
 
 def memory(_where: Where) -> Iterator[Look]:
@@ -70,24 +70,24 @@ def memory(_where: Where) -> Iterator[Look]:
     values = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
     free, total = (int(values[name].split()[0]) / (1 << 20) for name in ("MemAvailable", "MemTotal"))
     level: Literal["pass", "warn"] = "pass" if free > total / 10 else "warn"
-    yield Look(level, _("Memory: {free} of {total} GB are available.", free=f"{free:.1f}", total=f"{total:.1f}"))
+    yield Look(level, _("MEMORY_AVAILABLE", free=f"{free:.1f}", total=f"{total:.1f}"))
     shared = shutil.disk_usage("/dev/shm")
     level = "pass" if shared.free >= GB else "warn"
-    yield Look(level, _("/dev/shm: {free} GB are free.", free=f"{shared.free / GB:.1f}"))
+    yield Look(level, _("SHM_FREE", free=f"{shared.free / GB:.1f}"))
     yield from _gpus()
 
 
 def _gpus() -> Iterator[Look]:
     if not shutil.which("nvidia-smi"):
-        yield Look("pass", _("No NVIDIA GPUs here: ranks run on the CPU."))
+        yield Look("pass", _("NO_GPUS_HERE"))
         return
     for row in _smi("--query-gpu=index,name,memory.used,memory.total"):
         index, name, used, total = row
         level: Literal["pass", "warn"] = "pass" if float(used) < float(total) / 10 else "warn"
-        yield Look(level, _("GPU {index} ({name}): {used} of {total} MiB are in use.",
+        yield Look(level, _("GPU_MEMORY_USED",
                             index=index, name=name, used=used, total=total))  # fmt: skip
     for pid, name, used in _smi("--query-compute-apps=pid,process_name,used_memory"):
-        yield Look("warn", _("Process {pid} ({name}) holds {used} MiB of GPU memory.", pid=pid, name=name, used=used))
+        yield Look("warn", _("GPU_HELD_BY_PROCESS", pid=pid, name=name, used=used))
 
 
 def _smi(query: str) -> list[list[str]]:
@@ -107,7 +107,7 @@ def stack(_where: Where) -> Iterator[Look]:
         try:
             yield Look("pass", f"{name} {version(name)}")
         except PackageNotFoundError:
-            yield Look("warn", _("{name} is not installed in this Python.", name=name))
+            yield Look("warn", _("NOT_INSTALLED_IN_PYTHON", name=name))
 
 
 CHECKS: dict[str, Callable[[Where], Iterator[Look]]] = {

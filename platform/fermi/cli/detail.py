@@ -16,32 +16,32 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
     step = task["step"]
     yield output.pairs(
         [
-            (_("Task"), task["taskId"]),
-            (_("Name"), task["taskName"]),
-            (_("Status"), output.status(task["status"])),
-            (_("Reason"), reason["message"] if reason else None),
+            (_("TASK"), task["taskId"]),
+            (_("NAME"), task["taskName"]),
+            (_("STATUS"), output.status(task["status"])),
+            (_("REASON"), reason["message"] if reason else None),
             ("", reason["hint"] if reason else None),
-            (_("Framework"), task["framework"]),
-            (_("Nodes"), task["nodeCount"]),
-            (_("Processes"), task["worldSize"]),
-            (_("Step"), None if step is None else f"{step}/{task['totalSteps'] or '?'}"),
-            (_("Loss"), task["loss"]),
-            (_("Attempt"), f"{task['attempt']} ({_('at most {n} restarts', n=task['maxRestarts'])})"),
-            (_("Owner"), task["owner"]),
-            (_("Project"), task["projectId"]),
-            (_("Dataset"), f"{task['datasetId']}:{task['datasetVersionId']}" if task["datasetId"] else None),
-            (_("Model"), task["modelId"]),
-            (_("Pre-flight test"), task["preflightId"]),
-            (_("Created"), clock(task["createdAt"])),
-            (_("Started"), clock(task["startedAt"])),
-            (_("Ended"), clock(task["endedAt"])),
-            (_("Ran for"), lasting(task["startedAt"], task["endedAt"])),
-            (_("You may"), ", ".join(task["allowedActions"])),
+            (_("FRAMEWORK"), task["framework"]),
+            (_("NODES"), task["nodeCount"]),
+            (_("PROCESSES"), task["worldSize"]),
+            (_("STEP"), None if step is None else f"{step}/{task['totalSteps'] or '?'}"),
+            (_("LOSS"), task["loss"]),
+            (_("ATTEMPT"), f"{task['attempt']} ({_('RESTARTS_AT_MOST', n=task['maxRestarts'])})"),
+            (_("OWNER"), task["owner"]),
+            (_("PROJECT"), task["projectId"]),
+            (_("DATASET"), f"{task['datasetId']}:{task['datasetVersionId']}" if task["datasetId"] else None),
+            (_("MODEL"), task["modelId"]),
+            (_("PREFLIGHT_TEST"), task["preflightId"]),
+            (_("CREATED"), clock(task["createdAt"])),
+            (_("STARTED"), clock(task["startedAt"])),
+            (_("ENDED"), clock(task["endedAt"])),
+            (_("RAN_FOR"), lasting(task["startedAt"], task["endedAt"])),
+            (_("YOU_MAY"), ", ".join(task["allowedActions"])),
         ]
     )
-    yield output.heading(_("Nodes"))
+    yield output.heading(_("NODES"))
     yield output.table(
-        [_("Node"), _("Environment"), "ID", _("Zone"), "GPU", _("Processes"), _("Ranks")],
+        [_("NODE"), _("ENVIRONMENT"), "ID", _("ZONE"), "GPU", _("PROCESSES"), _("RANKS")],
         [
             [node["nodeRank"], node["name"], node["environmentId"], node["zone"], _gpu(node), node["processes"],
              _span(node["ranks"])]
@@ -49,9 +49,9 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
         ],
     )  # fmt: skip
     if task["ranks"]:
-        yield output.heading(_("Ranks"))
+        yield output.heading(_("RANKS"))
         yield output.table(
-            [_("Rank"), _("Node"), _("Local rank"), _("Device"), _("State"), "PID", _("Exit code")],
+            [_("RANK"), _("NODE"), _("LOCAL_RANK"), _("DEVICE"), _("STATE"), "PID", _("EXIT_CODE")],
             [
                 [rank["rank"], rank["nodeRank"], rank["localRank"], rank["device"], rank["state"], rank["pid"],
                  rank["exitCode"]]
@@ -59,9 +59,9 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
             ],
         )  # fmt: skip
     if task["attempts"]:
-        yield output.heading(_("Attempts"))
+        yield output.heading(_("ATTEMPTS"))
         yield output.table(
-            [_("Attempt"), _("Begun"), _("Ran for"), _("Resumed from"), _("Outcome")],
+            [_("ATTEMPT"), _("BEGUN"), _("RAN_FOR"), _("RESUMED_FROM"), _("OUTCOME")],
             [
                 [attempt["number"], clock(attempt["createdAt"]), lasting(attempt["runningAt"], attempt["endedAt"]),
                  attempt["resumeFrom"], attempt["outcome"]["message"] if attempt["outcome"] else None]
@@ -71,7 +71,7 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
 
 
 def _gpu(node: Any) -> str:
-    return (node["gpuType"] or "cpu") + (f" ({_('emulated')})" if node["emulated"] else "")
+    return (node["gpuType"] or "cpu") + (f" ({_('IS_EMULATED')})" if node["emulated"] else "")
 
 
 def _span(ranks: list[int]) -> str:

@@ -20,7 +20,7 @@ def options(keep: Callable[[click.Context, str, Any], None], *, output: bool = T
     form = click.Option(
         ["-o", "--output"],
         type=click.Choice(FORMS),
-        help=_("Form of the result; json and yaml have the API's data and nothing else."),
+        help=_("OPTION_EVERYWHERE_OUTPUT"),
         expose_value=False,
         callback=kept_as("form"),
     )
@@ -29,14 +29,14 @@ def options(keep: Callable[[click.Context, str, Any], None], *, output: bool = T
         click.Option(
             ["--url"],
             metavar="ADDRESS",
-            help=_("The platform's address, if not the one known here."),
+            help=_("OPTION_URL"),
             expose_value=False,
             callback=kept_as("url"),
         ),
         click.Option(
             ["--lang"],
             type=click.Choice([*LANGUAGES]),
-            help=_("Language of everything that is said."),
+            help=_("OPTION_LANG"),
             expose_value=False,
             callback=kept_as("lang"),
         ),

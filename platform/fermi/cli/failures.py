@@ -59,26 +59,26 @@ def _say(error: FermiError) -> None:
 def _headline(error: FermiError) -> str:
     match error:
         case NoPlatform(code="NO_PLATFORM"):
-            return _("No Fermi platform is known here.")
+            return _("NO_PLATFORM_KNOWN")
         case InvalidRequest(code="SECOND_FACTOR_NEEDED"):
-            return _("This account asks for a second factor.")
+            return _("SECOND_FACTOR_ASKED")
         case Unreachable():
-            return _("The platform cannot be reached: {why}", why=error.message)
+            return _("PLATFORM_NOT_REACHED", why=error.message)
     return error.message
 
 
 def _advice(error: FermiError) -> list[str]:
     match error:
         case NoPlatform(code="NO_PLATFORM"):
-            return [_("Start one with `make up`, or sign in to one: fermi login ADDRESS")]
+            return [_("START_OR_SIGN_IN")]
         case InvalidRequest(code="SECOND_FACTOR_NEEDED"):
-            return [_("Make a token in the console and give it with --token.")]
+            return [_("MAKE_A_TOKEN")]
         case NotAuthenticated(code="SIGN_IN_REFUSED"):
             return []
         case NotAuthenticated():
-            return [_("Sign in first: fermi login")]
+            return [_("SIGN_IN_FIRST")]
         case Unreachable():
-            return [_("Is it running? `fermi login ADDRESS` remembers another address.")]
+            return [_("IS_IT_RUNNING")]
     hints = [item.hint for item in error.errors if item.hint] if len(error.errors) == 1 else []
-    request = [_("Request id: {id}", id=error.request_id)] if error.status >= 500 and error.request_id else []
+    request = [_("REQUEST_ID", id=error.request_id)] if error.status >= 500 and error.request_id else []
     return ([] if any(item.field for item in error.errors) else hints) + request

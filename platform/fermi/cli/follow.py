@@ -66,7 +66,7 @@ class Progress:
         if self.speed is not None:
             parts.append(f"{self.speed:,.0f} tokens/s")
         if self.restarts:
-            parts.append(_("{n} restarts", n=self.restarts))
+            parts.append(_("RESTARTS_COUNTED", n=self.restarts))
         return "  ".join(parts)
 
 
@@ -83,7 +83,7 @@ def _follow(session: Session, task_id: str) -> None:
         display.update(progress, "status")
 
         def on_break(error: FermiError) -> None:
-            display.note(_("The connection broke off; trying again: {why}", why=error.message))
+            display.note(_("CONNECTION_BROKE_OFF", why=error.message))
 
         for event in session.fermi.tasks.stream(task_id, on_break=on_break):
             progress.hear(event.kind, event.data)

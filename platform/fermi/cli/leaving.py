@@ -15,5 +15,5 @@ def leaving(task_id: str, *, following: bool = True) -> Iterator[None]:
     except KeyboardInterrupt:
         if following:
             output.say("")
-            output.say(_("{id} goes on. Watch it: fermi get {id} --follow. Stop it: fermi stop {id}", id=task_id))
+            output.say(_("TASK_GOES_ON", id=task_id))
         raise

@@ -12,7 +12,7 @@ from importlib import import_module
 import click
 
 from fermi.cli import everywhere, texts
-from fermi.cli.registry import COMMANDS
+from fermi.cli.registry import COMMANDS, summary
 from fermi.cli.texts import _
 
 PIPE_CLOSED = 141  # what a shell reports for a process that SIGPIPE ended
@@ -34,16 +34,16 @@ class LazyGroup(click.Group):
             ctx.exit(PIPE_CLOSED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section(_("Commands")):
-            formatter.write_dl([(name, _(entry.summary)) for name, entry in COMMANDS.items()])
+        with formatter.section(_("COMMANDS")):
+            formatter.write_dl([(name, _(summary(name))) for name in COMMANDS])
 
 
 def group() -> click.Group:
     """Made anew for each run, in the language chosen for it."""
     return LazyGroup(
         "fermi",
-        help=_("Distributed training: choose environments, create a task, watch real training."),
-        epilog=_("`fermi COMMAND --help` explains a command. The options may stand before it or after."),
+        help=_("FERMI_SUMMARY"),
+        epilog=_("FERMI_EPILOG"),
         params=[*everywhere.options(everywhere.before)],
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )

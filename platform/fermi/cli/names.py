@@ -30,50 +30,50 @@ class Names:
         return list(self._fermi.datasets.list())
 
     def environments(self, given: Sequence[str]) -> list[str]:
-        return [_id_of(name, self._environments, _("environment")) for name in given]
+        return [_id_of(name, self._environments, _("AN_ENVIRONMENT")) for name in given]
 
     def cluster(self, given: str | None, known: Sequence[ClusterItem]) -> str:
         if given:
-            return _id_of(given, known, _("cluster"))
-        chosen: ClusterItem = _only(known, _("cluster"), _("its name"))
+            return _id_of(given, known, _("A_CLUSTER"))
+        chosen: ClusterItem = _only(known, _("A_CLUSTER"), _("ITS_NAME"))
         return chosen["id"]
 
     def project(self, given: str | None) -> str:
         known = list(self._fermi.projects.list())
         if given:
-            return _id_of(given, known, _("project"))
-        chosen: ProjectItem = _only(known, _("project"), "--project")
+            return _id_of(given, known, _("A_PROJECT"))
+        chosen: ProjectItem = _only(known, _("A_PROJECT"), "--project")
         return chosen["id"]
 
     def model(self, given: str | None) -> str:
         models = list(self._fermi.models.list())
         if given:
-            return _id_of(given, models, _("model"))
-        chosen = _only(models, _("model"), "--model")
-        say(_("Model: {name} ({id}), the only one.", name=chosen["name"], id=chosen["id"]))
+            return _id_of(given, models, _("A_MODEL"))
+        chosen = _only(models, _("A_MODEL"), "--model")
+        say(_("MODEL_CHOSEN", name=chosen["name"], id=chosen["id"]))
         return chosen["id"]
 
     def dataset(self, dataset: str | None, version: str | None) -> tuple[str, str]:
         """A dataset without a version means its newest that is ready, else the one being prepared: the task waits."""
         if not dataset:
-            chosen = _only([found for found in self._datasets if _usable(found)], _("dataset"), "--dataset")
+            chosen = _only([found for found in self._datasets if _usable(found)], _("A_DATASET"), "--dataset")
         else:
-            dataset_id = _id_of(dataset, self._datasets, _("dataset"))
+            dataset_id = _id_of(dataset, self._datasets, _("A_DATASET"))
             known = next((item for item in self._datasets if item["id"] == dataset_id), None)
             if known is None:
                 return dataset_id, version or ""
             chosen = known
         if version:
-            return chosen["id"], _id_of(version, chosen["versions"], _("dataset version"))
+            return chosen["id"], _id_of(version, chosen["versions"], _("A_DATASET_VERSION"))
         usable = _usable(chosen)
         if not usable:
-            raise click.UsageError(_("{name} has no version that can be used.", name=chosen["name"]))
+            raise click.UsageError(_("DATASET_HAS_NO_VERSION", name=chosen["name"]))
         newest = max(usable, key=lambda item: (item["status"] == "ready", item["createdAt"]))
         place = {"name": chosen["name"], "id": chosen["id"], "version": newest["id"]}
         if newest["status"] == "ready":
-            say(_("Dataset: {name} ({id}:{version}), newest version.", **place))
+            say(_("DATASET_CHOSEN", **place))
         else:
-            say(_("Dataset: {name} ({id}:{version}), still being prepared: the task waits for it.", **place))
+            say(_("DATASET_CHOSEN_NOT_READY", **place))
         return chosen["id"], newest["id"]
 
 
@@ -88,9 +88,7 @@ def _id_of(given: str, things: Iterable[Mapping[str, Any]], kind: str) -> str:
         return given
     ids = [thing["id"] for thing in known if thing["name"] == given]
     if len(ids) > 1:
-        raise click.UsageError(
-            _("{name!r} is the name of more than one {kind}: {ids}", name=given, kind=kind, ids=", ".join(ids))
-        )
+        raise click.UsageError(_("NAME_AMBIGUOUS", name=given, kind=kind, ids=", ".join(ids)))
     return ids[0] if ids else given
 
 
@@ -98,4 +96,4 @@ def _only(things: Sequence[Any], kind: str, flag: str) -> Any:
     if len(things) == 1:
         return things[0]
     known = ", ".join(f"{thing['id']} ({thing['name']})" for thing in things) or "-"
-    raise click.UsageError(_("Choose a {kind} with {flag}: {known}", kind=kind, flag=flag, known=known))
+    raise click.UsageError(_("CHOOSE_WITH_FLAG", kind=kind, flag=flag, known=known))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from fermi.cli import everywhere, texts
-from fermi.cli.registry import COMMANDS
+from fermi.cli.registry import summary
 from fermi.cli.texts import _
 from fermi.client.client import Fermi
 
@@ -36,7 +36,7 @@ def command(name: str, more: str = "", *, output: bool = True) -> Callable[[Func
     """A command of the registry that knows --url, --lang and, if need be, --output; `more` follows its summary."""
 
     def decorate(function: Function) -> click.Command:
-        made: Any = click.command(name, help=f"{_(COMMANDS[name].summary)}\n\n{more}".strip())(session(function))
+        made: Any = click.command(name, help=f"{_(summary(name))}\n\n{more}".strip())(session(function))
         made.params += everywhere.options(_keep, output=output)
         return made
 
@@ -52,8 +52,8 @@ def _keep(ctx: click.Context, name: str, value: Any) -> None:
 def follow_options(function: Function) -> Function:
     """--wait and --follow."""
     for option in (
-        click.option("--follow", is_flag=True, help=_("Show the training live until it ends.")),
-        click.option("--wait", is_flag=True, help=_("Wait until the training ends; exit code 1 if it fails.")),
+        click.option("--follow", is_flag=True, help=_("OPTION_OPTIONS_FOLLOW")),
+        click.option("--wait", is_flag=True, help=_("OPTION_OPTIONS_WAIT")),
     ):
         function = option(function)
     return function

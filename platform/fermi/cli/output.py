@@ -108,7 +108,7 @@ def plain(value: Cell) -> str:
         case None:
             return "-"
         case bool():
-            return _("yes") if value else _("no")
+            return _("YES") if value else _("NO")
         case float():
             return f"{value:.4g}" if abs(value) < 1e-3 or abs(value) >= 1e6 else f"{value:.4f}".rstrip("0").rstrip(".")
     return visible(str(value))
@@ -134,13 +134,13 @@ def say(text: str) -> None:
 def warn(items: Iterable[Any]) -> None:
     """Warnings of the API: code, message and hint."""
     for item in items:
-        click.echo(click.style(_("Warning"), fg="yellow") + f" {item['code']}: {visible(item['message'])}", err=True)
+        click.echo(click.style(_("WARNING"), fg="yellow") + f" {item['code']}: {visible(item['message'])}", err=True)
         if item.get("hint"):
             say(f"  → {item['hint']}")
 
 
 def fault(text: str) -> None:
-    click.echo(click.style(_("Error"), fg="red") + f": {visible(text)}", err=True)
+    click.echo(click.style(_("ERROR"), fg="red") + f": {visible(text)}", err=True)
 
 
 def problems(items: Sequence[Problem]) -> None:

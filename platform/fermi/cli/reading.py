@@ -35,9 +35,9 @@ def _read(file: TextIO, name: str) -> dict[str, Any]:
     try:
         found = yaml.load(file, _Yaml)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise click.UsageError(_("{file} is not YAML: {why}", file=name, why=error)) from error
+        raise click.UsageError(_("FILE_NOT_YAML", file=name, why=error)) from error
     if not isinstance(found, dict):
-        raise click.UsageError(_("{file} must hold a request, such as `fermi clone` prints.", file=name))
+        raise click.UsageError(_("FILE_HOLDS_NO_REQUEST", file=name))
     return found
 
 
@@ -49,7 +49,7 @@ def request(path: str) -> dict[str, Any]:
         with Path(path).open(encoding="utf-8") as file:
             return _read(file, path)
     except OSError as error:
-        raise click.UsageError(_("{file} cannot be read: {why}", file=path, why=error.strerror)) from error
+        raise click.UsageError(_("FILE_NOT_READABLE", file=path, why=error.strerror)) from error
 
 
 def settings(pairs: Iterable[str], flag: str) -> dict[str, str]:
@@ -58,7 +58,7 @@ def settings(pairs: Iterable[str], flag: str) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise click.BadParameter(_("{value!r} is not KEY=VALUE", value=pair), param_hint=flag)
+            raise click.BadParameter(_("NOT_KEY_VALUE", value=pair), param_hint=flag)
         found[key] = value
     return found
 

@@ -70,7 +70,7 @@ def build(file: Mapping[str, Any], flags: Flags, names: Names) -> dict[str, Any]
     if flags.script:
         request["entrypoint"] = {"script": flags.script, "args": [*flags.args]}
     elif flags.args:
-        raise click.UsageError(_("Arguments after -- are the script's: name it with --script."))
+        raise click.UsageError(_("ARGUMENTS_NEED_SCRIPT"))
     _environments(request, flags, names)
     if spares := list(flags.spares) or _part(request, "spareEnvironmentIds", list):
         request["spareEnvironmentIds"] = names.environments(spares)
@@ -94,7 +94,7 @@ def _environments(request: dict[str, Any], flags: Flags, names: Names) -> None:
     elif nodes:
         merged["masterNode"] = merged["nodeIds"][0]
         if len(nodes) > 1:
-            names.say(_("Master: {id}, the first environment.", id=merged["masterNode"]))
+            names.say(_("MASTER_CHOSEN", id=merged["masterNode"]))
     request["distributedConfig"] = merged
     request.pop("environmentIds", None)
 
@@ -119,7 +119,7 @@ def _part(whole: Mapping[str, Any], key: str, kind: type[Kind]) -> Kind:
     """What a file has under `key`; empty without it."""
     found = whole.get(key) or kind()
     if not isinstance(found, kind):
-        raise click.UsageError(_("{key} must be a {kind}.", key=key, kind=_("list") if kind is list else _("table")))
+        raise click.UsageError(_("KEY_OF_WRONG_KIND", key=key, kind=_("A_LIST") if kind is list else _("A_TABLE")))
     return found
 
 

@@ -1,24 +1,17 @@
-"""What the command line itself says, in English or Chinese.
-
-English stands in the code, where it is read; `zh.toml` has the Chinese for each sentence. `{name}` parts are filled in
-afterwards. A sentence without a translation stays English.
-"""
+"""What the command line itself says, in the reader's language."""
 
 import os
-import tomllib
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
 
+from fermi import messages
 from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, known
 
 _language = DEFAULT
 
 
-def _(sentence: str, **parts: object) -> str:
-    """`sentence` in the chosen language."""
-    text = _chinese().get(sentence, sentence) if _language == "zh" else sentence
-    return text.format_map(parts) if parts else text
+def _(code: str, **parts: object) -> str:
+    """The sentence of `code` (messages/<language>/cli.toml) in the chosen language."""
+    return messages.say("cli", code, _language, **parts)
 
 
 def use(language: str) -> None:
@@ -57,8 +50,3 @@ def _of_locale() -> str:
     name = next((os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), "")
     neutral = name.partition(".")[0] in {"", "C", "POSIX"}
     return DEFAULT if neutral else known(name) or FALLBACK
-
-
-@cache
-def _chinese() -> dict[str, str]:
-    return tomllib.loads(resources.files(__package__).joinpath("zh.toml").read_text("utf-8"))

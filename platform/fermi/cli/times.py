@@ -15,7 +15,7 @@ def clock(text: str | None) -> str | None:
 
 
 def ago(text: str, now: datetime | None = None) -> str:
-    return _("{time} ago", time=short(((now or datetime.now(UTC)) - parse(text)).total_seconds()))
+    return _("TIME_AGO", time=short(((now or datetime.now(UTC)) - parse(text)).total_seconds()))
 
 
 def lasting(begin: str | None, end: str | None, now: datetime | None = None) -> str | None:

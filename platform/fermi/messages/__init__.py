@@ -1,6 +1,13 @@
 """What people read: the text and the advice that belong to each stable code, in each language.
 
-The platform's own texts are in a folder for each language (`languages.py` lists them). A framework or an engine, also
+The platform's own texts are in a folder for each language (`languages.py` lists them):
+
+    codes.toml     what the API, tasks' reasons, events and notices say: message and hint by stable code
+    cli.toml       what only the command line says
+    admin.toml     what only the operators' console says
+    guides.toml    long texts: `fermi quickstart`, the README of scripts for starting by hand
+
+A framework or an engine, also
 one from outside of the project, brings the texts of its own codes: in `texts.toml` inside its package, or in
 `name.toml` beside its single module `name.py`. The registry's line is all that is needed for it to be found. English
 has to be there; other languages may be:
@@ -20,8 +27,6 @@ A text is often the last thing that is made of a row or of an error, for whoever
 missing is shown as a dash and logged, because a gap is a fault of ours.
 """
 
-import json
-import logging
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,12 +38,13 @@ from typing import Any
 
 from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, known
 
-__all__ = ["DEFAULT", "FALLBACK", "GAP", "LANGUAGES", "Words", "bring", "entries", "fault", "known", "text"]
+__all__ = [
+    "DEFAULT", "FALLBACK", "GAP", "LANGUAGES", "Words", "bring", "entries", "fault", "filled", "guide", "has", "known",
+    "say", "text",
+]  # fmt: skip
 
 GAP = "–"
 FOLDER = Path(__file__).parent
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,42 +64,58 @@ def bring(*tables: Mapping[str, str]) -> None:
 
 
 def has(code: str) -> bool:
-    return _entry(code, "en") is not None
+    return _entry(code, FALLBACK) is not None
 
 
 def text(code: str, lang: str, /, **params: object) -> tuple[str, str]:
     """The (message, hint) of `code` with `params` filled in; in English where `lang` has none; the code itself where it
     has no text."""
-    known = _entry(code, lang) or _entry(code, FALLBACK)
-    if known is None:
+    found = _entry(code, lang) or _entry(code, FALLBACK)
+    if found is None:
         fault("%s has no text", code)
         return code, ""
-    entry = _fitting(known, params)
+    entry = _fitting(found, params)
     shown = {name: _shown(value, lang) for name, value in params.items()}
+    return filled(code, entry.get("message", code), shown), filled(code, entry.get("hint", ""), shown)
+
+
+def say(room: str, code: str, lang: str, /, **parts: object) -> str:
+    """A sentence that only the command line or the operators' console says: `room` is its file, `cli` or `admin`."""
+    sentence = _room(room, lang).get(code) or _room(room, FALLBACK).get(code)
+    if sentence is None:
+        fault("%s has no text in %s", code, room)
+        return code
+    return filled(code, sentence, parts) if parts else str(sentence)
+
+
+def guide(name: str, lang: str) -> dict[str, Any]:
+    """A long text by its parts."""
+    return {**_room("guides", FALLBACK)[name], **_room("guides", lang).get(name, {})}
+
+
+def filled(code: str, sentence: str, values: Mapping[str, object]) -> str:
     try:
-        return entry["message"].format_map(shown), entry["hint"].format_map(shown)
+        return sentence.format_map(values)
     except (LookupError, AttributeError, ValueError, TypeError):
-        careful = _Careful(code)
-        return careful.vformat(entry["message"], (), shown), careful.vformat(entry["hint"], (), shown)
+        return _Careful(code).vformat(sentence, (), values)
 
 
 def entries(lang: str) -> dict[str, dict[str, Any]]:
-    """Every code that has a text in `lang`, those of packages last."""
+    """Every code that has a text in `lang`."""
     brought = {code: said[lang] for module in _modules() for code, said in _beside(module).items() if lang in said}
-    return {**_catalogue(lang), **{code: entry for code, entry in brought.items() if code not in _catalogue(lang)}}
+    return {**brought, **_room("codes", lang)}
 
 
 def _entry(code: str, lang: str) -> dict[str, Any] | None:
-    if found := _catalogue(lang).get(code):
+    if found := _room("codes", lang).get(code):
         return found
     return next((said[lang] for module in _modules() if lang in (said := _beside(module).get(code, {}))), None)
 
 
 @cache
-def _catalogue(lang: str) -> dict[str, dict[str, Any]]:
-    if lang not in LANGUAGES:
-        return {}
-    return tomllib.loads((FOLDER / lang / "codes.toml").read_text("utf-8"))
+def _room(name: str, lang: str) -> dict[str, Any]:
+    path = FOLDER / lang / f"{name}.toml"
+    return tomllib.loads(path.read_text("utf-8")) if lang in LANGUAGES and path.is_file() else {}
 
 
 def _modules() -> list[str]:
@@ -122,7 +144,9 @@ def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def fault(said: str, *about: object) -> None:
     """Of a text that has a gap. Our own tests raise here instead (see tests/conftest.py)."""
-    log.error(said, *about)
+    import logging  # slow, and seldom needed: the command line starts here
+
+    logging.getLogger(__name__).error(said, *about)
 
 
 class _Careful(Formatter):
@@ -160,4 +184,4 @@ def _shown(value: object, lang: str) -> object:
         return text(value.code, lang, **value.params)[0]
     if isinstance(value, tuple):
         return " / ".join(str(_shown(item, lang)) for item in value) or GAP
-    return GAP if value is None else json.dumps(value) if isinstance(value, bool) else value
+    return GAP if value is None else str(value).lower() if isinstance(value, bool) else value

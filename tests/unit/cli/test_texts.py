@@ -1,47 +1,64 @@
 import ast
-import re
+import string
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fermi import messages
 from fermi.cli import texts
-from fermi.cli.registry import COMMANDS
+from fermi.cli.commands import quickstart
+from fermi.cli.registry import COMMANDS, summary
 from fermi.client import config
 from fermi.client.config import Config
 
 CLI = Path(texts.__file__).parent
-CHINESE = tomllib.loads((CLI / "zh.toml").read_text("utf-8"))
-PLACE = re.compile(r"\{\w+")
+ENGLISH = tomllib.loads((messages.FOLDER / "en" / "cli.toml").read_text("utf-8"))
 
 
-def spoken() -> set[str]:
-    """Every sentence the command line can say."""
-    found = {entry.summary for entry in COMMANDS.values()}
+def spoken() -> Iterator[tuple[str, set[str]]]:
+    """Every sentence that the command line can say, and the parts that it gets where they are written there."""
+    yield from ((summary(name), set()) for name in COMMANDS)
     for file in CLI.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_":
                 match node.args[0]:
-                    case ast.Constant(value=str(sentence)):
-                        found.add(sentence)
-                    case ast.Attribute(attr="summary") | ast.Subscript():
-                        pass  # of COMMANDS
+                    case ast.Constant(value=str(code)):
+                        yield code, {word.arg for word in node.keywords if word.arg}
+                    case ast.Call(func=ast.Name(id="summary")):
+                        pass
                     case other:
-                        raise AssertionError(f"{file.name}: {ast.unparse(other)} cannot be translated")
-    return found
+                        raise AssertionError(f"{file.name}: {ast.unparse(other)} is no code")
 
 
-def test_every_sentence_has_a_translation_and_every_translation_a_sentence() -> None:
-    assert spoken() == set(CHINESE)
+def test_every_code_has_a_sentence_and_every_sentence_a_code() -> None:
+    assert {code for code, _ in spoken()} == set(ENGLISH)
 
 
-def test_a_translation_has_the_parts_of_its_sentence() -> None:
-    different = {
-        sentence
-        for sentence, chinese in CHINESE.items()
-        if sorted(PLACE.findall(chinese)) != sorted(PLACE.findall(sentence))
+def test_a_sentence_gets_the_parts_that_it_takes() -> None:
+    taken = {
+        code: {name for _, name, _, _ in string.Formatter().parse(ENGLISH[code]) if name}
+        for code, parts in spoken()
+        if parts
     }
-    assert not different
+    assert {code: parts for code, parts in spoken() if parts} == taken
+
+
+def test_what_is_lacking_is_said_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "LANGUAGES", {**messages.LANGUAGES, "xx": messages.LANGUAGES["en"]})
+    assert messages.say("cli", "TASK_CREATED", "xx", id="task-1") == "Created task-1."
+
+
+def test_a_sentence_that_is_missing_is_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "fault", lambda *_: None)
+    assert messages.say("cli", "NO_SUCH_CODE", "zh") == "NO_SUCH_CODE"
+    assert messages.say("cli", "TASK_CREATED", "en", other="task-1") == f"Created {messages.GAP}."
+
+
+def test_every_guide_has_a_text() -> None:
+    for language in messages.LANGUAGES:
+        assert list(messages.guide("quickstart", language)) == list(quickstart.ENTRIES)
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from fermi.client.client import Fermi
 from fermi.client.types import Me
 
 
-@command("login", _("ADDRESS is the one known here by default. A --lang is remembered too."))
+@command("login", _("MORE_LOGIN"))
 @click.argument("address", required=False)
-@click.option("--token", help=_("An API token; - reads it from standard input."))
-@click.option("--username", help=_("Sign in with a password instead, which makes a token."))
+@click.option("--token", help=_("OPTION_ACCOUNT_TOKEN"))
+@click.option("--username", help=_("OPTION_USERNAME"))
 def login(session: Session, address: str | None, token: str | None, username: str | None) -> None:
     place = config.find(address or session.url)
     if token == "-":
@@ -26,12 +26,12 @@ def login(session: Session, address: str | None, token: str | None, username: st
         token = _by_password(place.url, username)
     elif not token and not (token := place.token):
         if not sys.stdin.isatty():
-            raise click.UsageError(_("Say who you are: --token or --username."))
-        token = click.prompt(_("API token (made in the console, under Tokens)"), hide_input=True, err=True)
+            raise click.UsageError(_("SAY_WHO_YOU_ARE"))
+        token = click.prompt(_("ASK_API_TOKEN"), hide_input=True, err=True)
     with Fermi(place.url, token, lang=texts.language()) as fermi:
         me = fermi.me()
     config.save(config.Config(place.url, token, session.lang or config.load().language))
-    output.say(_("Kept in {file}.", file=config.path()))
+    output.say(_("KEPT_IN_FILE", file=config.path()))
     output.show(me, session.form, lambda: _person(me, place.url))
 
 
@@ -41,7 +41,7 @@ def _by_password(url: str, username: str) -> str:
     from fermi.client.signin import issue_token
 
     if sys.stdin.isatty():
-        password = click.prompt(_("Password"), hide_input=True, err=True)
+        password = click.prompt(_("PASSWORD"), hide_input=True, err=True)
     else:
         password = sys.stdin.readline().rstrip("\n")
     name = f"fermi login, {platform.node()}"[:100]
@@ -57,16 +57,16 @@ def whoami(session: Session) -> None:
 def _person(me: Me, url: str) -> Iterator[RenderableType]:
     yield output.pairs(
         [
-            (_("User"), me["username"]),
-            (_("E-mail"), me["email"]),
-            (_("Platform"), url),
-            (_("Administrator"), me["isAdministrator"] or None),
+            (_("USER"), me["username"]),
+            (_("E_MAIL"), me["email"]),
+            (_("PLATFORM"), url),
+            (_("ADMINISTRATOR"), me["isAdministrator"] or None),
         ]
     )
     if me["projects"]:
         yield ""
         rows = [[project["id"], project["name"], project["role"]] for project in me["projects"]]
-        yield output.table([_("Project"), _("Name"), _("Role")], rows)
+        yield output.table([_("PROJECT"), _("NAME"), _("ROLE")], rows)
 
 
 @command("version")
@@ -77,10 +77,10 @@ def version(session: Session) -> None:
     try:
         number = installed("fermi")
     except PackageNotFoundError:
-        number = _("not installed: run from its sources")
+        number = _("RUN_FROM_SOURCES")
     try:
         url = config.find(session.url).url
     except NoPlatform:
         url = ""
     data = {"version": number, "url": url or None}
-    output.show(data, session.form, lambda: [output.pairs([("fermi", number), (_("Platform"), url)])])
+    output.show(data, session.form, lambda: [output.pairs([("fermi", number), (_("PLATFORM"), url)])])

@@ -15,7 +15,7 @@ from fermi.client.types import ClusterItem, ClusterReport
 LEVELS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 
-@command("clusters", _("`check NAME` asks a cluster and says what to do about what it lacks; exit code 1 if it fails."))
+@command("clusters", _("MORE_CLUSTERS"))
 @click.argument("action", type=click.Choice(["list", "check"]), default="list")
 @click.argument("name", required=False)
 def clusters(session: Session, action: str, name: str | None) -> int:
@@ -30,12 +30,12 @@ def clusters(session: Session, action: str, name: str | None) -> int:
 
 def _clusters(items: list[ClusterItem]) -> Iterator[RenderableType]:
     rows = [(item["id"], item["name"], item["backend"]) for item in items]
-    yield output.table(["ID", _("Name"), _("Engine")], rows)
+    yield output.table(["ID", _("NAME"), _("ENGINE")], rows)
 
 
 def _report(report: ClusterReport) -> Iterator[RenderableType]:
     rows = [(Text(one["level"], LEVELS[one["level"]]), one["code"], one["message"]) for one in report["findings"]]
-    yield output.table([_("Result"), _("Code"), _("Finding")], rows)
+    yield output.table([_("RESULT"), _("CODE"), _("FINDING")], rows)
     for one in report["findings"]:
         if one["level"] != "pass":
             yield output.heading(one["message"])

@@ -19,13 +19,13 @@ def _show(session: Session, listing: Listing[Any], render: Callable[[list[Any]],
 
 
 @command("envs")
-@click.option("--zone", multiple=True, help=_("Name or id of an availability zone."))
+@click.option("--zone", multiple=True, help=_("OPTION_INVENTORY_ZONE"))
 @click.option("--status", multiple=True, type=click.Choice(["running", "stopped", "unhealthy"]))
-@click.option("--gpu-type", multiple=True, help=_("Such as A100."))
+@click.option("--gpu-type", multiple=True, help=_("OPTION_INVENTORY_GPU_TYPE"))
 @click.option("--kind", multiple=True, type=click.Choice(["jupyter", "vscode", "custom"]))
 @click.option("--min-gpus", type=int)
-@click.option("--search", help=_("Part of the name or id."))
-@click.option("--ordering", metavar="COLUMN", help=_("Such as gpuCount, or -gpuCount for descending."))
+@click.option("--search", help=_("OPTION_INVENTORY_SEARCH"))
+@click.option("--ordering", metavar="COLUMN", help=_("OPTION_INVENTORY_ORDERING"))
 def envs(session: Session, **filters: Any) -> None:
     _show(session, session.fermi.environments.list(**filters), _environments)
 
@@ -47,34 +47,34 @@ def _environments(items: list[Any]) -> Iterator[RenderableType]:
         ]
         for item in items
     ]
-    headers = ["ID", _("Name"), _("Zone"), _("Status"), "GPU", "CPU", _("Memory GB"), _("Kind"), _("Stack"), _("Up")]
-    yield output.table([*headers, _("Free")], rows)
+    headers = ["ID", _("NAME"), _("ZONE"), _("STATUS"), "GPU", "CPU", _("MEMORY_GB"), _("KIND"), _("STACK"), _("UP")]
+    yield output.table([*headers, _("FREE")], rows)
 
 
 def _gpus(item: Any) -> str:
     if not item["gpuCount"]:
         return "-"
-    return f"{item['gpuCount']}×{item['gpuType']}" + (f" ({_('emulated')})" if item["emulated"] else "")
+    return f"{item['gpuCount']}×{item['gpuType']}" + (f" ({_('IS_EMULATED')})" if item["emulated"] else "")
 
 
 def _availability(item: Any) -> str:
     if item["heldBy"]:
         return item["heldBy"]
     reason = item["notSelectableReason"]
-    return reason["message"] if reason else _("yes")
+    return reason["message"] if reason else _("YES")
 
 
 @command("zones")
 def zones(session: Session) -> None:
     def render(items: list[Any]) -> Iterator[RenderableType]:
         rows = [[item["id"], item["name"], item["environmentCount"], item["gpuCount"]] for item in items]
-        yield output.table(["ID", _("Name"), _("Environments"), "GPU"], rows)
+        yield output.table(["ID", _("NAME"), _("ENVIRONMENTS"), "GPU"], rows)
 
     _show(session, session.fermi.zones(), render)
 
 
 @command("datasets")
-@click.option("--search", help=_("Part of the name or id."))
+@click.option("--search", help=_("OPTION_INVENTORY_SEARCH"))
 def datasets(session: Session, search: str | None) -> None:
     _show(session, session.fermi.datasets.list(search=search), _datasets)
 
@@ -98,16 +98,16 @@ def _datasets(items: list[Any]) -> Iterator[RenderableType]:
                 ]
             )
             name = ("", "")
-    headers = ["ID", _("Name"), _("Version"), _("Version name"), _("Status"), _("Training tokens")]
-    yield output.table([*headers, _("Validation tokens"), _("Source")], rows)
+    headers = ["ID", _("NAME"), _("VERSION"), _("VERSION_NAME"), _("STATUS"), _("TRAINING_TOKENS")]
+    yield output.table([*headers, _("VALIDATION_TOKENS"), _("SOURCE")], rows)
 
 
 @command("models")
-@click.option("--search", help=_("Part of the name or id."))
+@click.option("--search", help=_("OPTION_INVENTORY_SEARCH"))
 def models(session: Session, search: str | None) -> None:
     def render(items: list[Any]) -> Iterator[RenderableType]:
         rows = [[item["id"], item["name"], item["recipe"], item["parameters"], item["description"]] for item in items]
-        yield output.table(["ID", _("Name"), _("Recipe"), _("Parameters"), _("Description")], rows)
+        yield output.table(["ID", _("NAME"), _("RECIPE"), _("PARAMETERS"), _("DESCRIPTION")], rows)
 
     _show(session, session.fermi.models.list(search=search), render)
 
@@ -125,6 +125,6 @@ def frameworks(session: Session) -> None:
             ]
             for item in items
         ]
-        yield output.table([_("Framework"), _("Also"), _("Name"), _("Parallelism"), _("Description")], rows)
+        yield output.table([_("FRAMEWORK"), _("ALSO"), _("NAME"), _("PARALLELISM"), _("DESCRIPTION")], rows)
 
     _show(session, session.fermi.frameworks(), render)

@@ -32,7 +32,7 @@ def _count(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -
         return ()
     numbers = text.split(",")
     if not all(number.isdecimal() for number in numbers):
-        raise click.BadParameter(_("{value!r} is neither a number, nor one for each node such as 1,2", value=text))
+        raise click.BadParameter(_("NO_COUNT_PER_NODE", value=text))
     return tuple(map(int, numbers))
 
 
@@ -44,48 +44,40 @@ def place_options(function: Function) -> Function:
 
     for option in reversed(
         [
-            named("rank", type=int, help=_("The one rank to start here; the others are started the same way.")),
-            named("world-size", type=int, help=_("How many ranks there are in all.")),
-            named("local-rank", type=int, help=_("Of that one rank, on its node.")),
-            named("nnodes", type=int, help=_("How many nodes there are; this command runs on each.")),
-            named("node-rank", type=int, help=_("Which of them this is, from 0.")),
-            named("nproc-per-node", callback=_count, help=_("Ranks per node: 4, or 1,2 for each. Default: its GPUs.")),
-            named("master-addr", help=_("Where rank 0 runs, as the others reach it. Default: MASTER_ADDR.")),
-            named("master-port", type=int, help=_("Default: MASTER_PORT, else 29500, or a free one on one node.")),
+            named("rank", type=int, help=_("OPTION_LAUNCH_RANK")),
+            named("world-size", type=int, help=_("OPTION_LAUNCH_WORLD_SIZE")),
+            named("local-rank", type=int, help=_("OPTION_LAUNCH_LOCAL_RANK")),
+            named("nnodes", type=int, help=_("OPTION_LAUNCH_NNODES")),
+            named("node-rank", type=int, help=_("OPTION_LAUNCH_NODE_RANK")),
+            named("nproc-per-node", callback=_count, help=_("OPTION_LAUNCH_NPROC_PER_NODE")),
+            named("master-addr", help=_("OPTION_LAUNCH_MASTER_ADDR")),
+            named("master-port", type=int, help=_("OPTION_LAUNCH_MASTER_PORT")),
         ]
     ):
         function = option(function)
     return function
 
 
-@command(
-    "launch",
-    _(
-        "One node: --nproc-per-node 4. Several: --nnodes 2 --node-rank 0 --master-addr ADDRESS on each. One rank: "
-        "--rank 3 --world-size 8 --master-addr ADDRESS. In Slurm: srun fermi launch, nothing else needed."
-        "\n\nThe exit code is that of the rank that failed first. Ctrl-C ends all ranks here."
-    ),
-    output=False,
-)
+@command("launch", _("MORE_LAUNCH"), output=False)
 @click.option("--mode", type=click.Choice(["auto", "manual", "slurm", "create_slurm"]), default="auto",
-              help=_("Default: Slurm's variables where they are, else what the options say."))  # fmt: skip
+              help=_("OPTION_MODE"))  # fmt: skip
 @place_options
-@click.option("--logs", metavar="FOLDER", help=_("Write each rank's output to FOLDER/RANK.log, too."))
+@click.option("--logs", metavar="FOLDER", help=_("OPTION_LOGS"))
 @click.option("--output", "shown", type=click.Choice([*MARKS, "none"]), default="prefix",
-              help=_("How ranks' lines are shown here; none: only in --logs."))  # fmt: skip
-@click.option("--grace", type=float, default=30.0, help=_("Seconds that ranks get to end by themselves."))
-@click.option("--patience", type=float, default=meet.PATIENCE_SECONDS, help=_("Seconds to wait for the others."))
-@click.option("--no-wait", is_flag=True, help=_("Start at once, instead of when all nodes are there."))
-@click.option("--dry-run", is_flag=True, help=_("Show the ranks' environment and start nothing."))
-@click.option("--num-nodes", type=int, default=1, help=_("create_slurm: nodes."))
-@click.option("--gpus-per-node", type=int, help=_("create_slurm: GPUs; default: as many as ranks. 0: none."))
-@click.option("--cpus-per-task", type=int, help=_("create_slurm: CPU cores for each rank."))
-@click.option("--job-name", default="fermi", help=_("create_slurm: name of the job."))
-@click.option("--partition", default="", help=_("create_slurm: as sbatch has it."))
-@click.option("--account", default="", help=_("create_slurm: as sbatch has it."))
-@click.option("--qos", default="", help=_("create_slurm: as sbatch has it."))
-@click.option("--time", "limit", default="", help=_("create_slurm: time limit, such as 2-00:00:00."))
-@click.option("--file", default="slurm_scripts/run_slurm.sh", help=_("create_slurm: where to write the script."))
+              help=_("OPTION_LAUNCH_OUTPUT"))  # fmt: skip
+@click.option("--grace", type=float, default=30.0, help=_("OPTION_GRACE"))
+@click.option("--patience", type=float, default=meet.PATIENCE_SECONDS, help=_("OPTION_LAUNCH_PATIENCE"))
+@click.option("--no-wait", is_flag=True, help=_("OPTION_NO_WAIT"))
+@click.option("--dry-run", is_flag=True, help=_("OPTION_DRY_RUN"))
+@click.option("--num-nodes", type=int, default=1, help=_("OPTION_NUM_NODES"))
+@click.option("--gpus-per-node", type=int, help=_("OPTION_GPUS_PER_NODE"))
+@click.option("--cpus-per-task", type=int, help=_("OPTION_CPUS_PER_TASK"))
+@click.option("--job-name", default="fermi", help=_("OPTION_JOB_NAME"))
+@click.option("--partition", default="", help=_("OPTION_PARTITION"))
+@click.option("--account", default="", help=_("OPTION_PARTITION"))
+@click.option("--qos", default="", help=_("OPTION_PARTITION"))
+@click.option("--time", "limit", default="", help=_("OPTION_TIME"))
+@click.option("--file", default="slurm_scripts/run_slurm.sh", help=_("OPTION_LAUNCH_FILE"))
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
 def launch(session: Session, mode: str, words: tuple[str, ...], file: str, **given: Any) -> int:
     try:
@@ -130,7 +122,7 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
             grace_seconds=given["grace"],
         )
     except foreground.PortTaken as taken:
-        who = taken.holder or _("another user's process")
+        who = taken.holder or _("ANOTHER_USERS_PROCESS")
         raise LaunchError("LAUNCH_PORT_TAKEN", port=port, holder=who, nearest=_some_port()) from taken
     except meet.GaveUp as gave_up:
         raise LaunchError(f"LAUNCH_{gave_up.cause}", evidence=gave_up.detail) from gave_up
@@ -191,6 +183,6 @@ def _create(file: Path, words: list[str], given: dict[str, Any]) -> int:
         file.write_text(text, encoding="utf-8")
         file.chmod(0o755)
     except OSError as error:
-        raise click.UsageError(_("{file} cannot be written: {why}", file=file, why=error.strerror)) from error
-    click.echo(_("Written: {file}. Submit it with: sbatch {file}", file=file))
+        raise click.UsageError(_("FILE_NOT_WRITABLE", file=file, why=error.strerror)) from error
+    click.echo(_("BATCH_SCRIPT_WRITTEN", file=file))
     return 0

@@ -19,27 +19,16 @@ MANAGE = Path(fermi.__file__).resolve().parents[2] / "manage.py"
 """The platform's own, beside which this command lies where the platform runs."""
 
 
-@command(
-    "login-link",
-    _(
-        "For the platform's own machine: it needs no password, but the platform's database (its data directory, or "
-        "DATABASE_URL). The link works once, within half an hour. NAME is by default the first administrator's."
-    ),
-    output=False,
-)
+@command("login-link", _("MORE_LOGIN_LINK"), output=False)
 @click.argument("name", required=False)
-@click.option(
-    "--data", metavar="FOLDER", help=_("Data directory, DATA of `make up`. Default: $FERMI_DATA, else ./var.")
-)
+@click.option("--data", metavar="FOLDER", help=_("OPTION_DATA"))
 def login_link(session: Session, name: str | None, data: str | None) -> int:
     if data:
         os.environ["FERMI_DATA"] = data
     folder = Path(os.environ.setdefault("FERMI_DATA", "var")).absolute()
     if not MANAGE.is_file() or not (folder.is_dir() or os.environ.get("DATABASE_URL")):
-        output.fault(
-            _("There is no platform here: {missing} is missing.", missing=MANAGE if folder.is_dir() else folder)
-        )
-        click.echo(_("  → Run this on the machine where the platform runs, with --data if need be."), err=True)
+        output.fault(_("NO_PLATFORM_HERE", missing=MANAGE if folder.is_dir() else folder))
+        click.echo(_("RUN_ON_PLATFORMS_MACHINE"), err=True)
         return NO_PLATFORM
     asked = subprocess.run(
         [sys.executable, MANAGE, "login_link", *([name] if name else [])],
@@ -49,15 +38,15 @@ def login_link(session: Session, name: str | None, data: str | None) -> int:
         check=False,
     )
     if asked.returncode:
-        output.fault(_("The platform's database could not be read; what it said is above."))
+        output.fault(_("DATABASE_NOT_READABLE"))
         return NO_PLATFORM
     made = json.loads(asked.stdout.splitlines()[-1])
     if made["signInLink"] is None:
-        output.fault(_("There is no active user {name!r}.", name=name or _("administrator")))
+        output.fault(_("NO_ACTIVE_USER", name=name or _("AN_ADMINISTRATOR")))
         return NOT_FOUND
-    output.say(_("Sign-in link for {name}, once, within half an hour:", name=made["username"]))
+    output.say(_("SIGN_IN_LINK", name=made["username"]))
     url = session.url or os.environ.get("FERMI_PUBLIC_URL") or config.local().url
     if not url:
-        output.say(_("The platform does not run from {folder} now: open this path on its address.", folder=folder))
+        output.say(_("PLATFORM_NOT_RUNNING", folder=folder))
     click.echo(f"{url.rstrip('/')}{made['signInLink']}")
     return 0

@@ -22,25 +22,18 @@ MARKS = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red
 VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE")
 
 
-@command(
-    "preflight",
-    _(
-        "With environments: of a platform. Without: of this machine, or by hand on each node with --nnodes, "
-        "--node-rank and --master-addr (srun needs none of them); node 0 shows the result. Exit code 1: not fit to "
-        "train."
-    ),
-)
+@command("preflight", _("MORE_PREFLIGHT"))
 @click.argument("environments", nargs=-1, metavar="[ENV]...")
-@click.option("--full", is_flag=True, help=_("Also bandwidth of every pair, an all-reduce and a barrier."))
-@click.option("--master", help=_("Environment of rank 0. Default: the first."))
-@click.option("--framework", help=_("What is to be trained with: decides which versions must agree."))
-@click.option("--json", "as_json", is_flag=True, help=_("The same as -o json."))
-@click.option("--nnodes", type=click.IntRange(1), help=_("By hand: how many nodes there are."))
-@click.option("--node-rank", type=click.IntRange(0), help=_("By hand: which of them this is, from 0."))
-@click.option("--master-addr", help=_("By hand: node 0, as the others reach it."))
-@click.option("--master-port", type=click.IntRange(1, 65535), help=_("By hand. Default: MASTER_PORT, else 29500."))
-@click.option("--name", help=_("By hand: this node's name. Default: its host name."))
-@click.option("--patience", type=float, default=120.0, help=_("By hand: seconds to wait for the other nodes."))
+@click.option("--full", is_flag=True, help=_("OPTION_FULL"))
+@click.option("--master", help=_("OPTION_PREFLIGHT_MASTER"))
+@click.option("--framework", help=_("OPTION_PREFLIGHT_FRAMEWORK"))
+@click.option("--json", "as_json", is_flag=True, help=_("OPTION_JSON"))
+@click.option("--nnodes", type=click.IntRange(1), help=_("OPTION_NNODES"))
+@click.option("--node-rank", type=click.IntRange(0), help=_("OPTION_NODE_RANK"))
+@click.option("--master-addr", help=_("OPTION_MASTER_ADDR"))
+@click.option("--master-port", type=click.IntRange(1, 65535), help=_("OPTION_PREFLIGHT_MASTER_PORT"))
+@click.option("--name", help=_("OPTION_PREFLIGHT_NAME"))
+@click.option("--patience", type=float, default=120.0, help=_("OPTION_PREFLIGHT_PATIENCE"))
 def preflight(session: Session, environments: tuple[str, ...], as_json: bool, full: bool, **given: Any) -> int:
     session.form = "json" if as_json else session.form
     if environments:
@@ -54,7 +47,7 @@ def _on_platform(session: Session, environments: tuple[str, ...], full: bool, gi
     created = tests.create(
         names.environments(environments), level="full" if full else "quick", master=master, framework=given["framework"]
     )
-    output.say(_("Testing: {id}", id=created["id"]))
+    output.say(_("TESTING", id=created["id"]))
     try:
         found = tests.wait(created["id"])
     except KeyboardInterrupt:
@@ -82,7 +75,7 @@ def _by_hand(session: Session, full: bool, given: dict[str, Any]) -> int:
     about |= {"name": given["name"] or socket.gethostname()}
     order = Order({**os.environ, "FERMI_PREFLIGHT": json.dumps(about)})
     if order.world > 1 and order.rank == 0:
-        output.say(_("Waiting for {n} nodes on port {port}…", n=order.world - 1, port=order.port))
+        output.say(_("WAITING_FOR_NODES", n=order.world - 1, port=order.port))
     facts = test.run(order, lambda fact: None)
     if order.rank:
         return _said_by_member(facts)
@@ -99,7 +92,7 @@ def _by_hand(session: Session, full: bool, given: dict[str, Any]) -> int:
 
 def _name(names: dict[int, str], rank: int) -> str:
     """Two nodes may have one host name: then their ranks tell them apart."""
-    name = names.get(rank, _("node {rank}", rank=rank))
+    name = names.get(rank, _("NODE_OF_RANK", rank=rank))
     return f"{name} ({rank})" if list(names.values()).count(name) > 1 else name
 
 
@@ -108,9 +101,9 @@ def _set_variables(given: dict[str, Any]) -> None:
     env = os.environ
     if (nodes := given["nnodes"]) is not None:
         if nodes > 1 and (given["node_rank"] is None or not (given["master_addr"] or env.get("MASTER_ADDR"))):
-            raise click.UsageError(_("Several nodes need --node-rank and --master-addr on each."))
+            raise click.UsageError(_("SEVERAL_NODES_NEED_MORE"))
         if (rank := given["node_rank"] or 0) >= nodes:
-            raise click.UsageError(_("--node-rank {rank} is not below --nnodes {nodes}.", rank=rank, nodes=nodes))
+            raise click.UsageError(_("NODE_RANK_TOO_HIGH", rank=rank, nodes=nodes))
         env |= {"WORLD_SIZE": str(nodes), "RANK": str(rank), "NODE_RANK": str(rank)}
         env |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     elif "SLURM_PROCID" in env and "RANK" not in env:
@@ -129,18 +122,18 @@ def _set_variables(given: dict[str, Any]) -> None:
     env.setdefault("MASTER_PORT", str(MASTER_PORT))
     for name in ("WORLD_SIZE", "RANK"):
         if not env.get(name, "").isdecimal():
-            raise click.UsageError(_("{name} must be a number: {value!r}", name=name, value=env.get(name, "")))
+            raise click.UsageError(_("NOT_A_NUMBER", name=name, value=env.get(name, "")))
 
 
 def _said_by_member(facts: list[Any]) -> int:
     head = next(fact for fact in facts if fact["preflight"] == "head")
     if head["via"] is not None:
-        output.say(_("Tested; node 0 ({address}) shows the result.", address=head["address"]))
+        output.say(_("TESTED_RESULT_AT_NODE_0", address=head["address"]))
         return 0
     where = f"{head['asked']} → {', '.join(head['resolved']) or '?'}" + (
         f" ({head['source']})" if head["source"] else ""
     )
-    output.fault(_("Node 0 was not found: {where}", where=where))
+    output.fault(_("NODE_0_NOT_FOUND", where=where))
     for attempt in head["tries"]:
         output.say(f"  {attempt['address']}:{attempt['port']}  {attempt['result']}")
     return TRAINING_FAILED
@@ -165,7 +158,7 @@ def matrix(found: Any) -> Iterator[RenderableType]:
         ways = {(pair["from"], pair["to"]): pair for pair in found["pairs"]}
         yield Text("")
         yield output.table(
-            [_("from ↓ to →"), *names.values()],
+            [_("FROM_DOWN_TO_RIGHT"), *names.values()],
             [[name, *(_way(ways.get((here, there))) for there in names)] for here, name in names.items()],
         )
     if together := found["together"]:

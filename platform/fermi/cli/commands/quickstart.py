@@ -1,14 +1,13 @@
 """The common ways to start and the common problems, with commands ready to be copied: `fermi quickstart`."""
 
 import sys
-import tomllib
-from functools import cache
-from importlib import resources
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import click
 from rich.text import Text
 
+from fermi import messages
 from fermi.cli import checks, output, texts
 from fermi.cli.failures import TRAINING_FAILED
 from fermi.cli.options import Session, command
@@ -26,26 +25,45 @@ class Entry(NamedTuple):
     kind: str
     title: str
     text: str
-    checks: list[str]
+    checks: Sequence[str]
 
 
-@cache
+ENTRIES: dict[str, tuple[str, Sequence[str]]] = {
+    "single-node": ("scene", ("stack", "memory")),
+    "multi-node": ("scene", ("network", "stack")),
+    "one-touch": ("scene", ("network",)),
+    "torchrun": ("scene", ("port", "stack")),
+    "jax": ("scene", ("stack", "memory")),
+    "slurm": ("scene", ()),
+    "kubernetes": ("scene", ()),
+    "platform": ("scene", ()),
+    "network": ("fix", ("network",)),
+    "port": ("fix", ("port",)),
+    "memory": ("fix", ("memory",)),
+    "hang": ("fix", ("network",)),
+    "nccl": ("fix", ("network",)),
+    "resume": ("fix", ()),
+    "watch": ("fix", ("memory",)),
+}
+"""In the order shown: kind, and what --check looks at. The texts are in `messages/<language>/guides.toml`."""
+
+
 def entries(language: str) -> list[Entry]:
-    found = tomllib.loads(resources.files("fermi.cli").joinpath("quickstart.toml").read_text("utf-8"))
+    texts = messages.guide("quickstart", language)
     return [
-        Entry(number, name, item["kind"], item[language]["title"], item[language]["text"], item.get("checks", []))
-        for number, (name, item) in enumerate(found.items(), 1)
+        Entry(number, name, kind, texts[name]["title"], texts[name]["text"], checks)
+        for number, (name, (kind, checks)) in enumerate(ENTRIES.items(), 1)
     ]
 
 
-@command("quickstart", _("Without options a menu; --list and --show need no terminal."), output=False)
-@click.option("--list", "listed", is_flag=True, help=_("List what there is."))
-@click.option("--show", "shown", metavar="N", help=_("Show one, by its number or name."))
-@click.option("--check", is_flag=True, help=_("With --show: look at this machine, too; exit code 1 if that fails."))
-@click.option("--host", default="127.0.0.1", help=_("The master's address, for the commands shown."))
-@click.option("--port", type=click.IntRange(1, 65535), default=MASTER_PORT, help=_("The master's port."))
-@click.option("--nodes", type=click.IntRange(1), default=2, help=_("How many nodes there are."))
-@click.option("--gpus", type=click.IntRange(1), default=4, help=_("GPUs of each node."))
+@command("quickstart", _("MORE_QUICKSTART"), output=False)
+@click.option("--list", "listed", is_flag=True, help=_("OPTION_LIST"))
+@click.option("--show", "shown", metavar="N", help=_("OPTION_SHOW"))
+@click.option("--check", is_flag=True, help=_("OPTION_CHECK"))
+@click.option("--host", default="127.0.0.1", help=_("OPTION_HOST"))
+@click.option("--port", type=click.IntRange(1, 65535), default=MASTER_PORT, help=_("OPTION_QUICKSTART_PORT"))
+@click.option("--nodes", type=click.IntRange(1), default=2, help=_("OPTION_NODES"))
+@click.option("--gpus", type=click.IntRange(1), default=4, help=_("OPTION_QUICKSTART_GPUS"))
 def quickstart(session: Session, listed: bool, shown: str | None, check: bool, **values: Any) -> int:
     known = entries(texts.language())
     if shown is not None:
@@ -61,33 +79,33 @@ def _find(given: str, known: list[Entry]) -> Entry:
         if given in (str(entry.number), entry.id):
             return entry
     names = ", ".join(f"{entry.number} ({entry.id})" for entry in known)
-    raise click.UsageError(_("There is no {given}; there are {names}", given=given, names=names))
+    raise click.UsageError(_("NO_SUCH_GUIDE", given=given, names=names))
 
 
 def _list(known: list[Entry]) -> None:
-    for kind, heading in (("scene", _("Ways to start")), ("fix", _("Problems and fixes"))):
+    for kind, heading in (("scene", _("WAYS_TO_START")), ("fix", _("PROBLEMS_AND_FIXES"))):
         click.echo(f"{heading}\n")
         for entry in known:
             if entry.kind == kind:
                 click.echo(f"  {entry.number:>2}  {entry.id:<14} {entry.title}")
         click.echo("")
-    click.echo(_("Show one: fermi quickstart --show N"))
+    click.echo(_("HOW_TO_SHOW_ONE"))
 
 
 def _show(entry: Entry, values: dict[str, Any], check: bool) -> int:
     click.echo(click.style(entry.title, bold=True) + "\n")
-    click.echo(entry.text.strip().format_map(values))
+    click.echo(messages.filled(entry.id, entry.text.strip(), values))
     return _check(entry, values) if check else 0
 
 
 def _check(entry: Entry, values: dict[str, Any]) -> int:
-    looks = checks.run(entry.checks, checks.Where(values["host"], values["port"]))
+    looks = checks.run([*entry.checks], checks.Where(values["host"], values["port"]))
     out = output.console()
     out.print("")
     for look in looks:
         out.print(Text.assemble((f"{look.level:<5}", STYLES[look.level]), f" {look.text}"), soft_wrap=True)
     if not looks:
-        click.echo(_("There is nothing to look at here."))
+        click.echo(_("NOTHING_TO_LOOK_AT"))
     return TRAINING_FAILED if any(look.level == "fail" for look in looks) else 0
 
 
@@ -95,7 +113,7 @@ def _menu(known: list[Entry], values: dict[str, Any]) -> int:
     """Until q, or the end of input."""
     while True:
         _list(known)
-        answer = click.prompt(_("Number (q: quit)"), default="q", show_default=False).strip()
+        answer = click.prompt(_("ASK_NUMBER"), default="q", show_default=False).strip()
         if answer == "q":
             return 0
         try:
@@ -106,7 +124,7 @@ def _menu(known: list[Entry], values: dict[str, Any]) -> int:
         values = _asked(entry, values)
         click.echo("")
         _show(entry, values, check=False)
-        if entry.checks and click.confirm("\n" + _("Look at this machine now?"), default=True):
+        if entry.checks and click.confirm("\n" + _("ASK_LOOK_NOW"), default=True):
             _check(entry, values)
         click.echo("")
 
@@ -114,10 +132,10 @@ def _menu(known: list[Entry], values: dict[str, Any]) -> int:
 def _asked(entry: Entry, values: dict[str, Any]) -> dict[str, Any]:
     """What the commands need to be complete."""
     questions: dict[str, tuple[str, type]] = {
-        "host": (_("The master's address"), str),
-        "port": (_("The master's port"), int),
-        "nodes": (_("Number of nodes"), int),
-        "gpus": (_("GPUs of each node"), int),
+        "host": (_("ASK_MASTER_ADDRESS"), str),
+        "port": (_("ASK_MASTER_PORT"), int),
+        "nodes": (_("ASK_NODES"), int),
+        "gpus": (_("ASK_GPUS"), int),
     }
     wanted = {name for name in questions if f"{{{name}}}" in entry.text}
     if {"port", "network"} & {*entry.checks}:

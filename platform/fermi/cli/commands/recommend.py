@@ -24,15 +24,15 @@ class Size(click.ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?)([KMBT]?)", str(value).strip().upper())
         if found is None:
-            self.fail(_("{value!r} is no size such as 7B or 350M", value=value), param, ctx)
+            self.fail(_("NO_SIZE", value=value), param, ctx)
         return round(float(found[1]) * UNITS[found[2]])
 
 
 @command("recommend")
-@click.option("--parameters", type=Size(), metavar="SIZE", help=_("The model's parameters, such as 7B or 350M."))
-@click.option("--model", help=_("Instead of its size: a model, name or id."))
-@click.option("--env", "environments", multiple=True, help=_("Environment, name or id; repeat for more."))
-@click.option("--master", help=_("Environment of rank 0. Default: the first."))
+@click.option("--parameters", type=Size(), metavar="SIZE", help=_("OPTION_PARAMETERS"))
+@click.option("--model", help=_("OPTION_RECOMMEND_MODEL"))
+@click.option("--env", "environments", multiple=True, help=_("OPTION_RECOMMEND_ENV"))
+@click.option("--master", help=_("OPTION_PREFLIGHT_MASTER"))
 def recommend(
     session: Session, parameters: int | None, model: str | None, environments: tuple[str, ...], master: str | None
 ) -> None:
@@ -53,8 +53,8 @@ def _shown(found: FrameworkRecommendation) -> Iterator[RenderableType]:
         yield output.line(" ".join(f"{name}={output.plain(value)}" for name, value in values.items()) or "-")
         yield from (output.line(f"  {reason['message']}") for reason in item["reasons"])
     if found["rejected"]:
-        yield output.heading(_("Not recommended"))
+        yield output.heading(_("NOT_RECOMMENDED"))
         rows: list[list[output.Cell]] = [
             [item["framework"], " ".join(reason["message"] for reason in item["reasons"])] for item in found["rejected"]
         ]
-        yield output.table([_("Framework"), _("Reasons")], rows)
+        yield output.table([_("FRAMEWORK"), _("REASONS")], rows)

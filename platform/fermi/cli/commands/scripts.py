@@ -31,52 +31,44 @@ _SPELLED = {
 _NODE = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<address>\[[^\]]+\]|[^:=]+)(?::(?P<gpus>\d+))?")
 
 
-@command(
-    "scripts", _("A start script for every node, the rendered files and a README, for that very task."), output=False
-)
+@command("scripts", _("MORE_SCRIPTS"), output=False)
 @click.argument("task_id", metavar="TASK")
-@click.option("--target", type=TARGETS, default="shell", help=_("What starts it."))
-@click.option("-o", "--output", "folder", metavar="FOLDER", help=_("Where to write. Default: named for the task."))
-@click.option("--master-port", type=int, help=_("Another port for rank 0."))
-@click.option("--force", is_flag=True, help=_("Write into a folder that is not empty."))
+@click.option("--target", type=TARGETS, default="shell", help=_("OPTION_TARGET"))
+@click.option("-o", "--output", "folder", metavar="FOLDER", help=_("OPTION_SCRIPTS_OUTPUT"))
+@click.option("--master-port", type=int, help=_("OPTION_SCRIPTS_MASTER_PORT"))
+@click.option("--force", is_flag=True, help=_("OPTION_FORCE"))
 def scripts(
     session: Session, task_id: str, target: str, folder: str | None, master_port: int | None, force: bool
 ) -> None:
     _download(session, task_id, target, folder, master_port, force)
 
 
-@command(
-    "render",
-    _("From a request file (-f), from --node for each machine, or from both: flags win. With --task, of a task."),
-    output=False,
-)
-@click.option("--target", type=TARGETS, default="shell", help=_("What starts it."))
-@click.option("-o", "--output", "folder", metavar="FOLDER", help=_("Where to write. Default: named for the task."))
-@click.option("--force", is_flag=True, help=_("Write into a folder that is not empty."))
-@click.option("--task", "task_id", metavar="TASK", help=_("A task of the platform, instead of a request."))
-@click.option("-f", "--file", metavar="FILE", help=_("Request in YAML or JSON, with `nodes`; -: stdin."))
-@click.option("--name", help=_("Name of the task."))
-@click.option("--node", "nodes", multiple=True, metavar="[NAME=]ADDRESS[:GPUS]", help=_("A machine; repeat for more."))
-@click.option("--emulated", is_flag=True, help=_("CPU processes stand in for the machines' GPUs."))
-@click.option("--master", help=_("Name of rank 0's machine. Default: the first."))
-@click.option("--master-port", type=int, help=_("Another port for rank 0."))
-@click.option("--framework", help=_("Such as ddp; see `fermi frameworks`."))
-@click.option("--train-data", help=_("Path of the training tokens, on every node."))
-@click.option("--valid-data", help=_("Path of the validation tokens, on every node."))
-@click.option("--checkpoint-dir", help=_("Where checkpoints go."))
+@command("render", _("MORE_RENDER"), output=False)
+@click.option("--target", type=TARGETS, default="shell", help=_("OPTION_TARGET"))
+@click.option("-o", "--output", "folder", metavar="FOLDER", help=_("OPTION_SCRIPTS_OUTPUT"))
+@click.option("--force", is_flag=True, help=_("OPTION_FORCE"))
+@click.option("--task", "task_id", metavar="TASK", help=_("OPTION_TASK"))
+@click.option("-f", "--file", metavar="FILE", help=_("OPTION_SCRIPTS_FILE"))
+@click.option("--name", help=_("OPTION_SCRIPTS_NAME"))
+@click.option("--node", "nodes", multiple=True, metavar="[NAME=]ADDRESS[:GPUS]", help=_("OPTION_SCRIPTS_NODE"))
+@click.option("--emulated", is_flag=True, help=_("OPTION_EMULATED"))
+@click.option("--master", help=_("OPTION_SCRIPTS_MASTER"))
+@click.option("--master-port", type=int, help=_("OPTION_SCRIPTS_MASTER_PORT"))
+@click.option("--framework", help=_("OPTION_SCRIPTS_FRAMEWORK"))
+@click.option("--train-data", help=_("OPTION_TRAIN_DATA"))
+@click.option("--valid-data", help=_("OPTION_VALID_DATA"))
+@click.option("--checkpoint-dir", help=_("OPTION_CHECKPOINT_DIR"))
 @click.option("--hp", "hyperparameters", multiple=True, metavar="KEY=VALUE",
-              help=_("A hyperparameter, such as batchSize=8."))  # fmt: skip
-@click.option(
-    "--set-env", "env", multiple=True, metavar="KEY=VALUE", help=_("An environment variable of the training.")
-)
-@click.option("--script", help=_("Your own script instead of the model's recipe; its arguments after --."))
+              help=_("OPTION_HP"))  # fmt: skip
+@click.option("--set-env", "env", multiple=True, metavar="KEY=VALUE", help=_("OPTION_WORKERS_ENV"))
+@click.option("--script", help=_("OPTION_SCRIPTS_SCRIPT"))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def render(
     session: Session, target: str, folder: str | None, force: bool, task_id: str | None, file: str | None, **given: Any
 ) -> int:
     if task_id:
         if file or any(value for name, value in given.items() if name != "master_port"):
-            raise click.UsageError(_("--task has everything already; only --master-port goes with it."))
+            raise click.UsageError(_("TASK_HAS_EVERYTHING"))
         _download(session, task_id, target, folder, given["master_port"], force)
         return 0
     request = _request(reading.request(file) if file else {}, **given)
@@ -128,7 +120,7 @@ def _request(
     if script:
         request["entrypoint"] = {"script": script, "args": [*args]}
     elif args:
-        raise click.UsageError(_("Arguments after -- are the script's: name it with --script."))
+        raise click.UsageError(_("ARGUMENTS_NEED_SCRIPT"))
     if hyperparameters:
         request["hyperparameters"] = {
             **(request.get("hyperparameters") or {}),
@@ -143,13 +135,13 @@ def _node(text: str) -> dict[str, Any]:
     """`gpu-a=10.0.0.1:4`, `10.0.0.1:4` or `gpu-a`."""
     found = _NODE.fullmatch(text)
     if found is None:
-        raise click.BadParameter(_("{value!r} is not [NAME=]ADDRESS[:GPUS]", value=text), param_hint="--node")
+        raise click.BadParameter(_("NOT_A_MACHINE", value=text), param_hint="--node")
     address = found["address"].strip("[]")
     return {"name": found["name"] or address, "ip": address, "gpuCount": int(found["gpus"] or 0)}
 
 
 def _refuse(wrong: list[Problem]) -> int:
-    output.fault(_("This cannot be rendered:"))
+    output.fault(_("CANNOT_BE_RENDERED"))
     told = ((one, messages.text(one.code, texts.language(), **one.params)) for one in wrong)
     output.problems([Told(one.field, one.code, message, hint) for one, (message, hint) in told])
     return REFUSED
@@ -171,7 +163,7 @@ def _download(
 
 def _write(folder: Path, files: Mapping[str, str], target: str, force: bool) -> None:
     if not force and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise click.UsageError(_("{folder} is there already: choose another with -o, or --force.", folder=folder))
+        raise click.UsageError(_("FOLDER_EXISTS", folder=folder))
     try:
         for path, text in files.items():
             place = folder / path
@@ -180,7 +172,7 @@ def _write(folder: Path, files: Mapping[str, str], target: str, force: bool) -> 
             if path.endswith(".sh"):
                 place.chmod(0o755)
     except OSError as error:
-        raise click.UsageError(_("{file} cannot be written: {why}", file=folder, why=error.strerror)) from error
+        raise click.UsageError(_("FILE_NOT_WRITABLE", file=folder, why=error.strerror)) from error
     first = folder / FIRST.get(target, "start-all.sh")
-    click.echo(_("{count} files in {folder}. Read README.md there; begin with {first}.",
+    click.echo(_("SCRIPTS_WRITTEN",
                  count=len(files), folder=folder, first=first))  # fmt: skip

@@ -12,20 +12,14 @@ from fermi.cli.times import clock
 from fermi.client.types import SecretItem
 
 
-@command(
-    "secrets",
-    _(
-        "`set NAME` asks for the value, or takes it from standard input; never from the command line, which others on "
-        "the machine can see. `remove NAME` deletes it. Tasks get it with --secret-env VARIABLE=NAME."
-    ),
-)
+@command("secrets", _("MORE_SECRETS"))
 @click.argument("action", type=click.Choice(["list", "set", "remove"]), default="list")
 @click.argument("name", required=False)
-@click.option("--project", help=_("Id or name, when you are in several."))
+@click.option("--project", help=_("OPTION_SECRETS_PROJECT"))
 def secrets(session: Session, action: str, name: str | None, project: str | None) -> None:
     projects = session.fermi.projects
     if action != "list" and not name:
-        raise click.UsageError(_("Say which: `fermi secrets {action} NAME`.", action=action))
+        raise click.UsageError(_("SAY_WHICH_SECRET", action=action))
     where = Names(session.fermi).project(project)
     if action == "list":
         items = list(projects.secrets(where))
@@ -37,14 +31,14 @@ def secrets(session: Session, action: str, name: str | None, project: str | None
     else:
         assert name
         projects.remove_secret(where, name)
-        output.say(_("{id} is deleted.", id=name))
+        output.say(_("DELETED", id=name))
 
 
 def _value(name: str) -> str:
     """Without the line's end that an editor or `echo` leaves."""
     if sys.stdin.isatty():
         text: str = click.prompt(
-            _("Value of {name}", name=name), hide_input=True, confirmation_prompt=_("Once more"), err=True
+            _("ASK_VALUE_OF", name=name), hide_input=True, confirmation_prompt=_("ONCE_MORE"), err=True
         )
         return text
     return sys.stdin.read().removesuffix("\n").removesuffix("\r")
@@ -55,4 +49,4 @@ def _table(items: list[SecretItem]) -> output.Table:
         [item["name"], clock(item["createdAt"]), item["createdBy"], clock(item["updatedAt"]), item["updatedBy"]]
         for item in items
     ]
-    return output.table([_("Name"), _("Created"), _("By"), _("Changed"), _("By")], rows)
+    return output.table([_("NAME"), _("CREATED"), _("BY"), _("CHANGED"), _("BY")], rows)

@@ -23,35 +23,31 @@ def request_options(function: Function) -> Function:
     several: dict[str, Any] = {"multiple": True, "metavar": "KEY=VALUE"}
     for option in reversed(
         [
-            click.option(
-                "-f", "--file", metavar="FILE", help=_("Request in YAML or JSON, keys as in the API; -: stdin.")
-            ),
-            click.option("--name", help=_("Name of the task.")),
-            click.option("--env", "environments", multiple=True, help=_("Environment, name or id; repeat for more.")),
-            click.option("--spare", "spares", multiple=True, help=_("Takes the place of a lost one; repeat for more.")),
-            click.option("--master", help=_("Environment of rank 0. Default: the first.")),
-            click.option("--framework", help=_("Such as ddp; see `fermi frameworks`.")),
-            click.option("--backend", type=click.Choice(["auto", "nccl", "gloo"]), help=_("Between ranks.")),
-            click.option("--master-port", type=int, help=_("Wished port of rank 0.")),
-            click.option("--strategy", **several, help=_("Such as tensorParallel=2.")),
-            click.option("--option", "options", **several, help=_("An option of the framework.")),
-            click.option(
-                "--dataset", metavar="DATASET[:VERSION]", help=_("Default: the only one there is; none: no use for it.")
-            ),
-            click.option("--model", help=_("Default: the only one there is; none: no use for it.")),
-            click.option("--hp", "hyperparameters", **several, help=_("A hyperparameter, such as batchSize=8.")),
-            click.option("--set-env", "env", **several, help=_("An environment variable of the training.")),
+            click.option("-f", "--file", metavar="FILE", help=_("OPTION_SUBMIT_FILE")),
+            click.option("--name", help=_("OPTION_SCRIPTS_NAME")),
+            click.option("--env", "environments", multiple=True, help=_("OPTION_RECOMMEND_ENV")),
+            click.option("--spare", "spares", multiple=True, help=_("OPTION_SPARE")),
+            click.option("--master", help=_("OPTION_PREFLIGHT_MASTER")),
+            click.option("--framework", help=_("OPTION_SCRIPTS_FRAMEWORK")),
+            click.option("--backend", type=click.Choice(["auto", "nccl", "gloo"]), help=_("OPTION_BACKEND")),
+            click.option("--master-port", type=int, help=_("OPTION_SUBMIT_MASTER_PORT")),
+            click.option("--strategy", **several, help=_("OPTION_STRATEGY")),
+            click.option("--option", "options", **several, help=_("OPTION_OPTION")),
+            click.option("--dataset", metavar="DATASET[:VERSION]", help=_("OPTION_SUBMIT_MODEL")),
+            click.option("--model", help=_("OPTION_SUBMIT_MODEL")),
+            click.option("--hp", "hyperparameters", **several, help=_("OPTION_HP")),
+            click.option("--set-env", "env", **several, help=_("OPTION_WORKERS_ENV")),
             click.option(
                 "--secret-env",
                 multiple=True,
                 metavar="KEY=SECRET",
-                help=_("A variable that gets a secret of the project, by its name."),
+                help=_("OPTION_SECRET_ENV"),
             ),
-            click.option("--max-restarts", type=int, help=_("How often a failed attempt is followed by another.")),
-            click.option("--priority", type=int, help=_("Higher ones get free environments first.")),
-            click.option("--preflight", type=click.Choice(["off", "quick", "full"]), help=_("Test the nodes first.")),
-            click.option("--resume-from", help=_("A checkpoint to start from.")),
-            click.option("--script", help=_("Your own script instead of the model's recipe; its arguments after --.")),
+            click.option("--max-restarts", type=int, help=_("OPTION_MAX_RESTARTS")),
+            click.option("--priority", type=int, help=_("OPTION_PRIORITY")),
+            click.option("--preflight", type=click.Choice(["off", "quick", "full"]), help=_("OPTION_PREFLIGHT")),
+            click.option("--resume-from", help=_("OPTION_RESUME_FROM")),
+            click.option("--script", help=_("OPTION_SCRIPTS_SCRIPT")),
             click.argument("args", nargs=-1, type=click.UNPROCESSED),
         ]
     ):
@@ -68,7 +64,7 @@ def _request(session: Session, file: str | None, given: dict[str, Any]) -> Any:
     return build(reading.request(file) if file else {}, Flags(**given), Names(session.fermi))
 
 
-@command("submit", _("From flags, from a file (-f), or from both: flags win."))
+@command("submit", _("MORE_SUBMIT"))
 @request_options
 @follow_options
 def submit(session: Session, file: str | None, wait: bool, follow: bool, **given: Any) -> int:
@@ -77,7 +73,7 @@ def submit(session: Session, file: str | None, wait: bool, follow: bool, **given
     if wait or follow:
         from fermi.cli.follow import until_end
 
-        output.say(_("Created {id}.", id=created["taskId"]))
+        output.say(_("TASK_CREATED", id=created["taskId"]))
         return until_end(session, created["taskId"], live=follow)
     output.show(created, session.form, lambda: _created(created))
     return 0
@@ -87,15 +83,15 @@ def _created(created: TaskCreated) -> Iterator[RenderableType]:
     info = created["distributedInfo"]
     yield output.pairs(
         [
-            (_("Task"), created["taskId"]),
-            (_("Status"), output.status(created["status"])),
-            (_("Framework"), info["framework"]),
-            (_("Nodes"), info["nodeCount"]),
-            (_("Processes"), info["worldSize"]),
-            (_("Master"), info["masterNode"]),
+            (_("TASK"), created["taskId"]),
+            (_("STATUS"), output.status(created["status"])),
+            (_("FRAMEWORK"), info["framework"]),
+            (_("NODES"), info["nodeCount"]),
+            (_("PROCESSES"), info["worldSize"]),
+            (_("MASTER"), info["masterNode"]),
         ]
     )
-    output.say(_("Follow it with: fermi get {id} --follow", id=created["taskId"]))
+    output.say(_("HOW_TO_FOLLOW", id=created["taskId"]))
 
 
 @command("preview")
@@ -108,7 +104,7 @@ def preview(session: Session, file: str | None, **given: Any) -> int:
     if not found["problems"]:
         return 0
     if session.form == "table":
-        output.fault(_("This request would be refused:"))
+        output.fault(_("WOULD_BE_REFUSED"))
         output.problems(
             [Problem(item["field"], item["error"], item["message"], item["hint"]) for item in found["problems"]]
         )
@@ -122,16 +118,16 @@ def _preview(found: TaskPreview) -> Iterator[RenderableType]:
              "cpu" if rank["device"] is None else f"gpu {rank['device']}"]
             for rank in found["ranks"]
         ]  # fmt: skip
-        headers = [_("Rank"), _("Node"), _("Local rank"), _("Environment"), "ID", _("Device")]
-        yield output.table(headers, rows, title=_("{count} processes", count=found["worldSize"]))
+        headers = [_("RANK"), _("NODE"), _("LOCAL_RANK"), _("ENVIRONMENT"), "ID", _("DEVICE")]
+        yield output.table(headers, rows, title=_("PROCESSES_COUNTED", count=found["worldSize"]))
         yield from _environment([*found["ranks"]])
     if proposal := found.get("proposal"):  # an older platform has none
         yield from chosen(proposal)
     if found["command"]:
-        yield output.heading(_("Command of each process"))
+        yield output.heading(_("COMMAND_OF_EACH_PROCESS"))
         yield output.line(" ".join(found["command"]))
     for file in found["files"]:
-        yield output.heading(_("File {name}", name=file["name"]))
+        yield output.heading(_("FILE_NAME", name=file["name"]))
         yield output.line(file["content"].rstrip("\n"))
     for artifact in found["artifacts"]:
         yield output.heading(f"{artifact['kind']} {artifact['name']}")
@@ -141,7 +137,7 @@ def _preview(found: TaskPreview) -> Iterator[RenderableType]:
 def chosen(proposal: Any) -> Iterator[RenderableType]:
     """What was left empty, as the framework chose it, and why."""
     values = {**proposal["strategy"], **proposal["options"]}
-    yield output.heading(_("Chosen for these environments"))
+    yield output.heading(_("CHOSEN_FOR_ENVIRONMENTS"))
     yield output.line(" ".join(f"{name}={output.plain(value)}" for name, value in values.items()) or "-")
     yield from (output.line(f"  {reason['message']}") for reason in proposal["reasons"])
 
@@ -152,8 +148,8 @@ def _environment(ranks: list[Any]) -> Iterator[RenderableType]:
     own = [name for name in names if len({rank["env"].get(name) for rank in ranks}) > 1]
     shared = [f"{name}={ranks[0]['env'][name]}" for name in names if name not in own]
     if shared:
-        yield output.heading(_("Environment of all ranks"))
+        yield output.heading(_("ENVIRONMENT_OF_ALL_RANKS"))
         yield output.line("\n".join(shared))
     if own:
-        yield output.heading(_("Environment of each rank"))
-        yield output.table([_("Rank"), *own], [[rank["rank"], *map(rank["env"].get, own)] for rank in ranks])
+        yield output.heading(_("ENVIRONMENT_OF_EACH_RANK"))
+        yield output.table([_("RANK"), *own], [[rank["rank"], *map(rank["env"].get, own)] for rank in ranks])

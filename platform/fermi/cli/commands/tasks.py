@@ -17,25 +17,25 @@ STATUSES = ["initializing", "queued", "starting", "running", "stopping", "succee
 
 
 @command("list")
-@click.option("--status", multiple=True, type=click.Choice(STATUSES), help=_("May be repeated."))
+@click.option("--status", multiple=True, type=click.Choice(STATUSES), help=_("OPTION_STATUS"))
 @click.option("--framework")
-@click.option("--env", "environment", help=_("That ran or would run in this environment (id)."))
-@click.option("--zone", help=_("Name or id of an availability zone."))
+@click.option("--env", "environment", help=_("OPTION_TASKS_ENV"))
+@click.option("--zone", help=_("OPTION_INVENTORY_ZONE"))
 @click.option("--owner")
 @click.option("--project")
-@click.option("--search", help=_("Part of the name or id."))
-@click.option("--created-after", metavar="TIME", help=_("ISO 8601."))
-@click.option("--created-before", metavar="TIME", help=_("ISO 8601."))
-@click.option("--ordering", metavar="COLUMN", help=_("Such as name, or -createdAt for descending."))
+@click.option("--search", help=_("OPTION_INVENTORY_SEARCH"))
+@click.option("--created-after", metavar="TIME", help=_("OPTION_CREATED_AFTER"))
+@click.option("--created-before", metavar="TIME", help=_("OPTION_CREATED_AFTER"))
+@click.option("--ordering", metavar="COLUMN", help=_("OPTION_TASKS_ORDERING"))
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True)
-@click.option("--all", "everything", is_flag=True, help=_("No limit."))
+@click.option("--all", "everything", is_flag=True, help=_("OPTION_ALL"))
 def list_tasks(session: Session, limit: int, everything: bool, status: tuple[str, ...], **filters: Any) -> None:
     listing = session.fermi.tasks.list(status=status, **filters)
     items = list(listing) if everything else listing.first(limit)
     total = listing.total if len(items) == limit and not everything else len(items)
     output.show({"items": items, "total": total}, session.form, lambda: _list(items))
     if total > len(items):
-        output.say(_("{shown} of {total}; more with --limit or --all", shown=len(items), total=total))
+        output.say(_("SHOWN_OF_TOTAL", shown=len(items), total=total))
 
 
 def _list(items: list[Any]) -> Iterator[RenderableType]:
@@ -54,11 +54,11 @@ def _list(items: list[Any]) -> Iterator[RenderableType]:
         ]
         for task in items
     ]
-    headers = ["ID", _("Name"), _("Status"), _("Framework"), _("Nodes/ranks"), _("Step"), _("Loss"), _("Restarts")]
-    yield output.table([*headers, _("Owner"), _("Created")], rows)
+    headers = ["ID", _("NAME"), _("STATUS"), _("FRAMEWORK"), _("NODES_AND_RANKS"), _("STEP"), _("LOSS"), _("RESTARTS")]
+    yield output.table([*headers, _("OWNER"), _("CREATED")], rows)
 
 
-@command("get", _("With --follow, live."))
+@command("get", _("MORE_GET"))
 @click.argument("task")
 @follow_options
 def get(session: Session, task: str, wait: bool, follow: bool) -> int:
@@ -71,13 +71,13 @@ def get(session: Session, task: str, wait: bool, follow: bool) -> int:
     return 0
 
 
-@command("stop", _("They save a checkpoint first."))
+@command("stop", _("MORE_STOP"))
 @click.argument("tasks", nargs=-1, required=True)
-@click.option("--wait", is_flag=True, help=_("Wait until they have ended."))
+@click.option("--wait", is_flag=True, help=_("OPTION_TASKS_WAIT"))
 def stop(session: Session, tasks: tuple[str, ...], wait: bool) -> None:
     for task in tasks:
         session.fermi.tasks.stop(task)
-        output.say(_("{id} is stopping.", id=task) if not wait else _("{id}: waiting for its end…", id=task))
+        output.say(_("TASK_STOPPING", id=task) if not wait else _("WAITING_FOR_END", id=task))
     if wait:
         for task in tasks:
             output.say(f"{task}: {session.fermi.tasks.wait(task)['status']}")
@@ -91,13 +91,13 @@ def retry(session: Session, task: str, wait: bool, follow: bool) -> int:
     if wait or follow:
         from fermi.cli.follow import until_end
 
-        output.say(_("Created {id}.", id=created["taskId"]))
+        output.say(_("TASK_CREATED", id=created["taskId"]))
         return until_end(session, created["taskId"], live=follow)
-    output.show(created, session.form, lambda: [output.pairs([(_("Task"), created["taskId"])])])
+    output.show(created, session.form, lambda: [output.pairs([(_("TASK"), created["taskId"])])])
     return 0
 
 
-@command("clone", _("As YAML: change it, then `fermi submit -f FILE`."))
+@command("clone", _("MORE_CLONE"))
 @click.argument("task")
 def clone(session: Session, task: str) -> None:
     found = session.fermi.tasks.clone(task)
@@ -109,13 +109,13 @@ def clone(session: Session, task: str) -> None:
 
 @command("delete", output=False)
 @click.argument("tasks", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help=_("Do not ask."))
+@click.option("-y", "--yes", is_flag=True, help=_("OPTION_YES"))
 def delete(session: Session, tasks: tuple[str, ...], yes: bool) -> None:
     if not yes:
         if not sys.stdin.isatty():
-            raise click.UsageError(_("Nobody is there to be asked: say --yes."))
-        question = _("Delete {count} tasks with their logs and checkpoints?", count=len(tasks))
+            raise click.UsageError(_("NOBODY_TO_ASK"))
+        question = _("ASK_DELETE_TASKS", count=len(tasks))
         click.confirm(question, abort=True, err=True)
     for task in tasks:
         session.fermi.tasks.delete(task)
-        output.say(_("{id} is deleted.", id=task))
+        output.say(_("DELETED", id=task))

@@ -20,17 +20,17 @@ class Rank(click.ParamType):
         if value == "all":
             return "all"
         if not (isinstance(value, int) or value.isdecimal()):
-            self.fail(_("{value!r} is neither a rank nor all", value=value), param, ctx)
+            self.fail(_("NO_RANK", value=value), param, ctx)
         return int(value)
 
 
-@command("logs", _("With -o json, one object a line."))
+@command("logs", _("MORE_LOGS"))
 @click.argument("task")
-@click.option("-f", "--follow", is_flag=True, help=_("Go on until the task has ended, over restarts too."))
+@click.option("-f", "--follow", is_flag=True, help=_("OPTION_WATCH_FOLLOW"))
 @click.option("--rank", type=Rank(), default="0", show_default=True, metavar="N|all")
-@click.option("--attempt", type=int, help=_("Default: the newest."))
-@click.option("--search", help=_("Only lines with this text."))
-@click.option("--raw", is_flag=True, help=_("Let the terminal obey what ranks print instead of showing it."))
+@click.option("--attempt", type=int, help=_("OPTION_WATCH_ATTEMPT"))
+@click.option("--search", help=_("OPTION_WATCH_SEARCH"))
+@click.option("--raw", is_flag=True, help=_("OPTION_RAW"))
 def logs(session: Session, task: str, follow: bool, rank: int | Literal["all"], raw: bool, **filters: Any) -> None:
     with leaving(task, following=follow):
         for line in session.fermi.tasks.logs(task, rank=rank, follow=follow, **filters):
@@ -45,10 +45,10 @@ def logs(session: Session, task: str, follow: bool, rank: int | Literal["all"], 
 
 @command("metrics")
 @click.argument("task")
-@click.option("--names", metavar="A,B", help=_("Only these, such as loss,val_loss."))
-@click.option("--attempt", type=int, help=_("Default: all."))
-@click.option("--rank", type=int, help=_("Default: all."))
-@click.option("-n", "--last", type=click.IntRange(1), help=_("Only the last points."))
+@click.option("--names", metavar="A,B", help=_("OPTION_NAMES"))
+@click.option("--attempt", type=int, help=_("OPTION_LOGS_ATTEMPT"))
+@click.option("--rank", type=int, help=_("OPTION_LOGS_ATTEMPT"))
+@click.option("-n", "--last", type=click.IntRange(1), help=_("OPTION_LAST"))
 def metrics(session: Session, task: str, names: str | None, last: int | None, **filters: Any) -> None:
     chosen = [name.strip() for name in names.split(",")] if names else None
     points = list(session.fermi.tasks.metrics(task, names=chosen, **filters))
@@ -62,7 +62,7 @@ def _metrics(points: list[Any]) -> Iterator[RenderableType]:
         [point["step"], point["attempt"], point["rank"], *map(point["values"].get, names), clock(point["at"])]
         for point in points
     ]
-    yield output.table([_("Step"), _("Attempt"), _("Rank"), *names, _("Time")], rows)
+    yield output.table([_("STEP"), _("ATTEMPT"), _("RANK"), *names, _("TIME")], rows)
 
 
 @command("events")
@@ -74,7 +74,7 @@ def events(session: Session, task: str) -> None:
 
 def _events(items: list[Any]) -> Iterator[RenderableType]:
     rows = [[clock(item["at"]), item["attempt"], item["kind"], item["code"], item["message"]] for item in items]
-    yield output.table([_("Time"), _("Attempt"), _("Kind"), _("Code"), _("What happened")], rows)
+    yield output.table([_("TIME"), _("ATTEMPT"), _("KIND"), _("CODE"), _("WHAT_HAPPENED")], rows)
 
 
 @command("checkpoints")
@@ -89,4 +89,4 @@ def _checkpoints(items: list[Any]) -> Iterator[RenderableType]:
         [item["step"], item["attempt"], item["valLoss"], item["sizeBytes"], clock(item["at"]), item["path"]]
         for item in items
     ]
-    yield output.table([_("Step"), _("Attempt"), "val_loss", _("Bytes"), _("Time"), _("Path")], rows)
+    yield output.table([_("STEP"), _("ATTEMPT"), "val_loss", _("BYTES"), _("TIME"), _("PATH")], rows)

@@ -13,28 +13,21 @@ from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 
 
-@command(
-    "worker",
-    _(
-        "Runs until it is told to end; training goes on then, and the next one picks it up. One worker per GPU: "
-        "--node gn6 --gpus 0,1,2,3, or one alone: --id gn6-0."
-    ),
-    output=False,
-)
-@click.option("--server", metavar="URL", help=_("The platform's address."))
-@click.option("--token", envvar="FERMI_JOIN_TOKEN", help=_("A join token, made in the console; needed the first time."))
-@click.option("--token-file", metavar="FILE", help=_("A file with the join token."))
-@click.option("--id", "ids", multiple=True, help=_("A worker, <node>-<number>; can be given again."))
-@click.option("--node", help=_("This host's name among the nodes."))
-@click.option("--gpus", help=_("One worker for each of these GPUs: 0,1,2 or 0-7."))
-@click.option("--emulate", is_flag=True, help=_("CPU processes stand in for the GPUs."))
-@click.option("--address", help=_("Where the other hosts reach this one; default: as it reaches the platform."))
-@click.option("--zone", help=_("The availability zone that it is in."))
-@click.option("--gpu-type", help=_("What its GPUs are; default: what nvidia-smi says."))
-@click.option("--state", metavar="FOLDER", help=_("Where it keeps what it has begun."))
-@click.option("--workspace", metavar="FOLDER", help=_("Where ranks start and relative scripts are looked for."))
-@click.option("--python", metavar="PATH", help=_("The interpreter that has the training stack."))
-@click.option("--config", metavar="FILE", help=_("TOML or YAML with the same names."))
+@command("worker", _("MORE_WORKER"), output=False)
+@click.option("--server", metavar="URL", help=_("OPTION_SERVER"))
+@click.option("--token", envvar="FERMI_JOIN_TOKEN", help=_("OPTION_WORKER_TOKEN"))
+@click.option("--token-file", metavar="FILE", help=_("OPTION_TOKEN_FILE"))
+@click.option("--id", "ids", multiple=True, help=_("OPTION_ID"))
+@click.option("--node", help=_("OPTION_WORKER_NODE"))
+@click.option("--gpus", help=_("OPTION_WORKER_GPUS"))
+@click.option("--emulate", is_flag=True, help=_("OPTION_EMULATE"))
+@click.option("--address", help=_("OPTION_ADDRESS"))
+@click.option("--zone", help=_("OPTION_WORKER_ZONE"))
+@click.option("--gpu-type", help=_("OPTION_WORKER_GPU_TYPE"))
+@click.option("--state", metavar="FOLDER", help=_("OPTION_STATE"))
+@click.option("--workspace", metavar="FOLDER", help=_("OPTION_WORKSPACE"))
+@click.option("--python", metavar="PATH", help=_("OPTION_PYTHON"))
+@click.option("--config", metavar="FILE", help=_("OPTION_CONFIG"))
 def worker(session: Session, config: str | None, gpus: str | None, **given: Any) -> None:
     from fermi.agent.agent import Agent
     from fermi.agent.errors import AgentError

@@ -14,16 +14,14 @@ from fermi.cli.times import short
 from fermi.client.types import GroupItem, WorkerItem
 
 
-@command(
-    "workers", _("With an id: `show`, `env` (its process's variables), `delete`. `join-token NAME` lets hosts join.")
-)
+@command("workers", _("MORE_WORKERS"))
 @click.argument("action", type=click.Choice(["list", "show", "env", "delete", "join-token"]), default="list")
 @click.argument("name", required=False)
-@click.option("--group", help=_("Id or name of a group; none = in no group."))
+@click.option("--group", help=_("OPTION_GROUP"))
 @click.option("--node")
 @click.option("--status", multiple=True, type=click.Choice(["online", "suspect", "lost", "never"]))
-@click.option("--search", help=_("Part of the name or id."))
-@click.option("--project", help=_("Of a join token, when you are in several."))
+@click.option("--search", help=_("OPTION_INVENTORY_SEARCH"))
+@click.option("--project", help=_("OPTION_JOIN_TOKEN_PROJECT"))
 def workers(session: Session, action: str, name: str | None, project: str | None, **filters: Any) -> None:
     api = session.fermi.workers
     if action == "list":
@@ -31,7 +29,7 @@ def workers(session: Session, action: str, name: str | None, project: str | None
         output.show({"items": items, "total": len(items)}, session.form, lambda: _workers(items))
         return
     if not name:
-        raise click.UsageError(_("Say which: `fermi workers {action} NAME`.", action=action))
+        raise click.UsageError(_("SAY_WHICH_WORKER", action=action))
     if action == "show":
         found = api.get(name)
         output.show(found, session.form, lambda: _worker(found))
@@ -41,20 +39,14 @@ def workers(session: Session, action: str, name: str | None, project: str | None
         output.show(seen, session.form, lambda: [output.pairs(sorted(seen["env"].items()))])
     elif action == "delete":
         api.delete(name)
-        output.say(_("{id} is deleted.", id=name))
+        output.say(_("DELETED", id=name))
     else:
         made = api.create_join_token(name, project=project)
-        output.show(made, session.form, lambda: [output.pairs([("ID", made["id"]), (_("Token"), made["token"])])])
-        output.say(_("On a host: {command}", command=made["command"]))
+        output.show(made, session.form, lambda: [output.pairs([("ID", made["id"]), (_("TOKEN"), made["token"])])])
+        output.say(_("RUN_ON_A_HOST", command=made["command"]))
 
 
-@command(
-    "groups",
-    _(
-        "`create NAME` and `edit GROUP` take the settings; `move GROUP WORKER…` (GROUP none: out of any); "
-        "`start`, `stop`, `restart`, `delete GROUP`. GROUP is an id or a name."
-    ),
-)
+@command("groups", _("MORE_GROUPS"))
 @click.argument(
     "action",
     type=click.Choice(["list", "show", "create", "edit", "delete", "move", "start", "stop", "restart"]),
@@ -62,22 +54,22 @@ def workers(session: Session, action: str, name: str | None, project: str | None
 )
 @click.argument("name", required=False)
 @click.argument("workers", nargs=-1)
-@click.option("--rename", help=_("Another name."))
-@click.option("--master", help=_("The master's node, without -number."))
-@click.option("--world-size", type=int, help=_("How many processes; 0 = as many as workers."))
-@click.option("--port", type=int, help=_("Of the master; 29500 by default."))
+@click.option("--rename", help=_("OPTION_RENAME"))
+@click.option("--master", help=_("OPTION_WORKERS_MASTER"))
+@click.option("--world-size", type=int, help=_("OPTION_WORLD_SIZE"))
+@click.option("--port", type=int, help=_("OPTION_WORKERS_PORT"))
 @click.option("--backend", type=click.Choice(["nccl", "gloo"]))
-@click.option("--script", help=_("Relative to the workspace on the hosts."))
-@click.option("--arg", "args", multiple=True, help=_("An argument of the script; may repeat."))
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help=_("An environment variable of the training."))
+@click.option("--script", help=_("OPTION_WORKERS_SCRIPT"))
+@click.option("--arg", "args", multiple=True, help=_("OPTION_ARG"))
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help=_("OPTION_WORKERS_ENV"))
 @click.option(
     "--secret-env",
     multiple=True,
     metavar="NAME=SECRET",
-    help=_("A variable that gets a secret of the project, by its name."),
+    help=_("OPTION_SECRET_ENV"),
 )
 @click.option("--max-restarts", type=int)
-@click.option("--project", help=_("Of a new group, when you are in several."))
+@click.option("--project", help=_("OPTION_GROUP_PROJECT"))
 def groups(
     session: Session, action: str, name: str | None, workers: tuple[str, ...], project: str | None, **given: Any
 ) -> None:
@@ -87,7 +79,7 @@ def groups(
         output.show({"items": items, "total": len(items)}, session.form, lambda: _groups(items))
         return
     if not name:
-        raise click.UsageError(_("Say which: `fermi groups {action} NAME`.", action=action))
+        raise click.UsageError(_("SAY_WHICH_GROUP", action=action))
     if action == "create":
         new: Any = {"name": name, "workerIds": [*workers], **_settings(given)}
         made = api.create(new | {"projectId": project} if project else new)
@@ -96,12 +88,12 @@ def groups(
     group_id = None if action == "move" and name == "none" else _group_id(session, name)
     if action == "move":
         api.move(workers, group_id)
-        output.say(_("{count} workers moved.", count=len(workers)))
+        output.say(_("WORKERS_MOVED", count=len(workers)))
         return
     assert group_id is not None
     if action == "delete":
         api.delete(group_id)
-        output.say(_("{id} is deleted.", id=name))
+        output.say(_("DELETED", id=name))
         return
     steer = {"show": api.get, "start": api.start, "stop": api.stop, "restart": api.restart}
     found = api.update(group_id, _changes(given)) if action == "edit" else steer[action](group_id)
@@ -132,8 +124,8 @@ def _group_id(session: Session, name: str) -> str:
     """An id stands for itself, a name for the one group that bears it."""
     found = [item["id"] for item in session.fermi.groups.list(search=name) if item["name"] == name]
     if len(found) > 1:
-        kind, ids = _("group"), ", ".join(found)
-        raise click.UsageError(_("{name!r} is the name of more than one {kind}: {ids}", name=name, kind=kind, ids=ids))
+        kind, ids = _("A_GROUP"), ", ".join(found)
+        raise click.UsageError(_("NAME_AMBIGUOUS", name=name, kind=kind, ids=ids))
     return found[0] if found else name
 
 
@@ -154,35 +146,35 @@ def _workers(items: list[WorkerItem]) -> Iterator[RenderableType]:
         for item in items
     ]
     headers = [
-        _("Worker"),
-        _("Status"),
-        _("Last heard"),
-        _("Group"),
+        _("WORKER"),
+        _("STATUS"),
+        _("LAST_HEARD"),
+        _("GROUP"),
         "RANK",
-        _("Process"),
-        _("Task"),
+        _("PROCESS"),
+        _("TASK"),
         "GPU %",
         "GPU MB",
     ]
-    yield output.table([*headers, _("Host")], rows)
+    yield output.table([*headers, _("HOST")], rows)
 
 
 def _worker(item: WorkerItem) -> Iterator[RenderableType]:
     yield output.pairs(
         [
-            (_("Worker"), item["id"]),
-            (_("Status"), output.status(item["status"])),
-            (_("Group"), item["group"]["name"] if item["group"] else None),
+            (_("WORKER"), item["id"]),
+            (_("STATUS"), output.status(item["status"])),
+            (_("GROUP"), item["group"]["name"] if item["group"] else None),
             ("RANK", item["rank"]),
             ("LOCAL_RANK", item["localRank"]),
             ("NODE_RANK", item["nodeRank"]),
             ("WORLD_SIZE", item["worldSize"]),
             ("GPU", item["gpu"]),
-            (_("Process"), item["process"]["state"]),
-            (_("Task"), item["process"]["taskId"]),
+            (_("PROCESS"), item["process"]["state"]),
+            (_("TASK"), item["process"]["taskId"]),
             ("PID", item["process"]["pid"]),
-            (_("Exit code"), item["process"]["exitCode"]),
-            (_("Host"), item["host"]),
+            (_("EXIT_CODE"), item["process"]["exitCode"]),
+            (_("HOST"), item["host"]),
             ("IP", item["ip"]),
         ]
     )
@@ -202,7 +194,7 @@ def _groups(items: list[GroupItem]) -> Iterator[RenderableType]:
         ]
         for item in items
     ]
-    headers = ["ID", _("Name"), _("Workers"), "WORLD_SIZE", "MASTER_ADDR", _("Script"), _("Task"), _("Status")]
+    headers = ["ID", _("NAME"), _("WORKERS"), "WORLD_SIZE", "MASTER_ADDR", _("SCRIPT"), _("TASK"), _("STATUS")]
     yield output.table(headers, rows)
 
 
@@ -210,17 +202,17 @@ def _group(item: GroupItem) -> Iterator[RenderableType]:
     yield output.pairs(
         [
             ("ID", item["id"]),
-            (_("Name"), item["name"]),
+            (_("NAME"), item["name"]),
             ("MASTER_ADDR", item["masterAddress"]),
             ("MASTER_PORT", item["masterPort"]),
             ("WORLD_SIZE", item["effectiveWorldSize"]),
-            (_("Backend"), item["backend"]),
-            (_("Script"), " ".join([item["script"], *item["args"]])),
-            (_("Task"), item["task"]["id"] if item["task"] else None),
-            (_("Status"), output.status(item["task"]["status"]) if item["task"] else None),
+            (_("BACKEND"), item["backend"]),
+            (_("SCRIPT"), " ".join([item["script"], *item["args"]])),
+            (_("TASK"), item["task"]["id"] if item["task"] else None),
+            (_("STATUS"), output.status(item["task"]["status"]) if item["task"] else None),
         ]
     )
     rows = [[one["id"], one["rank"], one["localRank"], one["nodeRank"], output.status(one["status"])]
             for one in item["workers"]]  # fmt: skip
-    yield output.table([_("Worker"), "RANK", "LOCAL_RANK", "NODE_RANK", _("Status")], rows)
+    yield output.table([_("WORKER"), "RANK", "LOCAL_RANK", "NODE_RANK", _("STATUS")], rows)
     output.warn([*({**problem, "code": problem["error"]} for problem in item["problems"]), *item["warnings"]])

@@ -1,9 +1,6 @@
 """The README of a folder: the nodes, ranks, ports and commands of that very job, and what to do when it fails."""
 
-import tomllib
-from functools import cache
-from importlib import resources
-
+from fermi import messages
 from fermi.launch import registry
 from fermi.launch.byhand import scripts, torchrun
 from fermi.launch.byhand.quoting import word
@@ -16,15 +13,8 @@ MOST_RANKS = 64
 """In the table; what follows goes on in the same way."""
 
 
-@cache
-def _texts(lang: str) -> dict[str, str]:
-    text = resources.files(__package__).joinpath("readme.toml").read_text("utf-8")
-    found: dict[str, str] = tomllib.loads(text)[lang]
-    return found
-
-
 def text(job: JobSpec, plan: Plan, target: str, lang: str) -> str:
-    texts, framework = _texts(lang), registry.framework(job.framework)
+    texts, framework = messages.guide("readme", lang), registry.framework(job.framework)
     parts = [
         texts["intro"],
         texts["nodes"] + _nodes(plan, target in STARTED),
@@ -45,7 +35,7 @@ def text(job: JobSpec, plan: Plan, target: str, lang: str) -> str:
         "port": plan.master_port, "other_port": _other(plan.master_port), "grace": f"{plan.grace_seconds:g}",
         "train": job.train_data or "-", "valid": job.valid_data or "-", "checkpoints": job.checkpoint_dir or "-",
     }  # fmt: skip
-    return "\n".join(part.format_map(values).strip() + "\n" for part in parts)
+    return "\n".join(messages.filled("readme", part, values).strip() + "\n" for part in parts)
 
 
 def _other(port: int) -> int:
