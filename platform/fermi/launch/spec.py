@@ -42,8 +42,13 @@ class Node:
 
     @property
     def address(self) -> str:
-        """Where other nodes reach it, as far as that is known before a job runs."""
+        """Where other nodes reach it by hand, as far as that is known before a job runs."""
         return str(self.engine.get("address") or self.ip or self.host or self.name)
+
+    @property
+    def hostname(self) -> str:
+        """Where an engine's other nodes reach it: Slurm and workers' hosts know each other by name."""
+        return str(self.engine.get("address") or self.host or self.ip or self.name)
 
     @property
     def processes(self) -> int:

@@ -64,7 +64,7 @@ class AgentBackend(Backend):
 
     def port_host(self, job: JobSpec) -> str:
         """Several groups may have workers of one host."""
-        return job.head.address
+        return job.head.hostname
 
     def port_is_free(self, port: int) -> bool:
         """On another host: not known here. Rank 0's runner looks there, and the next attempt has another."""

@@ -14,7 +14,7 @@ from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Ren
 
 
 def render(job: JobSpec, plan: Plan) -> Rendered:
-    known = {Late.HEAD_HOST: plan.nodes[0].node.address}
+    known = {Late.HEAD_HOST: plan.nodes[0].node.hostname}
     files = [Artifact("file", name, encode(text, known)) for name, text in plan.files.items()]
     nodes = [Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, known)) for node in plan.nodes]
     return Rendered(job.name, "agent", (*nodes, *files))

@@ -101,7 +101,7 @@ def _node(
 
 def _head_name(plan: Plan, asked: list[Component]) -> str:
     """As well as it is known before the job runs."""
-    return asked[0].hosts[0] if asked[0].hosts else plan.nodes[0].node.address
+    return asked[0].hosts[0] if asked[0].hosts else plan.nodes[0].node.hostname
 
 
 # The script --------------------------------------------------------------------------------------------------------
