@@ -61,9 +61,10 @@ class Running:
     `fresh`: it prepares its database itself, as a platform's first start does. No process stands by with PyTorch
     imported, unless it is asked for: most of what is started here would never use it."""
 
-    def __init__(self, data: Path, *, fresh: bool = False, **env: str) -> None:
+    fresh = False
+
+    def __init__(self, data: Path, **env: str) -> None:
         self.data = data
-        self.fresh = fresh
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         first = random.randrange(20_000 + 2_000 * (WORKER % 4), 22_000 + 2_000 * (WORKER % 4), 100)
