@@ -15,31 +15,31 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from apps.accounts import services
 from apps.accounts.models import ApiToken, AuditEvent, Project, User
 from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
-from apps.common.texts import both
+from apps.common.texts import said
 
-label(User, ("用户", "users"))
-label(Project, ("项目", "projects"), name=("名称", "name"), created_at=("创建时间", "created"))
+label(User, "USERS")
+label(Project, "PROJECTS", name="NAME", created_at="CREATED")
 label(
     ApiToken,
-    ("API 令牌", "API tokens"),
-    name=("用途", "name"),
-    user=("用户", "user"),
-    created=("创建时间", "created"),
-    expiry=("过期时间", "expires"),
+    "API_TOKENS",
+    name="TOKEN_NAME",
+    user="USER",
+    created="CREATED",
+    expiry="EXPIRES",
 )
 label(
     AuditEvent,
-    ("审计记录", "audit trail"),
-    at=("时间", "time"),
-    actor=("操作者", "actor"),
-    project=("项目", "project"),
-    action=("动作", "action"),
-    target=("对象", "target"),
-    data=("内容", "data"),
-    request_id=("请求号", "request id"),
+    "AUDIT_TRAIL",
+    at="TIME",
+    actor="ACTOR",
+    project="PROJECT",
+    action="ACTION",
+    target="TARGET",
+    data="DATA",
+    request_id="REQUEST_ID",
 )
 
-label_app("accounts", ("账号", "accounts"))
+label_app("accounts", "ACCOUNTS")
 
 POWERS = ("is_superuser", "is_staff", "groups", "user_permissions")
 
@@ -113,10 +113,10 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     fields = list_display
     actions = ("revoke",)
 
-    @admin.action(description=both("撤销", "Revoke"), permissions=["operate"])
+    @admin.action(description=said("REVOKE"), permissions=["operate"])
     def revoke(self, request: HttpRequest, rows: QuerySet[ApiToken]) -> None:
         tokens = rows.select_related("user")
-        self.apply(request, tokens, services.revoke_any_token, ("已撤销", "revoked"))
+        self.apply(request, tokens, services.revoke_any_token, "REVOKED")
 
 
 @admin.register(AuditEvent)

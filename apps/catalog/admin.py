@@ -5,34 +5,34 @@ from unfold.decorators import display
 
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.common.admin import ReadOnlyAdmin, label, label_app
-from apps.common.texts import both
+from apps.common.texts import said
 
 label(
     Dataset,
-    ("数据集", "datasets"),
-    name=("名称", "name"),
-    project=("项目", "project"),
-    created_at=("创建时间", "created"),
+    "DATASETS",
+    name="NAME",
+    project="PROJECT",
+    created_at="CREATED",
 )
 label(
     DatasetVersion,
-    ("数据集版本", "dataset versions"),
-    dataset=("数据集", "dataset"),
-    name=("名称", "name"),
-    status=("状态", "status"),
-    source=("来源", "source"),
-    error=("错误", "error"),
-    created_at=("创建时间", "created"),
+    "DATASET_VERSIONS",
+    dataset="DATASET",
+    name="NAME",
+    status="STATUS",
+    source="SOURCE",
+    error="ERROR",
+    created_at="CREATED",
 )
-label(Model, ("模型", "models"), name=("名称", "name"), project=("项目", "project"), recipe=("训练方法", "recipe"))
+label(Model, "MODELS", name="NAME", project="PROJECT", recipe="RECIPE")
 
 
-label_app("catalog", ("数据与模型", "data and models"))
+label_app("catalog", "DATA_AND_MODELS")
 
 STATUS_NAMES: dict[str, str] = {
-    VersionStatus.PREPARING: both("准备中", "preparing"),
-    VersionStatus.READY: both("可用", "ready"),
-    VersionStatus.FAILED: both("失败", "failed"),
+    VersionStatus.PREPARING: said("PREPARING"),
+    VersionStatus.READY: said("READY"),
+    VersionStatus.FAILED: said("FAILED"),
 }
 
 
@@ -52,14 +52,14 @@ class DatasetVersionAdmin(ReadOnlyAdmin):
     search_fields = ("name", "id", "source", "dataset__name")
 
     @display(
-        description=both("状态", "status"),
+        description=said("STATUS"),
         ordering="status",
         label={"ready": "success", "preparing": "info", "failed": "danger"},
     )
     def shown_status(self, version: DatasetVersion) -> tuple[str, str]:
         return version.status, STATUS_NAMES[version.status]
 
-    @display(description=both("进度", "progress"), ordering="progress")
+    @display(description=said("PROGRESS"), ordering="progress")
     def percent(self, version: DatasetVersion) -> str:
         return f"{version.progress:.0%}"
 

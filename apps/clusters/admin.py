@@ -19,7 +19,7 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Envi
 from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
 from apps.common.errors import ApiError
 from apps.common.requests import parse
-from apps.common.texts import both, text
+from apps.common.texts import said, text
 from fermi.launch import registry
 from fermi.launch.findings import Level
 
@@ -27,36 +27,36 @@ LEVELS = {Level.PASS: messages.SUCCESS, Level.WARN: messages.WARNING, Level.FAIL
 
 label(
     Cluster,
-    ("集群", "clusters"),
-    name=("名称", "name"),
-    backend=("后端", "backend"),
-    connection=("连接参数", "connection"),
-    created_at=("创建时间", "created"),
+    "CLUSTERS",
+    name="NAME",
+    backend="BACKEND",
+    connection="CONNECTION",
+    created_at="CREATED",
 )
-label(AvailabilityZone, ("可用区", "availability zones"), name=("名称", "name"))
+label(AvailabilityZone, "AVAILABILITY_ZONES", name="NAME")
 label(
     DevEnvironment,
-    ("开发环境", "environments"),
-    name=("名称", "name"),
-    project=("项目", "project"),
-    owner=("所有者", "owner"),
-    cluster=("集群", "cluster"),
-    zone=("可用区", "zone"),
-    kind=("类型", "kind"),
-    status=("状态", "status"),
-    cordoned=("暂停调度", "cordoned"),
-    gpu_type=("GPU 型号", "GPU type"),
-    gpu_count=("GPU 数", "GPUs"),
-    emulated=("模拟", "emulated"),
+    "ENVIRONMENTS",
+    name="NAME",
+    project="PROJECT",
+    owner="OWNER",
+    cluster="CLUSTER",
+    zone="ZONE",
+    kind="KIND",
+    status="STATUS",
+    cordoned="CORDONED",
+    gpu_type="GPU_TYPE",
+    gpu_count="GPUS",
+    emulated="EMULATED",
 )
 
 
-label_app("clusters", ("资源", "resources"))
+label_app("clusters", "RESOURCES")
 
 STATUS_NAMES: dict[str, str] = {
-    EnvironmentStatus.RUNNING: both("运行中", "running"),
-    EnvironmentStatus.STOPPED: both("已停止", "stopped"),
-    EnvironmentStatus.UNHEALTHY: both("异常", "unhealthy"),
+    EnvironmentStatus.RUNNING: said("RUNNING"),
+    EnvironmentStatus.STOPPED: said("STOPPED"),
+    EnvironmentStatus.UNHEALTHY: said("UNHEALTHY"),
 }
 
 
@@ -86,7 +86,7 @@ class ClusterForm(forms.ModelForm):
         field_classes = {"connection": ConnectionField}
 
     backend = forms.ChoiceField(
-        label=both("后端", "backend"),
+        label=said("BACKEND"),
         choices=[(name, name) for name in registry.BACKENDS],
         widget=UnfoldAdminSelectWidget,
     )
@@ -115,7 +115,7 @@ class ClusterAdmin(ModelAdmin):
     readonly_fields = ("id", "created_at")
     actions = ("ask",)
 
-    @admin.action(description=both("检查是否可用于训练", "Check whether it is fit to train on"))
+    @admin.action(description=said("CHECK_CLUSTER"))
     def ask(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
         for cluster in queryset:
             for one in services.check_cluster(request.user, cluster):  # type: ignore[arg-type]
@@ -139,32 +139,32 @@ class EnvironmentAdmin(ReadOnlyAdmin):
     actions: tuple[str, ...] = ("cordon", "uncordon")
 
     @display(
-        description=both("状态", "status"),
+        description=said("STATUS"),
         ordering="status",
         label={"running": "success", "stopped": "info", "unhealthy": "danger"},
     )
     def shown_status(self, environment: DevEnvironment) -> tuple[str, str]:
         return environment.status, STATUS_NAMES[environment.status]
 
-    @display(description=both("调度", "scheduling"), ordering="cordoned", label={True: "warning", False: "success"})
+    @display(description=said("SCHEDULING"), ordering="cordoned", label={True: "warning", False: "success"})
     def scheduling(self, environment: DevEnvironment) -> tuple[bool, str]:
-        return environment.cordoned, both("暂停", "cordoned") if environment.cordoned else both("正常", "open")
+        return environment.cordoned, said("IS_CORDONED") if environment.cordoned else said("OPEN")
 
     @display(description="GPU", ordering="gpu_count")
     def gpus(self, environment: DevEnvironment) -> str:
-        emulated = f" ({both('模拟', 'emulated')})" if environment.emulated else ""
+        emulated = f" ({said('EMULATED')})" if environment.emulated else ""
         return f"{environment.gpu_count}× {environment.gpu_type}{emulated}" if environment.gpu_count else "–"
 
-    @display(description=both("使用者", "held by"))
+    @display(description=said("HELD_BY"))
     def holder(self, environment: DevEnvironment) -> str:
         lease = getattr(environment, "lease", None)
         return lease.holder if lease else "–"
 
-    @admin.action(description=both("暂停调度", "Cordon"), permissions=["operate"])
+    @admin.action(description=said("CORDON"), permissions=["operate"])
     def cordon(self, request: HttpRequest, rows: QuerySet[DevEnvironment]) -> None:
         _set(self, request, rows, True)
 
-    @admin.action(description=both("恢复调度", "Uncordon"), permissions=["operate"])
+    @admin.action(description=said("UNCORDON"), permissions=["operate"])
     def uncordon(self, request: HttpRequest, rows: QuerySet[DevEnvironment]) -> None:
         _set(self, request, rows, False)
 
@@ -183,19 +183,19 @@ class ZoneAdmin(ReadOnlyAdmin):
         }
         return super().get_queryset(request).annotate(**counts)
 
-    @display(description=both("环境", "environments"), ordering="environment_count_")
+    @display(description=said("ENVIRONMENTS_SHORT"), ordering="environment_count_")
     def environment_count(self, zone: Any) -> int:
         return int(zone.environment_count_)
 
-    @display(description=both("暂停调度的", "cordoned"), ordering="cordoned_count_")
+    @display(description=said("CORDONED_COUNT"), ordering="cordoned_count_")
     def cordoned_count(self, zone: Any) -> int:
         return int(zone.cordoned_count_)
 
-    @admin.action(description=both("整区暂停调度", "Cordon all of it"), permissions=["operate"])
+    @admin.action(description=said("CORDON_ZONE"), permissions=["operate"])
     def cordon(self, request: HttpRequest, rows: QuerySet[AvailabilityZone]) -> None:
         _set(self, request, _in_service(rows, True), True)
 
-    @admin.action(description=both("整区恢复调度", "Uncordon all of it"), permissions=["operate"])
+    @admin.action(description=said("UNCORDON_ZONE"), permissions=["operate"])
     def uncordon(self, request: HttpRequest, rows: QuerySet[AvailabilityZone]) -> None:
         _set(self, request, _in_service(rows, False), False)
 
@@ -205,6 +205,6 @@ def _in_service(zones: QuerySet[AvailabilityZone], now: bool) -> QuerySet[DevEnv
 
 
 def _set(console: ReadOnlyAdmin, request: HttpRequest, environments: QuerySet[DevEnvironment], cordoned: bool) -> None:
-    done = ("暂停调度", "cordoned") if cordoned else ("恢复调度", "uncordoned")
+    done = "CORDONED" if cordoned else "UNCORDONED"
     changes = {"cordoned": cordoned}
     console.apply(request, environments, lambda user, each: services.change_environment(user, each, changes), done)

@@ -13,25 +13,23 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
 from apps.common.errors import ApiError
-from apps.common.texts import both, text
+from apps.common.texts import said, text
 
-Names = tuple[str, str]
-
-SEARCH = both("搜索", "Search")
+SEARCH = said("SEARCH")
 
 
-def label_app(app: str, names: Names) -> None:
-    apps.get_app_config(app).verbose_name = both(*names)
+def label_app(app: str, code: str) -> None:
+    apps.get_app_config(app).verbose_name = said(code)
 
 
-def label(model: type[Model], names: Names, **fields: Names) -> None:
-    """Names of a model and of its fields in Chinese and English, for the console alone: as `Meta.verbose_name` they
-    would be migrations."""
-    model._meta.verbose_name = model._meta.verbose_name_plural = both(*names)
+def label(model: type[Model], code: str, **fields: str) -> None:
+    """Names of a model and of its fields, by code, for the console alone: as `Meta.verbose_name` they would be
+    migrations."""
+    model._meta.verbose_name = model._meta.verbose_name_plural = said(code)
     if model._meta.pk and model._meta.pk.name == "id":
-        model._meta.pk.verbose_name = both("编号", "id")
-    for field, field_names in fields.items():
-        model._meta.get_field(field).verbose_name = both(*field_names)  # type: ignore[union-attr]
+        model._meta.pk.verbose_name = said("ID")
+    for field, field_code in fields.items():
+        model._meta.get_field(field).verbose_name = said(field_code)  # type: ignore[union-attr]
 
 
 class ReadOnlyAdmin(ModelAdmin):
@@ -53,9 +51,7 @@ class ReadOnlyAdmin(ModelAdmin):
     def has_operate_permission(self, request: HttpRequest) -> bool:
         return super().has_change_permission(request)
 
-    def apply(
-        self, request: HttpRequest, rows: Iterable[Model], act: Callable[[Any, Any], object], done: Names
-    ) -> None:
+    def apply(self, request: HttpRequest, rows: Iterable[Model], act: Callable[[Any, Any], object], done: str) -> None:
         """`act(user, row)` for each row; says how many times that went well, and of each other why it did not."""
         good = 0
         for row in rows:
@@ -67,4 +63,4 @@ class ReadOnlyAdmin(ModelAdmin):
                     why = text(problem.code, problem.params)[0]
                     self.message_user(request, f"{row}: {why}", messages.ERROR)
         if good:
-            self.message_user(request, f"{both(*done)}: {good}", messages.SUCCESS)
+            self.message_user(request, f"{said(done)}: {good}", messages.SUCCESS)

@@ -26,5 +26,6 @@ def text(code: str, params: Mapping[str, Any] | None = None, lang: str | None = 
     return messages.text(code, lang or language(), **(params or {}))
 
 
-both = lazy(lambda zh, en: en if language() == "en" else zh, str)
-"""`both("环境", "environment")`: a text of the operators' console, in the language of whoever reads it."""
+said = lazy(lambda code, **parts: messages.say("admin", code, language(), **parts), str)
+"""`said("ENVIRONMENT")`: a text of the operators' console (messages/<language>/admin.toml), in the language of whoever
+reads it."""

@@ -14,7 +14,7 @@ from unfold.decorators import display
 from apps.clusters.admin import EnvironmentAdmin, ZoneAdmin
 from apps.clusters.models import AvailabilityZone, DevEnvironment
 from apps.common.admin import ReadOnlyAdmin, label, label_app
-from apps.common.texts import both, text
+from apps.common.texts import said, text
 from apps.training.api.retry import retry
 from apps.training.models import Task
 from apps.training.services import actions
@@ -28,28 +28,28 @@ LONGEST_FILE = 20_000  # characters; the console shows all of it
 
 label(
     Task,
-    ("训练任务", "training tasks"),
-    name=("名称", "name"),
-    project=("项目", "project"),
-    owner=("创建者", "owner"),
-    cluster=("集群", "cluster"),
-    framework=("框架", "framework"),
-    state=("状态", "state"),
-    reason=("原因", "reason"),
-    attempt=("尝试", "attempt"),
-    world_size=("进程数", "processes"),
-    created_at=("创建时间", "created"),
-    started_at=("开始时间", "started"),
-    ended_at=("结束时间", "ended"),
-    state_since=("进入此状态", "in this state since"),
-    due_at=("下次检查", "looked at next"),
-    deadline_at=("期限", "deadline"),
-    stop_requested_at=("要求停止", "stop requested"),
+    "TRAINING_TASKS",
+    name="NAME",
+    project="PROJECT",
+    owner="CREATED_BY",
+    cluster="CLUSTER",
+    framework="FRAMEWORK",
+    state="STATE",
+    reason="REASON",
+    attempt="ATTEMPT",
+    world_size="PROCESSES",
+    created_at="CREATED",
+    started_at="STARTED",
+    ended_at="ENDED",
+    state_since="IN_THIS_STATE_SINCE",
+    due_at="LOOKED_AT_NEXT",
+    deadline_at="DEADLINE",
+    stop_requested_at="STOP_REQUESTED",
 )
 
-label_app("training", ("训练", "training"))
+label_app("training", "TRAINING")
 admin.site.index_template = "training/overview.html"
-admin.site.index_title = both("总览", "Overview")
+admin.site.index_title = said("OVERVIEW")
 
 
 @admin.register(Task)
@@ -76,16 +76,16 @@ class TaskAdmin(ReadOnlyAdmin):
                 )
             },
         ),
-        (both("尝试", "Attempts"), {"fields": ("attempts",)}),
-        (both("事件", "Events"), {"fields": ("events",)}),
-        (both("生成的文件", "Rendered plan"), {"fields": ("plan",)}),
+        (said("ATTEMPTS_TITLE"), {"fields": ("attempts",)}),
+        (said("EVENTS"), {"fields": ("events",)}),
+        (said("RENDERED_PLAN"), {"fields": ("plan",)}),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
         return super().get_queryset(request).defer("spec", "request", "summary", "warnings")
 
     @display(
-        description=both("状态", "state"),
+        description=said("STATE"),
         ordering="state",
         label={
             "running": "success", "succeeded": "success", "failed": "danger", "queued": "warning",
@@ -95,16 +95,16 @@ class TaskAdmin(ReadOnlyAdmin):
     def shown_state(self, task: Task) -> tuple[str, Any]:
         return task.state, STATE_NAMES[State(task.state)]
 
-    @display(description=both("状态", "state"))
+    @display(description=said("STATE"))
     def state_name(self, task: Task) -> str:
         return STATE_NAMES[State(task.state)]
 
-    @display(description=both("原因", "reason"))
+    @display(description=said("REASON"))
     def why(self, task: Task) -> str:
         reason = presenters.why(vars(task))
         return reason["message"] if reason else "–"
 
-    @display(description=both("控制台", "console"))
+    @display(description=said("CONSOLE"))
     def console(self, task: Task) -> SafeString:
         return format_html('<a href="/training/{0}">/training/{0}</a>', task.pk)
 
@@ -136,20 +136,20 @@ class TaskAdmin(ReadOnlyAdmin):
             ((name, content[:LONGEST_FILE]) for name, content in files),
         )
 
-    @admin.action(description=both("停止", "Stop"), permissions=["operate"])
+    @admin.action(description=said("STOP"), permissions=["operate"])
     def stop(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
-        self.apply(request, rows, lambda user, task: actions.stop_any(user, task.pk), ("正在停止", "stopping"))
+        self.apply(request, rows, lambda user, task: actions.stop_any(user, task.pk), "ASKED_TO_STOP")
 
-    @admin.action(description=both("重试", "Retry"), permissions=["operate"])
+    @admin.action(description=said("RETRY"), permissions=["operate"])
     def retry(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
-        self.apply(request, rows, lambda user, task: retry(user, task.pk), ("已重试", "retried"))
+        self.apply(request, rows, lambda user, task: retry(user, task.pk), "RETRIED")
 
 
 @admin.register(DevEnvironment)
 class DrainableEnvironmentAdmin(EnvironmentAdmin):
     actions = (*EnvironmentAdmin.actions, "drain")
 
-    @display(description=both("使用者", "held by"))
+    @display(description=said("HELD_BY"))
     def holder(self, environment: DevEnvironment) -> str | SafeString:
         lease = getattr(environment, "lease", None)
         if lease is None:
@@ -158,11 +158,9 @@ class DrainableEnvironmentAdmin(EnvironmentAdmin):
             '<a href="{}">{}</a>', reverse("admin:training_task_change", args=[lease.holder]), lease.holder
         )
 
-    @admin.action(
-        description=both("排空：暂停调度并停止其上的任务", "Drain: cordon, and stop its task"), permissions=["operate"]
-    )
+    @admin.action(description=said("DRAIN"), permissions=["operate"])
     def drain(self, request: HttpRequest, rows: QuerySet[DevEnvironment]) -> None:
-        self.apply(request, rows, lambda user, each: drain(user, [each]), ("已排空", "drained"))
+        self.apply(request, rows, lambda user, each: drain(user, [each]), "DRAINED")
 
 
 @admin.register(AvailabilityZone)
@@ -170,12 +168,12 @@ class DrainableZoneAdmin(ZoneAdmin):
     actions = (*ZoneAdmin.actions, "drain")
 
     @admin.action(
-        description=both("整区排空：暂停调度并停止其中的任务", "Drain: cordon all of it, and stop its tasks"),
+        description=said("DRAIN_ZONE"),
         permissions=["operate"],
     )
     def drain(self, request: HttpRequest, rows: QuerySet[AvailabilityZone]) -> None:
         environments = DevEnvironment.objects.filter(zone__in=rows)
-        self.apply(request, environments, lambda user, each: drain(user, [each]), ("已排空", "drained"))
+        self.apply(request, environments, lambda user, each: drain(user, [each]), "DRAINED")
 
 
 def _moment(at: Any) -> str:

@@ -8,50 +8,50 @@ from django.http import HttpRequest
 from unfold.decorators import display
 
 from apps.common.admin import ReadOnlyAdmin, label, label_app
-from apps.common.texts import both
+from apps.common.texts import said
 from apps.workers import health
 from apps.workers.models import Group, JoinToken, Worker
 from apps.workers.services import joining, starting
 
 label(
     Worker,
-    ("Worker", "workers"),
-    project=("项目", "project"),
-    node=("节点", "node"),
-    number=("编号", "number"),
-    group=("分组", "group"),
-    environment=("开发环境", "environment"),
-    facts=("主机信息", "host"),
-    machine=("机器", "machine"),
-    generation=("期望状态版本", "generation"),
-    desired=("期望状态", "desired state"),
+    "WORKERS",
+    project="PROJECT",
+    node="NODE",
+    number="NUMBER",
+    group="GROUP",
+    environment="ENVIRONMENT",
+    facts="HOST",
+    machine="MACHINE",
+    generation="GENERATION",
+    desired="DESIRED_STATE",
 )
 label(
     Group,
-    ("Worker 分组", "worker groups"),
-    name=("名称", "name"),
-    project=("项目", "project"),
-    master_address=("Master 地址", "master address"),
-    master_port=("Master 端口", "master port"),
-    backend=("后端", "backend"),
-    script=("脚本", "script"),
-    task=("任务", "task"),
+    "WORKER_GROUPS",
+    name="NAME",
+    project="PROJECT",
+    master_address="MASTER_ADDRESS",
+    master_port="MASTER_PORT",
+    backend="BACKEND",
+    script="SCRIPT",
+    task="TASK",
 )
 label(
     JoinToken,
-    ("加入令牌", "join tokens"),
-    name=("名称", "name"),
-    project=("项目", "project"),
-    owner=("创建者", "owner"),
-    last_used_at=("最近使用", "last used"),
+    "JOIN_TOKENS",
+    name="NAME",
+    project="PROJECT",
+    owner="CREATED_BY",
+    last_used_at="LAST_USED",
 )
-label_app("workers", ("Worker", "workers"))
+label_app("workers", "WORKERS")
 
 STATUS_NAMES: dict[str, str] = {
-    "online": both("在线", "online"),
-    "suspect": both("可疑", "suspect"),
-    "lost": both("丢失", "lost"),
-    "never": both("从未上线", "never heard"),
+    "online": said("ONLINE"),
+    "suspect": said("SUSPECT"),
+    "lost": said("LOST"),
+    "never": said("NEVER_HEARD"),
 }
 
 
@@ -69,16 +69,16 @@ class WorkerAdmin(ReadOnlyAdmin):
         return super().get_queryset(request)
 
     @display(
-        description=both("状态", "status"),
+        description=said("STATUS"),
         label={"online": "success", "suspect": "warning", "lost": "danger", "never": "info"},
     )
     def shown_status(self, worker: Worker) -> tuple[str, str]:
         status = self._judge.status(worker.report.at)
         return status, STATUS_NAMES[status]
 
-    @admin.action(description=both("删除", "Remove"), permissions=["operate"])
+    @admin.action(description=said("REMOVE"), permissions=["operate"])
     def remove(self, request: HttpRequest, rows: QuerySet[Worker]) -> None:
-        self.apply(request, rows, lambda user, worker: joining.remove(user, worker.pk), ("已删除", "removed"))
+        self.apply(request, rows, lambda user, worker: joining.remove(user, worker.pk), "REMOVED")
 
 
 @admin.register(Group)
@@ -96,9 +96,9 @@ class GroupAdmin(ReadOnlyAdmin):
     def members(self, group: Any) -> int:
         return int(group.members_)
 
-    @admin.action(description=both("停止", "Stop"), permissions=["operate"])
+    @admin.action(description=said("STOP"), permissions=["operate"])
     def stop(self, request: HttpRequest, rows: QuerySet[Group]) -> None:
-        self.apply(request, rows, lambda user, group: starting.stop(user, group.pk), ("正在停止", "stopping"))
+        self.apply(request, rows, lambda user, group: starting.stop(user, group.pk), "ASKED_TO_STOP")
 
 
 @admin.register(JoinToken)
@@ -110,6 +110,6 @@ class JoinTokenAdmin(ReadOnlyAdmin):
     exclude = ("digest",)
     actions = ("revoke",)
 
-    @admin.action(description=both("撤销", "Revoke"), permissions=["operate"])
+    @admin.action(description=said("REVOKE"), permissions=["operate"])
     def revoke(self, request: HttpRequest, rows: QuerySet[JoinToken]) -> None:
-        self.apply(request, rows, lambda user, token: joining.revoke_join_token(user, token.pk), ("已撤销", "revoked"))
+        self.apply(request, rows, lambda user, token: joining.revoke_join_token(user, token.pk), "REVOKED")

@@ -218,12 +218,29 @@ def leaves(table: dict[str, Any], path: str = "") -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("room", ["cli", "guides"])
+@pytest.mark.parametrize("room", ["admin", "cli", "guides"])
 def test_both_languages_say_the_same_with_the_same_blanks(room: str) -> None:
     assert leaves(messages._room(room, "zh")) == leaves(messages._room(room, "en"))
 
 
-def test_sentences_stand_in_alphabetical_order() -> None:
+@pytest.mark.parametrize("room", ["admin", "cli"])
+def test_sentences_stand_in_alphabetical_order(room: str) -> None:
     for lang in messages.LANGUAGES:
-        codes = list(messages._room("cli", lang))
+        codes = list(messages._room(room, lang))
         assert codes == sorted(codes)
+
+
+def test_every_text_of_the_operators_console_is_said_and_what_is_said_has_a_text(root: Path) -> None:
+    files = [*(root / "apps").rglob("*.py"), root / "platform/server/settings/operators.py"]
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8")))]
+    written = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    said = {
+        value.value
+        for node in nodes
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("said", "label", "label_app")
+        for value in [*node.args, *(word.value for word in node.keywords)]
+        if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value.isupper()
+    }
+    texts = set(messages._room("admin", "en"))
+    assert texts - written == set()
+    assert said - texts == set()

@@ -16,7 +16,7 @@ from apps.clusters.admin import STATUS_NAMES
 from apps.clusters.models import AvailabilityZone, DevEnvironment, EnvironmentStatus
 from apps.common import disks
 from apps.common.clock import now
-from apps.common.texts import both
+from apps.common.texts import said
 from apps.training.models import Attempt, Task
 from apps.training.shown import presenters
 from apps.training.states import State
@@ -28,17 +28,17 @@ WEEK = timedelta(days=7)
 GOOD_ENDS = ("", Reason.COMPLETED, Reason.STOPPED_BY_USER, Reason.STOPPED_AND_KILLED)
 
 STATE_NAMES = {
-    State.INITIALIZING: both("初始化", "initializing"),
-    State.QUEUED: both("排队中", "queued"),
-    State.STARTING: both("启动中", "starting"),
-    State.RUNNING: both("训练中", "running"),
-    State.STOPPING: both("停止中", "stopping"),
-    State.SUCCEEDED: both("已完成", "succeeded"),
-    State.FAILED: both("失败", "failed"),
-    State.STOPPED: both("已停止", "stopped"),
+    State.INITIALIZING: said("INITIALIZING"),
+    State.QUEUED: said("QUEUED"),
+    State.STARTING: said("STARTING"),
+    State.RUNNING: said("TRAINING_RUNS"),
+    State.STOPPING: said("STOPPING"),
+    State.SUCCEEDED: said("SUCCEEDED"),
+    State.FAILED: said("FAILED"),
+    State.STOPPED: said("STOPPED"),
 }
 
-CORDONED = both("，暂停调度", ", cordoned")
+CORDONED = said("AND_CORDONED")
 
 Table = dict[str, Any]
 
@@ -46,15 +46,15 @@ Table = dict[str, Any]
 def overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Adds `sections` to the admin index's context, for those who may see tasks and environments."""
     user = request.user
-    context["nothing"] = both("没有", "None")
+    context["nothing"] = said("NONE")
     if user.has_perms(["training.view_task", "clusters.view_devenvironment"]):
         context["sections"] = [
-            (both("任务状态", "Tasks by status"), _states()),
-            (both("各可用区 GPU", "GPUs by zone"), _zones()),
-            (both("排队中的任务", "Waiting tasks"), _queue()),
-            (both("需要关注的环境", "Environments that need attention"), _troubled()),
-            (both("一周内的失败原因", "Failures of the week"), _failures()),
-            *([(both("即将写满的磁盘", "Disks that are nearly full"), full)] if (full := _disks()) else []),
+            (said("TASKS_BY_STATUS"), _states()),
+            (said("GPUS_BY_ZONE"), _zones()),
+            (said("WAITING_TASKS"), _queue()),
+            (said("TROUBLED_ENVIRONMENTS"), _troubled()),
+            (said("FAILURES_OF_THE_WEEK"), _failures()),
+            *([(said("FULL_DISKS"), full)] if (full := _disks()) else []),
         ]
     return context
 
@@ -63,7 +63,7 @@ def _states() -> Table:
     counts = dict(Task.objects.exclude(framework=PREFLIGHT).order_by().values_list("state").annotate(Count("pk")))
     address = reverse("admin:training_task_changelist")
     rows = [[_link(f"{address}?state__exact={state}", STATE_NAMES[state]), counts.get(state, 0)] for state in State]
-    return _table([both("状态", "status"), both("任务", "tasks")], rows)
+    return _table([said("STATUS"), said("TASKS")], rows)
 
 
 def _zones() -> Table:
@@ -75,13 +75,13 @@ def _zones() -> Table:
         Coalesce(Sum(gpus, filter=usable), 0),
         Coalesce(Sum(gpus, filter=Q(environments__lease__isnull=False)), 0),
     )
-    headers = [both("可用区", "zone"), both("总数", "all"), both("可用", "in service"), both("使用中", "in use")]
+    headers = [said("ZONE"), said("ALL"), said("IN_SERVICE"), said("IN_USE")]
     return _table(headers, [list(row) for row in zones])
 
 
 def _queue() -> Table:
     waiting = Task.objects.filter(state__in=[State.INITIALIZING, State.QUEUED]).exclude(framework=PREFLIGHT)
-    headers = [both("任务", "task"), both("创建者", "owner"), both("已等待", "waiting for"), both("原因", "reason")]
+    headers = [said("TASK"), said("CREATED_BY"), said("WAITING_FOR"), said("REASON")]
     moment = now()
     counts = dict(waiting.order_by().values_list("state").annotate(Count("pk")))
     address = reverse("admin:training_task_changelist")
@@ -109,9 +109,9 @@ def _troubled() -> Table:
     address = reverse("admin:clusters_devenvironment_changelist")
     lists = [
         (f"{address}?status__exact=unhealthy", STATUS_NAMES[EnvironmentStatus.UNHEALTHY], counts["unhealthy"]),
-        (f"{address}?cordoned__exact=1", both("暂停调度", "cordoned"), counts["cordoned"]),
+        (f"{address}?cordoned__exact=1", said("CORDONED"), counts["cordoned"]),
     ]
-    headers = [both("环境", "environment"), both("可用区", "zone"), both("状态", "status"), both("使用者", "held by")]
+    headers = [said("ENVIRONMENT_SHORT"), said("ZONE"), said("STATUS"), said("HELD_BY")]
     worst_first = Case(When(unhealthy, then=0), default=1)
     rows = [
         [
@@ -133,7 +133,7 @@ def _failures() -> Table:
     by_attempt = dict(attempts.order_by().values_list("outcome").annotate(Count("pk")))
     by_task = dict(tasks.order_by().values_list("reason").annotate(Count("pk")))
     codes = sorted({*by_attempt, *by_task}, key=lambda code: (-by_attempt.get(code, 0) - by_task.get(code, 0), code))
-    headers = [both("原因", "reason"), both("尝试", "attempts"), both("任务", "tasks")]
+    headers = [said("REASON"), said("ATTEMPTS"), said("TASKS")]
     return _table(headers, [[code, by_attempt.get(code, 0), by_task.get(code, 0)] for code in codes])
 
 
@@ -142,7 +142,7 @@ def _disks() -> Table | None:
     full = disks.nearly_full(settings.DATA_DIR)
     if not full:
         return None
-    headers = [both("路径", "path"), both("已用", "in use"), both("剩余", "free")]
+    headers = [said("PATH"), said("DISK_USED"), said("FREE")]
     return _table(headers, [[full["path"], f"{full['percent']} %", f"{full['free'] >> 20} MiB"]])
 
 
@@ -154,12 +154,11 @@ def _table(
     headers: list[Any], rows: list[list[Any]], lists: Sequence[tuple[str, Any, int]] = (), total: int = 0
 ) -> Table:
     """`lists`: where all of them are, with what they are called and how many; `total` of those that `rows` begins."""
-    cut = both("共 {all} 个，这里显示 {shown} 个", "{shown} of {all} shown")
     return {
         "headers": headers,
         "rows": rows,
         "lists": [format_html("{} {}", _link(address, name), count) for address, name, count in lists],
-        "cut": str(cut).format(shown=len(rows), all=total) if total > len(rows) else "",
+        "cut": said("SHOWN_OF_ALL", shown=len(rows), all=total) if total > len(rows) else "",
     }
 
 

@@ -5,10 +5,10 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse_lazy
 
-from apps.common.texts import both
+from apps.common.texts import said
 
 
-def _page(zh: str, en: str, icon: str, model: str) -> dict[str, Any]:
+def _page(title: str, icon: str, model: str) -> dict[str, Any]:
     """`model` is `<app>.<model>`; shown to those who may view it."""
     app, name = model.split(".")
 
@@ -16,12 +16,12 @@ def _page(zh: str, en: str, icon: str, model: str) -> dict[str, Any]:
         return request.user.has_perm(f"{app}.view_{name}")
 
     link = reverse_lazy(f"admin:{app}_{name}_changelist")
-    return {"title": both(zh, en), "icon": icon, "link": link, "permission": may_view}
+    return {"title": said(title), "icon": icon, "link": link, "permission": may_view}
 
 
 UNFOLD: dict[str, Any] = {
-    "SITE_TITLE": both("Fermi 运维", "Fermi operations"),
-    "SITE_HEADER": both("Fermi 运维", "Fermi operations"),
+    "SITE_TITLE": said("FERMI_OPERATIONS"),
+    "SITE_HEADER": said("FERMI_OPERATIONS"),
     "SITE_URL": "/training",
     "SITE_ICON": lambda request: "/favicon.svg",
     "SHOW_VIEW_ON_SITE": False,
@@ -31,37 +31,37 @@ UNFOLD: dict[str, Any] = {
         "navigation": [
             {
                 "items": [
-                    {"title": both("总览", "Overview"), "icon": "dashboard", "link": reverse_lazy("admin:index")},
-                    _page("训练任务", "Training tasks", "model_training", "training.task"),
+                    {"title": said("OVERVIEW"), "icon": "dashboard", "link": reverse_lazy("admin:index")},
+                    _page("TRAINING_TASKS_TITLE", "model_training", "training.task"),
                 ]
             },
             {
-                "title": both("资源", "Resources"),
+                "title": said("RESOURCES_TITLE"),
                 "items": [
-                    _page("开发环境", "Environments", "dns", "clusters.devenvironment"),
-                    _page("可用区", "Zones", "location_on", "clusters.availabilityzone"),
-                    _page("集群", "Clusters", "hub", "clusters.cluster"),
-                    _page("Worker", "Workers", "memory", "workers.worker"),
-                    _page("Worker 分组", "Worker groups", "group_work", "workers.group"),
-                    _page("加入令牌", "Join tokens", "vpn_key", "workers.jointoken"),
+                    _page("ENVIRONMENTS_TITLE", "dns", "clusters.devenvironment"),
+                    _page("ZONES", "location_on", "clusters.availabilityzone"),
+                    _page("CLUSTERS_TITLE", "hub", "clusters.cluster"),
+                    _page("WORKERS_TITLE", "memory", "workers.worker"),
+                    _page("WORKER_GROUPS_TITLE", "group_work", "workers.group"),
+                    _page("JOIN_TOKENS_TITLE", "vpn_key", "workers.jointoken"),
                 ],
             },
             {
-                "title": both("数据与模型", "Data and models"),
+                "title": said("DATA_AND_MODELS_TITLE"),
                 "items": [
-                    _page("数据集", "Datasets", "database", "catalog.dataset"),
-                    _page("数据集版本", "Dataset versions", "layers", "catalog.datasetversion"),
-                    _page("模型", "Models", "neurology", "catalog.model"),
+                    _page("DATASETS_TITLE", "database", "catalog.dataset"),
+                    _page("DATASET_VERSIONS_TITLE", "layers", "catalog.datasetversion"),
+                    _page("MODELS_TITLE", "neurology", "catalog.model"),
                 ],
             },
             {
-                "title": both("账号", "Accounts"),
+                "title": said("ACCOUNTS_TITLE"),
                 "items": [
-                    _page("用户", "Users", "person", "accounts.user"),
-                    _page("用户组", "Groups", "group", "auth.group"),
-                    _page("项目", "Projects", "folder", "accounts.project"),
-                    _page("API 令牌", "API tokens", "key", "accounts.apitoken"),
-                    _page("审计记录", "Audit trail", "history", "accounts.auditevent"),
+                    _page("USERS_TITLE", "person", "accounts.user"),
+                    _page("GROUPS", "group", "auth.group"),
+                    _page("PROJECTS_TITLE", "folder", "accounts.project"),
+                    _page("API_TOKENS", "key", "accounts.apitoken"),
+                    _page("AUDIT_TRAIL_TITLE", "history", "accounts.auditevent"),
                 ],
             },
         ],
