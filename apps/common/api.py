@@ -32,15 +32,16 @@ from typing import Any, TypeAlias
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
+from msgspec import Struct
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request as AnyRequest
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.common.errors import ApiError
-from apps.common.openapi import ErrorEnvelope, Shape, envelope, page_of
+from apps.common.openapi import ErrorEnvelope, Shape, envelope, is_struct, page_of, reference
 from apps.common.pages import PageQuery, page
-from apps.common.requests import parse, parse_most, parse_query
+from apps.common.requests import parse, parse_most, parse_query, read
 from apps.common.texts import text
 
 __all__ = ["APIView", "Body", "Data", "PageQuery", "Query", "Request", "answer", "operation", "page"]
@@ -73,7 +74,7 @@ def operation(
     name: str,
     *,
     query: Shape | None = None,
-    body: Shape | None = None,
+    body: Shape | type[Struct] | None = None,
     partial: bool = False,
     most: bool = False,
     data: Shape | None = None,
@@ -84,8 +85,8 @@ def operation(
     headers: Sequence[str] = (),
 ) -> Callable[[Callable[..., Data]], Callable[..., HttpResponseBase]]:
     """See the module. `name` is the operation's id in OpenAPI; `data` one object or `page` a page of them;
-    `media` for a method that answers with something else than JSON; `partial` for PATCH; with `most` the method
-    also gets `wrong`, what is wrong with the body's shape, and the body without it."""
+    `media` for a method that answers with something else than JSON; `partial` for PATCH; with `most`, and for a body
+    that is a class of its own, the method also gets `wrong`: what is wrong with the body's shape, and was left out."""
     shape = page_of(page) if page else data
     documented: Any = {(status, media): _CONTENT.get(media, OpenApiTypes.STR)} if media else {status: envelope(shape)}
     document = extend_schema(
@@ -94,7 +95,7 @@ def operation(
             *([query] if query else []),
             *(OpenApiParameter(header, _HEADERS[header], OpenApiParameter.HEADER) for header in headers),
         ],
-        request=body,
+        request=reference(body) if is_struct(body) else body,
         responses={**documented, "default": ErrorEnvelope},
     )
 
@@ -105,10 +106,12 @@ def operation(
                 raise ApiError(404, "NOT_FOUND")
             if query:
                 path["query"] = parse_query(query, request.query_params)  # type: ignore[assignment]
-            if body and most:
-                path["body"], path["wrong"] = parse_most(body, request.data, partial=partial)  # type: ignore[assignment]
+            if is_struct(body):
+                path["body"], path["wrong"] = read(body, request.data)  # type: ignore[assignment]
+            elif body and most:
+                path["body"], path["wrong"] = parse_most(body, request.data, partial=partial)  # type: ignore[assignment,arg-type]
             elif body:
-                path["body"] = parse(body, request.data, partial=partial)  # type: ignore[assignment]
+                path["body"] = parse(body, request.data, partial=partial)  # type: ignore[assignment,arg-type]
             found = method(view, request, **path)
             if isinstance(found, HttpResponseBase):
                 return found

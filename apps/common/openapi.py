@@ -1,16 +1,47 @@
 """How envelopes look in the OpenAPI document."""
 
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import extend_schema_field, inline_serializer
+from msgspec import Struct
 from rest_framework import serializers
+
+from fermi.launch import shape
 
 Shape = type[serializers.Serializer]
 
+_COMPONENTS = "#/components/schemas/"
+_STRUCTS: dict[str, type[Struct]] = {}
+"""Bodies that are frozen classes, by their name in the document."""
+
 INT4, INT8 = 2**31 - 1, 2**63 - 1
 """The largest numbers that a column of four or eight bytes holds."""
+
+
+def is_struct(body: Any) -> TypeGuard[type[Struct]]:
+    return isinstance(body, type) and issubclass(body, Struct)
+
+
+def reference(body: type[Struct]) -> dict[str, Any]:
+    """What stands for it in the document; `with_structs` adds what it stands for."""
+    _STRUCTS[_component(body.__name__)] = body
+    return {"application/json": {"$ref": f"{_COMPONENTS}{_component(body.__name__)}"}}
+
+
+def _component(name: str) -> str:
+    """`TaskRequest` is what creates a task: it is called as the other bodies are."""
+    return {"TaskRequest": "TaskCreateRequest"}.get(name, name)
+
+
+def with_structs(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """For drf-spectacular (POSTPROCESSING_HOOKS)."""
+    schemas = result["components"]["schemas"]
+    for body in _STRUCTS.values():
+        schemas |= {_component(name): part for name, part in shape.components(body, _COMPONENTS).items()}
+    result["components"]["schemas"] = dict(sorted(schemas.items()))
+    return result
 
 
 class Truthful(AutoSchema):

@@ -6,15 +6,17 @@ import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from django.http import QueryDict
 from rest_framework import serializers
 
 from apps.common.errors import ProblemsError
 from apps.common.pages import OrderingField
-from fermi.launch import values
+from fermi.launch import shape, values
 from fermi.launch.spec import Problem
+
+Kind = TypeVar("Kind")
 
 LONGEST_SHOWN = 60  # characters of a value that was found
 DEEPEST = 64
@@ -40,6 +42,18 @@ def parse(serializer: type[serializers.Serializer], data: Any, *, partial: bool 
         raise ProblemsError([Problem("", "BODY_NOT_OBJECT")])
     form = serializer(data=data, partial=partial)
     return _validated(form, [*_shape(form, data, ""), *_unstorable(data)])
+
+
+def read(kind: type[Kind], data: Any) -> tuple[Kind, list[Problem]]:
+    """The body as `kind`, without what is wrong with its shape, and that: whoever knows the rules can then say all that
+    is wrong at once. Raises ProblemsError for a body that nothing can be read from."""
+    if not isinstance(data, Mapping):
+        raise ProblemsError([Problem("", "BODY_NOT_OBJECT")])
+    nul = list(_unstorable(data))
+    for problem in nul:
+        data = _without(data, problem.field)
+    asked, wrong = shape.read(kind, data)
+    return asked, [*nul, *wrong]
 
 
 def parse_most(

@@ -15,9 +15,9 @@ from apps.clusters.admin import EnvironmentAdmin, ZoneAdmin
 from apps.clusters.models import AvailabilityZone, DevEnvironment
 from apps.common.admin import ReadOnlyAdmin, label, label_app
 from apps.common.texts import said, text
-from apps.training.api.retry import retry
 from apps.training.models import Task
 from apps.training.services import actions
+from apps.training.services.create import retry
 from apps.training.services.drain import drain
 from apps.training.shown import presenters, selectors
 from apps.training.shown.overview import STATE_NAMES

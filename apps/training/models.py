@@ -6,7 +6,7 @@ Task 1──* Node        the environments it was made from, by node rank, as th
   │ 1──* MetricPoint  a line of numbers a rank printed
   │ 1──* Checkpoint   what a restart can resume from
   ├ 1──* LogCursor    how far each rank's log has been read into the tables above
-  └ 1──1 Preflight    the pre-flight test that goes before it; itself run by a task of the framework `preflight`
+  └ 1──1 Preflight    the pre-flight test that goes before it; itself run by a task of the kind `preflight`
 """
 
 from functools import partial
@@ -15,20 +15,33 @@ from django.conf import settings
 from django.db import models
 
 from apps.common.ids import new_id
-from apps.training.states import FINAL, State
+from apps.training.states import FINAL, Kind, State
 from fermi.launch.spec import attempt_name
 
 
+class Tasks(models.Manager["Task"]):
+    """Those of one kind."""
+
+    def __init__(self, kind: Kind) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def get_queryset(self) -> models.QuerySet["Task"]:
+        return super().get_queryset().filter(kind=self._kind)
+
+
 class Task(models.Model):
-    """`spec` is the snapshot the task is run from (`fermi.launch.spec.JobSpec` without its attempt), `request` is what
-    the user sent; a script of the user's own may need neither dataset nor model of ours. `due_at` is schedule and
-    claim in one: a pass takes the row by compare-and-set on it; None when final. `claimed_at`: when the pass began that
-    has the row now, or died with it. `deadline_at` bounds the present state."""
+    """`spec` is the snapshot the task is run from (`fermi.launch.spec.JobSpec` without its attempt), and what is done
+    later follows from it; `request` is what the user sent, to be shown and sent again. A script of the user's own may
+    need neither dataset nor model of ours. `due_at` is schedule and claim in one: a pass takes the row by
+    compare-and-set on it; None when final. `claimed_at`: when the pass began that has the row now, or died with it.
+    `deadline_at` bounds the present state."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "task"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks")
     cluster = models.ForeignKey("clusters.Cluster", on_delete=models.PROTECT, related_name="tasks")
+    kind = models.CharField(max_length=20, choices=[(k, k) for k in Kind], default=Kind.TRAINING, db_index=True)
     name = models.CharField(max_length=100)
     framework = models.CharField(max_length=20)
     dataset_version = models.ForeignKey("catalog.DatasetVersion", on_delete=models.PROTECT, null=True, blank=True)
@@ -61,6 +74,9 @@ class Task(models.Model):
     created_at = models.DateTimeField(db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)  # first time running
     ended_at = models.DateTimeField(null=True, blank=True)
+
+    objects = models.Manager()
+    trainings = Tasks(Kind.TRAINING)
 
     class Meta:
         constraints = [

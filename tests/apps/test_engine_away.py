@@ -10,7 +10,7 @@ from apps.accounts.models import Project, User
 from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
-from apps.training.ground import placing
+from apps.training.ground import storing
 from apps.training.ground.launching import backend_for
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
@@ -48,9 +48,9 @@ def task(lab: FakeCluster, user: User, settings, tmp_path) -> Iterator[Task]:
     job = JobSpec("task-x", "pytorch-ddp", nodes, "dev", entrypoint=Entrypoint("train.py"), checkpoint_dir="/data/c")
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **placing.columns(job),
+        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
     )  # fmt: skip
-    placing.store_nodes(task, job)
+    storing.store_nodes(task, job)
     yield task
     backend_for(cluster).close()
 

@@ -10,7 +10,7 @@ from apps.accounts.models import Project, User
 from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.training.ground import placing
+from apps.training.ground import storing
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
 from apps.training.states import FINAL, State
@@ -67,13 +67,13 @@ def task(user: User, settings: Any, tmp_path: Path) -> Task:
     ]  # fmt: skip
     job = JobSpec(
         "task-x", "pytorch-ddp", tuple(selectors.snapshots(environments)), "env-1", master_port=free_port(),
-        entrypoint=Entrypoint("hangs.py"), checkpoint_dir=str(tmp_path), env={"PYTHONHASHSEED": "0"},
+        entrypoint=Entrypoint("hangs.py"), checkpoint_dir=str(tmp_path), env={"PYTHONHASHSEED": "0"}, max_restarts=0,
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), max_restarts=0, **placing.columns(job),
+        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
     )  # fmt: skip
-    placing.store_nodes(task, job)
+    storing.store_nodes(task, job)
     return task
 
 

@@ -8,7 +8,7 @@ from apps.accounts.models import Project, User
 from apps.clusters import leases, selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.training.ground import placing, transitions
+from apps.training.ground import placing, storing, transitions
 from apps.training.models import Event, Task
 from apps.training.reconcile import steps
 from apps.training.states import State
@@ -46,14 +46,14 @@ def task(user: User, environments: dict[str, DevEnvironment], settings: Any, tmp
     chosen = [environments[name] for name in ("gn7", "gn5", "gn6")]
     job = JobSpec(
         "task-x", "pytorch-ddp", tuple(selectors.snapshots(chosen)), "gn5", entrypoint=Entrypoint("train.py"),
-        master_port=29500, checkpoint_dir=str(tmp_path),
+        master_port=29500, checkpoint_dir=str(tmp_path), spares=tuple(SPARES),
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=chosen[0].project, owner=user, cluster=chosen[0].cluster, name="t",
-        framework=job.framework, request={"spareEnvironmentIds": [*SPARES]}, state=State.QUEUED,
-        state_since=now(), due_at=now(), created_at=now(), **placing.columns(job),
+        framework=job.framework, request={}, state=State.QUEUED,
+        state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
     )  # fmt: skip
-    placing.store_nodes(task, job)
+    storing.store_nodes(task, job)
     begin_attempt(task, 1)
     assert leases.take([environment.pk for environment in chosen], task.pk) is None
     return task
@@ -170,7 +170,7 @@ def test_a_spare_that_is_taken_at_that_very_moment_is_not_taken_twice(
 
 
 def test_a_task_without_spares_waits(task: Task) -> None:
-    Task.objects.update(request={})
+    Task.objects.update(spec={**task.spec, "spares": []})
     task.refresh_from_db()
     lose("gn6")
     assert_waits(task)

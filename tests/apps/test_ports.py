@@ -10,7 +10,7 @@ from apps.accounts.models import Project, User
 from apps.clusters import leases, selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease, PortLease
 from apps.common.clock import now
-from apps.training.ground import placing
+from apps.training.ground import storing
 from apps.training.models import Task
 from apps.training.reconcile import steps
 from apps.training.shown.presenters import reason
@@ -53,7 +53,7 @@ class Lab:
         return Task.objects.create(
             id=job.task_id, project=self.project, owner=self.user, cluster=self.cluster, name=job.task_id,
             framework=job.framework, request={}, state=State.QUEUED, state_since=now(), due_at=now(),
-            created_at=now(), **placing.columns(job),
+            created_at=now(), **storing.columns(job),
         )  # fmt: skip
 
     def begin(self, **changes: Any) -> Task:

@@ -13,7 +13,7 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common import disks
 from apps.common.clock import now
 from apps.common.ids import new_id
-from apps.training.ground import hints, placing, resuming, transitions
+from apps.training.ground import hints, resuming, storing, transitions
 from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
 from apps.training.reconcile import reconciler, restarts, steps
 from apps.training.states import State, limits
@@ -43,9 +43,9 @@ def task(user: User, settings, tmp_path) -> Task:
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **placing.columns(job),
+        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
     )  # fmt: skip
-    placing.store_nodes(task, job)
+    storing.store_nodes(task, job)
     return task
 
 

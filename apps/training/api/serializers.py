@@ -1,108 +1,15 @@
 """Shapes of requests and answers about training tasks."""
 
-from typing import Any, ClassVar
-
 from rest_framework import serializers
 
 from apps.clusters.api.serializers import WarningItem
 from apps.common.openapi import INT4, INT8, Key, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.states import Action, State
-from fermi.launch import registry
 from fermi.launch.byhand import TARGETS
-from fermi.launch.preflight import LEVELS
 
 STATES = [(state.value, state.value) for state in State]
 ACTIONS = [(action.value, action.value) for action in Action]
-
-
-class DistributedConfigRequest(serializers.Serializer):
-    RULED: ClassVar[dict[str, Any]] = {
-        "masterPort": {"minimum": 1024, "maximum": 65535},
-        "worldSize": {"minimum": 1, "maximum": INT4},
-    }
-
-    enabled = serializers.BooleanField(default=True)
-    nodeIds = serializers.ListField(
-        source="node_ids", child=serializers.CharField(max_length=100), max_length=4096, default=list
-    )
-    masterNode = Key(source="master", allow_null=True, allow_blank=True, default=None)
-    framework = serializers.CharField(max_length=40, default=registry.DEFAULT, help_text="see /frameworks")
-    masterPort = serializers.IntegerField(
-        source="master_port", required=False, help_text="the first of the platform's range by default"
-    )
-    backend = serializers.CharField(max_length=20, default="auto", help_text="auto, nccl or gloo")
-    worldSize = serializers.IntegerField(
-        source="world_size", allow_null=True, default=None,
-        help_text="how many processes; all by default, with fewer those with the first ranks",
-    )  # fmt: skip
-    strategy = serializers.DictField(
-        child=serializers.IntegerField(min_value=1, max_value=INT4),
-        default=dict,
-        help_text="dataParallel, tensorParallel, …",
-    )
-    options = serializers.DictField(
-        child=serializers.JSONField(allow_null=True), default=dict, help_text="the framework's own"
-    )
-
-
-class EntrypointRequest(serializers.Serializer):
-    script = serializers.CharField(max_length=500)
-    args = serializers.ListField(
-        child=serializers.CharField(max_length=4000, allow_blank=True, trim_whitespace=False),
-        max_length=1000,
-        default=list,
-    )
-
-
-class TaskCreateRequest(serializers.Serializer):
-    """What is missing here is found by the rules, together with everything else that is wrong."""
-
-    RULED: ClassVar[dict[str, Any]] = {
-        "taskName": {"minLength": 1, "maxLength": 100, "pattern": r"\S"},
-        "maxRestarts": {"minimum": 0, "maximum": 100},
-    }
-
-    taskName = serializers.CharField(source="name", default="", allow_blank=True, help_text="required")
-    datasetId = Key(
-        source="dataset_id", default="", allow_blank=True, allow_null=True,
-        help_text="required; null for a script of one's own that reads none",
-    )  # fmt: skip
-    datasetVersionId = Key(
-        source="version_id", default="", allow_blank=True, allow_null=True, help_text="required with datasetId"
-    )
-    modelId = Key(
-        source="model_id", default="", allow_blank=True, allow_null=True,
-        help_text="required; null for a script of one's own",
-    )  # fmt: skip
-    launchMode = Key(source="launch_mode", default="existing", help_text="existing")
-    environmentIds = serializers.ListField(
-        source="environment_ids", child=serializers.CharField(max_length=100), max_length=4096, default=list
-    )
-    spareEnvironmentIds = serializers.ListField(
-        source="spare_environment_ids", child=serializers.CharField(max_length=100), max_length=4096, default=list,
-        help_text="between attempts, these take the places of environments that were lost; without any, it waits",
-    )  # fmt: skip
-    distributedConfig = DistributedConfigRequest(source="distributed", allow_null=True, default=None)
-    entrypoint = EntrypointRequest(allow_null=True, default=None)
-    hyperparameters = serializers.DictField(child=serializers.JSONField(allow_null=True), default=dict)
-    env = serializers.DictField(
-        child=serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=32_000), default=dict
-    )
-    secretEnv = serializers.DictField(
-        source="secret_env", child=serializers.CharField(max_length=63), default=dict,
-        help_text="variables by name, each with the name of a secret of the project whose value it gets",
-    )  # fmt: skip
-    maxRestarts = serializers.IntegerField(source="max_restarts", default=3)
-    priority = serializers.IntegerField(min_value=-1000, max_value=1000, default=0)
-    resumeFrom = serializers.CharField(
-        source="resume_from", max_length=500, allow_null=True, allow_blank=True, default=None
-    )
-    preflight = serializers.ChoiceField(
-        [(choice, choice) for choice in ("off", *LEVELS)],
-        default="off",
-        help_text="a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit",
-    )
 
 
 class DistributedInfo(serializers.Serializer):

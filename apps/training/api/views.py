@@ -11,15 +11,15 @@ from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
 from apps.common.texts import language
 from apps.training.api import serializers as forms
-from apps.training.api.retry import retry
 from apps.training.models import Checkpoint, Task
 from apps.training.output import logs
 from apps.training.services import actions, scripts
-from apps.training.services.create import create
+from apps.training.services.create import create, retry
 from apps.training.services.preview import preview
 from apps.training.services.recommend import recommend
 from apps.training.shown import presenters, selectors, streaming
 from fermi.launch.errors import UnknownName
+from fermi.launch.request import TaskRequest
 from fermi.launch.spec import Problem, attempt_name
 
 
@@ -31,14 +31,13 @@ class TasksView(APIView):
 
     @operation(
         "createTask",
-        body=forms.TaskCreateRequest,
+        body=TaskRequest,
         data=forms.TaskCreated,
         status=201,
         message="TASK_CREATED_OK",
         headers=["Idempotency-Key"],
-        most=True,
     )
-    def post(self, request: Request, body: Body, wrong: list[Problem]) -> Data:
+    def post(self, request: Request, body: TaskRequest, wrong: list[Problem]) -> Data:
         """Creates a task and starts it as soon as its environments are free. All problems come at once."""
         key = request.headers.get("Idempotency-Key", "")
         if len(key) > 200:
@@ -47,8 +46,8 @@ class TasksView(APIView):
 
 
 class TaskPreviewView(APIView):
-    @operation("previewTask", body=forms.TaskCreateRequest, data=forms.TaskPreview, most=True)
-    def post(self, request: Request, body: Body, wrong: list[Problem]) -> Data:
+    @operation("previewTask", body=TaskRequest, data=forms.TaskPreview)
+    def post(self, request: Request, body: TaskRequest, wrong: list[Problem]) -> Data:
         """What a create would run: ranks, environments, files, the engine's objects, problems. Creates nothing."""
         return preview(request.user, body, dict(request.data), wrong)
 

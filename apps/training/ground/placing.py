@@ -7,47 +7,17 @@ an environment lost ─▶ its attempt ended ─▶ queued ─┬─▶ it is ba
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from django.db import transaction
 
 from apps.clusters import leases, selectors
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
-from apps.training import models
 from apps.training.ground import transitions
 from apps.training.ground.launching import backend_for
+from apps.training.ground.storing import columns, store_nodes
 from apps.training.models import Task
-from fermi.launch import ranks, summary, validate
+from fermi.launch import ranks, validate
 from fermi.launch.spec import JobSpec, Node
-
-
-def columns(job: JobSpec) -> dict[str, Any]:
-    """What a task's row says of its nodes."""
-    totals = summary.summarise(job.nodes)
-    return {
-        "distributed": len(job.nodes) > 1,
-        "node_count": len(job.nodes),
-        "total_gpus": totals["totalGpus"],
-        "world_size": job.world_size,
-        "master": job.master,
-        "spec": job.to_json(),
-        "summary": {name: totals[name] for name in ("totalCpus", "totalMemoryGb", "gpuTypes", "zones", "crossZone")},
-    }
-
-
-def store_nodes(task: Task, job: JobSpec) -> None:
-    models.Node.objects.bulk_create(
-        models.Node(
-            task=task,
-            node_rank=at.node_rank,
-            environment_id=at.node.id,
-            name=at.node.name,
-            zone=at.node.zone,
-            gpu_type=at.node.gpu_type,
-            processes=at.node.processes,
-        )
-        for at in ranks.place(job.nodes, job.master)
-    )
 
 
 def unusable(nodes: Iterable[Node]) -> dict[str, str]:
@@ -69,9 +39,9 @@ def unusable(nodes: Iterable[Node]) -> dict[str, str]:
 def replace_lost(task: Task) -> bool:
     """Gives the places of all unusable environments to spares, in one transaction; False: not all can be given, so
     nothing is changed. Only between attempts: before the first one the task runs where its user said."""
-    if not task.attempt or not task.request.get("spareEnvironmentIds"):
-        return False
     before = JobSpec.from_json(task.spec)
+    if not task.attempt or not before.spares:
+        return False
     lost = unusable(before.nodes)
     taken = _match([node for node in before.nodes if node.id in lost], _spares(task, before))
     if taken is None:
@@ -100,13 +70,16 @@ def replace_lost(task: Task) -> bool:
 
 def _spares(task: Task, job: JobSpec) -> list[Node]:
     """Those that could train now and that nobody has, as they are now, in the order in which they were named."""
-    named = task.request["spareEnvironmentIds"]
     rows = DevEnvironment.objects.filter(
-        pk__in=named, project=task.project_id, cluster=task.cluster_id, status=EnvironmentStatus.RUNNING, cordoned=False
+        pk__in=job.spares,
+        project=task.project_id,
+        cluster=task.cluster_id,
+        status=EnvironmentStatus.RUNNING,
+        cordoned=False,
     )
     rows = rows.exclude(pk__in=[node.id for node in job.nodes])
     rows = rows.exclude(pk__in=Lease.objects.exclude(holder=task.pk).values("environment"))
-    return sorted(selectors.snapshots(rows.select_related("zone")), key=lambda node: named.index(node.id))
+    return sorted(selectors.snapshots(rows.select_related("zone")), key=lambda node: job.spares.index(node.id))
 
 
 def _match(lost: list[Node], spares: list[Node]) -> dict[str, Node] | None:

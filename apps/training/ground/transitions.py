@@ -8,7 +8,7 @@ from django.db import connection, transaction
 from apps.common.clock import now
 from apps.training.ground import hints
 from apps.training.models import Event, Task
-from apps.training.states import ARROWS, FINAL, State
+from apps.training.states import ARROWS, FINAL, Kind, State
 from apps.training.states.limits import lasting
 
 
@@ -29,7 +29,7 @@ def move(task: Task, to: State, reason: str = "", params: Mapping[str, Any] | No
         "state_since": moment,
         "reason": reason,
         "reason_params": dict(params or {}),
-        "deadline_at": None if to in FINAL else moment + lasting(task.framework, to),
+        "deadline_at": None if to in FINAL else moment + lasting(Kind(task.kind), to),
         **({"ended_at": moment, "due_at": None, "claimed_at": None} if to in FINAL else {}),
         **({"started_at": moment} if to is State.RUNNING and task.started_at is None else {}),
         **fields,

@@ -1,4 +1,4 @@
-"""Pre-flight tests. Each is run by a task of the framework `preflight`, so that it takes leases, waits, survives kills
+"""Pre-flight tests. Each is run by a task of the kind `preflight`, so that it takes leases, waits, survives kills
 and ends as training does; here is only what is its own: how one begins, what it found, and its place before a task.
 
     task queued ─▶ its test is made and runs ─┬─▶ fit: the first attempt begins      (warnings become the task's events)
@@ -17,14 +17,13 @@ from apps.accounts.models import User
 from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.common.ids import new_id
-from apps.training.ground import hints, transitions
+from apps.training.ground import hints, storing, transitions
 from apps.training.ground.launching import backend_for, handle_for
-from apps.training.models import Node, Preflight, Task
-from apps.training.states import ACTIVE, FINAL, State
-from apps.training.states.limits import DEADLINES, LOOK_AGAIN
+from apps.training.models import Preflight, Task
+from apps.training.states import ACTIVE, FINAL, Kind, State
+from apps.training.states.limits import LOOK_AGAIN
 from apps.training.states.reasons import Reason
 from fermi.launch.preflight import PREFLIGHT, judge
-from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec
 from fermi.launch.userpaths import CHECKPOINTS
 
@@ -34,59 +33,32 @@ LONGEST_OUTPUT = 8 << 20
 
 def begin(user: User, cluster: Cluster, job: JobSpec, level: str, before: Task | None = None) -> Preflight:
     """Stores a test of `job`'s nodes and has it looked at."""
-    moment, key = now(), new_id(PREFLIGHT)
+    key = new_id(PREFLIGHT)
     options = {"level": level, "framework": job.framework, "patience": settings.PREFLIGHT_PATIENCE}
     job = replace(
         job, task_id=key, framework=PREFLIGHT, options=options,
         entrypoint=None, hyperparameters={}, strategy={}, train_data="", valid_data="", resume_from="",
         checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS), grace_seconds=5.0,
+        max_restarts=0, spares=(), preflight="off",
     )  # fmt: skip
     with transaction.atomic():
-        run = Task.objects.create(
-            id=key,
-            project_id=job.project,
-            owner=user,
-            cluster=cluster,
-            name=before.name if before else PREFLIGHT,
-            framework=PREFLIGHT,
-            distributed=len(job.nodes) > 1,
-            node_count=len(job.nodes),
-            total_gpus=sum(node.gpu_count for node in job.nodes),
-            world_size=len(job.nodes),  # one process per node
-            master=job.master,
-            max_restarts=0,
-            request={"level": level},
-            spec=job.to_json(),
-            summary={},
-            state=State.QUEUED,
-            state_since=moment,
-            due_at=moment,
-            deadline_at=moment + DEADLINES[State.QUEUED],
-            created_at=moment,
-        )
-        Node.objects.bulk_create(
-            Node(
-                task=run, node_rank=at.node_rank, environment_id=at.node.id, name=at.node.name, zone=at.node.zone,
-                gpu_type=at.node.gpu_type, processes=1,
-            )
-            for at in place(job.nodes, job.master)
-        )  # fmt: skip
+        name = before.name if before else PREFLIGHT
+        run = storing.store(job, user, cluster, Kind.PREFLIGHT, name=name, request={"level": level})
         test = Preflight.objects.create(run=run, before=before, level=level)
         if before:
             transitions.record(before.pk, 0, "preflight", "PREFLIGHT_BEGAN", {"preflight": key, "level": level})
-        hints.poke(key)
     return test
 
 
 def stage(task: Task) -> timedelta | None:
     """Before the first attempt of a task that asked for a test: None when it may begin, else how long to wait."""
-    level = task.request.get("preflight") or "off"
-    if level == "off" or task.attempt or task.framework == PREFLIGHT:
+    job = JobSpec.from_json(task.spec)
+    if job.preflight == "off" or task.attempt:
         return None
     test = Preflight.objects.filter(before=task).select_related("run").first()
     if test is None:
         try:
-            test = begin(task.owner, task.cluster, JobSpec.from_json(task.spec), level, before=task)
+            test = begin(task.owner, task.cluster, job, job.preflight, before=task)
         except IntegrityError as error:  # another pass made it at the same time
             raise transitions.Stale(task.pk) from error
     run = test.run

@@ -19,7 +19,7 @@ from apps.training.models import Attempt, Task
 from apps.training.output import ingest
 from apps.training.preflight import runs
 from apps.training.reconcile import ports, restarts
-from apps.training.states import FINAL, State
+from apps.training.states import FINAL, Kind, State
 from apps.training.states.decisions import Decision
 from apps.training.states.limits import DEADLINES, FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS, LOOK_AGAIN
 from apps.training.states.reasons import Reason
@@ -157,7 +157,7 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
     """Nothing of the attempt is left: everything it printed is read, then the task restarts or ends."""
     assert decision.to is not None
     ingest.drain(task.pk, attempt.number)
-    report = runs.report(task, attempt.number) if task.framework == runs.PREFLIGHT else None
+    report = runs.report(task, attempt.number) if task.kind == Kind.PREFLIGHT else None
     restart = decision.to is State.QUEUED
     again = restarts.repeated(task.attempts.all(), attempt, _last_steps(task, attempt))
     reason, params = attempt.outcome, {**attempt.outcome_params, **again}

@@ -16,11 +16,10 @@ from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Task
 from apps.training.shown import discretion
 from apps.training.states import ACTIVE, FINAL, Action, State, allowed_actions
-from fermi.launch.preflight import PREFLIGHT
 
 
 def find(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
-    rows = Task.objects.exclude(framework=PREFLIGHT).select_related("cluster")
+    rows = Task.trainings.select_related("cluster")
     return access.get(rows, user, task_id, role)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Q, QuerySet
@@ -13,15 +13,15 @@ from apps.accounts.models import User
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster, DevEnvironment, Lease
+from apps.common.errors import together
 from apps.training.ground import checkpoints
 from apps.training.ground.launching import backend_for
 from fermi.launch import credentials, ranks, registry, summary, validate
 from fermi.launch.errors import UnknownName
-from fermi.launch.spec import Entrypoint, JobSpec, Node, Problem
+from fermi.launch.request import TaskRequest, job
+from fermi.launch.spec import JobSpec, Node, Problem
 from fermi.launch.userpaths import CHECKPOINTS
 
-NAME_LENGTH = 100
-MAX_RESTARTS = 100
 CONFIG = "distributedConfig"
 
 
@@ -36,50 +36,40 @@ class Draft:
     model: Model | None
     cluster: Cluster | None = None
     job: JobSpec | None = None
-    max_restarts: int = 3
     priority: int = 0
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
 
-def build(user: User, body: Mapping[str, Any], request: Mapping[str, Any], task_id: str) -> Draft:
-    """`body` is the validated shape of `request`. Everything wrong is in `problems`, all at once."""
-    problems = _name(body["name"])
-    if body["launch_mode"] != "existing":
-        problems.append(Problem("launchMode", "LAUNCH_MODE_UNKNOWN", {"found": body["launch_mode"]}))
-    environments, where = _environments(user, body, problems)
-    _check_spares(user, body, environments, problems)
+def build(
+    user: User, asked: TaskRequest, request: Mapping[str, Any], task_id: str, wrong: Sequence[Problem] = ()
+) -> Draft:
+    """`asked`: what `request` says, without what is `wrong` with its shape. Everything wrong is in `problems`, all at
+    once."""
+    problems: list[Problem] = []
+    if not asked.task_name:
+        problems.append(Problem("taskName", "NAME_REQUIRED"))
+    if asked.launch_mode != "existing":
+        problems.append(Problem("launchMode", "LAUNCH_MODE_UNKNOWN", {"found": asked.launch_mode}))
+    environments, where = _environments(user, asked, problems)
+    _check_spares(user, asked, environments, problems)
     if environments:
-        problems += vault.unknown(environments[0].project_id, body["secret_env"])
-    version = _version(_usable(Dataset.objects.all(), user, environments), body, problems)
-    own_script = body["entrypoint"] is not None
-    model = _usable(Model.objects.all(), user, environments).filter(pk=body["model_id"]).first()
-    if model is None and not (own_script and body["model_id"] is None):
-        problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": body["model_id"]}))
-    draft = Draft(
-        request, body["name"].strip(), environments, version, model,
-        max_restarts=body["max_restarts"], priority=body["priority"], problems=problems,
-    )  # fmt: skip
-    if not 0 <= draft.max_restarts <= MAX_RESTARTS:
-        found = {"found": draft.max_restarts, "high": MAX_RESTARTS}
-        problems.append(Problem("maxRestarts", "MAX_RESTARTS_OUT_OF_RANGE", found))
-    master = _master(body, environments, where, problems)
-    framework = _framework(body, problems)
+        problems += vault.unknown(environments[0].project_id, asked.secret_env)
+    version = _version(_usable(Dataset.objects.all(), user, environments), asked, problems)
+    model = _usable(Model.objects.all(), user, environments).filter(pk=asked.model_id).first()
+    if model is None and not (asked.entrypoint and asked.model_id is None):
+        problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": asked.model_id}))
+    draft = Draft(request, asked.task_name, environments, version, model, priority=asked.priority)
+    master = _master(asked, environments, where, problems)
+    framework = _framework(asked, problems)
     if environments and framework:
         draft.cluster = environments[0].cluster
-        draft.job = _job(draft, body, framework, master, task_id)
+        draft.job = _job(draft, asked, framework, master, task_id, problems)
         problems += validate.problems(draft.job)
         problems += _on_engine(user, draft.cluster, draft.job)
         draft.warnings = _warnings(draft.job)
+    draft.problems = together(wrong, problems)
     return draft
-
-
-def _name(name: str) -> list[Problem]:
-    if not name.strip():
-        return [Problem("taskName", "NAME_REQUIRED")]
-    if len(name.strip()) > NAME_LENGTH:
-        return [Problem("taskName", "NAME_TOO_LONG", {"found": len(name.strip()), "high": NAME_LENGTH})]
-    return []
 
 
 def _usable(rows: Rows, user: User, environments: list[DevEnvironment]) -> Rows:
@@ -88,9 +78,9 @@ def _usable(rows: Rows, user: User, environments: list[DevEnvironment]) -> Rows:
     return rows.filter(Q(project=None) | Q(project=environments[0].project_id)) if environments else rows
 
 
-def _version(datasets: QuerySet[Dataset], body: Mapping[str, Any], problems: list[Problem]) -> DatasetVersion | None:
-    dataset, version = body["dataset_id"], body["version_id"]
-    if dataset is None and version is None and body["entrypoint"] is not None:
+def _version(datasets: QuerySet[Dataset], asked: TaskRequest, problems: list[Problem]) -> DatasetVersion | None:
+    dataset, version = asked.dataset_id, asked.dataset_version_id
+    if dataset is None and version is None and asked.entrypoint:
         return None
     found = DatasetVersion.objects.filter(pk=version, dataset__in=datasets).first()
     if not datasets.filter(pk=dataset).exists():
@@ -105,27 +95,22 @@ def _version(datasets: QuerySet[Dataset], body: Mapping[str, Any], problems: lis
     return found
 
 
-def _config(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Empty when there is none, or it is there and not enabled."""
-    config = body["distributed"]
-    return config if config and config["enabled"] else {}
-
-
-def _environments(user: User, body: Mapping[str, Any], problems: list[Problem]) -> tuple[list[DevEnvironment], str]:
+def _environments(user: User, asked: TaskRequest, problems: list[Problem]) -> tuple[list[DevEnvironment], str]:
     """The environments chosen, and the field that named them."""
-    ids, where = body["environment_ids"], environments_field(body)
+    ids, where = asked.environment_ids, environments_field(asked)
     if where != "environmentIds":
-        nodes = _config(body)["node_ids"]
+        nodes = asked.distributed.node_ids
         if stray := [key for key in ids if key not in nodes]:
             problems.append(Problem("environmentIds", "ENVIRONMENTS_CONTRADICT", {"environments": ", ".join(stray)}))
         ids = nodes
     return environments_named(user, ids, where, problems), where
 
 
-def environments_field(body: Mapping[str, Any]) -> str:
+def environments_field(asked: TaskRequest) -> str:
     """Which of the two fields that name environments counts."""
-    config = _config(body)
-    return f"{CONFIG}.nodeIds" if config and (config["node_ids"] or not body["environment_ids"]) else "environmentIds"
+    config = asked.distributed_config
+    chosen = config and config.enabled and (config.node_ids or not asked.environment_ids)
+    return f"{CONFIG}.nodeIds" if chosen else "environmentIds"
 
 
 def environments_named(user: User, ids: Sequence[str], where: str, problems: list[Problem]) -> list[DevEnvironment]:
@@ -150,11 +135,9 @@ def _apart(where: str, environment: DevEnvironment, first: DevEnvironment) -> li
     return [Problem(where, "CLUSTERS_DIFFER", params)] if environment.cluster_id != first.cluster_id else []
 
 
-def _check_spares(
-    user: User, body: Mapping[str, Any], environments: list[DevEnvironment], problems: list[Problem]
-) -> None:
-    """They need not be usable before one is lost. The task finds them in its request."""
-    ids, where = body["spare_environment_ids"], "spareEnvironmentIds"
+def _check_spares(user: User, asked: TaskRequest, environments: list[DevEnvironment], problems: list[Problem]) -> None:
+    """They need not be usable before one is lost."""
+    ids, where = asked.spare_environment_ids, "spareEnvironmentIds"
     found, wrong = clusters.pick(user, ids, where)
     problems += wrong
     for spare in found:
@@ -165,12 +148,12 @@ def _check_spares(
             problems += _apart(at, spare, environments[0])
 
 
-def _master(body: Mapping[str, Any], environments: list[DevEnvironment], where: str, problems: list[Problem]) -> str:
+def _master(asked: TaskRequest, environments: list[DevEnvironment], where: str, problems: list[Problem]) -> str:
     """The master's id; where it is missing or wrong, the first environment stands in so that the rest can be shown."""
-    chosen = _config(body).get("master")
+    chosen = asked.distributed.master_node
     ids = [environment.pk for environment in environments]
     if chosen in ids:
-        return str(chosen)
+        return chosen
     if chosen:
         names = ", ".join(ids) or "–"
         problems.append(Problem(f"{CONFIG}.masterNode", "MASTER_NOT_SELECTED", {"master": chosen, "allowed": names}))
@@ -179,8 +162,8 @@ def _master(body: Mapping[str, Any], environments: list[DevEnvironment], where: 
     return ids[0] if ids else ""
 
 
-def _framework(body: Mapping[str, Any], problems: list[Problem]) -> str | None:
-    name = registry.framework_name(_config(body).get("framework", registry.DEFAULT))
+def _framework(asked: TaskRequest, problems: list[Problem]) -> str | None:
+    name = registry.framework_name(asked.distributed.framework)
     try:
         registry.framework(name)
     except UnknownName as unknown:
@@ -189,43 +172,39 @@ def _framework(body: Mapping[str, Any], problems: list[Problem]) -> str | None:
     return name
 
 
-def _job(draft: Draft, body: Mapping[str, Any], framework: str, master: str, task_id: str) -> JobSpec:
-    config = _config(body)
-    entry = body["entrypoint"]
-    defaults = {} if entry or draft.model is None else draft.model.defaults
-    version = draft.version
-    return JobSpec(
+def _job(
+    draft: Draft, asked: TaskRequest, framework: str, master: str, task_id: str, problems: list[Problem]
+) -> JobSpec:
+    model, version, first = draft.model, draft.version, draft.environments[0]
+    return job(
+        asked,
         task_id=task_id,
-        project=draft.environments[0].project_id,
         framework=framework,
-        nodes=_nodes(draft, config, master),
+        nodes=_nodes(draft.environments, asked.distributed.world_size, master, problems),
         master=master,
-        recipe=draft.model.recipe if draft.model else "gpt",
-        model_parameters=draft.model.parameters if entry and draft.model else None,
-        entrypoint=Entrypoint(entry["script"], tuple(entry["args"])) if entry else None,
-        hyperparameters={**defaults, **body["hyperparameters"]},
-        strategy=config.get("strategy", {}),
-        options=config.get("options", {}),
-        env=body["env"],
-        secret_env=body["secret_env"],
-        backend=cast(Literal["auto", "nccl", "gloo"], config.get("backend", "auto")),
-        master_port=config.get("master_port", settings.MASTER_PORTS.start),
+        master_port=settings.MASTER_PORTS.start,
+        checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS / task_id),
+        resume_from=checkpoints.named(first.cluster, asked.resume_from or ""),
+        recipe=model.recipe if model else "gpt",
+        defaults=model.defaults if model else {},
+        model_parameters=model.parameters if model and asked.entrypoint else None,
         train_data=version.train_path if version else "",
         valid_data=version.valid_path if version else "",
-        checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS / task_id),
-        resume_from=checkpoints.named(draft.environments[0].cluster, body["resume_from"] or ""),
+        project=first.project_id,
     )
 
 
-def _nodes(draft: Draft, config: Mapping[str, Any], master: str) -> tuple[Node, ...]:
+def _nodes(
+    environments: list[DevEnvironment], wanted: int | None, master: str, problems: list[Problem]
+) -> Sequence[Node]:
     """All that were chosen, or as much of them as `worldSize` asks for."""
-    nodes = tuple(clusters.snapshots(draft.environments))
-    wanted, there = config.get("world_size"), sum(node.processes for node in nodes)
+    nodes = tuple(clusters.snapshots(environments))
+    there = sum(node.processes for node in nodes)
     if wanted is None:
         return nodes
     if not 1 <= wanted <= there:
         params = {"found": wanted, "high": there}
-        draft.problems.append(Problem(f"{CONFIG}.worldSize", "WORLD_SIZE_TOO_LARGE", params))
+        problems.append(Problem(f"{CONFIG}.worldSize", "WORLD_SIZE_TOO_LARGE", params))
         return nodes
     return ranks.first(nodes, master, wanted)
 

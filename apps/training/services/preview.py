@@ -7,22 +7,22 @@ from typing import Any
 
 from apps.accounts import access
 from apps.accounts.models import User
-from apps.common.errors import together
 from apps.training.ground.launching import backend_for, seen_from
 from apps.training.services.build import Draft, build, environments_field
 from apps.training.shown import presenters
 from fermi.launch import registry, summary
+from fermi.launch.request import TaskRequest
 from fermi.launch.spec import SHOWN, JobSpec, Plan, Problem, Rendered, resolve
 
 TASK = "task-preview"
 
 
 def preview(
-    user: User, body: Mapping[str, Any], request: Mapping[str, Any], wrong: Sequence[Problem] = ()
+    user: User, asked: TaskRequest, request: Mapping[str, Any], wrong: Sequence[Problem] = ()
 ) -> dict[str, Any]:
-    """With problems (`wrong`: of what `body` lacks): as much as can be shown all the same."""
-    draft = build(user, body, request, TASK)
-    problems = together(wrong, [*draft.problems, *_role(user, draft, body)])
+    """With problems (`wrong`: of what `asked` lacks): as much as can be shown all the same."""
+    draft = build(user, asked, request, TASK, wrong)
+    problems = [*draft.problems, *_role(user, draft, asked)]
     shown: dict[str, Any] = {
         "problems": [presenters.problem(problem) for problem in problems],
         "warnings": [presenters.warning(warning.code, warning.params) for warning in draft.warnings],
@@ -57,12 +57,12 @@ def named(job: JobSpec | None) -> dict[str, str]:
     return {name: f"<secret {secret}>" for name, secret in job.secret_env.items()} if job else {}
 
 
-def _role(user: User, draft: Draft, body: Mapping[str, Any]) -> list[Problem]:
+def _role(user: User, draft: Draft, asked: TaskRequest) -> list[Problem]:
     """Viewers may look at what would run; creating it is refused them as a whole."""
     project = draft.environments[0].project if draft.environments else None
     if project is None or access.is_member(user, project):
         return []
-    return [Problem(environments_field(body), "MEMBER_REQUIRED", {"project": project.name})]
+    return [Problem(environments_field(asked), "MEMBER_REQUIRED", {"project": project.name})]
 
 
 def rendered(draft: Draft) -> tuple[Plan, Rendered] | None:

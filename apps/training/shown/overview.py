@@ -21,7 +21,6 @@ from apps.training.models import Attempt, Task
 from apps.training.shown import presenters
 from apps.training.states import State
 from apps.training.states.reasons import Reason
-from fermi.launch.preflight import PREFLIGHT
 
 ROWS = 20
 WEEK = timedelta(days=7)
@@ -60,7 +59,7 @@ def overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _states() -> Table:
-    counts = dict(Task.objects.exclude(framework=PREFLIGHT).order_by().values_list("state").annotate(Count("pk")))
+    counts = dict(Task.trainings.order_by().values_list("state").annotate(Count("pk")))
     address = reverse("admin:training_task_changelist")
     rows = [[_link(f"{address}?state__exact={state}", STATE_NAMES[state]), counts.get(state, 0)] for state in State]
     return _table([said("STATUS"), said("TASKS")], rows)
@@ -80,7 +79,7 @@ def _zones() -> Table:
 
 
 def _queue() -> Table:
-    waiting = Task.objects.filter(state__in=[State.INITIALIZING, State.QUEUED]).exclude(framework=PREFLIGHT)
+    waiting = Task.trainings.filter(state__in=[State.INITIALIZING, State.QUEUED])
     headers = [said("TASK"), said("CREATED_BY"), said("WAITING_FOR"), said("REASON")]
     moment = now()
     counts = dict(waiting.order_by().values_list("state").annotate(Count("pk")))
@@ -129,7 +128,7 @@ def _failures() -> Table:
     """Of attempts, and of tasks that failed for good."""
     since = now() - WEEK
     attempts = Attempt.objects.filter(created_at__gte=since).exclude(outcome__in=GOOD_ENDS)
-    tasks = Task.objects.filter(state=State.FAILED, ended_at__gte=since).exclude(framework=PREFLIGHT)
+    tasks = Task.trainings.filter(state=State.FAILED, ended_at__gte=since)
     by_attempt = dict(attempts.order_by().values_list("outcome").annotate(Count("pk")))
     by_task = dict(tasks.order_by().values_list("reason").annotate(Count("pk")))
     codes = sorted({*by_attempt, *by_task}, key=lambda code: (-by_attempt.get(code, 0) - by_task.get(code, 0), code))

@@ -15,7 +15,6 @@ from apps.training.models import Attempt, Event, MetricPoint, Preflight, Task
 from apps.training.shown import discretion, presenters
 from apps.training.states import State, allowed_actions
 from fermi.launch import credentials, registry
-from fermi.launch.preflight import PREFLIGHT
 from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec
 
@@ -56,7 +55,7 @@ BRIEF = {
 
 def tasks(user: User, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
     """Rows for `brief`."""
-    rows = access.visible(Task.objects.exclude(framework=PREFLIGHT), user)
+    rows = access.visible(Task.trainings.all(), user)
     for name, condition in FILTERS.items():
         if filters.get(name):
             rows = rows.filter(condition(filters[name]))

@@ -14,6 +14,13 @@ derives from the two tables here.
 from enum import StrEnum
 
 
+class Kind(StrEnum):
+    """What a task is for. All kinds share leases, attempts, deadlines and ends."""
+
+    TRAINING = "training"
+    PREFLIGHT = "preflight"
+
+
 class State(StrEnum):
     INITIALIZING = "initializing"
     QUEUED = "queued"

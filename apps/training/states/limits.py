@@ -2,8 +2,7 @@
 
 from datetime import timedelta
 
-from apps.training.states import State
-from fermi.launch.preflight import PREFLIGHT
+from apps.training.states import Kind, State
 
 DEADLINES: dict[State, timedelta] = {
     State.INITIALIZING: timedelta(hours=6),  # a large text folder is tokenised meanwhile
@@ -41,9 +40,9 @@ QUICK_END = timedelta(seconds=60)
 LONGEST_BACKOFF = timedelta(seconds=60)
 
 
-def lasting(framework: str, state: State) -> timedelta:
+def lasting(kind: Kind, state: State) -> timedelta:
     """How long a task may stay in `state`, which is not final."""
-    return PREFLIGHT_RUNS if framework == PREFLIGHT and state is State.RUNNING else DEADLINES[state]
+    return PREFLIGHT_RUNS if kind == Kind.PREFLIGHT and state is State.RUNNING else DEADLINES[state]
 
 
 def backoff(quick_ends: int) -> timedelta:

@@ -13,6 +13,7 @@ from apps.workers.health import STATUSES
 from apps.workers.heartbeat.schema import COUNT, DAY_SECONDS, LONGEST
 from apps.workers.heartbeat.schema import STATES as PROCESS_STATES
 from apps.workers.models import GROUP_NAME_LENGTH, NODE_LENGTH, CommunicationBackend
+from fermi.launch.request import MOST_RESTARTS
 
 WORKER_STATUSES = [(status, status) for status in STATUSES]
 PROCESSES = [(state, state) for state in PROCESS_STATES]
@@ -322,7 +323,7 @@ class GroupChangeRequest(serializers.Serializer):
         source="secret_env", child=serializers.CharField(max_length=63), required=False,
         help_text="variables by name, each with the name of a secret of the project whose value it gets",
     )  # fmt: skip
-    maxRestarts = serializers.IntegerField(source="max_restarts", min_value=0, max_value=100, required=False)
+    maxRestarts = serializers.IntegerField(source="max_restarts", min_value=0, max_value=MOST_RESTARTS, required=False)
 
 
 class GroupCreateRequest(GroupChangeRequest):

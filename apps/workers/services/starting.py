@@ -8,9 +8,9 @@ from django.db.models import F
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError
-from apps.training.api.retry import draft, submit
 from apps.training.services import actions
-from apps.training.services.preview import named, rendered
+from apps.training.services.create import draft, submit
+from apps.training.services.preview import TASK, named, rendered
 from apps.training.shown.presenters import problem
 from apps.workers.models import Group, Worker
 from apps.workers.ranking import problems
@@ -83,7 +83,7 @@ def environment(user: User, worker_id: str) -> dict[str, Any]:
     if worker.group is None:
         raise ApiError(409, "WORKER_WITHOUT_GROUP", worker=worker_id)
     try:
-        made = draft(user, request(worker.group))
+        made = draft(user, request(worker.group), TASK)
     except ProblemsError as error:
         return {"env": {}, "problems": [problem(one) for one in error.problems]}
     found = rendered(made)

@@ -1183,7 +1183,9 @@ export interface components {
         DistributedConfigRequest: {
             /** @default true */
             enabled?: boolean;
+            /** @default [] */
             nodeIds?: string[];
+            /** @default null */
             masterNode?: string | null;
             /**
              * @description see /frameworks
@@ -1197,13 +1199,22 @@ export interface components {
              * @default auto
              */
             backend?: string;
-            /** @description how many processes; all by default, with fewer those with the first ranks */
+            /**
+             * @description how many processes; all by default, with fewer those with the first ranks
+             * @default null
+             */
             worldSize?: number | null;
-            /** @description dataParallel, tensorParallel, … */
+            /**
+             * @description dataParallel, tensorParallel, …
+             * @default {}
+             */
             strategy?: {
                 [key: string]: number;
             };
-            /** @description the framework's own */
+            /**
+             * @description the framework's own
+             * @default {}
+             */
             options?: {
                 [key: string]: unknown;
             };
@@ -1230,6 +1241,7 @@ export interface components {
         };
         EntrypointRequest: {
             script: string;
+            /** @default [] */
             args?: string[];
         };
         EnvironmentDetail: {
@@ -1853,8 +1865,6 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @enum {string} */
-        PreflightEnum: "off" | "quick" | "full";
         PreflightEnvironment: {
             /** @description null = the environment was removed */
             id: string | null;
@@ -2128,31 +2138,49 @@ export interface components {
              * @default existing
              */
             launchMode?: string;
+            /** @default [] */
             environmentIds?: string[];
-            /** @description between attempts, these take the places of environments that were lost; without any, it waits */
+            /**
+             * @description between attempts, these take the places of environments that were lost; without any, it waits
+             * @default []
+             */
             spareEnvironmentIds?: string[];
+            /** @default null */
             distributedConfig?: components["schemas"]["DistributedConfigRequest"] | null;
+            /** @default null */
             entrypoint?: components["schemas"]["EntrypointRequest"] | null;
+            /** @default {} */
             hyperparameters?: {
                 [key: string]: unknown;
             };
+            /** @default {} */
             env?: {
                 [key: string]: string;
             };
-            /** @description variables by name, each with the name of a secret of the project whose value it gets */
+            /**
+             * @description variables by name, each with the name of a secret of the project whose value it gets
+             * @default {}
+             */
             secretEnv?: {
                 [key: string]: string;
             };
             /** @default 3 */
             maxRestarts?: number;
+            /**
+             * @description how long ranks may take to end when they are asked to, to save a checkpoint; after it they are killed
+             * @default 30
+             */
+            graceSeconds?: number;
             /** @default 0 */
             priority?: number;
+            /** @default null */
             resumeFrom?: string | null;
             /**
              * @description a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit
              * @default off
+             * @enum {string}
              */
-            preflight?: components["schemas"]["PreflightEnum"];
+            preflight?: "off" | "quick" | "full";
         };
         TaskCreated: {
             taskId: string;

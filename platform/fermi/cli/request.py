@@ -2,100 +2,77 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from fermi.cli import fields
+from fermi.cli.fields import CONFIG, part
 from fermi.cli.names import Names
+from fermi.cli.output import say
 from fermi.cli.texts import _
 
 NONE = "none"
-Kind = TypeVar("Kind", dict[str, Any], list[str])
+
+BY_HAND = ("nodes", "trainData", "validData", "checkpointDir", "recipe", "connection")
+"""What a file for `fermi render` says in place of a platform that knows it."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """What was given on the command line; None or empty = not given."""
+    """What was given on the command line; None or empty = not given. `fields`: of those that `fields.options` adds, by
+    their names."""
 
-    name: str | None = None
     environments: tuple[str, ...] = ()
     spares: tuple[str, ...] = ()
     master: str | None = None
-    framework: str | None = None
-    backend: str | None = None
-    master_port: int | None = None
-    strategy: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
     dataset: str | None = None
     model: str | None = None
-    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict)
-    secret_env: Mapping[str, str] = field(default_factory=dict)
-    max_restarts: int | None = None
-    priority: int | None = None
-    preflight: str | None = None
-    resume_from: str | None = None
     script: str | None = None
     args: tuple[str, ...] = ()
-
-    @property
-    def distributed(self) -> dict[str, Any]:
-        """What only `distributedConfig` can say."""
-        given = {
-            "masterNode": self.master,
-            "framework": self.framework,
-            "backend": self.backend,
-            "masterPort": self.master_port,
-            "strategy": self.strategy or None,
-            "options": self.options or None,
-        }
-        return _given(given)
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 def build(file: Mapping[str, Any], flags: Flags, names: Names) -> dict[str, Any]:
     """The body of POST /training-tasks. What is wrong with it is the platform's to say, all at once."""
     request = {"launchMode": "existing", **file}
-    plain = {
-        "taskName": flags.name,
-        "maxRestarts": flags.max_restarts,
-        "priority": flags.priority,
-        "preflight": flags.preflight,
-        "resumeFrom": flags.resume_from,
-    }
-    request |= _given(plain)
-    tables = {"hyperparameters": flags.hyperparameters, "env": flags.env, "secretEnv": flags.secret_env}
-    for key, more in tables.items():
-        if more:
-            request[key] = {**_part(request, key, dict), **more}
-    if flags.script:
-        request["entrypoint"] = {"script": flags.script, "args": [*flags.args]}
-    elif flags.args:
-        raise click.UsageError(_("ARGUMENTS_NEED_SCRIPT"))
-    _environments(request, flags, names)
-    if spares := list(flags.spares) or _part(request, "spareEnvironmentIds", list):
+    if strange := [key for key in BY_HAND if request.pop(key, None) is not None]:
+        say(_("LEFT_OUT_BY_HAND", keys=", ".join(strange)))
+    enabled = part(request, CONFIG, dict)
+    fields.apply(request, flags.fields)
+    _script(request, flags)
+    _environments(request, flags, names, distributed=bool(enabled and enabled.get("enabled", True)))
+    if spares := list(flags.spares) or part(request, "spareEnvironmentIds", list):
         request["spareEnvironmentIds"] = names.environments(spares)
     _data(request, flags, names)
     return request
 
 
-def _environments(request: dict[str, Any], flags: Flags, names: Names) -> None:
-    """One environment needs no `distributedConfig`; several do, and so does what only it can say."""
-    config = _part(request, "distributedConfig", dict)
-    nodes = list(flags.environments) or _part(config, "nodeIds", list) or _part(request, "environmentIds", list)
-    if not (len(nodes) > 1 or flags.distributed or (config and config.get("enabled", True))):
+def _script(request: dict[str, Any], flags: Flags) -> None:
+    if flags.script:
+        request["entrypoint"] = {"script": flags.script, "args": [*flags.args]}
+    elif flags.args:
+        raise click.UsageError(_("ARGUMENTS_NEED_SCRIPT"))
+
+
+def _environments(request: dict[str, Any], flags: Flags, names: Names, *, distributed: bool) -> None:
+    """One environment needs no `distributedConfig`; several do, and so does what only it can say. `distributed`: the
+    file has one that counts."""
+    config = {**part(request, CONFIG, dict), **({"masterNode": flags.master} if flags.master else {})}
+    nodes = list(flags.environments) or part(config, "nodeIds", list) or part(request, "environmentIds", list)
+    asked = any(flags.fields.get(one.name) not in (None, ()) for one in fields.fields() if one.within == CONFIG)
+    if not (len(nodes) > 1 or distributed or flags.master or asked):
         if nodes:
             request["environmentIds"] = names.environments(nodes)
         return
-    merged = {**config, **flags.distributed, "enabled": True, "nodeIds": names.environments(nodes)}
-    for key in {"strategy", "options"} & flags.distributed.keys():
-        merged[key] = {**_part(config, key, dict), **flags.distributed[key]}
-    if merged.get("masterNode"):
-        [merged["masterNode"]] = names.environments([merged["masterNode"]])
+    config |= {"enabled": True, "nodeIds": names.environments(nodes)}
+    if config.get("masterNode"):
+        [config["masterNode"]] = names.environments([config["masterNode"]])
     elif nodes:
-        merged["masterNode"] = merged["nodeIds"][0]
+        config["masterNode"] = config["nodeIds"][0]
         if len(nodes) > 1:
-            names.say(_("MASTER_CHOSEN", id=merged["masterNode"]))
-    request["distributedConfig"] = merged
+            names.say(_("MASTER_CHOSEN", id=config["masterNode"]))
+    request[CONFIG] = config
     request.pop("environmentIds", None)
 
 
@@ -113,15 +90,3 @@ def _data(request: dict[str, Any], flags: Flags, names: Names) -> None:
         request["modelId"] = None
     elif flags.model or request.get("modelId", "") is not None:
         request["modelId"] = names.model(flags.model or request.get("modelId"))
-
-
-def _part(whole: Mapping[str, Any], key: str, kind: type[Kind]) -> Kind:
-    """What a file has under `key`; empty without it."""
-    found = whole.get(key) or kind()
-    if not isinstance(found, kind):
-        raise click.UsageError(_("KEY_OF_WRONG_KIND", key=key, kind=_("A_LIST") if kind is list else _("A_TABLE")))
-    return found
-
-
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}

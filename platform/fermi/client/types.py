@@ -384,9 +384,6 @@ class PreflightCulprit(TypedDict):
 PreflightDetailAllowedActionsEnum: TypeAlias = Literal["stop"]
 
 
-PreflightEnum: TypeAlias = Literal["off", "quick", "full"]
-
-
 class PreflightEnvironment(TypedDict):
     id: str | None
     """
@@ -609,9 +606,13 @@ class TaskCreateRequest(TypedDict):
     variables by name, each with the name of a secret of the project whose value it gets
     """
     maxRestarts: NotRequired[int]
+    graceSeconds: NotRequired[float]
+    """
+    how long ranks may take to end when they are asked to, to save a checkpoint; after it they are killed
+    """
     priority: NotRequired[int]
     resumeFrom: NotRequired[str | None]
-    preflight: NotRequired[PreflightEnum]
+    preflight: NotRequired[Literal["off", "quick", "full"]]
     """
     a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit
     """

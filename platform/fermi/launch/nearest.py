@@ -14,6 +14,11 @@ def name(found: Any, known: Iterable[str]) -> str | None:
     return spelled[matches[0]] if matches else None
 
 
+def closest(found: str, known: Iterable[str]) -> str:
+    """The name spelled most alike, however little; empty where there is none."""
+    return next(iter(difflib.get_close_matches(found, list(known), n=1, cutoff=0)), "")
+
+
 def number(found: Any, low: float | None, high: float | None, *, whole: bool) -> float | None:
     """Inclusive bounds. Text that reads as a number counts as one."""
     try:
@@ -44,4 +49,4 @@ def _float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:  # an integer beyond what a float holds is still a number
-        return math.copysign(1e308, value)
+        return 1e308 if value > 0 else -1e308

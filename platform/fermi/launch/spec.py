@@ -12,9 +12,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
 
-from fermi.launch import storable
+from fermi.launch import storable, stored
+from fermi.runner.exits import GRACE_SECONDS
 from fermi.runner.late import SHOWN, Late, decode, encode, is_open, resolve  # noqa: F401 (for others)
 from fermi.runner.ports import MASTER_PORT
+
+MAX_RESTARTS = 3
+"""How often a failed attempt is followed by another, unless somebody says otherwise."""
 
 Value: TypeAlias = str | Late | tuple[str | Late, ...]
 """Text, a late value, or pieces of both to be joined."""
@@ -72,7 +76,8 @@ class Entrypoint:
 class JobSpec:
     """Everything a plan is made from. `master` is a node's id. `attempt` 0 = not launched (a preview).
     `model_parameters`: how many weights, where somebody said so; else see `recipes.parameters`. `secret_env`: variables
-    whose values are secrets, with the secrets' names; a value is never part of a job, a plan or what is rendered."""
+    whose values are secrets, with the secrets' names; a value is never part of a job, a plan or what is rendered.
+    `spares`: environments that take the places of lost ones; `preflight`: the test before the first attempt, or off."""
 
     task_id: str
     framework: str
@@ -93,7 +98,10 @@ class JobSpec:
     checkpoint_dir: str = ""
     resume_from: str = ""
     attempt: int = 0
-    grace_seconds: float = 30.0
+    grace_seconds: float = GRACE_SECONDS
+    max_restarts: int = MAX_RESTARTS
+    spares: tuple[str, ...] = ()
+    preflight: str = "off"
     project: str = ""
 
     @property
@@ -113,18 +121,11 @@ class JobSpec:
         return replace(self, attempt=number, master_port=master_port, resume_from=resume_from)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return stored.dump(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        entry = data.get("entrypoint")
-        return cls(
-            **{
-                **data,
-                "nodes": tuple(Node(**node) for node in data["nodes"]),
-                "entrypoint": Entrypoint(entry["script"], tuple(entry["args"])) if entry else None,
-            }
-        )
+        return stored.load(cls, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class Plan:
     preload: tuple[str, ...] = ()
     success: Literal["all", "head"] = "all"
     stop_signal: str = "SIGTERM"
-    grace_seconds: float = 30.0
+    grace_seconds: float = GRACE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +209,11 @@ class Rendered:
     def to_json(self) -> dict[str, Any]:
         """Shares the contents: `asdict` would copy every rank's environment, a third of a large preview's time."""
         artifacts = [{"kind": a.kind, "name": a.name, "content": a.content} for a in self.artifacts]
-        return {"name": self.name, "backend": self.backend, "artifacts": artifacts}
+        return {"version": stored.VERSION, "name": self.name, "backend": self.backend, "artifacts": artifacts}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(data["name"], data["backend"], tuple(Artifact(**a) for a in data["artifacts"]))
+        return stored.load(cls, data)
 
 
 NO_SECRETS: Mapping[str, str] = MappingProxyType({})

@@ -1,5 +1,5 @@
-"""Exit codes of runners, and of processes as shells and containers have them. Standard library only, Python 3.9 or
-later: runners end with them, and the platform reads them."""
+"""Exit codes of runners, and of processes as shells and containers have them; the grace before an end. Standard library
+only, Python 3.9 or later: runners end with them, and the platform reads them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ CANNOT_START = 126
 NOT_FOUND = 127
 """A shell's words for a command that could not be run, and for one that is not there."""
 _SIGNALS = 64
+GRACE_SECONDS = 30.0
+"""What ranks that are asked to end get before they are killed, unless somebody says otherwise."""
 
 
 def shown(code: int) -> int:

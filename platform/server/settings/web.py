@@ -95,6 +95,10 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PUBLIC": True,
     "SERVE_AUTHENTICATION": [],
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "apps.common.openapi.with_structs",
+    ],
     "ENUM_NAME_OVERRIDES": {
         "TaskState": "apps.training.api.serializers.STATES",
         "EnvironmentStatus": "apps.clusters.models.EnvironmentStatus",

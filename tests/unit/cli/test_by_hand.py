@@ -201,9 +201,9 @@ def test_a_script_that_is_here_travels_with_the_folder(command, empty_home):
 @pytest.mark.parametrize(
     ("change", "field", "code"),
     [
-        ({"nodes": None}, "nodes", "REQUEST_INVALID"),
+        ({"nodes": None}, "nodes", "FIELD_NULL"),
         ({"nodes": [{"name": "a"}, {"name": "a"}]}, "nodes", "NODE_TWICE"),
-        ({"nodes": [{"name": "a", "gpus": 2}]}, "nodes.0", "REQUEST_INVALID"),
+        ({"nodes": [{"name": "a", "gpus": 2}]}, "nodes.0.gpus", "UNKNOWN_FIELD"),
         ({"trainData": ""}, "trainData", "TRAIN_DATA_REQUIRED"),
         ({"distributedConfig": {"masterNode": "c"}}, "distributedConfig.masterNode", "NODE_UNKNOWN"),
         ({"distributedConfig": {"nodeIds": ["c"]}}, "distributedConfig.nodeIds.0", "NODE_UNKNOWN"),

@@ -1,10 +1,13 @@
+import dataclasses
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
-from fermi.cli import reading
+from fermi.cli import fields, reading
 from fermi.cli.names import Names
 from fermi.cli.request import Flags, build
 from fermi.client import Fermi
@@ -22,8 +25,21 @@ def names(api: FakeApi) -> Names:
     return Names(Fermi())
 
 
+OWN = {field.name for field in dataclasses.fields(Flags)}
+FIELDS = {"name": "taskName", "env": "env"} | {
+    re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", field.name): field.name for field in fields.fields()
+}
+
+
+def words(table: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{key}={entry if isinstance(entry, str) else json.dumps(entry)}" for key, entry in table.items())
+
+
 def built(names: Names, file: dict[str, Any] | None = None, **flags: Any) -> dict[str, Any]:
-    return build(file or {}, Flags(**flags), names)
+    """A table's flag is given as KEY=VALUE, once for each."""
+    own = {name: flags.pop(name) for name in OWN & flags.keys()}
+    given = {FIELDS[name]: words(value) if isinstance(value, dict) else value for name, value in flags.items()}
+    return build(file or {}, Flags(**own, fields=given), names)
 
 
 def test_one_environment_needs_no_distributed_configuration(names: Names) -> None:

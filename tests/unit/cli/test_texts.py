@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from fermi import messages
-from fermi.cli import texts
+from fermi.cli import fields, texts
 from fermi.cli.commands import quickstart
 from fermi.cli.registry import COMMANDS, summary
 from fermi.client import config
 from fermi.client.config import Config
+from fermi.launch.byhand.request import HandRequest
 
 CLI = Path(texts.__file__).parent
 ENGLISH = tomllib.loads((messages.FOLDER / "en" / "cli.toml").read_text("utf-8"))
@@ -20,13 +21,14 @@ ENGLISH = tomllib.loads((messages.FOLDER / "en" / "cli.toml").read_text("utf-8")
 def spoken() -> Iterator[tuple[str, set[str]]]:
     """Every sentence that the command line can say, and the parts that it gets where they are written there."""
     yield from ((summary(name), set()) for name in COMMANDS)
+    yield from ((field.code, set()) for field in fields.fields(HandRequest))
     for file in CLI.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_":
                 match node.args[0]:
                     case ast.Constant(value=str(code)):
                         yield code, {word.arg for word in node.keywords if word.arg}
-                    case ast.Call(func=ast.Name(id="summary")):
+                    case ast.Call(func=ast.Name(id="summary")) | ast.Attribute(attr="code"):
                         pass
                     case other:
                         raise AssertionError(f"{file.name}: {ast.unparse(other)} is no code")

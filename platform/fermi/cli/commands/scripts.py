@@ -10,24 +10,18 @@ from typing import Any
 import click
 
 from fermi import messages
-from fermi.cli import output, reading, texts
+from fermi.cli import fields, output, reading, texts
 from fermi.cli.failures import REFUSED
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.client import Problem as Told
 from fermi.launch import byhand
 from fermi.launch.byhand import request as requests
-from fermi.launch.errors import LaunchError
+from fermi.launch.byhand.request import HandRequest
 from fermi.launch.spec import Entrypoint, Problem
 
 TARGETS = click.Choice(list(byhand.TARGETS))
 FIRST = {"slurm": "submit.sh", "kubernetes": "apply.sh", "compose": "docker-compose.yml"}
-_SPELLED = {
-    "name": "taskName",
-    "train_data": "trainData",
-    "valid_data": "validData",
-    "checkpoint_dir": "checkpointDir",
-}
 _NODE = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<address>\[[^\]]+\]|[^:=]+)(?::(?P<gpus>\d+))?")
 
 
@@ -43,43 +37,36 @@ def scripts(
     _download(session, task_id, target, folder, master_port, force)
 
 
-@command("render", _("MORE_RENDER"), output=False)
+@command(
+    "render",
+    _("MORE_RENDER"),
+    output=False,
+)
 @click.option("--target", type=TARGETS, default="shell", help=_("OPTION_TARGET"))
 @click.option("-o", "--output", "folder", metavar="FOLDER", help=_("OPTION_SCRIPTS_OUTPUT"))
 @click.option("--force", is_flag=True, help=_("OPTION_FORCE"))
 @click.option("--task", "task_id", metavar="TASK", help=_("OPTION_TASK"))
 @click.option("-f", "--file", metavar="FILE", help=_("OPTION_SCRIPTS_FILE"))
-@click.option("--name", help=_("OPTION_SCRIPTS_NAME"))
 @click.option("--node", "nodes", multiple=True, metavar="[NAME=]ADDRESS[:GPUS]", help=_("OPTION_SCRIPTS_NODE"))
 @click.option("--emulated", is_flag=True, help=_("OPTION_EMULATED"))
 @click.option("--master", help=_("OPTION_SCRIPTS_MASTER"))
-@click.option("--master-port", type=int, help=_("OPTION_SCRIPTS_MASTER_PORT"))
-@click.option("--framework", help=_("OPTION_SCRIPTS_FRAMEWORK"))
-@click.option("--train-data", help=_("OPTION_TRAIN_DATA"))
-@click.option("--valid-data", help=_("OPTION_VALID_DATA"))
-@click.option("--checkpoint-dir", help=_("OPTION_CHECKPOINT_DIR"))
-@click.option("--hp", "hyperparameters", multiple=True, metavar="KEY=VALUE",
-              help=_("OPTION_HP"))  # fmt: skip
-@click.option("--set-env", "env", multiple=True, metavar="KEY=VALUE", help=_("OPTION_WORKERS_ENV"))
+@fields.options(HandRequest)
 @click.option("--script", help=_("OPTION_SCRIPTS_SCRIPT"))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def render(
     session: Session, target: str, folder: str | None, force: bool, task_id: str | None, file: str | None, **given: Any
 ) -> int:
     if task_id:
-        if file or any(value for name, value in given.items() if name != "master_port"):
+        if file or any(value for name, value in given.items() if name != "masterPort"):
             raise click.UsageError(_("TASK_HAS_EVERYTHING"))
-        _download(session, task_id, target, folder, given["master_port"], force)
+        _download(session, task_id, target, folder, given["masterPort"], force)
         return 0
     request = _request(reading.request(file) if file else {}, **given)
-    if wrong := requests.problems(request):
+    job, wrong = requests.job(request)
+    if wrong or job is None:
         return _refuse(wrong)
-    try:
-        job, wrong = requests.job(request)
-        if wrong := wrong or byhand.problems(job, target):
-            return _refuse(wrong)
-    except LaunchError as error:
-        return _refuse([Problem("distributedConfig.framework", error.code, error.params)])
+    if wrong := byhand.problems(job, target):
+        return _refuse(wrong)
     place = Path(folder or f"{job.name}-{target}")
     connection = {"folder": str(place.absolute()), **(request.get("connection") or {})}
     files = byhand.render(job, target, texts.language(), connection) | _script(job.entrypoint, target)
@@ -97,37 +84,22 @@ def _script(entrypoint: Entrypoint | None, target: str) -> dict[str, str]:
 
 
 def _request(
-    file: Mapping[str, Any], *, nodes: tuple[str, ...], master: str | None, master_port: int | None,
-    framework: str | None, script: str | None, args: tuple[str, ...], hyperparameters: tuple[str, ...],
-    env: tuple[str, ...], emulated: bool, **plain: str | None,
+    file: Mapping[str, Any], *, nodes: tuple[str, ...], emulated: bool, master: str | None, script: str | None,
+    args: tuple[str, ...], **given: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """The file's, with what the flags say."""
     request = dict(file)
-    spelled = {
-        "name": "taskName",
-        "train_data": "trainData",
-        "valid_data": "validData",
-        "checkpoint_dir": "checkpointDir",
-    }
-    request |= {spelled[name]: value for name, value in plain.items() if value is not None}
     if nodes:
         request["nodes"] = [_node(text) for text in nodes]
     if emulated and isinstance(known := request.get("nodes"), list):
         request["nodes"] = [{**node, "emulated": True} if isinstance(node, dict) else node for node in known]
-    config = {"masterNode": master, "masterPort": master_port, "framework": framework}
-    if chosen := {name: value for name, value in config.items() if value is not None}:
-        request["distributedConfig"] = {**(request.get("distributedConfig") or {}), **chosen}
+    fields.apply(request, given, HandRequest)
+    if master:
+        request[fields.CONFIG] = {**fields.part(request, fields.CONFIG, dict), "masterNode": master}
     if script:
         request["entrypoint"] = {"script": script, "args": [*args]}
     elif args:
         raise click.UsageError(_("ARGUMENTS_NEED_SCRIPT"))
-    if hyperparameters:
-        request["hyperparameters"] = {
-            **(request.get("hyperparameters") or {}),
-            **reading.values(hyperparameters, "--hp"),
-        }
-    if env:
-        request["env"] = {**(request.get("env") or {}), **reading.settings(env, "--set-env")}
     return request
 
 

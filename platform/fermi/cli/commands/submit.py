@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import RenderableType
 
-from fermi.cli import output, reading
+from fermi.cli import fields, output, reading
 from fermi.cli.failures import REFUSED
 from fermi.cli.names import Names
 from fermi.cli.options import Session, command, follow_options
@@ -20,34 +20,16 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def request_options(function: Function) -> Function:
     """Everything a request can be made from; `submit` and `preview` take the same."""
-    several: dict[str, Any] = {"multiple": True, "metavar": "KEY=VALUE"}
     for option in reversed(
         [
             click.option("-f", "--file", metavar="FILE", help=_("OPTION_SUBMIT_FILE")),
-            click.option("--name", help=_("OPTION_SCRIPTS_NAME")),
             click.option("--env", "environments", multiple=True, help=_("OPTION_RECOMMEND_ENV")),
             click.option("--spare", "spares", multiple=True, help=_("OPTION_SPARE")),
             click.option("--master", help=_("OPTION_PREFLIGHT_MASTER")),
-            click.option("--framework", help=_("OPTION_SCRIPTS_FRAMEWORK")),
-            click.option("--backend", type=click.Choice(["auto", "nccl", "gloo"]), help=_("OPTION_BACKEND")),
-            click.option("--master-port", type=int, help=_("OPTION_SUBMIT_MASTER_PORT")),
-            click.option("--strategy", **several, help=_("OPTION_STRATEGY")),
-            click.option("--option", "options", **several, help=_("OPTION_OPTION")),
             click.option("--dataset", metavar="DATASET[:VERSION]", help=_("OPTION_SUBMIT_MODEL")),
             click.option("--model", help=_("OPTION_SUBMIT_MODEL")),
-            click.option("--hp", "hyperparameters", **several, help=_("OPTION_HP")),
-            click.option("--set-env", "env", **several, help=_("OPTION_WORKERS_ENV")),
-            click.option(
-                "--secret-env",
-                multiple=True,
-                metavar="KEY=SECRET",
-                help=_("OPTION_SECRET_ENV"),
-            ),
-            click.option("--max-restarts", type=int, help=_("OPTION_MAX_RESTARTS")),
-            click.option("--priority", type=int, help=_("OPTION_PRIORITY")),
-            click.option("--preflight", type=click.Choice(["off", "quick", "full"]), help=_("OPTION_PREFLIGHT")),
-            click.option("--resume-from", help=_("OPTION_RESUME_FROM")),
             click.option("--script", help=_("OPTION_SCRIPTS_SCRIPT")),
+            fields.options(),
             click.argument("args", nargs=-1, type=click.UNPROCESSED),
         ]
     ):
@@ -56,12 +38,9 @@ def request_options(function: Function) -> Function:
 
 
 def _request(session: Session, file: str | None, given: dict[str, Any]) -> Any:
-    given["strategy"] = reading.values(given["strategy"], "--strategy")
-    given["options"] = reading.values(given["options"], "--option")
-    given["hyperparameters"] = reading.values(given["hyperparameters"], "--hp")
-    given["env"] = reading.settings(given["env"], "--set-env")
-    given["secret_env"] = reading.settings(given["secret_env"], "--secret-env")
-    return build(reading.request(file) if file else {}, Flags(**given), Names(session.fermi))
+    own = {name: given.pop(name) for name in ("environments", "spares", "master", "dataset", "model", "script", "args")}
+    flags = Flags(**own, fields=given)
+    return build(reading.request(file) if file else {}, flags, Names(session.fermi))
 
 
 @command("submit", _("MORE_SUBMIT"))

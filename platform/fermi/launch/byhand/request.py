@@ -14,123 +14,101 @@ connection: {namespace: training}         of the cluster, for the targets kubern
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
+from msgspec import Meta, Struct
 
-from fermi.launch import registry, validate
-from fermi.launch.spec import MASTER_PORT, Entrypoint, JobSpec, Node, Problem
+from fermi.launch import registry, request, shape, validate
+from fermi.launch.errors import UnknownName
+from fermi.launch.request import TaskRequest, told
+from fermi.launch.spec import JobSpec, Node, Problem
+from fermi.runner.ports import MASTER_PORT
 
-_TEXT: dict[str, Any] = {"type": "string"}
-_COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
-
-
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
+Text = Annotated[str, Meta(max_length=4096)]
+AtLeastOne = Annotated[int, Meta(ge=1)]
 
 
-_NODE = {
-    **_object(
-        id=_TEXT, name={"type": "string", "minLength": 1}, host=_TEXT, ip=_TEXT, zone=_TEXT, gpuType=_TEXT,
-        gpuCount=_COUNT, emulated={"type": "boolean"}, cpuCores={"type": "integer", "minimum": 1},
-        memoryGb={"type": "integer", "minimum": 1}, image=_TEXT, versions={"type": "object"},
-        network={"type": "object"}, engine={"type": "object"},
-    ),
-    "type": "object",
-    "required": ["name"],
-}  # fmt: skip
+class NodeRequest(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What the platform knows of an environment. `id` is the name where it is left out."""
 
-SECRET = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+    name: Annotated[str, Meta(extra_json_schema={"minLength": 1})]
+    id: Text = ""
+    host: Text = ""
+    ip: Text = ""
+    zone: Text = ""
+    gpu_type: Text = ""
+    gpu_count: Annotated[int, Meta(ge=0)] = 0
+    emulated: bool = False
+    cpu_cores: AtLeastOne = 1
+    memory_gb: AtLeastOne = 1
+    image: Text = ""
+    versions: dict[str, Any] = {}
+    network: dict[str, Any] = {}
+    engine: dict[str, Any] = {}
 
-SCHEMA = {
-    **_object(
-        taskName=_TEXT, nodes={"type": "array", "minItems": 1, "items": _NODE}, trainData=_TEXT, validData=_TEXT,
-        checkpointDir=_TEXT, recipe=_TEXT, resumeFrom={"type": ["string", "null"]}, hyperparameters={"type": "object"},
-        env={"type": "object", "additionalProperties": {"type": "string"}},
-        secretEnv={"type": "object", "additionalProperties": {"type": "string", "pattern": SECRET}},
-        graceSeconds={"type": "number"},
-        connection={"type": "object"},
-        entrypoint=_object(script=_TEXT, args={"type": "array", "items": _TEXT}),
-        distributedConfig=_object(
-            enabled={"type": "boolean"}, nodeIds={"type": "array", "items": _TEXT},
-            masterNode={"type": ["string", "null"]}, framework=_TEXT, masterPort={"type": "integer"}, backend=_TEXT,
-            strategy={"type": "object"}, options={"type": "object"},
-        ),
-        # The platform's own, of no meaning without it.
-        datasetId={}, datasetVersionId={}, modelId={}, launchMode={}, environmentIds={}, spareEnvironmentIds={},
-        maxRestarts={}, priority={}, preflight={},
-    ),
-    "type": "object",
-    "required": ["nodes"],
-}  # fmt: skip
+    def node(self) -> Node:
+        said = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Node(**{**said, "id": self.id or self.name})
 
 
-def problems(request: Mapping[str, Any]) -> list[Problem]:
-    """All that is wrong with its form; empty = `job` will succeed."""
-    return [_problem(error) for error in Draft202012Validator(SCHEMA).iter_errors(request)]
+class HandRequest(TaskRequest, frozen=True, kw_only=True, rename="camel"):
+    """What of the platform's own has no meaning without it is taken and not used."""
+
+    nodes: Annotated[
+        tuple[NodeRequest, ...],
+        Meta(extra_json_schema={"minItems": 1, "x-codes": dict.fromkeys(("minItems", "required"), "NODES_REQUIRED")}),
+    ]
+    train_data: Annotated[Text, told(flag="--train-data")] = ""
+    valid_data: Annotated[Text, told(flag="--valid-data")] = ""
+    checkpoint_dir: Annotated[Text, told(flag="--checkpoint-dir")] = ""
+    recipe: Text = "gpt"
+    connection: dict[str, Any] = {}
 
 
-def _problem(error: ValidationError) -> Problem:
-    if error.validator == "required" and not error.absolute_path:
-        return Problem("nodes", "NODES_REQUIRED")
-    return Problem(".".join(map(str, error.absolute_path)), "REQUEST_INVALID", {"why": error.message})
-
-
-def job(request: Mapping[str, Any]) -> tuple[JobSpec, list[Problem]]:
-    """With what the launching rules find. Raises UnknownName for a framework that there is none of."""
-    config = request.get("distributedConfig") or {}
-    given = [_node(node) for node in request["nodes"]]
-    found: list[Problem] = []
-    chosen = config.get("nodeIds") or [node.id for node in given]
-    nodes = tuple(node for node in given if node.id in chosen or node.name in chosen)
-    allowed = ", ".join(node.name for node in given)
-    known = {name for node in given for name in (node.id, node.name)}
+def job(given: Mapping[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
+    """With everything that is wrong; None where too little is known for a job."""
+    asked, found = shape.read(HandRequest, given)
+    config = asked.distributed_config or request.DistributedConfigRequest()
+    there = [node.node() for node in asked.nodes]
+    chosen = config.node_ids or tuple(node.id for node in there)
+    nodes = tuple(node for node in there if node.id in chosen or node.name in chosen)
+    allowed = ", ".join(node.name for node in there)
+    known = {name for node in there for name in (node.id, node.name)}
     for index, name in enumerate(chosen):
         if name not in known:
             found.append(Problem(f"distributedConfig.nodeIds.{index}", "NODE_UNKNOWN", _params(name, allowed)))
-    ids = [node.id for node in given]
+    ids = [node.id for node in there]
     if twice := sorted({name for name in ids if ids.count(name) > 1}):
         found.append(Problem("nodes", "NODE_TWICE", {"found": ", ".join(twice)}))
-    wanted = config.get("masterNode") or (nodes[0].id if nodes else "")
+    wanted = config.master_node or (nodes[0].id if nodes else "")
     master = next((node.id for node in nodes if wanted in (node.id, node.name)), "")
-    if not master:
+    if not master and there:
         found.append(Problem("distributedConfig.masterNode", "NODE_UNKNOWN", _params(wanted, allowed)))
-    if found:
-        return JobSpec("", "", (), ""), found
-    entry = request.get("entrypoint")
-    spec = JobSpec(
-        task_id=_slug(request.get("taskName") or "task"),
-        framework=registry.framework_name(config.get("framework", registry.DEFAULT)),
+    if not asked.entrypoint and not asked.train_data:
+        found.append(Problem("trainData", "TRAIN_DATA_REQUIRED"))
+    framework = registry.framework_name(config.framework)
+    try:
+        registry.framework(framework)
+    except UnknownName as unknown:
+        found.append(Problem("distributedConfig.framework", unknown.code, unknown.params))
+        return None, found
+    if not master:
+        return None, found
+    spec = request.job(
+        asked,
+        task_id=_slug(asked.task_name or "task"),
+        framework=framework,
         nodes=nodes,
         master=master,
-        recipe=request.get("recipe", "gpt"),
-        entrypoint=Entrypoint(entry["script"], tuple(entry.get("args", ()))) if entry else None,
-        hyperparameters=request.get("hyperparameters") or {},
-        strategy=config.get("strategy") or {},
-        options=config.get("options") or {},
-        env=request.get("env") or {},
-        secret_env=request.get("secretEnv") or {},
-        backend=config.get("backend", "auto"),
-        master_port=config.get("masterPort", MASTER_PORT),
-        train_data=request.get("trainData", ""),
-        valid_data=request.get("validData", ""),
-        checkpoint_dir=request.get("checkpointDir") or "checkpoints",
-        resume_from=request.get("resumeFrom") or "",
-        attempt=1,
-        grace_seconds=request.get("graceSeconds", 30.0),
+        master_port=MASTER_PORT,
+        checkpoint_dir=asked.checkpoint_dir or "checkpoints",
+        resume_from=asked.resume_from or "",
+        recipe=asked.recipe,
+        train_data=asked.train_data,
+        valid_data=asked.valid_data,
     )
-    registry.framework(spec.framework)
-    if spec.entrypoint is None and not spec.train_data:
-        found.append(Problem("trainData", "TRAIN_DATA_REQUIRED"))
-    return spec, found + validate.problems(spec)
-
-
-_SPELLED = {"gpuType": "gpu_type", "gpuCount": "gpu_count", "cpuCores": "cpu_cores", "memoryGb": "memory_gb"}
-
-
-def _node(given: Mapping[str, Any]) -> Node:
-    return Node(**{"id": given["name"], **{_SPELLED.get(name, name): value for name, value in given.items()}})
+    spec = spec.for_attempt(1, master_port=spec.master_port, resume_from=spec.resume_from)
+    return spec, [*found, *validate.problems(spec)]
 
 
 def _params(found: str, allowed: str) -> dict[str, str]:

@@ -1,0 +1,77 @@
+"""A task and its nodes as rows."""
+
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts.models import User
+from apps.clusters.models import Cluster
+from apps.common.clock import now
+from apps.training import models
+from apps.training.ground import hints
+from apps.training.models import Task
+from apps.training.states import Kind, State
+from apps.training.states.limits import DEADLINES
+from fermi.launch import ranks, summary
+from fermi.launch.spec import JobSpec, Node
+
+FIRST = {Kind.TRAINING: State.INITIALIZING, Kind.PREFLIGHT: State.QUEUED}
+
+
+@transaction.atomic
+def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAINING, **own: Any) -> Task:
+    """A new task with its nodes; once that is committed, it is looked at."""
+    moment, state = now(), FIRST[kind]
+    task = Task.objects.create(
+        id=job.task_id,
+        kind=kind,
+        project_id=job.project,
+        owner=owner,
+        cluster=cluster,
+        framework=job.framework,
+        **columns(job, kind),
+        state=state,
+        state_since=moment,
+        due_at=moment,
+        deadline_at=moment + DEADLINES[state],
+        created_at=moment,
+        **own,
+    )
+    store_nodes(task, job)
+    hints.poke(task.pk)
+    return task
+
+
+def columns(job: JobSpec, kind: Kind = Kind.TRAINING) -> dict[str, Any]:
+    """What a task's row says of its job."""
+    totals = summary.summarise(job.nodes)
+    return {
+        "distributed": len(job.nodes) > 1,
+        "node_count": len(job.nodes),
+        "total_gpus": totals["totalGpus"],
+        "world_size": sum(processes(kind, node) for node in job.nodes),
+        "master": job.master,
+        "max_restarts": job.max_restarts,
+        "spec": job.to_json(),
+        "summary": {name: totals[name] for name in ("totalCpus", "totalMemoryGb", "gpuTypes", "zones", "crossZone")},
+    }
+
+
+def store_nodes(task: Task, job: JobSpec) -> None:
+    models.Node.objects.bulk_create(
+        models.Node(
+            task=task,
+            node_rank=at.node_rank,
+            environment_id=at.node.id,
+            name=at.node.name,
+            zone=at.node.zone,
+            gpu_type=at.node.gpu_type,
+            processes=processes(Kind(task.kind), at.node),
+        )
+        for at in ranks.place(job.nodes, job.master)
+    )
+
+
+def processes(kind: Kind, node: Node) -> int:
+    """Ranks on a node: a pre-flight test has one for each node, whatever its GPUs."""
+    return 1 if kind is Kind.PREFLIGHT else node.processes

@@ -1,0 +1,101 @@
+"""Fields of a request as flags. Which there are, and what each takes, is said where the request is (`x-flag`)."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from fermi.cli import reading
+from fermi.cli.texts import _
+from fermi.launch import shape
+from fermi.launch.request import TaskRequest
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+CONFIG = "distributedConfig"
+
+
+@dataclass(frozen=True)
+class Field:
+    """`within`: the object of the request that has it; empty = the request itself. `rule`: its JSON Schema."""
+
+    within: str
+    name: str
+    rule: Mapping[str, Any]
+
+    @property
+    def flag(self) -> Mapping[str, Any]:
+        return dict(self.rule["x-flag"])
+
+    @property
+    def code(self) -> str:
+        """Of its help, in `messages/<language>/cli.toml`: FLAG_MASTER_PORT."""
+        return f"FLAG_{self.flag['name'].removeprefix('--').upper().replace('-', '_')}"
+
+    @property
+    def is_table(self) -> bool:
+        return self.rule["type"] == "object"
+
+    def option(self) -> Callable[[Function], Function]:
+        flag, more = self.flag, {}
+        if self.is_table:
+            more = {"multiple": True, "metavar": flag.get("metavar", "KEY=VALUE")}
+        elif choices := flag.get("choices") or self.rule.get("enum"):
+            more = {"type": click.Choice(choices)}
+        else:
+            kinds = self.rule["type"]
+            more = {"type": _KINDS[kinds if isinstance(kinds, str) else kinds[0]]}
+        return click.option(flag["name"], self.name, help=_(self.code), **more)
+
+    def value(self, given: Any) -> Any:
+        """What was given on the command line, as the request has it; None = nothing."""
+        if given is None or given == ():
+            return None
+        if not self.is_table:
+            return given
+        texts = self.rule["additionalProperties"].get("type") == "string"
+        return (reading.settings if texts else reading.values)(given, self.flag["name"])
+
+
+_KINDS: dict[str, type] = {"string": str, "integer": int, "number": float}
+
+
+def fields(kind: type = TaskRequest) -> Iterator[Field]:
+    properties = shape.schema(kind)["properties"]
+    for within, known in (("", properties), (CONFIG, properties[CONFIG]["properties"])):
+        for name, rule in known.items():
+            if "x-flag" in rule:
+                yield Field(within, name, rule)
+
+
+def options(kind: type = TaskRequest) -> Callable[[Function], Function]:
+    """Decorates a command with a flag for each field; it gets them by the fields' names, for `apply`."""
+
+    def decorate(function: Function) -> Function:
+        for field in reversed([*fields(kind)]):
+            function = field.option()(function)
+        return function
+
+    return decorate
+
+
+def apply(request: dict[str, Any], given: Mapping[str, Any], kind: type = TaskRequest) -> None:
+    """Puts what was given into the request: a table's entries join those that it has, anything else replaces."""
+    for field in fields(kind):
+        if (value := field.value(given.get(field.name))) is None:
+            continue
+        whole = request
+        if field.within:
+            whole = request[field.within] = {**part(request, field.within, dict)}
+        whole[field.name] = {**part(whole, field.name, dict), **value} if field.is_table else value
+
+
+Kind = TypeVar("Kind", dict[str, Any], list[str])
+
+
+def part(whole: Mapping[str, Any], key: str, kind: type[Kind]) -> Kind:
+    """What a file has under `key`; empty without it."""
+    found = whole.get(key) or kind()
+    if not isinstance(found, kind):
+        raise click.UsageError(_("KEY_OF_WRONG_KIND", key=key, kind=_("A_LIST") if kind is list else _("A_TABLE")))
+    return found

@@ -1,0 +1,231 @@
+"""The one request for a training task: names, defaults, bounds, and how each field is said on a command line.
+
+Everything reads it from here: the API and its document (and from that the client's types and the create form), scripts
+by hand (`fermi.launch.byhand.request` adds what a platform would look up), groups of workers, and the flags of
+`fermi submit`. `docs/adding-a-field.md` follows one field from here to the ranks.
+
+What a field means beyond its own value (an environment there is none of, a master that was not chosen) is the rules'
+to say. So what they need may be missing here: empty is what was left out, null what was left out on purpose.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from fermi.launch import registry
+from fermi.launch.spec import MAX_RESTARTS, Entrypoint, JobSpec, Node
+from fermi.runner.exits import GRACE_SECONDS
+
+LARGEST = 2**31 - 1
+"""The largest number that a database column of four bytes holds."""
+
+MASTER_PORTS = range(1024, 65536)
+MOST_RESTARTS = 100
+LONGEST_GRACE = 3600  # seconds
+NAME_LENGTH = 100
+
+
+def told(
+    said: str = "",
+    *,
+    flag: str = "",
+    shown: Mapping[str, Any] | None = None,
+    codes: Mapping[str, str] | None = None,
+    **rules: Any,
+) -> Meta:
+    """What is known of a field beside its type: what the API's document says of it, the command line's flag (and
+    how it is `shown`: other choices, another metavar), problems of its own for rules that it breaks (see
+    `fermi.launch.shape`), and the rules. `bounds`: those that are told and left to the rules, which know more."""
+    words = {"x-codes": dict(codes)} if codes else {}
+    flags = {"x-flag": {"name": flag, **(shown or {})}} if flag else {}
+    trim = {"x-trim": True} if rules.pop("trim", False) else {}
+    if bounds := rules.pop("bounds", None):
+        words = {"minimum": bounds[0], "maximum": bounds[1], "x-codes": {"minimum": "", "maximum": ""}}
+    choices = {"x-enum": rules.pop("choices")} if "choices" in rules else {}
+    full = {"minLength": 1, "pattern": r"\S"} if rules.pop("full", False) else {}
+    return Meta(
+        description=said or None, extra_json_schema={**words, **flags, **trim, **full, **choices} or None, **rules
+    )
+
+
+def _text(longest: int, said: str = "", **more: Any) -> Meta:
+    """A text that says something; white space around it does not count."""
+    return told(said, max_length=longest, trim=True, full=True, **more)
+
+
+Key: TypeAlias = Annotated[str, _text(100)]
+"""The id of something that is there already."""
+
+KeyOrBlank: TypeAlias = Annotated[str, told(max_length=100, trim=True)]
+Keys: TypeAlias = Annotated[tuple[Key, ...], Meta(max_length=4096)]
+Values: TypeAlias = dict[str, Any]
+
+
+class EntrypointRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    script: Annotated[str, _text(500)]
+    args: Annotated[tuple[Annotated[str, Meta(max_length=4000)], ...], Meta(max_length=1000)] = ()
+
+
+class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    enabled: bool = True
+    node_ids: Keys = ()
+    master_node: KeyOrBlank | None = None
+    framework: Annotated[str, _text(40, "see /frameworks", flag="--framework")] = registry.DEFAULT
+    master_port: (
+        Annotated[
+            int,
+            told(
+                "the first of the platform's range by default",
+                flag="--master-port",
+                codes=dict.fromkeys(("minimum", "maximum"), "PORT_OUT_OF_RANGE"),
+                ge=MASTER_PORTS[0],
+                le=MASTER_PORTS[-1],
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    backend: Annotated[
+        str,
+        _text(
+            20,
+            "auto, nccl or gloo",
+            flag="--backend",
+            shown={"choices": ["auto", "nccl", "gloo"]},
+        ),
+    ] = "auto"
+    world_size: Annotated[
+        int | None,
+        told(
+            "how many processes; all by default, with fewer those with the first ranks",
+            flag="--world-size",
+            bounds=(1, LARGEST),
+        ),
+    ] = None
+    strategy: Annotated[
+        dict[str, Annotated[int, Meta(ge=1, le=LARGEST)]],
+        told("dataParallel, tensorParallel, …", flag="--strategy"),
+    ] = {}
+    options: Annotated[Values, told("the framework's own", flag="--option")] = {}
+
+
+class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is missing here is found by the rules, together with everything else that is wrong."""
+
+    task_name: Annotated[
+        str,
+        _text(
+            NAME_LENGTH,
+            "required",
+            flag="--name",
+            codes={"minLength": "NAME_REQUIRED", "maxLength": "NAME_TOO_LONG"},
+        ),
+    ] = ""
+    dataset_id: Annotated[KeyOrBlank | None, told("required; null for a script of one's own that reads none")] = ""
+    dataset_version_id: Annotated[KeyOrBlank | None, told("required with datasetId")] = ""
+    model_id: Annotated[KeyOrBlank | None, told("required; null for a script of one's own")] = ""
+    launch_mode: Annotated[str, _text(100, "existing")] = "existing"
+    environment_ids: Keys = ()
+    spare_environment_ids: Annotated[
+        Keys,
+        told("between attempts, these take the places of environments that were lost; without any, it waits"),
+    ] = ()
+    distributed_config: DistributedConfigRequest | None = None
+    entrypoint: EntrypointRequest | None = None
+    hyperparameters: Annotated[Values, told(flag="--hp")] = {}
+    env: Annotated[
+        dict[str, Annotated[str, Meta(max_length=32_000)]],
+        told(flag="--set-env"),
+    ] = {}
+    secret_env: Annotated[
+        dict[str, Annotated[str, _text(63)]],
+        told(
+            "variables by name, each with the name of a secret of the project whose value it gets",
+            flag="--secret-env",
+            shown={"metavar": "KEY=SECRET"},
+        ),
+    ] = {}
+    max_restarts: Annotated[
+        int,
+        told(
+            flag="--max-restarts",
+            codes=dict.fromkeys(("minimum", "maximum"), "MAX_RESTARTS_OUT_OF_RANGE"),
+            ge=0,
+            le=MOST_RESTARTS,
+        ),
+    ] = MAX_RESTARTS
+    grace_seconds: Annotated[
+        float,
+        told(
+            "how long ranks may take to end when they are asked to, to save a checkpoint; after it they are killed",
+            flag="--grace",
+            ge=0,
+            le=LONGEST_GRACE,
+        ),
+    ] = GRACE_SECONDS
+    priority: Annotated[int, told(flag="--priority", ge=-1000, le=1000)] = 0
+    resume_from: Annotated[
+        Annotated[str, told(max_length=500, trim=True)] | None,
+        told(flag="--resume-from"),
+    ] = None
+    preflight: Annotated[
+        Literal["off", "quick", "full"],
+        told(
+            "a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit",
+            flag="--preflight",
+            choices=["off", "quick", "full"],  # in this order; msgspec sorts them
+        ),
+    ] = "off"
+
+    @property
+    def distributed(self) -> DistributedConfigRequest:
+        """As it counts: the defaults where there is none, or it is there and not enabled."""
+        config = self.distributed_config
+        return config if config and config.enabled else DistributedConfigRequest()
+
+
+def job(
+    request: TaskRequest,
+    *,
+    task_id: str,
+    framework: str,
+    nodes: Sequence[Node],
+    master: str,
+    master_port: int,
+    checkpoint_dir: str,
+    resume_from: str,
+    recipe: str = "gpt",
+    defaults: Mapping[str, Any] | None = None,
+    model_parameters: int | None = None,
+    train_data: str = "",
+    valid_data: str = "",
+    project: str = "",
+) -> JobSpec:
+    """The job that a request describes, with what somebody looked up for it: the nodes of its environments, the files
+    of its dataset, the recipe and the default hyperparameters of its model. `master_port`: where it names none."""
+    config, entry = request.distributed, request.entrypoint
+    return JobSpec(
+        task_id=task_id,
+        framework=framework,
+        nodes=tuple(nodes),
+        master=master,
+        recipe=recipe,
+        model_parameters=model_parameters,
+        entrypoint=Entrypoint(entry.script, entry.args) if entry else None,
+        hyperparameters={**({} if entry else defaults or {}), **request.hyperparameters},
+        strategy=config.strategy,
+        options=config.options,
+        env=request.env,
+        secret_env=request.secret_env,
+        backend=config.backend,  # type: ignore[arg-type]  # another name is for the rules to refuse
+        master_port=master_port if config.master_port is UNSET else config.master_port,
+        train_data=train_data,
+        valid_data=valid_data,
+        checkpoint_dir=checkpoint_dir,
+        resume_from=resume_from,
+        grace_seconds=request.grace_seconds,
+        max_restarts=request.max_restarts,
+        spares=request.spare_environment_ids,
+        preflight=request.preflight,
+        project=project,
+    )

@@ -1,0 +1,76 @@
+"""Frozen values as JSON in the database, read again by any release.
+
+A row may be older or newer than the code that reads it: rows outlive upgrades, and during one two releases run side by
+side. So a key that is not known is passed over, one that is missing has its default, and a value of another type counts
+as missing. Reading never raises because of what a row holds.
+
+`VERSION` goes up when a key changes its meaning; `load` then turns the older meaning into the newer one, by the version
+that the row says (none: 0). Adding a key needs nothing but a default. `tests/stored` has what each release wrote.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+VERSION = 1
+
+Kind = TypeVar("Kind")
+
+log = logging.getLogger(__name__)
+
+
+def dump(value: Any) -> dict[str, Any]:
+    return {"version": VERSION, **msgspec.to_builtins(value)}
+
+
+def load(kind: type[Kind], data: Mapping[str, Any]) -> Kind:
+    """`data` as `kind`, a dataclass. Raises nothing but what a `data` that is no object would."""
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        log.warning("a stored %s is not of this release: %s", kind.__name__, error)
+        return _by_parts(kind, data)
+
+
+def _by_parts(kind: type[Kind], data: Mapping[str, Any]) -> Kind:
+    """Each field by itself, within lists and objects as well."""
+    hints, made = _hints(kind), {}  # type: ignore[arg-type]
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.name in data:
+            try:
+                made[field.name] = _value(hints[field.name], data[field.name])
+                continue
+            except (msgspec.ValidationError, TypeError):
+                pass
+        if field.default is MISSING and field.default_factory is MISSING:
+            made[field.name] = _nothing(hints[field.name])
+    return kind(**made)
+
+
+def _value(hint: Any, value: Any) -> Any:
+    """Raises ValidationError."""
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError:
+        if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__") and isinstance(value, Mapping):
+            return _by_parts(hint, value)
+        inner = get_args(hint)
+        if get_origin(hint) is tuple and isinstance(value, list):
+            return tuple(_value(inner[0], one) for one in value)
+        if type(None) in inner and isinstance(value, Mapping):
+            return _value(inner[0], value)
+        raise
+
+
+def _nothing(hint: Any) -> Any:
+    """What stands for a value that has no default: an empty one."""
+    return (get_origin(hint) or hint)() if (get_origin(hint) or hint) in (str, int, float, tuple, list, dict) else None
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)

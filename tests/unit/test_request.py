@@ -1,0 +1,142 @@
+"""The shape of a request: all that is wrong at once, and what is left without it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fermi import messages
+from fermi.launch import request, shape
+from fermi.launch.byhand.request import HandRequest
+from fermi.launch.preflight import LEVELS
+from fermi.launch.request import TaskRequest
+
+DOCUMENT = json.loads((Path(__file__).parents[2] / "docs/openapi.json").read_text("utf-8"))
+
+
+def wrong(data: dict[str, Any], kind: type = TaskRequest) -> dict[str, str]:
+    return {problem.field: problem.code for problem in shape.read(kind, data)[1]}
+
+
+def left(data: dict[str, Any]) -> TaskRequest:
+    return shape.read(TaskRequest, data)[0]
+
+
+def test_an_empty_request_has_the_defaults_and_the_right_shape() -> None:
+    assert wrong({}) == {}
+    assert left({}) == TaskRequest()
+
+
+def test_everything_wrong_comes_at_once() -> None:
+    assert wrong(
+        {
+            "taskName": 7,
+            "datasetId": None,
+            "launchMode": None,
+            "maxRestarts": 101,
+            "graceSeconds": -1,
+            "preflight": "thorough",
+            "environmentIds": ["env-1", ""],
+            "env": {"A": 1, "B": "b"},
+            "entrypoint": {"args": []},
+            "colour": "red",
+            "distributedConfig": {"framework": " ", "masterPort": 80, "strategy": {"dataParallel": 0}, "nodes": []},
+        }
+    ) == {
+        "taskName": "WRONG_TYPE",
+        "launchMode": "FIELD_NULL",
+        "maxRestarts": "MAX_RESTARTS_OUT_OF_RANGE",
+        "graceSeconds": "FIELD_RANGE",
+        "preflight": "FIELD_CHOICE",
+        "environmentIds.1": "FIELD_BLANK",
+        "env.A": "WRONG_TYPE",
+        "entrypoint.script": "FIELD_REQUIRED",
+        "colour": "UNKNOWN_FIELD",
+        "distributedConfig.framework": "FIELD_BLANK",
+        "distributedConfig.masterPort": "PORT_OUT_OF_RANGE",
+        "distributedConfig.strategy.dataParallel": "FIELD_RANGE",
+        "distributedConfig.nodes": "UNKNOWN_FIELD",
+    }
+
+
+def test_what_is_wrong_is_left_out_and_the_rest_stays() -> None:
+    found = left(
+        {
+            "taskName": " night ",
+            "env": {"A": 1, "B": " b "},
+            "environmentIds": ["env-1", 2],
+            "maxRestarts": 5.0,
+            "entrypoint": {"args": ["--x"]},
+            "distributedConfig": {"masterPort": 80, "worldSize": 4},
+        }
+    )
+    assert (found.task_name, found.env, found.environment_ids) == ("night", {"B": " b "}, ())
+    assert (found.max_restarts, found.distributed.world_size) == (5, 4)
+    assert (found.entrypoint.script, found.entrypoint.args) == ("", ("--x",)) if found.entrypoint else False
+
+
+@pytest.mark.parametrize(
+    ("data", "problems"),
+    [
+        ({"environmentIds": "env-1"}, {"environmentIds": "FIELD_INVALID"}),
+        ({"hyperparameters": []}, {"hyperparameters": "FIELD_INVALID"}),
+        ({"entrypoint": "train.py"}, {"entrypoint": "FIELD_INVALID"}),
+        ({"maxRestarts": True}, {"maxRestarts": "WRONG_TYPE"}),
+        ({"maxRestarts": 2.5}, {"maxRestarts": "WRONG_TYPE"}),
+        ({"graceSeconds": float("inf")}, {"graceSeconds": "FIELD_RANGE"}),
+        ({"priority": 10**400}, {"priority": "FIELD_RANGE"}),
+        ({"taskName": "x" * 101}, {"taskName": "NAME_TOO_LONG"}),
+        ({"taskName": "  "}, {"taskName": "NAME_REQUIRED"}),
+        ({"resumeFrom": "/" * 501}, {"resumeFrom": "FIELD_LENGTH"}),
+        ({"environmentIds": ["e"] * 4097}, {"environmentIds": "FIELD_LENGTH"}),
+        ({"distributedConfig": {"worldSize": 0}}, {}),
+    ],
+)
+def test_a_value_of_another_shape_is_named(data: dict[str, Any], problems: dict[str, str]) -> None:
+    assert wrong(data) == problems
+
+
+@pytest.mark.parametrize("lang", messages.LANGUAGES)
+def test_every_problem_of_a_shape_has_a_text(lang: str) -> None:
+    data = {
+        "taskName": "x" * 101, "maxRestarts": -1, "graceSeconds": 1e9, "preflight": "?", "resumeFrom": "/" * 501,
+        "environmentIds": {}, "spareEnvironmentIds": ["e"] * 4097, "env": {"A": None}, "secretEnv": {"A": ""},
+        "entrypoint": {}, "no": 1, "priority": "high",
+    }  # fmt: skip
+    found = shape.read(TaskRequest, data)[1]
+    assert len(found) == len(data)
+    for problem in found:
+        message, hint = messages.text(problem.code, lang, **problem.params)
+        assert message
+        assert hint
+        assert messages.GAP not in message + hint
+
+
+def test_scripts_by_hand_take_what_the_platform_takes() -> None:
+    """One file is good for `fermi submit` and `fermi render`."""
+    ours, theirs = (shape.schema(kind)["properties"] for kind in (TaskRequest, HandRequest))
+    assert {name: theirs[name] for name in ours} == ours
+    assert wrong({}, HandRequest) == {"nodes": "NODES_REQUIRED"}
+    assert wrong({"nodes": []}, HandRequest) == {"nodes": "NODES_REQUIRED"}
+    assert wrong({"nodes": [{"name": "gpu-a", "gpus": 2}]}, HandRequest) == {"nodes.0.gpus": "UNKNOWN_FIELD"}
+
+
+def test_the_document_says_what_the_class_says() -> None:
+    """Names, types, defaults and bounds; what only the command line reads is not in it."""
+    schemas = DOCUMENT["components"]["schemas"]
+    theirs = schemas["TaskCreateRequest"]["properties"]
+    assert theirs.keys() == shape.schema(TaskRequest)["properties"].keys()
+    assert theirs["maxRestarts"] == {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": request.MOST_RESTARTS,
+        "default": 3,
+        "x-codes": dict.fromkeys(("minimum", "maximum"), "MAX_RESTARTS_OUT_OF_RANGE"),
+    }
+    assert theirs["graceSeconds"]["default"] == 30.0
+    assert not any(word in json.dumps(schemas) for word in shape.OURS)
+
+
+def test_the_levels_of_a_preflight_test_are_the_tests_own() -> None:
+    assert shape.schema(TaskRequest)["properties"]["preflight"]["enum"] == ["off", *LEVELS]
