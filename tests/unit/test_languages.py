@@ -6,11 +6,16 @@ from pathlib import Path
 from fermi import messages
 
 
-def test_the_console_speaks_the_platforms_languages_and_begins_with_its_default(root: Path) -> None:
+def test_each_language_has_texts_and_a_catalogue_of_the_console(root: Path) -> None:
+    folders = {path.name for path in messages.FOLDER.iterdir() if any(path.glob("*.toml"))}
+    catalogues = {path.stem for path in (root / "frontend/src/i18n").glob("??.ts")}
+    assert folders == catalogues == set(messages.LANGUAGES)
+
+
+def test_the_console_has_the_platforms_default_and_fallback(root: Path) -> None:
     source = (root / "frontend/src/i18n/index.ts").read_text("utf-8")
-    [spoken] = re.findall(r"^const CATALOGUES = \{ (.*) \};$", source, re.MULTILINE)
-    assert spoken.split(", ") == list(messages.LANGUAGES)
-    assert next(iter(messages.LANGUAGES)) == messages.DEFAULT
+    known = dict(re.findall(r'^const (DEFAULT|FALLBACK) = "(\w+)";$', source, re.MULTILINE))
+    assert known == {"DEFAULT": messages.DEFAULT, "FALLBACK": messages.FALLBACK}
 
 
 def test_a_tag_leads_to_its_language() -> None:

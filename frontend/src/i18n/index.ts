@@ -1,22 +1,33 @@
 import i18next from "i18next";
 import { initReactI18next } from "react-i18next";
-import { en } from "./en";
-import { zh } from "./zh";
+import type { Translation } from "./zh";
 
-/** The platform's languages (LANGUAGES of fermi.messages), its default first. */
-const CATALOGUES = { zh, en };
+const DEFAULT = "zh";
+const FALLBACK = "en";
 
-export type Language = keyof typeof CATALOGUES;
+/** A language's two letters; the platform's list of them is fermi.messages.languages. */
+export type Language = string;
 
-/** Each in its own words. */
-export const LANGUAGES = Object.entries(CATALOGUES).map(([code, { app }]) => ({ code: code as Language, ...app.own }));
+/** `xx.ts` exports `xx`: the file is all that a language needs here. */
+const FILES = import.meta.glob<Record<string, Translation>>("./??.ts", { eager: true });
+const CATALOGUES = new Map<Language, Translation>();
+for (const [path, file] of Object.entries(FILES)) {
+  const code = path.slice(2, 4);
+  const catalogue = file[code];
+  if (catalogue) CATALOGUES.set(code, catalogue);
+}
+
+/** Each in its own words, the default first. */
+export const LANGUAGES = [...CATALOGUES]
+  .map(([code, { app }]) => ({ code, ...app.own }))
+  .sort((a, b) => Number(b.code === DEFAULT) - Number(a.code === DEFAULT));
 
 const KEY = "fermi.language";
 
 /** That of `tag`, be it "en" or "en-GB"; the default for a language that there is none of. */
 export function known(tag: string | null | undefined): Language {
-  const found = LANGUAGES.find(({ code }) => code === tag?.split("-")[0]);
-  return found?.code ?? "zh";
+  const code = tag?.split("-")[0] ?? DEFAULT;
+  return CATALOGUES.has(code) ? code : DEFAULT;
 }
 
 export function language(): Language {
@@ -25,7 +36,7 @@ export function language(): Language {
 
 /** BCP 47, for Intl, for `lang` attributes and for the platform. */
 export function locale(of = language()): string {
-  return CATALOGUES[of].app.own.locale;
+  return CATALOGUES.get(of)?.app.own.locale ?? of;
 }
 
 /** Requests that cannot carry a header (the event stream, a download) carry the cookie. */
@@ -38,8 +49,8 @@ export function startLanguage(): void {
   const chosen = known(localStorage.getItem(KEY));
   void i18next.use(initReactI18next).init({
     lng: chosen,
-    fallbackLng: "en",
-    resources: Object.fromEntries(Object.entries(CATALOGUES).map(([code, translation]) => [code, { translation }])),
+    fallbackLng: FALLBACK,
+    resources: Object.fromEntries([...CATALOGUES].map(([code, translation]) => [code, { translation }])),
     interpolation: { escapeValue: false },
     initAsync: false,
   });

@@ -4,7 +4,7 @@ import { meQuery } from "@/api/session";
 import type { Me } from "@/api/types";
 import { useChangeLanguage } from "@/app/preferences";
 import { setTheme, type Theme, useTheme } from "@/app/theme";
-import { type Language, language, LANGUAGES } from "@/i18n";
+import { language, LANGUAGES } from "@/i18n";
 import { ButtonAnchor } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { Field } from "@/ui/field";
@@ -50,7 +50,7 @@ function Profile({ me }: { me: Me }) {
               {...wiring}
               className="control"
               value={language()}
-              onChange={({ target }) => void changeLanguage(target.value as Language)}
+              onChange={({ target }) => void changeLanguage(target.value)}
             >
               {LANGUAGES.map(({ code, name }) => (
                 <option key={code} value={code} lang={code}>
