@@ -5,7 +5,6 @@ from rest_framework import serializers
 from apps.accounts.models import Role
 from apps.common.openapi import Key
 from apps.common.pages import OrderingField, PageQuery
-from fermi import messages
 
 
 class ProjectItem(serializers.Serializer):
@@ -25,7 +24,7 @@ class Me(serializers.Serializer):
     username = serializers.CharField()
     email = serializers.CharField()
     isAdministrator = serializers.BooleanField()
-    language = serializers.CharField(help_text=" or ".join(messages.LANGUAGES))
+    language = serializers.CharField(help_text="two letters, such as zh or en")
     projects = ProjectItem(many=True)
 
 

@@ -1602,7 +1602,7 @@ export interface components {
             username: string;
             email: string;
             isAdministrator: boolean;
-            /** @description zh or en */
+            /** @description two letters, such as zh or en */
             language: string;
             projects: components["schemas"]["ProjectItem"][];
         };

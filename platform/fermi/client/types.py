@@ -1412,7 +1412,7 @@ class Me(TypedDict):
     isAdministrator: bool
     language: str
     """
-    zh or en
+    two letters, such as zh or en
     """
     projects: list[ProjectItem]
 
