@@ -105,7 +105,6 @@ ENGINES: dict[str, dict[str, Any]] = {
     "local": {"data_dir": "/fermi", "python": "/venv/bin/python"},
     "kubernetes": {"data_dir": "/fermi", "data": {"volume": {"persistentVolumeClaim": {"claimName": "fermi-data"}}}},
     "slurm": {"folder": "/shared/fermi"},
-    "agent": {"data_dir": "/fermi"},
 }
 
 
@@ -118,7 +117,7 @@ def on_engine(spec: JobSpec, engine: str) -> Rendered:
     """What each engine would be sent for it, with a connection that it takes."""
     spec = with_images(pinned(spec) if engine == "slurm" else spec)
     plan = registry.framework(spec.framework).plan(spec)
-    return registry.backend(engine, ENGINES[engine]).render(spec, plan)
+    return registry.backend(engine, ENGINES.get(engine, {"data_dir": "/fermi"})).render(spec, plan)
 
 
 GOLDENS: dict[str, Callable[[], Any]] = {
