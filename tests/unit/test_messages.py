@@ -99,7 +99,7 @@ def test_a_text_never_raises_and_shows_a_dash_for_what_is_missing(
 
 
 def test_a_language_that_there_is_none_of_reads_english() -> None:
-    assert messages.text("DATA_EMPTY", "fr", path="/p") == messages.text("DATA_EMPTY", "en", path="/p")
+    assert messages.text("DATA_EMPTY", "xx", path="/p") == messages.text("DATA_EMPTY", "en", path="/p")
 
 
 def test_every_declared_cause_has_a_text() -> None:
@@ -221,6 +221,17 @@ def leaves(table: dict[str, Any], path: str = "") -> dict[str, list[str]]:
 @pytest.mark.parametrize("room", ["admin", "cli", "guides"])
 def test_both_languages_say_the_same_with_the_same_blanks(room: str) -> None:
     assert leaves(messages._room(room, "zh")) == leaves(messages._room(room, "en"))
+
+
+@pytest.mark.parametrize("room", ["admin", "cli", "codes", "guides"])
+def test_no_language_says_what_english_does_not_or_takes_other_blanks(room: str) -> None:
+    english = leaves(messages._room(room, "en") if room != "codes" else messages.entries("en"))
+    known = {(path.rpartition(".")[0] or path, blank) for path, blanks in english.items() for blank in blanks}
+    for lang in messages.LANGUAGES:
+        said = leaves(messages._room(room, lang))
+        assert set(said) <= set(english)
+        taken = {(path.rpartition(".")[0] or path, blank) for path, blanks in said.items() for blank in blanks}
+        assert taken - known == set()
 
 
 @pytest.mark.parametrize("room", ["admin", "cli"])
