@@ -1,6 +1,8 @@
 """What engines and the platform declare of causes, and how a cause is found by its code."""
 
+import ast
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from fermi.launch import registry
 from fermi.launch.causes import declared
 from fermi.launch.spec import Cause, Observation, Phase
 
+GIVE = ("Cause", "_about_pod", "_about_job")
 FORMER = {
     "SLURM_NODE_LOST": {"job": 7, "nodes": "n[1-2]", "why": "NODE_FAIL"},
     "SLURM_OUT_OF_MEMORY": {"job": 7, "nodes": "n1", "why": "OUT_OF_MEMORY"},
@@ -26,6 +29,18 @@ def test_each_code_is_declared_in_one_place() -> None:
     places = Counter(code for place in (CAUSES, general.CAUSES, *own) for code in place)
     assert not [code for code, count in places.items() if count > 1]
     assert CAUSES.keys() == set(Reason)
+
+
+@pytest.mark.parametrize("engine", registry.BACKENDS)
+def test_what_an_engine_gives_is_declared(engine: str, root: Path) -> None:
+    """Nothing follows from a code that nobody declares: no restart, whatever was meant."""
+    known = CAUSES.keys() | registry.causes(engine).keys()
+    backends = root / "platform" / "fermi" / "launch" / "backends"
+    nodes = (node for path in (backends / engine).glob("*.py") for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+    given = [node.args[0] for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") in GIVE]
+    codes = {str(one.value) for one in given if isinstance(one, ast.Constant)}
+    assert codes
+    assert codes <= known
 
 
 def test_an_engine_adds_its_own_causes_to_those_of_any() -> None:
