@@ -147,7 +147,7 @@ class TestWhateverBreaksTheAnswerIsTheEnvelope:
 
     def test_a_text(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(selectors, "me", broken)
-        monkeypatch.setattr("fermi.messages._catalogue", broken)
+        monkeypatch.setattr("fermi.messages._room", broken)
         assert refused()["error"] == "INTERNAL_ERROR"
 
     def test_the_renderer(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_a_clusters_own_name_of_the_data_directory_leads_nowhere_else(
     colleague: Api, ours: Task, theirs: Task, cluster: Cluster
 ) -> None:
     """There pods see it under another path, and this is what a job is planned with."""
-    cluster.backend, cluster.connection = "agent", {"folder": "/mnt/fermi"}
+    cluster.backend, cluster.connection = "agent", {"data": {"mountPath": "/mnt/fermi"}}
     cluster.save()
     DevEnvironment.objects.filter(pk="env-001").update(engine={"workers": ["gn5-0", "gn5-1"]})
     saved(theirs)
