@@ -2,9 +2,11 @@
 
 docs/openapi.json                 from the views and serializers; a warning of the generator is an error
 frontend/src/api/schema.d.ts      from docs/openapi.json
+frontend/src/api/request.json     from fermi.launch.request, for the form
 """
 
 import difflib
+import json
 import subprocess
 import sys
 import tempfile
@@ -12,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "openapi.json"
+FORM = ROOT / "frontend" / "src" / "api" / "request.json"
 
 
 def document(path: Path) -> None:
@@ -19,24 +22,40 @@ def document(path: Path) -> None:
     subprocess.run([*command, "--file", str(path)], cwd=ROOT, check=True)
 
 
+def form(path: Path) -> None:
+    """The request as the create page and its recipes read it."""
+    from fermi.launch import shape
+    from fermi.launch.request import TaskRequest
+
+    path.write_text(json.dumps(shape.schema(TaskRequest), indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
 def drift() -> int:
+    changed = []
     with tempfile.TemporaryDirectory() as scratch:
-        fresh = Path(scratch) / "openapi.json"
-        document(fresh)
-        old = DOCUMENT.read_text().splitlines() if DOCUMENT.exists() else []
-        changes = list(
-            difflib.unified_diff(old, fresh.read_text().splitlines(), "docs/openapi.json", "the code", "", "", 2)
-        )
-    print("\n".join(changes[:60]))
-    if changes:
-        print("docs/openapi.json is not what the code says: run `make schema` and commit the result.")
-    return 1 if changes else 0
+        for path, write in GENERATED.items():
+            fresh = Path(scratch) / path.name
+            write(fresh)
+            old = path.read_text("utf-8").splitlines() if path.exists() else []
+            name = str(path.relative_to(ROOT))
+            changes = list(
+                difflib.unified_diff(old, fresh.read_text("utf-8").splitlines(), name, "the code", "", "", 2)
+            )
+            print("\n".join(changes[:60]))
+            changed += [name] if changes else []
+    if changed:
+        print(f"{' and '.join(changed)} not what the code says: run `make schema` and commit the result.")
+    return 1 if changed else 0
+
+
+GENERATED = {DOCUMENT: document, FORM: form}
 
 
 def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         return drift()
-    document(DOCUMENT)
+    for path, write in GENERATED.items():
+        write(path)
     subprocess.run([sys.executable, "scripts/generate_client.py"], cwd=ROOT, check=True)
     subprocess.run(["npm", "run", "--silent", "types"], cwd=ROOT / "frontend", check=True)
     return 0

@@ -656,6 +656,8 @@ export const en: Messages = {
     scriptGroup: "Script and variables",
     runGroup: "Run",
     maxRestartsHint: "How often to begin again at the newest checkpoint after a failure.",
+    graceSeconds: "Grace at the end (seconds)",
+    graceSecondsHint: "How long ranks may take to save a checkpoint and exit when they are asked to end; then they are killed.",
     priority: "Priority",
     priorityHint: "Among those that wait, the highest starts first.",
     spares: "Spare environments",

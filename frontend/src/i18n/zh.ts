@@ -652,6 +652,8 @@ export const zh = {
     scriptGroup: "脚本与环境变量",
     runGroup: "运行",
     maxRestartsHint: "进程失败后从最新检查点重新开始的次数。",
+    graceSeconds: "结束宽限（秒）",
+    graceSecondsHint: "要求结束后，进程保存检查点并退出的时间；到时强制结束。",
     priority: "优先级",
     priorityHint: "排队时大的先开始。",
     spares: "备用环境",

@@ -2,12 +2,14 @@ import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { modelsQuery } from "@/api/inventory";
+import { isNumber, PLAIN, REQUEST } from "@/api/request";
 import { cx } from "@/lib/cx";
 import { Field } from "@/ui/field";
 import { Fold } from "@/ui/fold";
 import { type Draft, type Preflight, PREFLIGHTS } from "./draft";
 import { FrameworkSelect } from "./framework-fields";
 import { useLabels } from "./labels";
+import { textOf } from "./options";
 import { textFor } from "./problems";
 import { SecretVariables } from "./secrets";
 import type { SectionProps } from "./section";
@@ -27,9 +29,7 @@ const FIELDS = [
   "env",
   "secretEnv",
   "spareEnvironmentIds",
-  "maxRestarts",
-  "priority",
-  "resumeFrom",
+  ...PLAIN,
   "preflight",
   "distributedConfig.masterPort",
   "distributedConfig.backend",
@@ -80,21 +80,9 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
           <SecretVariables {...section} />
         </Group>
         <Group title={t("create.runGroup")}>
-          <Text
-            {...section}
-            field="maxRestarts"
-            label={t("create.maxRestarts")}
-            hint={t("create.maxRestartsHint")}
-            placeholder="3"
-          />
-          <Text
-            {...section}
-            field="priority"
-            label={t("create.priority")}
-            hint={t("create.priorityHint")}
-            placeholder="0"
-          />
-          <Text {...section} field="resumeFrom" label={t("create.resumeFrom")} hint={t("create.resumeFromHint")} mono />
+          {PLAIN.map((name) => (
+            <Plain key={name} {...section} name={name} />
+          ))}
           <PreflightSelect {...section} />
           {draft.selected.length > 1 && <Network {...section} />}
         </Group>
@@ -212,8 +200,30 @@ function Network({ draft, problems, onChange }: SectionProps) {
   );
 }
 
+/** A single value of the request, as it is declared there. */
+function Plain({ draft, problems, onChange, name }: SectionProps & { name: string }) {
+  const labels = useLabels();
+  const rule = REQUEST[name];
+  return (
+    <Field label={labels.field(name)} hint={labels.hint(name)} error={textFor(problems, name)}>
+      {(wiring) => (
+        <input
+          {...wiring}
+          name={name}
+          className={cx("control", !isNumber(rule) && "font-mono")}
+          autoComplete="off"
+          inputMode={isNumber(rule) ? "numeric" : "text"}
+          placeholder={textOf(rule?.default ?? "")}
+          value={draft.plain[name] ?? ""}
+          onChange={({ target }) => onChange({ plain: { ...draft.plain, [name]: target.value } })}
+        />
+      )}
+    </Field>
+  );
+}
+
 interface TextProps extends SectionProps {
-  field: "script" | "args" | "env" | "maxRestarts" | "priority" | "resumeFrom";
+  field: "script" | "args" | "env";
   label: string;
   hint: string;
   /** The server's name for it, where that is another. */

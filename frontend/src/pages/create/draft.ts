@@ -1,9 +1,10 @@
+import { CONFIG, isNumber, PLAIN, REQUEST } from "@/api/request";
 import type { CreateRequest, Framework } from "@/api/types";
 import { environmentOf, linesOf, numberOr } from "@/lib/typed";
 import { frameworkNamed, rulesOf, textOf, valueOf } from "./options";
 
-export const DEFAULT_FRAMEWORK = "pytorch-ddp";
-export const LAUNCH_MODE = "existing";
+export const DEFAULT_FRAMEWORK = CONFIG.framework?.default as string;
+export const LAUNCH_MODE = REQUEST.launchMode?.default as string;
 
 /** Texts of the fields that belong to one framework, by the API's names. */
 export interface Tuning {
@@ -15,7 +16,7 @@ const UNTUNED: Tuning = { strategy: {}, options: {} };
 
 /** What is checked before the task begins. */
 export type Preflight = NonNullable<CreateRequest["preflight"]>;
-export const PREFLIGHTS: Preflight[] = ["off", "quick", "full"];
+export const PREFLIGHTS = REQUEST.preflight?.enum as Preflight[];
 
 /** The form as it stands: text where a person types text. */
 export interface Draft {
@@ -43,9 +44,8 @@ export interface Draft {
   env: string;
   /** Variables, each with the name of the secret whose value it gets. */
   secrets: { variable: string; secret: string }[];
-  maxRestarts: string;
-  priority: string;
-  resumeFrom: string;
+  /** Texts of the request's single values, by the API's names. */
+  plain: Record<string, string>;
   preflight: Preflight;
 }
 
@@ -67,9 +67,7 @@ export const EMPTY: Draft = {
   args: "",
   env: "",
   secrets: [],
-  maxRestarts: "",
-  priority: "",
-  resumeFrom: "",
+  plain: {},
   preflight: "off",
 };
 
@@ -129,12 +127,8 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
     ...(!isEmpty(hyperparameters) && { hyperparameters }),
     ...(!isEmpty(env) && { env }),
     ...(!isEmpty(secretEnv) && { secretEnv }),
-    ...(filled({ maxRestarts: draft.maxRestarts, priority: draft.priority }, numberOr) as {
-      maxRestarts?: number;
-      priority?: number;
-    }),
+    ...filled(draft.plain, (text, name) => (isNumber(REQUEST[name]) ? numberOr(text) : text.trim())),
     ...(draft.preflight !== "off" && { preflight: draft.preflight }),
-    ...(draft.resumeFrom.trim() && { resumeFrom: draft.resumeFrom.trim() }),
   };
 }
 
@@ -194,9 +188,7 @@ export function draftOf(request: CreateRequest): Draft {
       .map(([name, value]) => `${name}=${value}`)
       .join("\n"),
     secrets: Object.entries(request.secretEnv ?? {}).map(([variable, secret]) => ({ variable, secret })),
-    maxRestarts: text(request.maxRestarts),
-    priority: text(request.priority),
-    resumeFrom: text(request.resumeFrom),
+    plain: textsOf(Object.fromEntries(PLAIN.map((name) => [name, request[name as keyof CreateRequest]]))),
     preflight: request.preflight ?? "off",
   };
 }

@@ -70,7 +70,8 @@ function Copied({ id, resumes, checkpoint, form }: CopiedProps) {
   if (!request.data || (resumes && !checkpoints.data)) return <Loading />;
   const newest = checkpoints.data?.toSorted((a, b) => b.step - a.step)[0]?.path;
   const draft = draftOf(request.data);
-  return form({ ...draft, resumeFrom: checkpoint ?? newest ?? draft.resumeFrom });
+  const resumeFrom = checkpoint ?? newest;
+  return form(resumeFrom ? { ...draft, plain: { ...draft.plain, resumeFrom } } : draft);
 }
 
 /** Starts with the first dataset that can be used and the first model. */

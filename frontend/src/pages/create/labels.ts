@@ -17,6 +17,8 @@ export function useLabels() {
       status: under("environments.statusOf"),
       strategy: under("create.strategyName"),
       hyperparameter: under("create.hyperparameter"),
+      field: under("create"),
+      hint: (name: string) => label(t, (key) => i18n.exists(key), `create.${name}Hint`, ""),
     };
   }, [t, i18n]);
 }

@@ -1,3 +1,4 @@
+import { PLAIN } from "@/api/request";
 import type { Problem } from "@/api/types";
 import type { Draft } from "./draft";
 
@@ -43,9 +44,7 @@ const PARTS: [prefix: string, part: keyof Draft][] = [
   ["env.", "env"],
   ["secretEnv", "secrets"],
   ["spareEnvironmentIds", "spareIds"],
-  ["maxRestarts", "maxRestarts"],
-  ["priority", "priority"],
-  ["resumeFrom", "resumeFrom"],
+  ...PLAIN.map((name): [string, keyof Draft] => [name, "plain"]),
   ["preflight", "preflight"],
 ];
 

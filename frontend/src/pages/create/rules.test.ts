@@ -126,6 +126,7 @@ describe("the request", () => {
       env: { NCCL_DEBUG: "INFO" },
       secretEnv: { WANDB_API_KEY: "wandb" },
       maxRestarts: 3,
+      graceSeconds: 120,
       priority: 5,
       resumeFrom: "checkpoints/task-1/step-50",
     };

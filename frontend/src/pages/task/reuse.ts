@@ -1,3 +1,4 @@
+import { CONFIG, REQUEST, type Rule } from "@/api/request";
 import type { CreateRequest, RenderedFile } from "@/api/types";
 import { quoted } from "@/lib/shell";
 
@@ -13,34 +14,37 @@ export function recipes(request: CreateRequest, origin: string): RenderedFile[] 
 export function asCommand(request: CreateRequest): string {
   const { distributedConfig: config, entrypoint } = request;
   const nodes = config?.nodeIds ?? request.environmentIds ?? [];
-  const pairs = (flag: string, values: object | undefined, text: (value: unknown) => string) =>
-    Object.entries(values ?? {}).map(([name, value]) => [flag, `${name}=${text(value)}`]);
-  const flags: (string | number | null | undefined)[][] = [
-    ["--name", request.taskName],
+  const pairs = (flag: string, values: object, rule: Rule): [string, unknown][] =>
+    Object.entries(values).map(([name, value]) => [flag, `${name}=${isText(rule) ? String(value) : literal(value)}`]);
+  const declared = (fields: Record<string, Rule>, values: object): [string, unknown][] =>
+    Object.entries(fields).flatMap(([name, rule]) => {
+      const flag = rule["x-flag"]?.name;
+      const value = (values as Record<string, unknown>)[name];
+      if (!flag) return [];
+      return typeof value === "object" && value ? pairs(flag, value, rule) : [[flag, value]];
+    });
+  const { taskName, ...rest } = request;
+  const flags: [string, unknown][] = [
+    ["--name", taskName],
     ["--dataset", orNone([request.datasetId, request.datasetVersionId].filter(Boolean).join(":"), entrypoint)],
     ["--model", orNone(request.modelId, entrypoint)],
-    ...nodes.map((node) => ["--env", node]),
-    ...(request.spareEnvironmentIds ?? []).map((spare) => ["--spare", spare]),
+    ...nodes.map((node): [string, unknown] => ["--env", node]),
+    ...(request.spareEnvironmentIds ?? []).map((spare): [string, unknown] => ["--spare", spare]),
     ["--master", config?.masterNode],
-    ["--framework", config?.framework],
-    ["--backend", config?.backend],
-    ["--master-port", config?.masterPort],
-    ...pairs("--strategy", config?.strategy, literal),
-    ...pairs("--option", config?.options, literal),
-    ...pairs("--hp", request.hyperparameters, literal),
-    ...pairs("--set-env", request.env, String),
-    ...pairs("--secret-env", request.secretEnv, String),
-    ["--max-restarts", request.maxRestarts],
-    ["--priority", request.priority],
-    ["--resume-from", request.resumeFrom],
-    ["--preflight", request.preflight],
+    ...declared(CONFIG, config ?? {}),
+    ...declared(REQUEST, rest),
     ["--script", entrypoint?.script],
   ];
   const lines = flags
     .filter(([, value]) => value != null && value !== "")
-    .map(([flag, value]) => `${String(flag)} ${quoted(String(value))}`);
+    .map(([flag, value]) => `${flag} ${quoted(String(value))}`);
   if (entrypoint?.args?.length) lines.push(`-- ${entrypoint.args.map(quoted).join(" ")}`);
   return `fermi submit \\\n  ${lines.join(" \\\n  ")}\n`;
+}
+
+/** Whether the command takes the entries of a table as they are typed. */
+function isText({ additionalProperties: inner }: Rule) {
+  return typeof inner === "object" && inner.type === "string";
 }
 
 /** Left out, the command would take the only one there is. */

@@ -1,0 +1,23 @@
+/** The request for a task as the platform declares it: names, defaults, bounds and flags of the command. */
+import whole from "./request.json";
+
+export interface Rule {
+  type?: string | string[];
+  default?: unknown;
+  enum?: string[];
+  additionalProperties?: Rule | boolean;
+  "x-flag"?: { name: string };
+}
+
+export const REQUEST: Record<string, Rule> = whole.properties;
+export const CONFIG: Record<string, Rule> = whole.properties.distributedConfig.properties;
+
+const typeOf = ({ type }: Rule) => (Array.isArray(type) ? type[0] : type) ?? "";
+
+export const isNumber = (rule?: Rule) => rule !== undefined && ["integer", "number"].includes(typeOf(rule));
+
+/** Single values that need no more of a form than a line to type them in. */
+export const PLAIN = Object.entries(REQUEST)
+  .filter(([name, rule]) => rule["x-flag"] && !rule.enum && name !== "taskName")
+  .filter(([, rule]) => isNumber(rule) || typeOf(rule) === "string")
+  .map(([name]) => name);
