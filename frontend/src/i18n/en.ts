@@ -657,7 +657,8 @@ export const en: Messages = {
     runGroup: "Run",
     maxRestartsHint: "How often to begin again at the newest checkpoint after a failure.",
     graceSeconds: "Grace at the end (seconds)",
-    graceSecondsHint: "How long ranks may take to save a checkpoint and exit when they are asked to end; then they are killed.",
+    graceSecondsHint:
+      "How long ranks may take to save a checkpoint and exit when they are asked to end; then they are killed.",
     priority: "Priority",
     priorityHint: "Among those that wait, the highest starts first.",
     spares: "Spare environments",

@@ -18,7 +18,7 @@ import signal
 import sys
 
 from fermi.runner import meet, ports
-from fermi.runner.exits import GAVE_UP, shown
+from fermi.runner.exits import GAVE_UP, GRACE_SECONDS, shown
 from fermi.runner.node import Node
 from fermi.runner.outputs import Pipes, write_all
 from fermi.runner.prepare import Meeting, prepare
@@ -86,7 +86,7 @@ def run(
     port: int | None = None,
     mark: str | None = "[rank {rank}] ",
     logs: str = "",
-    grace_seconds: float = 30.0,
+    grace_seconds: float = GRACE_SECONDS,
     until_eof: bool = False,
 ) -> int:
     """`ranks`: number and environment of each. `port`: where rank 0 of this node will listen, if it is one of them.
@@ -130,7 +130,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     add("--patience", type=float, default=meet.PATIENCE_SECONDS, help="seconds to wait for the other nodes")
     add("--mark", default="[rank {rank}] ", help="what stands before each line")
     add("--logs", default="", help="folder that gets a file for each rank too")
-    add("--grace", type=float, default=30.0, help="seconds that ranks get to end by themselves")
+    add("--grace", type=float, default=GRACE_SECONDS, help="seconds that ranks get to end by themselves")
     add("--until-eof", action="store_true", help="stop when standard input ends")
     add("command", nargs="+")
     return parser.parse_args(words)

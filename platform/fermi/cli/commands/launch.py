@@ -18,6 +18,7 @@ from fermi.cli.texts import _
 from fermi.launch.byhand import placement, sbatch
 from fermi.launch.errors import LaunchError
 from fermi.runner import foreground, meet, ports
+from fermi.runner.exits import GRACE_SECONDS
 from fermi.runner.prepare import Meeting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -65,7 +66,7 @@ def place_options(function: Function) -> Function:
 @click.option("--logs", metavar="FOLDER", help=_("OPTION_LOGS"))
 @click.option("--output", "shown", type=click.Choice([*MARKS, "none"]), default="prefix",
               help=_("OPTION_LAUNCH_OUTPUT"))  # fmt: skip
-@click.option("--grace", type=float, default=30.0, help=_("OPTION_GRACE"))
+@click.option("--grace", type=float, default=GRACE_SECONDS, help=_("OPTION_GRACE"))
 @click.option("--patience", type=float, default=meet.PATIENCE_SECONDS, help=_("OPTION_LAUNCH_PATIENCE"))
 @click.option("--no-wait", is_flag=True, help=_("OPTION_NO_WAIT"))
 @click.option("--dry-run", is_flag=True, help=_("OPTION_DRY_RUN"))
