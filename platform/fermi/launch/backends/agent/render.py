@@ -10,7 +10,6 @@ from typing import Any
 
 from fermi.launch.backends.agent.store import Order
 from fermi.launch.backends.local.render import READ_BEFORE_THE_SCRIPT
-from fermi.launch.ranks import split
 from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, encode
 
 
@@ -79,4 +78,4 @@ def _node(job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str]) -
 
 def _gpus(node: Node) -> list[int]:
     """By local rank, so that a script's `cuda:LOCAL_RANK` is the GPU of its worker."""
-    return list(node.engine.get("gpus") or (split(worker)[1] for worker in workers(node)))
+    return list(node.engine.get("gpus") or (int(worker.rpartition("-")[2]) for worker in workers(node)))
