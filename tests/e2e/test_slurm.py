@@ -252,7 +252,7 @@ def test_a_dead_machine_ends_the_attempt_and_its_ranks(engine: OnSlurm, slurm: S
     slurm.kill("n2")
     seen = until(lambda: (seen := engine.look(handle)).phase is Phase.FAILED and seen, seconds=PATIENCE)
     assert seen.cause.code == "NODE_LOST"
-    assert seen.cause.params["nodes"] == "n[1-2]"
+    assert seen.cause.params["node"] == "n[1-2]"
     slurm.configure()
     slurm.command("scontrol", "reconfigure")
     engine.backend.cancel(handle, 3.0)
