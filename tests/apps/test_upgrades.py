@@ -1,0 +1,44 @@
+"""Rows that an older release wrote, after what its migrations do with them."""
+
+from importlib import import_module
+from typing import Any
+
+from django.apps import apps
+
+from apps.training.models import Task
+from apps.training.states import Kind, State
+from fermi.launch.spec import JobSpec
+
+
+def by_spec_alone() -> None:
+    import_module("apps.training.migrations.0005_task_kind").forwards(apps, None)
+
+
+def old(task: Task, **changes: Any) -> Task:
+    """As before tasks had a kind: what is done later stood in the request."""
+    Task.objects.filter(pk=task.pk).update(kind=Kind.TRAINING, **changes)
+    by_spec_alone()
+    task.refresh_from_db()
+    return task
+
+
+def test_a_task_that_goes_on_keeps_its_spares_its_test_and_its_restarts(task: Task) -> None:
+    request = {"spareEnvironmentIds": ["env-7", "env-8"], "preflight": "quick", "maxRestarts": 9}
+    job = JobSpec.from_json(old(task, request=request, spec={"framework": "jax"}, max_restarts=9).spec)
+    assert (job.spares, job.preflight, job.max_restarts) == (("env-7", "env-8"), "quick", 9)
+    assert job.framework == "jax"
+
+
+def test_a_request_that_says_nothing_of_them_means_none(task: Task) -> None:
+    job = JobSpec.from_json(old(task, request={"spareEnvironmentIds": None}).spec)
+    assert (job.spares, job.preflight) == ((), "off")
+
+
+def test_a_run_of_a_preflight_test_is_told_by_its_kind(task: Task) -> None:
+    assert old(task, framework="preflight").kind == Kind.PREFLIGHT
+    assert not Task.trainings.exists()
+
+
+def test_a_task_that_has_ended_stays_as_it_was(task: Task) -> None:
+    ended = old(task, request={"preflight": "full"}, spec={"framework": "jax"}, state=State.FAILED, due_at=None)
+    assert ended.spec == {"framework": "jax"}
