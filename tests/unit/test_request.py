@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fermi import messages
 from fermi.launch import request, shape
@@ -15,7 +17,7 @@ from fermi.launch.request import TaskRequest
 DOCUMENT = json.loads((Path(__file__).parents[2] / "docs/openapi.json").read_text("utf-8"))
 
 
-def wrong(data: dict[str, Any], kind: type = TaskRequest) -> dict[str, str]:
+def wrong(data: dict[Any, Any], kind: type = TaskRequest) -> dict[str, str]:
     return {problem.field: problem.code for problem in shape.read(kind, data)[1]}
 
 
@@ -85,6 +87,10 @@ def test_what_is_wrong_is_left_out_and_the_rest_stays() -> None:
         ({"maxRestarts": True}, {"maxRestarts": "WRONG_TYPE"}),
         ({"maxRestarts": 2.5}, {"maxRestarts": "WRONG_TYPE"}),
         ({"graceSeconds": float("inf")}, {"graceSeconds": "FIELD_RANGE"}),
+        ({"graceSeconds": float("nan")}, {"graceSeconds": "WRONG_TYPE"}),
+        ({"hyperparameters": {"a": float("nan")}}, {}),
+        ({"env": {1: "one"}, 2: "two"}, {"2": "UNKNOWN_FIELD"}),
+        ({"taskName": "\ud800", "env": {"\ud800": "\ud800"}}, {}),
         ({"priority": 10**400}, {"priority": "FIELD_RANGE"}),
         ({"taskName": "x" * 101}, {"taskName": "NAME_TOO_LONG"}),
         ({"taskName": "  "}, {"taskName": "NAME_REQUIRED"}),
@@ -93,7 +99,7 @@ def test_what_is_wrong_is_left_out_and_the_rest_stays() -> None:
         ({"distributedConfig": {"worldSize": 0}}, {}),
     ],
 )
-def test_a_value_of_another_shape_is_named(data: dict[str, Any], problems: dict[str, str]) -> None:
+def test_a_value_of_another_shape_is_named(data: dict[Any, Any], problems: dict[str, str]) -> None:
     assert wrong(data) == problems
 
 
@@ -140,3 +146,23 @@ def test_the_document_says_what_the_class_says() -> None:
 
 def test_the_levels_of_a_preflight_test_are_the_tests_own() -> None:
     assert shape.schema(TaskRequest)["properties"]["preflight"]["enum"] == ["off", *LEVELS]
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=5) | st.just("\ud800"),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.just("\ud800"), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+NAMES = st.sampled_from([*shape.schema(HandRequest)["properties"], "other"])
+CONFIG = st.sampled_from([*shape.schema(TaskRequest)["properties"]["distributedConfig"]["properties"], "other"])
+
+
+@given(st.dictionaries(NAMES, ANY | st.dictionaries(CONFIG, ANY, max_size=4), max_size=6))
+def test_whatever_is_sent_is_read_without_what_is_wrong(data: dict[str, Any]) -> None:
+    for kind in (TaskRequest, HandRequest):
+        found, problems = shape.read(kind, data)
+        assert isinstance(found, kind)
+        for problem in problems:
+            assert messages.text(problem.code, "en", **problem.params)[0]

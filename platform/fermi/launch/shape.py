@@ -118,7 +118,8 @@ def _look(rule: Mapping[str, Any], value: Any, path: str, found: list[Problem]) 
 def _object(rule: Mapping[str, Any], value: Mapping[str, Any], path: str, found: list[Problem]) -> dict[str, Any]:
     known, others = rule.get("properties", {}), rule.get("additionalProperties", {})
     left = {}
-    for name, inner in value.items():
+    for key, inner in value.items():
+        name = str(key)  # YAML knows others
         at = _join(path, name)
         if name not in known and others is False:
             near = nearest.closest(name, known)
@@ -172,7 +173,8 @@ def _broken(rule: Mapping[str, Any], value: Any) -> Iterator[tuple[str, str, dic
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """NaN is none, as its name says."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 _IS: dict[str, Callable[[Any], bool]] = {
