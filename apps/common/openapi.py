@@ -46,8 +46,8 @@ def with_structs(result: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 class Truthful(AutoSchema):
     """Says of what comes in all that `apps.common.requests` refuses: names that are not known, texts of nothing but
-    white space, and what a service refuses with a code of its own. A serializer may say `RULED` = {field: JSON Schema
-    of such a rule}, `TAKES_MORE` = True: names that are not known are left out, `WHOLE` = True: a PATCH names all."""
+    white space. A serializer may say `TAKES_MORE` = True: names that are not known are left out, `WHOLE` = True: a
+    PATCH names all."""
 
     def _map_basic_serializer(self, serializer: Any, direction: str) -> Any:
         schema = super()._map_basic_serializer(serializer, direction)
@@ -55,8 +55,6 @@ class Truthful(AutoSchema):
             schema["additionalProperties"] = False
         if getattr(serializer, "WHOLE", False):
             schema["required"] = [name for name, field in serializer.fields.items() if field.required]
-        for name, rule in getattr(serializer, "RULED", {}).items():
-            schema["properties"][name] |= rule
         return schema
 
     def _map_serializer_field(self, field: Any, direction: str, bypass_extensions: bool = False) -> Any:
