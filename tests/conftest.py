@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apps.common import bus
 from fermi import messages
 from fermi.launch.backends.agent import engine
 from fermi.launch.spec import Cause
@@ -55,6 +56,12 @@ def texts_without_gaps() -> Iterator[None]:
         patched.setattr(messages, "fault", _raise)
         patched.setattr(Cause, "__init__", made)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_channels(worker_id: str) -> None:
+    """Redis has its channels beside its databases: what tests of another process publish would arrive in this one."""
+    bus.PREFIX = f"fermi-{worker_id}:"
 
 
 @pytest.fixture(autouse=True)

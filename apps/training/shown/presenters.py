@@ -133,5 +133,6 @@ def _said(code: str, params: Mapping[str, Any], lang: str | None) -> tuple[str, 
     """Of a code without a text, as of an engine that was removed: the code, and whatever came with it."""
     if messages.has(code):
         return text(code, params, lang)
-    said = ", ".join(f"{name}: {value}" for name, value in params.items() if name not in ("advice", *EXPLAINED))
+    hidden = ("advice", *EXPLAINED)
+    said = ", ".join(f"{name}: {value}" for name, value in sorted(params.items()) if name not in hidden)
     return text(UNKNOWN, {"code": code, "said": said or None}, lang)
