@@ -16,7 +16,7 @@ from pathlib import Path
 FILE = Path(__file__).resolve().parents[1] / "build" / "ledger.json"
 KEPT = 10
 TOO_OFTEN = 2
-SLOW_S = 60.0
+SLOW_S = 120.0
 SLOW_SHARE = 1 / 20
 UNSTEADY = "failed in company, passed alone"
 

@@ -26,14 +26,14 @@ def test_a_test_that_failed_alone_too_is_simply_broken() -> None:
 @pytest.mark.parametrize(
     ("seconds", "others", "slow"),
     [
-        (61.0, 900.0, True),
-        (59.0, 100.0, False),  # under a minute, whatever its share
-        (61.0, 1300.0, False),  # under a twentieth, whatever the clock
-        (180.0, 2700.0, True),  # the first, on a machine that is three times as slow
-        (177.0, 3500.0, False),
+        (121.0, 1800.0, True),
+        (119.0, 200.0, False),  # under two minutes, whatever its share
+        (121.0, 2600.0, False),  # under a twentieth, whatever the clock
+        (360.0, 5400.0, True),  # the first, on a machine that is three times as slow
+        (354.0, 7000.0, False),
     ],
 )
-def test_slow_is_over_a_minute_and_over_a_twentieth_of_the_part(seconds: float, others: float, slow: bool) -> None:
+def test_slow_is_over_two_minutes_and_over_a_twentieth_of_the_part(seconds: float, others: float, slow: bool) -> None:
     tests = [Outcome("one", seconds), *(Outcome(f"other {number}", others / 100) for number in range(100))]
     assert list(ledger.remarks(tests, None)) == (["one"] if slow else [])
 
