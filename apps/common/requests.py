@@ -2,8 +2,6 @@
 programs of another version may know more (`TAKES_MORE = True` in the serializer) a name that is not known is left out.
 """
 
-import difflib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
@@ -13,12 +11,11 @@ from rest_framework import serializers
 
 from apps.common.errors import ProblemsError
 from apps.common.pages import OrderingField
-from fermi.launch import shape, values
+from fermi.launch import nearest, shape, values
 from fermi.launch.spec import Problem
 
 Kind = TypeVar("Kind")
 
-LONGEST_SHOWN = 60  # characters of a value that was found
 DEEPEST = 64
 """Levels of objects and lists in a body."""
 
@@ -130,9 +127,8 @@ def _shape(field: Any, value: Any, path: str) -> Iterator[Problem]:
                 yield from _shape(field.child, item, _join(path, name))
     elif expected := _other_type(field, value):
         bounds = {"minimum": getattr(field, "min_value", None), "maximum": getattr(field, "max_value", None)}
-        found = "…" if field.write_only else json.dumps(value, ensure_ascii=False, default=str)
-        shown = found if len(found) <= LONGEST_SHOWN else f"{found[:LONGEST_SHOWN]}…"
-        yield Problem(path, "WRONG_TYPE", {"expected": values.kind(expected, **bounds), "found": shown})
+        found = "…" if field.write_only else shape.shown(value)
+        yield Problem(path, "WRONG_TYPE", {"expected": values.kind(expected, **bounds), "found": found})
     elif isinstance(value, str) and len(value) > (most := getattr(field, "max_length", None) or len(value)):
         yield Problem(path, "FIELD_LENGTH", {"detail": field.error_messages["max_length"].format(max_length=most)})
 
@@ -182,8 +178,7 @@ def _unknown(form: serializers.Serializer, data: Mapping[str, Any], path: str) -
     names = list(form.fields)
     for name in () if getattr(form, "TAKES_MORE", False) else data:
         if name not in names:
-            nearest = difflib.get_close_matches(name, names, n=1, cutoff=0) or [""]
-            params = {"name": name, "nearest": nearest[0], "allowed": ", ".join(names)}
+            params = {"name": name, "nearest": nearest.closest(name, names), "allowed": ", ".join(names)}
             yield Problem(_join(path, name), "UNKNOWN_FIELD", params)
 
 

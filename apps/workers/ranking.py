@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fermi.launch import nearest, variables
+from fermi.launch import nearest, validate, variables
 from fermi.launch.ranks import Seat, seat, split
 from fermi.launch.spec import Problem
 
@@ -62,10 +62,7 @@ def wrong(line: Line) -> list[Problem]:
     if line.world_size is not None and (line.world_size < 1 or (there and line.world_size > there)):
         params = {"found": line.world_size, "high": there}
         found.append(Problem("worldSize", "WORLD_SIZE_TOO_LARGE", params))
-    if not 1024 <= line.master_port <= 65535:
-        near_port = nearest.number(line.master_port, 1024, 65535, whole=True)
-        params = {"found": line.master_port, "low": 1024, "high": 65535, "nearest": near_port}
-        found.append(Problem("masterPort", "PORT_OUT_OF_RANGE", params))
+    found += validate.master_port(line.master_port, "masterPort")
     return found + variables.problems(line.env, line.secret_env)
 
 

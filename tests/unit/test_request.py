@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fermi import messages
 from fermi.launch import request, shape
+from fermi.launch.byhand import request as by_hand
 from fermi.launch.byhand.request import HandRequest
 from fermi.launch.preflight import LEVELS
 from fermi.launch.request import TaskRequest
@@ -126,6 +127,14 @@ def test_scripts_by_hand_take_what_the_platform_takes() -> None:
     assert wrong({}, HandRequest) == {"nodes": "NODES_REQUIRED"}
     assert wrong({"nodes": []}, HandRequest) == {"nodes": "NODES_REQUIRED"}
     assert wrong({"nodes": [{"name": "gpu-a", "gpus": 2}]}, HandRequest) == {"nodes.0.gpus": "UNKNOWN_FIELD"}
+
+
+def test_a_world_size_by_hand_counts_and_what_is_written_is_enabled() -> None:
+    nodes = [{"name": "gpu-a", "gpuCount": 2}, {"name": "gpu-b", "gpuCount": 4}]
+    config = {"enabled": False, "worldSize": 3, "masterNode": "gpu-a", "masterPort": 29600}
+    job, wrong = by_hand.job({"nodes": nodes, "trainData": "/d", "distributedConfig": config})
+    assert job
+    assert (wrong, job.world_size, [node.processes for node in job.nodes], job.master_port) == ([], 3, [2, 1], 29600)
 
 
 def test_the_document_says_what_the_class_says() -> None:

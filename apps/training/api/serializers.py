@@ -7,6 +7,7 @@ from apps.common.openapi import INT4, INT8, Key, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.states import Action, State
 from fermi.launch.byhand import TARGETS
+from fermi.launch.request import MASTER_PORTS
 
 STATES = [(state.value, state.value) for state in State]
 ACTIONS = [(action.value, action.value) for action in Action]
@@ -282,7 +283,11 @@ class TaskPlan(serializers.Serializer):
 class ScriptsQuery(serializers.Serializer):
     target = serializers.CharField(default="shell", max_length=40, help_text=" | ".join(TARGETS))
     masterPort = serializers.IntegerField(
-        source="master_port", min_value=1024, max_value=65535, required=False, help_text="another port for rank 0"
+        source="master_port",
+        min_value=MASTER_PORTS[0],
+        max_value=MASTER_PORTS[-1],
+        required=False,
+        help_text="another port for rank 0",
     )
 
 

@@ -16,10 +16,10 @@ from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.errors import together
 from apps.training.ground import checkpoints
 from apps.training.ground.launching import backend_for
-from fermi.launch import credentials, ranks, registry, summary, validate
+from fermi.launch import credentials, registry, summary, validate
 from fermi.launch.errors import UnknownName
-from fermi.launch.request import TaskRequest, job
-from fermi.launch.spec import JobSpec, Node, Problem
+from fermi.launch.request import TaskRequest, job, places
+from fermi.launch.spec import JobSpec, Problem
 from fermi.launch.userpaths import CHECKPOINTS
 
 CONFIG = "distributedConfig"
@@ -176,11 +176,13 @@ def _job(
     draft: Draft, asked: TaskRequest, framework: str, master: str, task_id: str, problems: list[Problem]
 ) -> JobSpec:
     model, version, first = draft.model, draft.version, draft.environments[0]
+    nodes, wrong = places(clusters.snapshots(draft.environments), master, asked.distributed.world_size)
+    problems += wrong
     return job(
         asked,
         task_id=task_id,
         framework=framework,
-        nodes=_nodes(draft.environments, asked.distributed.world_size, master, problems),
+        nodes=nodes,
         master=master,
         master_port=settings.MASTER_PORTS.start,
         checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS / task_id),
@@ -192,21 +194,6 @@ def _job(
         valid_data=version.valid_path if version else "",
         project=first.project_id,
     )
-
-
-def _nodes(
-    environments: list[DevEnvironment], wanted: int | None, master: str, problems: list[Problem]
-) -> Sequence[Node]:
-    """All that were chosen, or as much of them as `worldSize` asks for."""
-    nodes = tuple(clusters.snapshots(environments))
-    there = sum(node.processes for node in nodes)
-    if wanted is None:
-        return nodes
-    if not 1 <= wanted <= there:
-        params = {"found": wanted, "high": there}
-        problems.append(Problem(f"{CONFIG}.worldSize", "WORLD_SIZE_TOO_LARGE", params))
-        return nodes
-    return ranks.first(nodes, master, wanted)
 
 
 def _on_engine(user: User, cluster: Cluster, job: JobSpec) -> list[Problem]:

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from fermi.launch import registry
-from fermi.launch.spec import MAX_RESTARTS, Entrypoint, JobSpec, Node
+from fermi.launch import ranks, registry
+from fermi.launch.spec import MAX_RESTARTS, Entrypoint, JobSpec, Node, Problem
 from fermi.runner.exits import GRACE_SECONDS
 
 LARGEST = 2**31 - 1
@@ -182,6 +182,17 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
         """As it counts: the defaults where there is none, or it is there and not enabled."""
         config = self.distributed_config
         return config if config and config.enabled else DistributedConfigRequest()
+
+
+def places(nodes: Sequence[Node], master: str, wanted: int | None) -> tuple[Sequence[Node], list[Problem]]:
+    """All of `nodes`, or as much of them as `worldSize` asks for: the first ranks."""
+    there = sum(node.processes for node in nodes)
+    if wanted is None:
+        return nodes, []
+    if not 1 <= wanted <= there:
+        params = {"found": wanted, "high": there}
+        return nodes, [Problem("distributedConfig.worldSize", "WORLD_SIZE_TOO_LARGE", params)]
+    return ranks.first(nodes, master, wanted), []
 
 
 def job(

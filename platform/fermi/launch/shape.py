@@ -93,7 +93,7 @@ def _look(rule: Mapping[str, Any], value: Any, path: str, found: list[Problem]) 
     kind = kinds[0]
     if not _IS[kind](value):
         bounds = {"minimum": rule.get("minimum"), "maximum": rule.get("maximum")}
-        told = {"expected": values.kind(kind, **bounds), "found": _shown(value)}
+        told = {"expected": values.kind(kind, **bounds), "found": shown(value)}
         inner = Problem(path, "FIELD_INVALID", {"detail": Words("NOT_WITHIN", told)})
         found.append(inner if kind in ("object", "array") else Problem(path, "WRONG_TYPE", told))
         return NOTHING
@@ -160,7 +160,7 @@ def _broken(rule: Mapping[str, Any], value: Any) -> Iterator[tuple[str, str, dic
             yield (
                 "enum",
                 "FIELD_CHOICE",
-                {"detail": Words("NOT_A_CHOICE", {"found": _shown(value)}), "allowed": allowed},
+                {"detail": Words("NOT_A_CHOICE", {"found": shown(value)}), "allowed": allowed},
             )
         if "pattern" in rule and not re.search(rule["pattern"], value):
             yield "pattern", "FIELD_INVALID", {"detail": Words("NOT_ALIKE", {"pattern": rule["pattern"]})}
@@ -189,7 +189,8 @@ _IS: dict[str, Callable[[Any], bool]] = {
 _EMPTY: dict[str, Any] = {"string": "", "array": [], "object": {}}
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value that was found, as JSON, and not too much of it."""
     found = json.dumps(value, ensure_ascii=False, default=str)
     return found if len(found) <= LONGEST_SHOWN else f"{found[:LONGEST_SHOWN]}…"
 

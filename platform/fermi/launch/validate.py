@@ -2,22 +2,28 @@
 
 from fermi.launch import nearest, recipes, registry, variables
 from fermi.launch.frameworks.base import Framework
+from fermi.launch.request import MASTER_PORTS
 from fermi.launch.spec import JobSpec, Problem
 
 
 def problems(spec: JobSpec) -> list[Problem]:
     """All broken rules at once; empty = the framework's `plan` will succeed. The framework's name must be known."""
     found = variables.problems(spec.env, spec.secret_env)
-    if not 1024 <= spec.master_port <= 65535:
-        near = nearest.number(spec.master_port, 1024, 65535, whole=True)
-        allowed = {"found": spec.master_port, "low": 1024, "high": 65535, "nearest": near}
-        found.append(Problem("distributedConfig.masterPort", "PORT_OUT_OF_RANGE", allowed))
+    found += master_port(spec.master_port, "distributedConfig.masterPort")
     if spec.backend not in ("auto", "nccl", "gloo"):
         near_name = nearest.name(spec.backend, ("nccl", "gloo")) or "auto"
         params = {"found": spec.backend, "allowed": "auto, nccl, gloo", "nearest": near_name}
         found.append(Problem("distributedConfig.backend", "BACKEND_UNKNOWN", params))
     plugin = registry.framework(spec.framework)
     return found + recipes.problems(spec) + plugin.problems(spec) + _cuda(spec, plugin)
+
+
+def master_port(found: int, field: str) -> list[Problem]:
+    if found in MASTER_PORTS:
+        return []
+    low, high = MASTER_PORTS[0], MASTER_PORTS[-1]
+    params = {"found": found, "low": low, "high": high, "nearest": nearest.number(found, low, high, whole=True)}
+    return [Problem(field, "PORT_OUT_OF_RANGE", params)]
 
 
 def _cuda(spec: JobSpec, plugin: Framework) -> list[Problem]:

@@ -208,6 +208,7 @@ def test_a_script_that_is_here_travels_with_the_folder(command, empty_home):
         ({"distributedConfig": {"masterNode": "c"}}, "distributedConfig.masterNode", "NODE_UNKNOWN"),
         ({"distributedConfig": {"nodeIds": ["c"]}}, "distributedConfig.nodeIds.0", "NODE_UNKNOWN"),
         ({"distributedConfig": {"framework": "jaxx"}}, "distributedConfig.framework", "FRAMEWORK_UNKNOWN"),
+        ({"distributedConfig": {"worldSize": 99}}, "distributedConfig.worldSize", "WORLD_SIZE_TOO_LARGE"),
         ({"hyperparameters": {"batchSize": 0}}, "hyperparameters.batchSize", "HYPERPARAMETER_INVALID"),
         ({"env": {"RANK": "1"}}, "env.RANK", "ENV_RESERVED"),
     ],

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from fermi.launch import registry, request, shape, validate
 from fermi.launch.errors import UnknownName
@@ -28,7 +28,7 @@ Text = Annotated[str, Meta(max_length=4096)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 
 
-class NodeRequest(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class NodeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """What the platform knows of an environment. `id` is the name where it is left out."""
 
     name: Annotated[str, Meta(extra_json_schema={"minLength": 1})]
@@ -68,7 +68,8 @@ class HandRequest(TaskRequest, frozen=True, kw_only=True, rename="camel"):
 def job(given: Mapping[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
     """With everything that is wrong; None where too little is known for a job."""
     asked, found = shape.read(HandRequest, given)
-    config = asked.distributed_config or request.DistributedConfigRequest()
+    config = structs.replace(asked.distributed_config or request.DistributedConfigRequest(), enabled=True)
+    asked = structs.replace(asked, distributed_config=config)  # by hand, what is written counts
     there = [node.node() for node in asked.nodes]
     chosen = config.node_ids or tuple(node.id for node in there)
     nodes = tuple(node for node in there if node.id in chosen or node.name in chosen)
@@ -94,11 +95,12 @@ def job(given: Mapping[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
         return None, found
     if not master:
         return None, found
+    placed, wrong = request.places(nodes, master, config.world_size)
     spec = request.job(
         asked,
         task_id=_slug(asked.task_name or "task"),
         framework=framework,
-        nodes=nodes,
+        nodes=placed,
         master=master,
         master_port=MASTER_PORT,
         checkpoint_dir=asked.checkpoint_dir or "checkpoints",
@@ -108,7 +110,7 @@ def job(given: Mapping[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
         valid_data=asked.valid_data,
     )
     spec = spec.for_attempt(1, master_port=spec.master_port, resume_from=spec.resume_from)
-    return spec, [*found, *validate.problems(spec)]
+    return spec, [*found, *wrong, *validate.problems(spec)]
 
 
 def _params(found: str, allowed: str) -> dict[str, str]:
