@@ -111,6 +111,7 @@ def become(command: list[str], env: dict[str, str]) -> None:
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
+    vars(sys.modules["__main__"]).clear()  # a file that the script left open is written out
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code & 0xFF)  # tearing the inherited modules down would cost half a second and touch every shared page

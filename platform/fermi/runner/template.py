@@ -1,23 +1,27 @@
-"""Imports the training stack once, then becomes the node runners: `import torch` is paid once and not once per rank.
+"""Imports the training stack once, then forks node runners: `import torch` is paid once and not once per rank.
 
     python -m fermi.runner.template --preload torch,numpy
 
-Reads one line from standard input, `{"specs": [node spec files], "secrets": {variables of all ranks that are in no
-file}}`, forks one node runner for each spec and ends. Waiting for that line with everything imported is what "standing
-by" means: from there to the ranks' first line takes a fork. Ends without a word when standard input closes, so that it
-never outlives a platform that it stands by for.
+Each line of standard input is an order, `{"specs": [node spec files], "log": file for what goes wrong, "secrets":
+{variables of all ranks that are in no file}}`. For each, one node runner is forked per spec, and one line of standard
+output says how that ended: `0`, or the exit code of what failed. Waiting for an order with everything imported is what
+"standing by" means: from there to the ranks' first line takes two forks. Ends without a word when standard input
+closes, so that it never outlives a platform that it stands by for.
 
 Safe because nothing here runs but imports: no CUDA context, no autograd, and a thread count of one, which is checked;
-if an import did start a thread, the ranks are executed instead of forked.
+if an import did start a thread, the ranks are executed instead of forked. An order is read by the process that is
+forked for it: what it says, and secrets above all, is in no page that ranks of another order share.
 """
 
 import argparse
 import gc
 import json
 import os
+import select
 import signal
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 from fermi.runner import confine, files, node  # noqa: F401 (shared by all runners, like the training stack)
 
@@ -35,21 +39,36 @@ def main() -> None:
             print(f"fermi: not preloaded: {name}: {error}", file=sys.stderr)
     gc.freeze()  # the collector leaves these pages alone, so the ranks go on sharing them
     gc.enable()
-    print("ready", flush=True)
-    line = sys.stdin.readline()
-    if not line:
-        return
+    imported_from = _folders()  # imports add to the path, and write their caches there
     forkable = len(os.listdir("/proc/self/task")) == 1
-    order = json.loads(line)
+    orders = select.poll()
+    orders.register(0, select.POLLIN)
+    while orders.poll()[0][1] & select.POLLIN:
+        if _folders() != imported_from:
+            os.execv(sys.executable, [sys.executable, "-m", "fermi.runner.template", *sys.argv[1:]])
+        if (child := os.fork()) == 0:
+            _carry_out(forkable)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def _folders() -> dict[str, int]:
+    """What packages are imported from, and when something was last put there or removed: a process that stands by for
+    weeks shall not give ranks half of a package from before an upgrade."""
+    return {path: os.stat(path).st_mtime_ns for path in sys.path if os.path.isdir(path)}
+
+
+def _carry_out(forkable: bool) -> NoReturn:
+    with open(0, "rb", buffering=0, closefd=False) as orders:
+        order = json.loads(orders.readline())
+    with open(order["log"], "ab") as log:
+        os.dup2(log.fileno(), 2)
     for spec_path in order["specs"]:
         if os.fork() == 0:
             _become_node(spec_path, order["secrets"], forkable)
-            return
-    print("started", flush=True)
     os._exit(0)
 
 
-def _become_node(spec_path: str, secrets: dict[str, str], forkable: bool) -> None:
+def _become_node(spec_path: str, secrets: dict[str, str], forkable: bool) -> NoReturn:
     """A node runner in a session of its own, with no descriptor of the platform's left open."""
     os.setsid()
     paths = files.Paths(spec_path)
@@ -58,10 +77,10 @@ def _become_node(spec_path: str, secrets: dict[str, str], forkable: bool) -> Non
     for source, target in ((given, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     os.closerange(3, 256)
-    if forkable:
-        node.main(spec_path, secrets)
-    else:
+    if not forkable:
         os.execv(sys.executable, [sys.executable, "-m", "fermi.runner.node", spec_path, "-"])
+    node.main(spec_path, secrets)
+    os._exit(0)  # tearing the inherited modules down would cost a third of a second and touch every shared page
 
 
 def _in_memory(text: str) -> int:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import fermi
@@ -37,15 +39,16 @@ def training_env() -> dict[str, str]:
 
 
 class Launcher:
-    """At most one process stands by, made anew after each use. It ends by itself when this process does, because it
-    then reads the end of its standard input."""
+    """At most one process stands by: the one of the last launch, which stays. It ends by itself when this process does,
+    because it then reads the end of its standard input."""
 
     def __init__(self, python: str, *, warm: bool) -> None:
         self._python = python
         self._warm = warm
         self._lock = threading.Lock()
-        self._standing_by: tuple[tuple[str, ...], subprocess.Popen[str]] | None = None
-        self._busy: dict[str, subprocess.Popen[str]] = {}
+        self._standing_by: _Template | None = None
+        self._leaving: list[_Template] = []
+        self._orders: dict[str, _Order] = {}
 
     def launch(
         self, name: str, specs: Sequence[Path], preload: Sequence[str], log: Path,
@@ -54,74 +57,117 @@ class Launcher:
         """Returns as soon as the order is given; a second call while the first is still at it does nothing. Raises
         BackendError when the first could not do it."""
         with self._lock:
-            if busy := self._busy.get(name):
-                code = busy.poll()
+            if order := self._orders.get(name):
+                code = order.outcome()
                 if code is None:
                     return
-                del self._busy[name]
+                del self._orders[name]
                 if code != 0:
                     raise BackendError("LAUNCHER_FAILED", permanent=True, exitCode=code, output=_tail(log))
-            process = self._take(tuple(preload)) or self._start(tuple(preload), log)
-            self._busy[name] = process
-            try:
-                assert process.stdin is not None
-                process.stdin.write(json.dumps({"specs": [str(path) for path in specs], "secrets": {**secrets}}) + "\n")
-                process.stdin.close()
-            except BrokenPipeError:
-                pass  # its exit code tells at the next call
-            if self._warm:
-                self._stand_by(tuple(preload), after=process)
+            self._orders = {other: order for other, order in self._orders.items() if order.outcome() != 0}
+            template = self._ready(tuple(preload)) or _Template(self._python, tuple(preload), log)
+            self._orders[name] = template.order(specs, log, secrets)
+            if template is self._standing_by:
+                return
+            if self._warm and preload:
+                self._dismiss()
+                self._standing_by = template
+            else:
+                self._leave(template)
 
     def is_busy(self, name: str) -> bool:
         """Whether it is still at what `launch` was told."""
         with self._lock:
-            busy = self._busy.get(name)
-            return busy is not None and busy.poll() is None
+            order = self._orders.get(name)
+            return order is not None and order.outcome() is None
 
     def stand_by(self, preload: Sequence[str]) -> None:
         """Makes the next launch that imports `preload` a warm one. What stood by for something else, or died, goes."""
         with self._lock:
-            if self._standing_by:
-                if self._standing_by[0] == tuple(preload) and self._standing_by[1].poll() is None:
-                    return
+            if self._warm and not self._ready(tuple(preload)):
                 self._dismiss()
-            if self._warm:
-                self._standing_by = (tuple(preload), self._start(tuple(preload), None))
+                self._standing_by = _Template(self._python, tuple(preload), None)
 
     def close(self) -> None:
         with self._lock:
             self._dismiss()
 
-    def _dismiss(self) -> None:
-        """Nothing was asked of it yet, so nothing is lost with it."""
-        if self._standing_by:
-            process, self._standing_by = self._standing_by[1], None
-            process.kill()
-            process.communicate()
-
-    def _take(self, preload: tuple[str, ...]) -> subprocess.Popen[str] | None:
+    def _ready(self, preload: tuple[str, ...]) -> "_Template | None":
         """The one standing by, if it lives and has imported what is wanted (or is about to)."""
-        if not self._standing_by or self._standing_by[0] != preload or self._standing_by[1].poll() is not None:
-            return None
-        process, self._standing_by = self._standing_by[1], None
-        return process
+        standing_by = self._standing_by
+        return standing_by if standing_by and standing_by.preload == preload and standing_by.lives() else None
 
-    def _stand_by(self, preload: tuple[str, ...], after: subprocess.Popen[str]) -> None:
-        """Imports take seconds of processor time, so the next one starts when the ranks of this one have."""
+    def _dismiss(self) -> None:
+        if self._standing_by:
+            self._leave(self._standing_by)
+            self._standing_by = None
 
-        def wait_and_start() -> None:
-            after.wait()
-            self.stand_by(preload)
+    def _leave(self, template: "_Template") -> None:
+        template.end()
+        self._leaving = [one for one in (*self._leaving, template) if one.lives()]
 
-        threading.Thread(target=wait_and_start, name="stand-by", daemon=True).start()
 
-    def _start(self, preload: tuple[str, ...], log: Path | None) -> subprocess.Popen[str]:
+class _Template:
+    """A process of `fermi.runner.template` that has imported `preload`, or is about to."""
+
+    def __init__(self, python: str, preload: tuple[str, ...], log: Path | None) -> None:
+        self.preload = preload
         with open(log or os.devnull, "ab") as errors:
-            return subprocess.Popen(
-                [self._python, "-m", "fermi.runner.template", "--preload", ",".join(preload)],
-                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, text=True,
+            self._process = subprocess.Popen(
+                [python, "-m", "fermi.runner.template", "--preload", ",".join(preload)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                 env=training_env(), cwd="/", start_new_session=True,
             )  # fmt: skip
+        assert self._process.stdin
+        assert self._process.stdout
+        self._orders, self._answers = self._process.stdin, self._process.stdout
+        os.set_blocking(self._answers.fileno(), False)
+        self._given = 0
+        self._said = b""
+
+    def order(self, specs: Sequence[Path], log: Path, secrets: Mapping[str, str]) -> "_Order":
+        said = {"specs": [str(path) for path in specs], "log": str(log), "secrets": {**secrets}}
+        with suppress(BrokenPipeError):  # the outcome tells
+            self._orders.write(json.dumps(said).encode() + b"\n")
+            self._orders.flush()
+        self._given += 1
+        return _Order(self, self._given - 1)
+
+    def outcome(self, order: int) -> int | None:
+        """Exit code of what carried out its first order, or second, or …; None as long as that goes on."""
+        ended = self._process.poll()  # looked at first: what it said, it said before
+        self._listen()
+        codes = self._said.splitlines()
+        if order < len(codes):
+            return int(codes[order])
+        return None if ended is None else ended or 1
+
+    def _listen(self) -> None:
+        if not self._answers.closed:
+            with suppress(BlockingIOError):
+                while said := os.read(self._answers.fileno(), 1 << 12):
+                    self._said += said
+                self._answers.close()
+
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """It does what it was told and then ends; one that was told nothing ends at once."""
+        if not self._given:
+            self._process.kill()
+            self._process.wait()
+        with suppress(BrokenPipeError):
+            self._orders.close()
+
+
+@dataclass(frozen=True)
+class _Order:
+    template: _Template
+    number: int
+
+    def outcome(self) -> int | None:
+        return self.template.outcome(self.number)
 
 
 def default_python() -> str:
