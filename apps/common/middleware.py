@@ -124,11 +124,3 @@ def _given(request: HttpRequest) -> Iterator[str]:
 
 def _refused(code: str, **params: Any) -> HttpResponse:
     return HttpResponseBadRequest(" ".join(text(code, params)), content_type="text/plain; charset=utf-8")
-
-
-class RequestIdFilter(logging.Filter):
-    """Adds `request_id` to each record; empty outside a request."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.request_id = request_id.current()
-        return True

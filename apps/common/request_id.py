@@ -1,5 +1,6 @@
 """The id that ties an answer, its log lines and its audit events together."""
 
+import logging
 import re
 import secrets
 from contextvars import ContextVar
@@ -18,3 +19,11 @@ def begin(offered: str | None) -> str:
     value = offered if offered and _SAFE.fullmatch(offered) else secrets.token_hex(8)
     _current.set(value)
     return value
+
+
+class Filter(logging.Filter):
+    """Adds `request_id` to each record; empty outside a request."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.request_id = current()
+        return True

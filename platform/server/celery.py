@@ -7,6 +7,7 @@ from celery import Celery
 from celery.platforms import SecurityWarning
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "server.settings")
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")  # they import all views; `make check` runs them
 
 # Celery warns root of pickled messages; only JSON is accepted here.
 warnings.simplefilter("ignore", SecurityWarning)

@@ -18,6 +18,8 @@ api: list[URLPattern | URLResolver] = [
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
 ]
 
+admin.autodiscover()  # only who serves pages needs it: it imports half of the code
+
 urlpatterns = [
     path("api/v1/", include(api)),
     re_path("^api(/|$)", NoSuchAddress.as_view()),

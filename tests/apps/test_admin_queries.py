@@ -17,6 +17,7 @@ from apps.clusters.models import Cluster
 
 VALUES = ["\0", "9" * 30, "2026-13-99"]
 """What no column takes: text that PostgreSQL cannot hold, a number beyond SQLite's, and neither number nor date."""
+admin.autodiscover()
 MODELS = pytest.mark.parametrize("model", admin.site._registry, ids=lambda model: model._meta.label)
 
 

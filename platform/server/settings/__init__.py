@@ -42,7 +42,7 @@ DEBUG = flag("FERMI_DEBUG")
 INSTALLED_APPS = [
     "server",
     "unfold",
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -29,6 +29,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 class Command(BaseCommand):
     help = "Follows running training (its output, its changes) and the environments of clusters."
+    requires_system_checks = ()  # they import all views
 
     def handle(self, *args: Any, **options: Any) -> None:
         ending = threading.Event()

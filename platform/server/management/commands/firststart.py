@@ -12,6 +12,7 @@ from server import first_start
 
 class Command(BaseCommand):
     help = "Makes the administrator, a project, this machine's environment and, with --demo, the demo inventory."
+    requires_system_checks = ()  # they import all views
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--demo", action=argparse.BooleanOptionalAction, default=settings.DEMO)

@@ -16,6 +16,7 @@ from fermi.launch import registry
 
 class Command(BaseCommand):
     help = "Requests the stop of every training task that runs, or waits to run, on this machine; prints their ids."
+    requires_system_checks = ()  # they import all views
 
     def handle(self, *args: Any, **options: Any) -> None:
         known = Cluster.objects.filter(backend__in=registry.BACKENDS)

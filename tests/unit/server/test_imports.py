@@ -1,0 +1,39 @@
+"""What the platform's processes import (docs/decisions/0038): only the web process has views and the admin."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from django.contrib import admin
+from django.core import checks
+
+from server.up.child import environment
+from tests.running import ROOT
+
+PROCESSES = {
+    "worker": "from server.celery import app; app.loader.import_default_modules()",
+    "beat": "import server.celery, django; django.setup(); import celery.apps.beat",
+    "watch": "from apps.training.management.commands import watch",
+    "firststart": "from server.management.commands import firststart",
+}
+PAGES = ("server.urls", "rest_framework.views", "drf_spectacular.openapi", "allauth.headless.urls", "django.test")
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_process_that_serves_no_pages_imports_none(process: str) -> None:
+    asked = f"import sys, django; django.setup(); {PROCESSES[process]}; print(*sys.modules)"
+    env = environment(FERMI_DATA=os.environ["FERMI_DATA"], FERMI_SECRET_KEY="for tests only")
+    done = subprocess.run([sys.executable, "-c", asked], env=env, cwd=ROOT, check=True, capture_output=True, text=True)
+    imported = done.stdout.split()
+    views = [name for name in imported if name.startswith("apps.") and (".api" in name or name.endswith(".admin"))]
+    assert [*views, *(name for name in PAGES if name in imported)] == []
+
+
+def test_system_checks_find_nothing_in_all_that_is_served() -> None:
+    """No process runs them when it starts."""
+    from server import urls
+
+    assert urls.urlpatterns
+    assert len(admin.site._registry) > 10, "the operators' console is discovered with the addresses"
+    assert checks.run_checks() == []
