@@ -67,7 +67,7 @@ class Truthful(AutoSchema):
         if direction == "request" and type(field) in (serializers.CharField, Key) and not field.allow_blank:
             meta["minLength"] = 1
             if field.trim_whitespace:
-                meta["pattern"] = r"\S"
+                meta["pattern"] = shape.SAYS_SOMETHING
         return meta
 
 

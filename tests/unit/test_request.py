@@ -1,9 +1,11 @@
 """The shape of a request: all that is wrong at once, and what is left without it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +31,16 @@ def left(data: dict[str, Any]) -> TaskRequest:
 def test_an_empty_request_has_the_defaults_and_the_right_shape() -> None:
     assert wrong({}) == {}
     assert left({}) == TaskRequest()
+
+
+def test_what_is_blank_is_so_for_every_reader_of_the_schema() -> None:
+    """Python's `re`, and the engine that knows the standard's white space: a text of U+001F alone was refused, and the
+    document allowed it."""
+    standard = jsonschema_rs.validator_for({"pattern": shape.SAYS_SOMETHING})
+    for letter in map(chr, (*range(0xD800), *range(0xE000, 0x10000))):
+        full = bool(letter.strip())
+        assert (bool(re.search(shape.SAYS_SOMETHING, letter)), standard.is_valid(letter)) == (full, full), ascii(letter)
+    assert wrong({"taskName": "\x1f"}) == {"taskName": "NAME_REQUIRED"}
 
 
 def test_everything_wrong_comes_at_once() -> None:

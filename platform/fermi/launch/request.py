@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from fermi.launch import ranks, registry
+from fermi.launch import ranks, registry, shape
 from fermi.launch.spec import MAX_RESTARTS, Entrypoint, JobSpec, Node, Problem
 from fermi.runner.exits import GRACE_SECONDS
 
@@ -43,7 +43,7 @@ def told(
     if bounds := rules.pop("bounds", None):
         words = {"minimum": bounds[0], "maximum": bounds[1], "x-codes": {"minimum": "", "maximum": ""}}
     choices = {"x-enum": rules.pop("choices")} if "choices" in rules else {}
-    full = {"minLength": 1, "pattern": r"\S"} if rules.pop("full", False) else {}
+    full = {"minLength": 1, "pattern": shape.SAYS_SOMETHING} if rules.pop("full", False) else {}
     return Meta(
         description=said or None, extra_json_schema={**words, **flags, **trim, **full, **choices} or None, **rules
     )

@@ -19,6 +19,8 @@ from fermi.messages import Words
 
 LONGEST_SHOWN = 60  # characters of a value that was found
 OURS = ("x-flag", "x-trim")
+SAYS_SOMETHING = r"[^\s\x1c-\x1f\x85]|\ufeff"
+"""What a text that is not blank has, for other readers of the schema: ECMA's white space is not `str.strip`'s."""
 NOTHING: Any = object()
 """What is left of a value that cannot be used at all."""
 
