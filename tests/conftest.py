@@ -1,11 +1,14 @@
 """Fixtures for the whole suite. What a single area needs stays beside its tests."""
 
+import gc
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 from apps.common import bus
 from fermi import messages
@@ -17,13 +20,22 @@ from tests.shell import forget_variables
 forget_variables()
 
 ROOT = Path(__file__).resolve().parents[1]
+LONGEST = ("e2e", "faults", "isolation", "contract", "openapi")
+
+gc.disable()  # until all tests are imported: nothing of them is garbage, and looking for it takes a third of the time
 
 
-LONGEST = ("e2e", "faults", "isolation", "contract")
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of several processes none shall be left alone with a file of minutes when the others have finished."""
+    """Of several processes none shall be left alone with a file of minutes when the others have finished. And of tests
+    with one id, xdist runs but one."""
+    ids = Counter(item.nodeid for item in items)
+    if twice := [name for name, count in ids.items() if count > 1]:
+        raise pytest.UsageError(f"several tests have one id: {twice[:5]}")
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.path.relative_to(ROOT / "tests").parts[0] not in LONGEST)
 
@@ -64,6 +76,28 @@ def own_channels(worker_id: str) -> None:
     bus.PREFIX = f"fermi-{worker_id}:"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def files_looked_for_once() -> Iterator[None]:
+    """Each of Django's test clients has middleware of its own, and WhiteNoise looks for all static files when it
+    begins: that takes four times as long as a request."""
+    known: dict[tuple[str, ...], dict[str, Any]] = {}
+
+    def once(find: Callable[..., None]) -> Callable[..., None]:
+        def remembered(self: WhiteNoiseMiddleware, *where: str) -> None:
+            if where not in known:
+                before, self.files = self.files, {}
+                find(self, *where)
+                known[where], self.files = self.files, before
+            self.files.update(known[where])
+
+        return remembered
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("update_files_dictionary", "add_files_from_finders"):
+            patched.setattr(WhiteNoiseMiddleware, name, once(getattr(WhiteNoiseMiddleware, name)))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def own_store_of_agents() -> Iterator[None]:
     """A test that gives worker agents a store in memory gives it to the whole process."""
@@ -77,8 +111,9 @@ def _raise(said: str, *about: object) -> None:
 
 
 @pytest.fixture(scope="module")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One real platform for the tests of a module that use it as its users do."""
-    running = Running(tmp_path_factory.mktemp("platform") / "data").start()
+def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One real platform for the tests of a module that use it as its users do; the module's `SETTINGS` are its."""
+    settings = getattr(request.module, "SETTINGS", {})
+    running = Running(tmp_path_factory.mktemp("platform") / "data", **settings).start()
     yield running
     running.close()
