@@ -228,7 +228,7 @@ def test_the_gpt_recipe_trains_on_two_pods_with_the_platforms_data(fake, tmp_pat
     ]
     assert sorted(path.name for path in checkpoints.iterdir())[-1] == "checkpoint_step_6.pt"
     fake.end(platform, handle)
-    assert fake.left() == []
+    fake.until(lambda: not fake.left(), what="an empty namespace")
 
 
 def test_kueue_admits_when_there_is_quota(fake):

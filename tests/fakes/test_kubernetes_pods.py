@@ -117,7 +117,8 @@ def test_deletion_asks_first(clients, kubernetes, node):
     start(clients, "a", *python(POLITE))
     until(lambda: "ready" in kubernetes.log(kubernetes.pods("a")[0]))
     seen = []
-    stream = watch.Watch().stream(clients.core.list_namespaced_pod, NS, timeout_seconds=60)
+    before = clients.core.list_namespaced_pod(NS).metadata.resource_version  # the stream asks when it is first read
+    stream = watch.Watch().stream(clients.core.list_namespaced_pod, NS, resource_version=before, timeout_seconds=60)
     clients.core.delete_namespaced_pod("a", NS)
     for event in stream:
         statuses = event["object"].status.container_statuses
