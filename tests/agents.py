@@ -25,7 +25,7 @@ class Host:
         self.config = folder / "worker.toml"
         lines = {
             "server": platform.url, "token": token, "node": node, "gpus": list(range(gpus)), "emulate": True,
-            "state": str(folder / "state"), "workspace": str(self.workspace), "warm": False,
+            "state": str(folder / "state"), "workspace": str(self.workspace), "warm": True,
         }  # fmt: skip
         self.config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items()))
         self.agent: subprocess.Popen[bytes] | None = None

@@ -26,6 +26,8 @@ from tests.waiting import until
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = {"web", "worker", "beat", "watch"}
 FINAL = ("succeeded", "failed", "stopped")
+WARM = {"FERMI_STAND_BY": "1"}
+"""For tests of which most train: one process imports PyTorch for all of them."""
 
 
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
@@ -59,7 +61,7 @@ def migrated() -> Path:
 class Running:
     """`start` returns when the API answers and there is something to train on; `api` speaks for the administrator.
     `fresh`: it prepares its database itself, as a platform's first start does. No process stands by with PyTorch
-    imported, unless it is asked for: most of what is started here would never use it."""
+    imported, unless it is asked for: half of what is started here would never use it."""
 
     fresh = False
 

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 def until(condition: Callable[[], T], *, seconds: float = 60.0, what: str = "") -> T:
     """The first truthy value of `condition`. Raises AssertionError, with the last value, at the deadline. Asking takes
-    a quarter of the time at most: it runs beside what is waited for, on the same cores."""
+    a sixth of the time at most: it runs beside what is waited for, on the same cores."""
     deadline = time.monotonic() + seconds
     while True:
         began = time.monotonic()
@@ -18,4 +18,4 @@ def until(condition: Callable[[], T], *, seconds: float = 60.0, what: str = "") 
         ended = time.monotonic()
         if ended > deadline:
             raise AssertionError(f"not within {seconds} s: {what or condition}; last: {value!r}")
-        time.sleep(min(max(0.01, 3 * (ended - began)), 0.5))
+        time.sleep(min(max(0.01, 5 * (ended - began)), 0.5))

@@ -28,7 +28,6 @@ export async function platform() {
     FERMI_HOST: "127.0.0.1",
     FERMI_PORT: String(port),
     FERMI_MASTER_PORTS: masterPorts(),
-    FERMI_STAND_BY: "0",
   };
   const up = spawn(PYTHON, ["-m", "server.up"], { cwd: ROOT, env, stdio: ["ignore", "pipe", "pipe"] });
   const ended = new Promise((resolve) => up.once("exit", resolve));

@@ -14,11 +14,12 @@ import yaml
 
 from fermi.client import Conflict, Fermi, NotFound
 from tests.byhand import Started
-from tests.running import ROOT, Running
+from tests.running import ROOT, WARM, Running
 from tests.shell import as_in_a_terminal
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
+SETTINGS = WARM
 
 FEW_STEPS = ["--hp", "totalSteps=30", "--hp", "evalEvery=10", "--hp", "checkpointEvery=10"]
 NO_END = ["--hp", "totalSteps=1000000"]

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.running import Running
+from tests.running import WARM, Running
 from tests.trainer import PATIENCE, STEPS, Trainer
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
+SETTINGS = WARM
 
 QUICK = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"}  # compiles twice as fast
 KINDS: list[Any] = [

@@ -11,10 +11,11 @@ import pytest
 from fermi.runner import confine
 from tests.agents import Host
 from tests.isolation import intruder
-from tests.running import ROOT, Running
+from tests.running import ROOT, WARM, Running
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
+SETTINGS = WARM
 
 KEPT = ("token", "secret_key", "fermi.sqlite3", "run/broker.conf", "run/processes.json")
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.running import Running
+from tests.running import WARM, Running
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.storage]
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.storage]
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """As it is for its users: a process stands by that has the training stack imported."""
-    running = Running(tmp_path_factory.mktemp("platform") / "data", FERMI_STAND_BY="1").start()
+    running = Running(tmp_path_factory.mktemp("platform") / "data", **WARM).start()
     yield running
     running.close()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.running import Running, free_port
+from tests.running import WARM, Running, free_port
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -21,7 +21,7 @@ OF_THE_MACHINE = {"PREFLIGHT_DISK_LOW", "PREFLIGHT_SHM_LOW"}
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """With patience: on a busy machine the nodes of a test may start far apart."""
-    running = Running(tmp_path_factory.mktemp("platform") / "data", FERMI_PREFLIGHT_PATIENCE="120").start()
+    running = Running(tmp_path_factory.mktemp("platform") / "data", FERMI_PREFLIGHT_PATIENCE="120", **WARM).start()
     yield running
     running.close()
 

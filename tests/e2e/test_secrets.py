@@ -17,10 +17,11 @@ import pytest
 
 from tests.e2e.kubernetes_platform import Lab
 from tests.fakes.kubernetes import FakeCluster
-from tests.running import ROOT, Running
+from tests.running import ROOT, WARM, Running
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e]
+SETTINGS = WARM
 
 PROJECT = "default"
 KEY = f"/projects/{PROJECT}/secrets/the-key"

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import Running
+from tests.running import WARM, Running
 from tests.waiting import until
 
 pytestmark = pytest.mark.faults
+SETTINGS = WARM
 ON_BOTH = pytest.mark.storage
 
 TRAINING = {
