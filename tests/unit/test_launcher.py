@@ -114,7 +114,7 @@ print(found > 0)
 
 
 def test_no_page_of_a_rank_has_the_secrets_of_another_order(starting: Launcher, tmp_path: Path) -> None:
-    order(starting, tmp_path / "a-1", LOOKS_FOR_IT, TOKEN=SECRET)
+    order(starting, tmp_path / "a-1", LOOKS_FOR_IT, TOKEN=SECRET * 500)  # more than the next order could write over
     order(starting, tmp_path / "b-1", LOOKS_FOR_IT)
     assert (said(tmp_path / "a-1"), said(tmp_path / "b-1")) == ("True\n", "False\n")
 
