@@ -24,6 +24,8 @@ import redis
 import redis.asyncio
 from django.conf import settings
 
+from apps.common.encoding import encode
+
 log = logging.getLogger(__name__)
 
 PREFIX = "fermi:"
@@ -44,7 +46,7 @@ def publish(channel: str, data: Mapping[str, Any]) -> None:
     if time.monotonic() < _quiet_until:
         return
     try:
-        _publisher().publish(PREFIX + channel, orjson.dumps(data, default=str))
+        _publisher().publish(PREFIX + channel, encode(data))
     except (redis.RedisError, OSError) as error:
         _quiet_until = time.monotonic() + PAUSE
         log.debug("broker away, message dropped: %s", error)

@@ -11,6 +11,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
+from apps.common.encoding import encode
 from apps.common.errors import ApiError
 
 OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
@@ -31,7 +32,7 @@ class JSONRenderer(BaseRenderer):
 
 
 def as_json(data: Any) -> bytes:
-    return orjson.dumps(data, default=str, option=OPTIONS)
+    return encode(data, OPTIONS)
 
 
 class AlwaysJSON(DefaultContentNegotiation):

@@ -211,3 +211,10 @@ def test_a_longer_list_takes_no_more_queries(
     )
     with django_assert_num_queries(3):  # who is asking; the page; how many there are
         assert viewer.get("/dev-environments", pageSize=50).data["total"] == 65
+
+
+def test_a_number_that_postgresql_gives_back_as_a_long_integer_is_shown(admin: Api) -> None:
+    """1e20 has 21 digits there, and made the page of its environment a 500."""
+    told = {"far": [1e20, -1e300, 2**63, 7]}
+    made = admin.post("/dev-environments", {**NEW, "engine": told})
+    assert admin.get(f"/dev-environments/{made.data['id']}").data["engine"] == told

@@ -154,7 +154,7 @@ class TestWhateverBreaksTheAnswerIsTheEnvelope:
         monkeypatch.setattr(renderers.JSONRenderer, "render", broken)
         assert refused()["error"] == "INTERNAL_ERROR"
 
-    @pytest.mark.parametrize("value", [1 << 70, "\ud800", {"\ud800": 1}])
+    @pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}])
     def test_what_json_cannot_say(self, refused: Any, monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
         monkeypatch.setattr(selectors, "me", lambda *_: {"value": value})
         assert refused()["error"] == "INTERNAL_ERROR"

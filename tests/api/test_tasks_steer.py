@@ -209,6 +209,12 @@ def test_metrics_go_on_after_the_last_point(colleague, task):
     assert colleague.get(path, rank=1).data["items"] == []
 
 
+def test_a_loss_beyond_all_bounds_is_shown(colleague, task):
+    """PostgreSQL gives 1e25 back as an integer that JSON in and out had no place for."""
+    MetricPoint.objects.create(task=task, attempt=1, rank=0, step=1, at=timezone.now(), values={"loss": 1e25})
+    assert colleague.get(f"/training-tasks/{task.pk}/metrics").data["items"][0]["values"] == {"loss": 1e25}
+
+
 def test_logs_are_paged_by_cursor_searched_and_merged(colleague, task, settings):
     Task.objects.filter(pk=task.pk).update(attempt=1)
     Attempt.objects.create(task=task, number=1, master_port=29500, created_at=timezone.now())

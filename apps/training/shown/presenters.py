@@ -10,6 +10,7 @@ import orjson
 from django.utils.timezone import localtime
 
 from apps.common.clock import now
+from apps.common.encoding import encode
 from apps.common.texts import text
 from apps.training.states.limits import SILENT
 from apps.training.states.reasons import Reason
@@ -111,7 +112,7 @@ def artifacts(stored: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, str]]
             written = (
                 content
                 if isinstance(content, str)
-                else orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()
+                else encode(content, orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()
             )
             objects.append({"kind": artifact["kind"], "name": artifact["name"], "content": written})
     return files, objects

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-import orjson
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from apps.accounts import access
 from apps.accounts.models import User
+from apps.common.encoding import encode
 from apps.training.models import Attempt, Event, MetricPoint, Preflight, Task
 from apps.training.shown import discretion, presenters
 from apps.training.states import State, allowed_actions
@@ -100,9 +100,7 @@ def pulse(user: User, task_id: str, lang: str) -> Pulse | None:
         return None
     event, metric, seen = (row.pop(name) for name in _NEWEST)
     status = brief(row, lang)
-    return Pulse(
-        status, crc32(orjson.dumps([status, seen], default=str)), event or 0, metric or 0, presenters.again(row)
-    )
+    return Pulse(status, crc32(encode([status, seen])), event or 0, metric or 0, presenters.again(row))
 
 
 _NEWEST = {

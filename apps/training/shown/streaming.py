@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-import orjson
 from asgiref.sync import sync_to_async
 
 from apps.accounts.models import User
 from apps.common import bus
+from apps.common.encoding import encode
 from apps.training.models import Task
 from apps.training.output import logs
 from apps.training.shown import presenters, selectors
@@ -66,7 +66,7 @@ class Message:
 
     def encode(self) -> bytes:
         return b"id: %s\nevent: %s\ndata: %s\n\n" % (
-            str(self.position).encode(), self.name.encode(), orjson.dumps(self.data, default=str),
+            str(self.position).encode(), self.name.encode(), encode(self.data),
         )  # fmt: skip
 
 

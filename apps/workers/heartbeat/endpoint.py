@@ -15,6 +15,7 @@ from django.db import connection
 
 from apps.common import asgi
 from apps.common.asgi import App, Receive, Scope, Send
+from apps.common.encoding import encode
 from apps.common.texts import text
 from apps.workers.heartbeat import schema
 from apps.workers.heartbeat.cache import Cache
@@ -51,7 +52,7 @@ class Heartbeats:
             await self._onward(scope, _again(body, receive), send)
             return
         lang = asgi.language(scope)
-        answer = orjson.dumps(
+        answer = encode(
             {
                 "code": 200,
                 "message": text("OK", lang=lang)[0],

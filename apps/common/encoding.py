@@ -1,0 +1,29 @@
+"""JSON out, whatever a database made of a number."""
+
+from typing import Any
+
+import orjson
+
+INT8 = range(-(2**63), 2**64)
+
+
+def encode(data: Any, option: int = 0) -> bytes:
+    """What orjson does not know becomes its string (lazy texts, UUIDs, paths). PostgreSQL gives 1e20 back as an
+    integer, which orjson refuses: it becomes the float that it was."""
+    try:
+        return orjson.dumps(data, default=str, option=option)
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_narrow(data), default=str, option=option)
+
+
+def _narrow(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _narrow(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_narrow(value) for value in data]
+    if not isinstance(data, int) or data in INT8:
+        return data
+    try:
+        return float(data)
+    except OverflowError:
+        return str(data)
