@@ -1,4 +1,4 @@
-"""docs/cli.md and docs/by-hand.md say nothing that the commands would not understand."""
+"""The pages about the commands say nothing that the commands would not understand."""
 
 import re
 import shlex
@@ -12,7 +12,10 @@ from fermi.cli.main import group
 from fermi.cli.registry import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[3]
-CLI, BY_HAND = ((ROOT / "docs" / name).read_text("utf-8") for name in ("cli.md", "by-hand.md"))
+CLI, BY_HAND, QUICK, TROUBLE = (
+    (ROOT / "docs" / name).read_text("utf-8")
+    for name in ("cli.md", "by-hand.md", "quick-start.md", "troubleshooting.md")
+)
 
 
 def commands(text: str) -> list[list[str]]:
@@ -31,12 +34,20 @@ def in_tables(text: str) -> list[list[str]]:
 
 def examples(text: str) -> list[list[str]]:
     """The arguments of every `fermi …`."""
-    return [words[words.index("fermi") + 1 :] for words in commands(text) if words[0] in ("fermi", "srun")]
+    named = [[Path(word).name if word.endswith("/fermi") else word for word in words] for words in commands(text)]
+    return [words[words.index("fermi") + 1 :] for words in named if words[0] in ("fermi", "srun")]
+
+
+def in_text(text: str) -> list[list[str]]:
+    """The arguments of every `fermi …` that has any, wherever a sentence or a table has it."""
+    spans = [shlex.split(span) for span in re.findall(r"`fermi ([^`…]+ [^`…]+)`", text)]
+    return [words for words in spans if words[0] in COMMANDS]
 
 
 TABLES = [words for words in in_tables(BY_HAND) if words[0] in ("fermi", "python", "torchrun")]
 TRAINERS = [words for words in TABLES if "fermi.train.train_ddp" in words or "fermi.train.train_jax" in words]
 HERE = [words[1:] for words in TABLES if words[0] == "fermi" and words[1] != "preflight"]
+MENTIONED = examples(CLI) + examples(BY_HAND) + HERE + examples(QUICK) + in_text(TROUBLE)
 
 
 @pytest.mark.parametrize("words", TRAINERS, ids=" ".join)
@@ -52,7 +63,7 @@ def test_the_tables_have_commands_of_each_kind() -> None:
     assert {words[0] for words in HERE} >= {"launch", "render", "quickstart"}
 
 
-@pytest.mark.parametrize("arguments", examples(CLI) + examples(BY_HAND) + HERE, ids=" ".join)
+@pytest.mark.parametrize("arguments", MENTIONED, ids=" ".join)
 def test_an_example_is_understood(arguments: list[str]) -> None:
     name, *rest = arguments
     command = group().get_command(click.Context(group()), name)
