@@ -17,6 +17,7 @@ OF_A_SHELL = re.compile(
 def forget_variables() -> None:
     for name in filter(OF_A_SHELL.fullmatch, list(os.environ)):
         del os.environ[name]
+    os.environ["LANG"] = "C.UTF-8"  # whatever this machine's people read
 
 
 @contextmanager

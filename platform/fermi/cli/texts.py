@@ -24,7 +24,7 @@ def language() -> str:
 
 
 def choose(arguments: Sequence[str]) -> str:
-    """--lang, then what `fermi login` kept, then the locale; the platform's own default where that says nothing."""
+    """--lang, then what `fermi login` kept, then the locale."""
     for position, argument in enumerate(arguments):
         if argument == "--":
             break
@@ -47,6 +47,7 @@ def _kept() -> str:
 
 
 def _of_locale() -> str:
-    name = next((os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), "")
-    neutral = name.partition(".")[0] in {"", "C", "POSIX"}
-    return DEFAULT if neutral else known(name) or FALLBACK
+    """POSIX's order: the first of the three that is set and not empty counts, and none is the locale C, whose language
+    is English."""
+    locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
+    return known(locale) or FALLBACK

@@ -1,6 +1,7 @@
 """The languages that people read: a line here, a folder of texts beside this file, and the console's catalogue
 (`frontend/src/i18n`)."""
 
+import re
 from typing import NamedTuple
 
 
@@ -24,7 +25,7 @@ FALLBACK = "en"
 
 
 def known(tag: str) -> str:
-    """The language of a tag as browsers, Django or a locale write it (`zh-CN`, `zh-hans`, `zh_CN.UTF-8`); "" where
-    there is none of it."""
-    code = tag.lower().replace("_", "-").replace(".", "-").partition("-")[0]
+    """The language of a tag as browsers, Django or a locale write it (`zh-CN`, `zh-hans`, `zh_CN.UTF-8`,
+    `zh@pinyin`); "" where there is none of it."""
+    code = re.split(r"[-_.@]", tag.lower())[0]
     return code if code in LANGUAGES else ""

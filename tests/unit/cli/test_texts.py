@@ -63,26 +63,34 @@ def test_every_guide_has_a_text() -> None:
         assert list(messages.guide("quickstart", language)) == list(quickstart.ENTRIES)
 
 
+CHINESE, ENGLISH_US = {"LANG": "zh_CN.UTF-8"}, {"LANG": "en_US.UTF-8"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "kept", "locale", "language"),
     [
-        (["--lang", "en", "list"], "zh", "zh_CN.UTF-8", "en"),
-        (["list", "--lang=zh"], "en", "en_US.UTF-8", "zh"),
-        (["list"], "en", "zh_CN.UTF-8", "en"),
-        (["list"], "", "zh_TW.UTF-8", "zh"),
-        (["list"], "", "de_DE.UTF-8", "en"),
-        (["list"], "", "C.UTF-8", "zh"),
-        (["list"], "", "", "zh"),
-        (["submit", "--script", "a.py", "--", "--lang", "en"], "", "zh_CN", "zh"),
-        (["list", "--lang"], "", "en_US", "en"),
+        (["--lang", "en", "list"], "zh", CHINESE, "en"),
+        (["list", "--lang=zh"], "en", ENGLISH_US, "zh"),
+        (["list"], "en", CHINESE, "en"),
+        (["list"], "zh", {"LC_ALL": "C"}, "zh"),
+        (["submit", "--script", "a.py", "--", "--lang", "en"], "", {"LANG": "zh_CN"}, "zh"),
+        (["list", "--lang"], "", ENGLISH_US, "en"),
+        *((["list"], "", {"LANG": name}, "zh") for name in ("zh_TW.UTF-8", "zh_CN.GB18030", "zh@pinyin", "zh")),
+        *((["list"], "", {"LANG": name}, "en") for name in ("C", "POSIX", "C.UTF-8", "de_DE.UTF-8", "", "no name")),
+        (["list"], "", {}, "en"),
+        (["list"], "", {"LC_ALL": "C", "LC_MESSAGES": "zh_CN.UTF-8", **CHINESE}, "en"),
+        (["list"], "", {"LC_ALL": "zh_CN.UTF-8", "LC_MESSAGES": "en_US.UTF-8", **ENGLISH_US}, "zh"),
+        (["list"], "", {"LC_ALL": "", "LC_MESSAGES": "zh_CN.UTF-8", **ENGLISH_US}, "zh"),
+        (["list"], "", {"LC_CTYPE": "zh_CN.UTF-8", **ENGLISH_US}, "en"),
     ],
 )
-def test_the_language_is_that_of_the_flag_the_file_or_the_locale(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str], kept: str, locale: str, language: str
+def test_the_language_is_that_of_the_flag_the_file_or_the_locale_in_posix_s_order(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], kept: str, locale: dict[str, str], language: str
 ) -> None:
-    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG", "LC_CTYPE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("LANG", locale)
+    for name, value in locale.items():
+        monkeypatch.setenv(name, value)
     if kept:
         config.save(Config(language=kept))
     assert texts.choose(arguments) == language
