@@ -7,11 +7,13 @@ page was last brought in step with. So what changed since is named by page and h
     python scripts/translations.py                       names what is behind, or out of shape; exit code 1 if any is
     python scripts/translations.py docs/zh/slurm.md …    these are in step again, says who has read them
 
-In shape means: the same headings, one below the other, and as many code blocks and tables as in English.
+In shape means: the same headings, one below the other, and as many code blocks and tables as in English; and a link
+leads to the Chinese page where there is one.
 """
 
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MEMORY = "docs/zh/in-step.json"
 FENCE = re.compile(r"^ *```")
+LINK = re.compile(r"\]\(([^)#\s:]+\.md)")
 TABLE = re.compile(r"^ *\|[-:| ]+\|$")
 
 Sections = Mapping[str, str]  # heading ("" = what comes before the first) -> digest
@@ -61,6 +64,14 @@ def shape(text: str) -> dict[str, object]:
     }
 
 
+def in_english(root: Path, page: str, text: str) -> list[str]:
+    """Where the Chinese `page` links to an English one that is there in Chinese too; the other language of the page
+    itself may be linked."""
+    chinese = {os.path.normpath(root / english): name for name, english in pairs(root) if name != page}
+    targets = [os.path.normpath((root / page).parent / target) for target in LINK.findall(text)]
+    return sorted({chinese[target] for target in targets if target in chinese})
+
+
 def changed(before: Sections, now: Sections) -> list[str]:
     """In words, what a translator has to look at."""
     other = [name or "the beginning" for name in now if before.get(name, now[name]) != now[name]]
@@ -80,6 +91,7 @@ def behind(root: Path) -> list[str]:
             continue
         here, there = ((root / name).read_text("utf-8") for name in (chinese, english))
         found += [f"{chinese}: {what}" for what in changed(memory.get(chinese, {}), sections(there))]
+        found += [f"{chinese}: {target} is there in Chinese" for target in in_english(root, chinese, here)]
         ours, theirs = shape(here), shape(there)
         differ = (what for what in ours if ours[what] != theirs[what])
         found += [f"{chinese}: {what}: {ours[what]}, in {english}: {theirs[what]}" for what in differ]

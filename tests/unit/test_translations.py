@@ -59,3 +59,11 @@ def test_a_page_that_was_never_read_is_named(project: Path) -> None:
     (project / "docs" / "new.md").write_text("# New\n", "utf-8")
     (project / "docs" / "zh" / "new.md").write_text("# 新\n", "utf-8")
     assert "docs/zh/new.md: new in English: 'New'" in translations.behind(project)
+
+
+def test_a_link_to_the_english_page_is_named_where_there_is_a_chinese_one(project: Path) -> None:
+    readme = project / "README.zh.md"
+    readme.write_text("# F\n\n[English](README.md), [Slurm](docs/slurm.md#keys)\n", "utf-8")
+    assert translations.behind(project) == ["README.zh.md: docs/zh/slurm.md is there in Chinese"]
+    readme.write_text("# F\n\n[English](README.md), [Slurm](docs/zh/slurm.md)\n", "utf-8")
+    assert translations.behind(project) == []
