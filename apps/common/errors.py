@@ -31,5 +31,15 @@ class ProblemsError(ApiError):
 
 def together(wrong: Sequence[Problem], found: Iterable[Problem]) -> list[Problem]:
     """Both, but for what only follows from a field's being left out."""
-    left_out = {problem.field for problem in wrong}
-    return [*wrong, *(problem for problem in found if problem.field not in left_out)]
+    return [*wrong, *(problem for problem in found if not unread(wrong, problem.field))]
+
+
+def unread(wrong: Iterable[Problem], *fields: str) -> bool:
+    """Whether the value of one of `fields` is not known, because of what is `wrong` with the shape of it, of what it is
+    within, or of what is in its list."""
+    return any(_leaves_out(problem.field, field) for problem in wrong for field in fields)
+
+
+def _leaves_out(wrong: str, field: str) -> bool:
+    within, _, place = wrong.rpartition(".")
+    return field == wrong or field.startswith(f"{wrong}.") or (place.isdecimal() and _leaves_out(within, field))

@@ -126,8 +126,23 @@ def test_a_created_task_keeps_what_it_was_made_from(colleague, environments):
         ({"resumeFrom": "/nowhere.pt"}, {"resumeFrom": "RESUME_NOT_FOUND"}),
         ({"taskname": "x"}, {"taskname": "UNKNOWN_FIELD"}),
         ({"priority": "high"}, {"priority": "WRONG_TYPE"}),
-        ({"distributedConfig__nodeIds": "env-001"}, {"distributedConfig.nodeIds": "FIELD_INVALID",
-                                                     "distributedConfig.masterNode": "MASTER_NOT_SELECTED"}),
+        ({"distributedConfig__nodeIds": "env-001"}, {"distributedConfig.nodeIds": "FIELD_INVALID"}),
+        ({"distributedConfig": [], "datasetId": 1},
+         {"distributedConfig": "FIELD_INVALID", "datasetId": "WRONG_TYPE"}),
+        ({"distributedConfig__framework": "", "distributedConfig__masterPort": "1", "maxRestarts": -1,
+          "hyperparameters": {"batch": 8}, "env": {"RANK": "0"}, "entrypoint": None, "taskName": ""},
+         {"distributedConfig.framework": "FRAMEWORK_REQUIRED", "distributedConfig.masterPort": "WRONG_TYPE",
+          "maxRestarts": "MAX_RESTARTS_OUT_OF_RANGE", "hyperparameters.batch": "HYPERPARAMETER_UNKNOWN",
+          "env.RANK": "ENV_RESERVED", "taskName": "NAME_REQUIRED"}),
+        ({"distributedConfig__framework": " ", "distributedConfig__options": {"zero": 3}, "resumeFrom": "/nowhere"},
+         {"distributedConfig.framework": "FRAMEWORK_REQUIRED", "resumeFrom": "RESUME_NOT_FOUND"}),
+        ({"distributedConfig": None, "hyperparameters": {"batch": 8}},
+         {"environmentIds": "ENVIRONMENT_REQUIRED", "hyperparameters.batch": "HYPERPARAMETER_UNKNOWN"}),
+        ({"entrypoint": 3, "datasetId": None, "datasetVersionId": None, "modelId": None},
+         {"entrypoint": "FIELD_INVALID"}),
+        ({"distributedConfig__worldSize": "8", "distributedConfig__framework": "megatron-lm",
+          "distributedConfig__strategy": {"dataParallel": 8}},
+         {"distributedConfig.worldSize": "WRONG_TYPE", "distributedConfig.framework": "FRAMEWORK_NEEDS_CUDA"}),
         ({"hyperparameters": [1]}, {"hyperparameters": "FIELD_INVALID"}),
     ],
 )  # fmt: skip
@@ -144,6 +159,14 @@ def test_what_is_wrong_is_refused_with_its_code_and_creates_nothing(colleague, c
         assert problem["message"]
         assert ("zh" in language) == any("\u4e00" <= letter <= "\u9fff" for letter in problem["message"])
     assert Task.objects.count() == 0
+
+
+def test_a_missing_choice_is_told_in_the_documents_own_words(colleague):
+    asked = {"distributedConfig": {"nodeIds": ["env-001", "env-003"], "masterNode": "env-9", "framework": None}}
+    said = {one["message"] for one in colleague.post("/training-tasks", asked).body["errors"]}
+    assert said >= {"请输入任务名称", "请选择数据集", "请选择有效的主节点", "请选择分布式框架"}
+    said = {one["message"] for one in colleague.post("/training-tasks", {}).body["errors"]}
+    assert said >= {"请输入任务名称", "请选择数据集", "请至少选择一个开发环境"}
 
 
 def test_all_problems_come_at_once(colleague):

@@ -68,7 +68,7 @@ def test_everything_wrong_comes_at_once() -> None:
         "env.A": "WRONG_TYPE",
         "entrypoint.script": "FIELD_REQUIRED",
         "colour": "UNKNOWN_FIELD",
-        "distributedConfig.framework": "FIELD_BLANK",
+        "distributedConfig.framework": "FRAMEWORK_REQUIRED",
         "distributedConfig.masterPort": "PORT_OUT_OF_RANGE",
         "distributedConfig.strategy.dataParallel": "FIELD_RANGE",
         "distributedConfig.nodes": "UNKNOWN_FIELD",

@@ -13,13 +13,13 @@ from apps.accounts.models import User
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster, DevEnvironment, Lease
-from apps.common.errors import together
+from apps.common.errors import together, unread
 from apps.training.ground import checkpoints
 from apps.training.ground.launching import backend_for
 from fermi.launch import credentials, registry, summary, validate
 from fermi.launch.errors import UnknownName
 from fermi.launch.request import TaskRequest, job, places
-from fermi.launch.spec import JobSpec, Problem
+from fermi.launch.spec import JobSpec, Node, Problem
 from fermi.launch.userpaths import CHECKPOINTS
 
 CONFIG = "distributedConfig"
@@ -61,15 +61,41 @@ def build(
         problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": asked.model_id}))
     draft = Draft(request, asked.task_name, environments, version, model, priority=asked.priority)
     master = _master(asked, environments, where, problems)
-    framework = _framework(asked, problems)
-    if environments and framework:
+    framework = None if unread(wrong, f"{CONFIG}.framework") else _framework(asked, problems)
+    job = _job(draft, asked, framework or registry.DEFAULT, master, task_id, problems)
+    problems += validate.general(job)
+    if environments:
         draft.cluster = environments[0].cluster
-        draft.job = _job(draft, asked, framework, master, task_id, problems)
-        problems += validate.problems(draft.job)
-        problems += _on_engine(user, draft.cluster, draft.job)
-        draft.warnings = _warnings(draft.job)
-    draft.problems = together(wrong, problems)
+        problems += _on_engine(user, draft.cluster, job)
+        if framework:
+            draft.job = job
+            problems += validate.of_framework(job)
+            draft.warnings = _warnings(job)
+    draft.problems = together(wrong, (problem for problem in problems if not _follows(problem, wrong)))
     return draft
+
+
+def _follows(problem: Problem, wrong: Sequence[Problem]) -> bool:
+    """Whether the problem may only be there because another field could not be read."""
+    needed = next((fields for start, fields in _NEEDED.items() if problem.field.startswith(start)), ())
+    return unread(wrong, *needed)
+
+
+_NODES = ("environmentIds", f"{CONFIG}.nodeIds", f"{CONFIG}.enabled")
+_NEEDED = {
+    "environmentIds": _NODES,
+    "datasetId": ("entrypoint",),
+    "datasetVersionId": ("datasetId", "entrypoint"),
+    "modelId": ("entrypoint",),
+    "hyperparameters": ("entrypoint",),
+    f"{CONFIG}.nodeIds": _NODES,
+    f"{CONFIG}.masterNode": _NODES,
+    f"{CONFIG}.framework": _NODES,
+    f"{CONFIG}.strategy": (*_NODES, f"{CONFIG}.worldSize"),
+    f"{CONFIG}.options": (*_NODES, f"{CONFIG}.worldSize"),
+    f"{CONFIG}.worldSize": _NODES,
+}
+"""By the field of a problem: whose value it may follow from."""
 
 
 def _usable(rows: Rows, user: User, environments: list[DevEnvironment]) -> Rows:
@@ -175,9 +201,12 @@ def _framework(asked: TaskRequest, problems: list[Problem]) -> str | None:
 def _job(
     draft: Draft, asked: TaskRequest, framework: str, master: str, task_id: str, problems: list[Problem]
 ) -> JobSpec:
-    model, version, first = draft.model, draft.version, draft.environments[0]
-    nodes, wrong = places(clusters.snapshots(draft.environments), master, asked.distributed.world_size)
-    problems += wrong
+    """Of no nodes while no environment is known."""
+    model, version, first = draft.model, draft.version, next(iter(draft.environments), None)
+    nodes: Sequence[Node] = clusters.snapshots(draft.environments)
+    if first:
+        nodes, wrong = places(nodes, master, asked.distributed.world_size)
+        problems += wrong
     return job(
         asked,
         task_id=task_id,
@@ -186,13 +215,13 @@ def _job(
         master=master,
         master_port=settings.MASTER_PORTS.start,
         checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS / task_id),
-        resume_from=checkpoints.named(first.cluster, asked.resume_from or ""),
+        resume_from=checkpoints.named(first.cluster, asked.resume_from or "") if first else "",
         recipe=model.recipe if model else "gpt",
         defaults=model.defaults if model else {},
         model_parameters=model.parameters if model and asked.entrypoint else None,
         train_data=version.train_path if version else "",
         valid_data=version.valid_path if version else "",
-        project=first.project_id,
+        project=first.project_id if first else "",
     )
 
 

@@ -71,7 +71,15 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
     enabled: bool = True
     node_ids: Keys = ()
     master_node: KeyOrBlank | None = None
-    framework: Annotated[str, _text(40, "see /frameworks", flag="--framework")] = registry.DEFAULT
+    framework: Annotated[
+        str,
+        _text(
+            40,
+            "see /frameworks",
+            flag="--framework",
+            codes=dict.fromkeys(("minLength", "null"), "FRAMEWORK_REQUIRED"),
+        ),
+    ] = registry.DEFAULT
     master_port: (
         Annotated[
             int,

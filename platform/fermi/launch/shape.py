@@ -87,7 +87,7 @@ def _look(rule: Mapping[str, Any], value: Any, path: str, found: list[Problem]) 
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if value is None and kinds:
         if "null" not in kinds:
-            found.append(Problem(path, "FIELD_NULL"))
+            found.append(Problem(path, rule.get("x-codes", {}).get("null", "FIELD_NULL")))
             return NOTHING
         return None
     if not kinds:

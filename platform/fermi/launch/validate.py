@@ -8,14 +8,23 @@ from fermi.launch.spec import JobSpec, Problem
 
 def problems(spec: JobSpec) -> list[Problem]:
     """All broken rules at once; empty = the framework's `plan` will succeed. The framework's name must be known."""
+    return general(spec) + of_framework(spec)
+
+
+def general(spec: JobSpec) -> list[Problem]:
+    """Those that hold for every framework, and for a job whose nodes are not known yet."""
     found = variables.problems(spec.env, spec.secret_env)
     found += master_port(spec.master_port, "distributedConfig.masterPort")
     if spec.backend not in ("auto", "nccl", "gloo"):
         near_name = nearest.name(spec.backend, ("nccl", "gloo")) or "auto"
         params = {"found": spec.backend, "allowed": "auto, nccl, gloo", "nearest": near_name}
         found.append(Problem("distributedConfig.backend", "BACKEND_UNKNOWN", params))
+    return found + recipes.problems(spec)
+
+
+def of_framework(spec: JobSpec) -> list[Problem]:
     plugin = registry.framework(spec.framework)
-    return found + recipes.problems(spec) + plugin.problems(spec) + _cuda(spec, plugin)
+    return plugin.problems(spec) + _cuda(spec, plugin)
 
 
 def master_port(found: int, field: str) -> list[Problem]:
