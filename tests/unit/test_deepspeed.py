@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from fermi import messages
 from fermi.launch import recipes, registry, validate
 from fermi.launch.frameworks import deepspeed
-from fermi.launch.frameworks.deepspeed import config
+from fermi.launch.frameworks.deepspeed import config, split
 from fermi.launch.spec import Entrypoint, JobSpec, Late, Node, Plan
 from tests.goldens import job
 
@@ -44,7 +45,12 @@ def triple(spec: JobSpec) -> tuple[int, int, int]:
     return train, micro, steps
 
 
-OPTION = "distributedConfig.options"
+def warned(spec: JobSpec) -> list[str]:
+    return [warning.code for warning in registry.framework("deepspeed").warnings(spec)]
+
+
+OPTION, STRATEGY = "distributedConfig.options", "distributedConfig.strategy"
+ASKED = {"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8}  # the document's, for 14 processes
 BROKEN = {
     "a stage that there is not": ({"options": {"zeroStage": 4}}, f"{OPTION}.zeroStage", "OPTION_INVALID"),
     "no samples": ({"options": {"trainBatchSize": 0}}, f"{OPTION}.trainBatchSize", "OPTION_INVALID"),
@@ -83,6 +89,23 @@ BROKEN = {
         {"entrypoint": Entrypoint("train.py"), "options": {"scheduler": "WarmupDecayLR"}},
         "hyperparameters.totalSteps", "SCHEDULER_NEEDS_TOTAL_STEPS",
     ),
+    "stages that 14 do not divide": ({"strategy": {"pipelineParallel": 4}, "hyperparameters": {"layers": 4}}, STRATEGY,
+                                     "DEEPSPEED_WORLD_NOT_DIVISIBLE"),
+    "a group that crosses nodes": ({"strategy": {"tensorParallel": 7}, "hyperparameters": {"heads": 7}},
+                                   f"{STRATEGY}.tensorParallel", "DEEPSPEED_TENSOR_CROSSES_NODES"),
+    "heads that are cut": ({"strategy": {"tensorParallel": 2}, "hyperparameters": {"heads": 1}},
+                           f"{STRATEGY}.tensorParallel", "DEEPSPEED_HEADS_NOT_DIVISIBLE"),
+    "stages without a layer": ({"strategy": {"pipelineParallel": 7}}, f"{STRATEGY}.pipelineParallel",
+                               "DEEPSPEED_STAGES_TOO_MANY"),
+    "gradients split in a pipeline": ({"strategy": {"pipelineParallel": 2}, "options": {"zeroStage": 2}},
+                                      f"{OPTION}.zeroStage", "DEEPSPEED_PIPELINE_STAGE"),
+    "half a rank": ({"strategy": {"tensorParallel": 0.5}}, f"{STRATEGY}.tensorParallel", "STRATEGY_INVALID"),
+    "a train batch that 7 do not divide": (
+        {"strategy": {"tensorParallel": 2}, "options": {"trainBatchSize": 64}}, f"{OPTION}.trainBatchSize",
+        "TRAIN_BATCH_NOT_DIVISIBLE",
+    ),
+    "a split that the file cannot say": ({"options": {"config": {"tensor_parallel": {"autotp_size": 2}}}},
+                                         f"{OPTION}.config.tensor_parallel", "DEEPSPEED_KEY_DECIDED"),
     "an option of another framework": ({"options": {"staticGraph": True}}, f"{OPTION}.staticGraph", "OPTION_UNKNOWN"),
 }  # fmt: skip
 
@@ -100,9 +123,8 @@ def test_the_document_s_train_batch_of_64_is_refused_on_14_processes_with_56_or_
 
 
 def test_the_document_s_request_is_accepted_with_a_warning_and_keeps_its_values_where_they_can_run() -> None:
-    strategy = {"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8}
-    request = spec(*DOCUMENT, strategy=strategy)
-    assert found(request) == {"distributedConfig.strategy": "STRATEGY_NOT_RENDERED"}
+    request = spec(*DOCUMENT, strategy=ASKED)
+    assert warned(request) == ["STRATEGY_NOT_RENDERED", "DEEPSPEED_SPLITS_POSSIBLE"]
     values = rendered(request)
     assert values["optimizer"]["type"] == "AdamW"
     assert values["optimizer"]["params"]["lr"] == 0.0001
@@ -196,6 +218,78 @@ def test_what_the_user_sets_wins() -> None:
     assert deepspeed.plan(request).nodes[0].env["TORCH_EXTENSIONS_DIR"] == "/cache"
 
 
+# Splits of the model ----------------------------------------------------------------------------------------------
+
+
+def eight(**changes: Any) -> JobSpec:
+    """On 8 GPUs of one node, with 4 layers and 4 heads."""
+    return spec("env-005", **{"hyperparameters": {"layers": 4}, **changes})
+
+
+def test_tensor_parallelism_alone_is_deepspeed_s_own_and_leaves_the_train_batch_to_it() -> None:
+    request = eight(strategy={"tensorParallel": 4}, options={"trainBatchSize": 16})
+    values = rendered(request)
+    assert values["tensor_parallel"] == {"autotp_size": 4}
+    assert "train_batch_size" not in values
+    assert (values["train_micro_batch_size_per_gpu"], values["zero_optimization"]["stage"]) == (8, 2)
+    plan = deepspeed.plan(request)
+    assert plan.nodes[0].env["FERMI_TENSOR_PARALLEL"] == "4"
+    assert "FERMI_PIPELINE_PARALLEL" not in plan.nodes[0].env
+    command = list(plan.nodes[0].command)
+    assert command[command.index("--tensor_parallel_size") + 1] == "4"
+
+
+def test_a_pipeline_has_stage_1_and_micro_batches_enough_to_keep_it_busy() -> None:
+    request = eight(strategy={"tensorParallel": 2, "pipelineParallel": 2})
+    values = rendered(request)
+    assert (values["pipeline"], "tensor_parallel" in values) == ({"stages": 2}, False)
+    assert values["zero_optimization"]["stage"] == 1
+    assert triple(request) == (64, 4, 8)  # 4 micro batches × 8 × 2 ranks of data
+    proposal = deepspeed.propose(request)
+    assert proposal.strategy == {"dataParallel": 2}
+    assert warned(request) == []
+    assert warned(eight(strategy={"pipelineParallel": 4}, options={"gradientAccumulationSteps": 1})) == [
+        "DEEPSPEED_BUBBLE"
+    ]
+
+
+def test_a_model_that_is_too_large_for_its_split_is_named() -> None:
+    large = {"layers": 96, "heads": 96, "hiddenSize": 12288, "sequenceLength": 2048, "vocabSize": 50304}
+    split = {"tensorParallel": 8}
+    assert warned(eight(strategy=split, hyperparameters=large, options={"zeroStage": 0})) == ["DEEPSPEED_OUT_OF_MEMORY"]
+    assert warned(eight(strategy=split, options={"zeroStage": 0}, hyperparameters={"heads": 8})) == []
+
+
+def test_all_that_is_wrong_is_named_at_once_with_the_nearest_that_works() -> None:
+    request = spec(*DOCUMENT, strategy={"tensorParallel": 8, "pipelineParallel": 4}, options={"zeroStage": 3})
+    problems = validate.problems(request)
+    assert {problem.code for problem in problems} == {
+        "DEEPSPEED_WORLD_NOT_DIVISIBLE", "DEEPSPEED_TENSOR_CROSSES_NODES", "DEEPSPEED_HEADS_NOT_DIVISIBLE",
+        "DEEPSPEED_STAGES_TOO_MANY", "DEEPSPEED_PIPELINE_STAGE",
+    }  # fmt: skip
+    nearest = {problem.params["nearest"] for problem in problems if problem.code != "DEEPSPEED_PIPELINE_STAGE"}
+    assert nearest == {"tensorParallel=1, pipelineParallel=2, dataParallel=7"}
+
+
+def test_the_splits_nearest_to_the_document_s_can_run_on_its_nodes() -> None:
+    request = spec(*DOCUMENT, strategy=ASKED, hyperparameters={"layers": 28})
+    possible = registry.framework("deepspeed").splits(request)
+    assert [tuple(one.values()) for one in possible] == [(1, 7, 2), (2, 7, 1), (1, 2, 7)]
+    for strategy in possible:
+        taken = spec(*DOCUMENT, strategy=strategy, hyperparameters={"layers": 28})
+        assert validate.problems(taken) == []
+        assert registry.framework("deepspeed").splits(taken) == []
+        assert "STRATEGY_NOT_RENDERED" not in warned(taken)
+
+
+def test_a_script_s_own_model_is_judged_by_nobody_but_the_ranks_are() -> None:
+    own = {"entrypoint": Entrypoint("train.py"), "hyperparameters": {"layers": 1, "heads": 1}}
+    request = eight(**own, strategy={"tensorParallel": 4, "pipelineParallel": 2})
+    env = deepspeed.plan(request).nodes[0].env
+    assert (env["FERMI_TENSOR_PARALLEL"], env["FERMI_PIPELINE_PARALLEL"]) == ("4", "2")
+    assert found(eight(**own, strategy={"tensorParallel": 3}))[f"{STRATEGY}.tensorParallel"]
+
+
 # Anything goes in, and DeepSpeed reads what comes out -------------------------------------------------------------
 
 
@@ -233,20 +327,27 @@ node = st.builds(
 nodes = st.lists(node, min_size=1, max_size=4).map(tuple)
 valid_options = values(config.OPTIONS)
 valid_hyperparameters = st.fixed_dictionaries({}, optional={name: choices(p) for name, p in recipes.GPT.items()})
+strategies = st.dictionaries(st.sampled_from(split.DEGREES), st.integers(1, 4))
 names = st.sampled_from([*config.OPTIONS["properties"], *recipes.GPT, "zero_optimization", "fp16"])
 
 
-def request(nodes: tuple[Node, ...], options: Any, hyperparameters: Any, own: bool = False) -> JobSpec:
+def request(
+    nodes: tuple[Node, ...], options: Any, hyperparameters: Any, own: bool = False, strategy: Any = None
+) -> JobSpec:
     entrypoint = Entrypoint("train.py") if own else None
     return JobSpec("task", "deepspeed", nodes, nodes[0].id, options=options, hyperparameters=hyperparameters,
-                   entrypoint=entrypoint)  # fmt: skip
+                   entrypoint=entrypoint, strategy=strategy or {})  # fmt: skip
 
 
 def satisfies_every_rule(spec: JobSpec, plan: Plan) -> None:
     read = json.loads(str(plan.files["ds_config.json"]))
-    train, micro, steps = triple(spec)
-    assert train == micro * steps * plan.world_size
-    assert min(train, micro, steps) > 0
+    at = split.of(spec)
+    micro, steps = read["train_micro_batch_size_per_gpu"], read["gradient_accumulation_steps"]
+    assert read.get("train_batch_size", micro * steps * at.data) == micro * steps * at.data
+    assert min(micro, steps) > 0
+    assert at.tensor * at.pipeline * at.data == plan.world_size
+    assert not any(node.processes % at.tensor for node in spec.nodes)
+    assert at.pipeline == 1 or read["zero_optimization"]["stage"] < 2
     assert not (read["fp16"]["enabled"] and read["bf16"]["enabled"])
     assert read["zero_optimization"]["stage"] in (0, 1, 2, 3)
     assert read.keys() <= {*config.keys.CONFIG["properties"], *config.keys.DECIDED, "zero_allow_untested_optimizer"}
@@ -258,17 +359,23 @@ def satisfies_every_rule(spec: JobSpec, plan: Plan) -> None:
     st.dictionaries(names | st.text(max_size=6), anything),
     st.dictionaries(names | st.text(max_size=6), anything),
     st.booleans(),
+    st.dictionaries(
+        st.sampled_from([*split.DEGREES, "contextParallel"]), st.integers(-1, 1 << 70) | st.text(max_size=2)
+    ),
 )
-def test_rules_never_raise_whatever_comes_in(nodes: Any, options: Any, hyperparameters: Any, own: bool) -> None:
-    spec = request(nodes, options, hyperparameters, own)
+def test_rules_never_raise_whatever_comes_in(
+    nodes: Any, options: Any, hyperparameters: Any, own: bool, strategy: Any
+) -> None:
+    spec = request(nodes, options, hyperparameters, own, strategy)
     problems = validate.problems(spec)
     registry.framework("deepspeed").warnings(spec)
+    registry.framework("deepspeed").splits(spec)
     if not problems:
         satisfies_every_rule(spec, deepspeed.plan(spec))
 
 
 @pytest.fixture(scope="module")
-def deepspeed_reads() -> Callable[[str, int], None]:
+def deepspeed_reads() -> Callable[..., None]:
     """DeepSpeed's own validator, for as many processes as said; raises what it raises."""
     if not find_spec("deepspeed"):
         pytest.skip("needs deepspeed")
@@ -279,11 +386,14 @@ def deepspeed_reads() -> Callable[[str, int], None]:
 
     runtime.logger.setLevel(logging.ERROR)
 
-    def read(text: str, processes: int) -> None:
+    def read(text: str, processes: int, at: split.Split | None = None) -> None:
+        """As its engine does, or its engine for pipelines."""
+        mpu = SimpleNamespace(get_data_parallel_world_size=lambda: at.data) if at and at.pipeline > 1 else None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(runtime.dist, "get_rank", lambda *_: 0)
             patch.setattr(runtime.dist, "get_world_size", lambda *_: processes)
-            assert runtime.DeepSpeedConfig(json.loads(text)).world_size == processes
+            expected = at.data if at and mpu else processes
+            assert runtime.DeepSpeedConfig(json.loads(text), mpu).world_size == expected
 
     return read
 
@@ -295,24 +405,28 @@ def requests(draw: st.DrawFn) -> JobSpec:
     options, hyperparameters = draw(valid_options), draw(valid_hyperparameters)
     if draw(st.booleans()):
         options["trainBatchSize"] = draw(st.integers(1, 100)) * sum(node.processes for node in chosen)
-    while broken := validate.problems(spec := request(chosen, options, hyperparameters)):
+    strategy = draw(strategies)
+    while broken := validate.problems(spec := request(chosen, options, hyperparameters, strategy=strategy)):
         for problem in broken:
             *_, group, name = problem.field.split(".")
-            {"options": options, "hyperparameters": hyperparameters}[group].pop(name, None)
+            if name == "strategy":
+                strategy.clear()
+            else:
+                {"options": options, "hyperparameters": hyperparameters, "strategy": strategy}[group].pop(name, None)
     return spec
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(requests())
 def test_what_breaks_no_rule_is_rendered_and_deepspeed_itself_accepts_it(
-    deepspeed_reads: Callable[[str, int], None], spec: JobSpec
+    deepspeed_reads: Callable[..., None], spec: JobSpec
 ) -> None:
     plan = deepspeed.plan(spec)
     satisfies_every_rule(spec, plan)
-    deepspeed_reads(str(plan.files["ds_config.json"]), plan.world_size)
+    deepspeed_reads(str(plan.files["ds_config.json"]), plan.world_size, split.of(spec))
 
 
-def test_what_we_refuse_deepspeed_refuses_too(deepspeed_reads: Callable[[str, int], None]) -> None:
+def test_what_we_refuse_deepspeed_refuses_too(deepspeed_reads: Callable[..., None]) -> None:
     good = rendered(spec(*DOCUMENT))
     for change in (
         {"train_batch_size": 64},

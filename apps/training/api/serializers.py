@@ -84,6 +84,10 @@ class TaskPreview(serializers.Serializer):
     problems = ProblemItem(many=True)
     warnings = WarningItem(many=True)
     proposal = TaskProposal(allow_null=True, help_text="null: nothing was left empty")
+    splits = serializers.ListField(
+        child=serializers.DictField(child=serializers.IntegerField()),
+        help_text="strategies that can run here, the nearest first, where the one asked for cannot",
+    )
     summary = PreviewSummary()
 
 

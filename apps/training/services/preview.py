@@ -26,8 +26,8 @@ def preview(
     shown: dict[str, Any] = {
         "problems": [presenters.problem(problem) for problem in problems],
         "warnings": [presenters.warning(warning.code, warning.params) for warning in draft.warnings],
-        "proposal": None, "worldSize": 0, "nodeCount": 0, "masterNode": None, "summary": summary.summarise([]),
-        "ranks": [], "files": [], "artifacts": [], "command": [],
+        "proposal": None, "splits": [], "worldSize": 0, "nodeCount": 0, "masterNode": None,
+        "summary": summary.summarise([]), "ranks": [], "files": [], "artifacts": [], "command": [],
     }  # fmt: skip
     job = draft.job
     if job is None:
@@ -38,6 +38,7 @@ def preview(
         "masterNode": job.master,
         "summary": summary.summarise(job.nodes),
         "proposal": presenters.proposal(job),
+        "splits": registry.framework(job.framework).splits(job),
     }
     if (found := rendered(draft)) is None:
         return shown

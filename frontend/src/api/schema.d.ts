@@ -2301,6 +2301,10 @@ export interface components {
             warnings: components["schemas"]["WarningItem"][];
             /** @description null: nothing was left empty */
             proposal: components["schemas"]["TaskProposal"] | null;
+            /** @description strategies that can run here, the nearest first, where the one asked for cannot */
+            splits: {
+                [key: string]: number;
+            }[];
             summary: components["schemas"]["PreviewSummary"];
         };
         TaskPreviewEnvelope: {

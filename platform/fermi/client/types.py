@@ -1482,6 +1482,10 @@ class TaskPreview(TypedDict):
     """
     null: nothing was left empty
     """
+    splits: list[dict[str, int]]
+    """
+    strategies that can run here, the nearest first, where the one asked for cannot
+    """
     summary: PreviewSummary
 
 

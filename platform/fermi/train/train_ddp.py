@@ -337,12 +337,12 @@ class Block(nn.Module):
         self.expand, self.contract = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, length, width = x.shape
+        batch, length, _ = x.shape
         dropout = self.dropout if self.training else 0.0
-        qkv = self.qkv(self.norm_1(x)).view(batch, length, 3, self.n_head, width // self.n_head)
+        qkv = self.qkv(self.norm_1(x)).view(batch, length, 3, self.n_head, -1)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
         heads = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
-        x = x + F.dropout(self.mix(heads.transpose(1, 2).reshape(batch, length, width)), dropout)
+        x = x + F.dropout(self.mix(heads.transpose(1, 2).flatten(2)), dropout)
         return x + F.dropout(self.contract(F.gelu(self.expand(self.norm_2(x)))), dropout)
 
 

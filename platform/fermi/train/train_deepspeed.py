@@ -7,6 +7,9 @@
 `ds_config.json` decides batch sizes, precision, optimizer, clipping and offloading, whatever other options say. With a
 `scheduler` in it DeepSpeed sets the learning rate, without one it is warmed up and decays as in train_ddp.py.
 
+`--tensor_parallel_size` ranks share each layer, `--pipeline_parallel_size` stages share the layers between them; see
+deepspeed_parallel.py. What is left over is data parallelism.
+
 A checkpoint is a folder that all ranks write, each its share: it needs a folder that every node sees.
 """
 
@@ -14,6 +17,7 @@ import argparse
 import json
 import logging
 import os
+import re
 import shutil
 import socket
 import sys
@@ -34,16 +38,22 @@ if os.environ.get("DS_ACCELERATOR", "cuda" if torch.cuda.device_count() else "cp
 import deepspeed
 from deepspeed.runtime.config import DeepSpeedConfig
 
+from fermi.train import deepspeed_parallel
+from fermi.train.deepspeed_parallel import Split
+
 MANIFEST = "checkpoint.json"
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """As in train_ddp.py, and the path of `ds_config.json`."""
-    ours = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    ours.add_argument("--deepspeed_config", default=os.environ.get("FERMI_DEEPSPEED_CONFIG"))
+    """As in train_ddp.py, the path of `ds_config.json`, and how the model is split."""
+    ours, env = argparse.ArgumentParser(add_help=False, allow_abbrev=False), os.environ.get
+    ours.add_argument("--deepspeed_config", default=env("FERMI_DEEPSPEED_CONFIG"))
+    for kind in ("tensor", "pipeline"):
+        default = env(f"FERMI_{kind.upper()}_PARALLEL") or 1
+        ours.add_argument(f"--{kind}_parallel_size", type=train_ddp.at_least(1), default=default)
     config, rest = ours.parse_known_args(argv)
     args = train_ddp.parse(rest)
-    args.deepspeed_config = config.deepspeed_config
+    vars(args).update(vars(config))
     args.distributed = True  # DeepSpeed wants a process group for a single process, too
     if not args.deepspeed_config:
         raise Refused("--deepspeed_config is missing")
@@ -58,39 +68,54 @@ class DeepSpeedTrainer(train_ddp.Trainer):
     def __init__(self, args: argparse.Namespace, world: World, report: Report) -> None:
         self.args, self.world, self.report = args, world, report
         deepspeed.init_distributed(dist.get_backend())
-        self.config = read_config(args)
-        self.train_data = Samples(args.train_data_path, args, world)
-        self.valid_data = Samples(args.valid_data_path, args, world) if args.valid_data_path else None
+        self.split = Split.of(args, world)
+        self.config = read_config(args, self.split)
+        same_data = world._replace(rank=self.split.data_rank, size=self.split.data)
+        self.train_data = Samples(args.train_data_path, args, same_data)
+        self.valid_data = Samples(args.valid_data_path, args, same_data) if args.valid_data_path else None
         torch.manual_seed(args.seed)
         model = GPT(args)
         count = sum(weight.numel() for weight in model.parameters())
-        groups = train_ddp.parameter_groups(model, args.weight_decay)
-        self.model, self.optimizer, _, self.scheduler = deepspeed.initialize(
-            model=model, model_parameters=groups, config=args.deepspeed_config
-        )
+        self.model, self.optimizer, _, self.scheduler = self.engine(model)
         self.autocast = torch.autocast(world.device.type, enabled=False)  # the engine sees to precision
         self.step = 0
         stage = self.model.zero_optimization_stage()
         dtype = str(self.model.get_data_types()[0]).removeprefix("torch.")
         about = {"device": str(world.device), "dtype": dtype, "parameters": count, "zero_stage": stage}
+        if degrees := self.split.degrees:
+            about |= degrees | {"data": self.split.data}
         report.event("started", world_size=world.size, **about)
+
+    def engine(self, model: GPT) -> Any:
+        groups = train_ddp.parameter_groups(model, self.args.weight_decay)
+        made = deepspeed.initialize(model=model, model_parameters=groups, config=self.settings())
+        deepspeed_parallel.own_heads(made[0], self.split)
+        return made
+
+    def settings(self) -> dict[str, Any]:
+        """What `ds_config.json` says, and how our layers are cut."""
+        return deepspeed_parallel.autotp(json.loads(Path(self.args.deepspeed_config).read_bytes()), self.split)
 
     def parallel(self) -> nn.Module:
         return self.model
 
     def advance(self, parallel: nn.Module) -> torch.Tensor:
-        self.step += 1
-        torch.manual_seed(digest("rank", self.args.seed, self.step, self.world.rank))
+        self.begin_step(self.split.data_rank)
         micro_steps, loss = self.args.gradient_accumulation_steps, torch.zeros((), device=self.world.device)
-        if self.scheduler is None:
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.learning_rate()
         for micro_step in range(micro_steps):
             part = parallel(*self.train_data.draw(self.step, micro_step))
             self.model.backward(part)  # divides by the number of micro steps
             self.model.step()  # does something in the last of them
             loss += part.detach() / micro_steps
         return loss
+
+    def begin_step(self, *place: int) -> None:
+        """`place`: ranks that are to drop the same activations have the same one."""
+        self.step += 1
+        torch.manual_seed(digest("rank", self.args.seed, self.step, *place))
+        if self.scheduler is None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.learning_rate()
 
     def save(self, last: bool, measured: dict[str, float]) -> None:
         """All ranks write into a folder with another name; rank 0 renames it once it is whole and on the disk. A rank
@@ -127,7 +152,8 @@ class DeepSpeedTrainer(train_ddp.Trainer):
     def saved_by(self) -> dict[str, Any]:
         """Only the like of it can load its checkpoints."""
         dtype = str(self.model.get_data_types()[0]).removeprefix("torch.")
-        return {"processes": self.world.size, "zero_stage": self.model.zero_optimization_stage(), "dtype": dtype}
+        stage = self.model.zero_optimization_stage()
+        return {"processes": self.world.size, "zero_stage": stage, "dtype": dtype, **self.split.degrees}
 
     def resume(self) -> None:
         """Every rank looks at its own files, and all agree: another rank may see other files."""
@@ -159,15 +185,21 @@ class DeepSpeedTrainer(train_ddp.Trainer):
             for name, size in manifest["files"].items():
                 if (path / name).stat().st_size != size:
                     return f"{name} is not whole"
-            mine = f"zero_pp_rank_{self.world.rank}_"
             for name in manifest["files"]:
-                if name.endswith(".pt") and (mine in name or "zero_pp_rank" not in name):
+                if name.endswith(".pt") and self.reads(name):
                     with zipfile.ZipFile(path / name) as archive:
                         if damaged := archive.testzip():
                             return f"{name}: {damaged} is damaged"
         except (OSError, zipfile.BadZipFile, Unusable) as error:
             return str(error).split("\n")[0]
         return None
+
+    def reads(self, name: str) -> bool:
+        """Whether a checkpoint's file of this name is for this rank, by DeepSpeed's names."""
+        mine = {"zero_pp_rank_": self.split.data_rank, "mp_rank_": self.split.model_rank,
+                "-model_": self.split.tensor_rank}  # fmt: skip
+        found = ((re.search(rf"{part}(\d+)", name), rank) for part, rank in mine.items())
+        return all(int(number[1]) == rank for number, rank in found if number)
 
     def load(self, path: Path) -> None:
         manifest = read_manifest(path)
@@ -179,6 +211,24 @@ class DeepSpeedTrainer(train_ddp.Trainer):
         self.model.load_checkpoint(str(path.parent), tag=path.name)
         self.step = manifest["step"]
         self.report.event("resumed", step=self.step, path=str(path))
+
+
+class PipelineTrainer(DeepSpeedTrainer):
+    """`model` is DeepSpeed's engine around this rank's stage. All ranks know the loss once the last stage does."""
+
+    def engine(self, model: GPT) -> Any:
+        stage = deepspeed_parallel.pipeline(model, self.split)
+        groups = train_ddp.parameter_groups(stage, self.args.weight_decay)
+        return deepspeed.initialize(model=stage, model_parameters=groups, config=self.settings())
+
+    def advance(self, parallel: nn.Module) -> torch.Tensor:
+        self.begin_step(self.split.data_rank, self.split.stage)
+        batches = (self.train_data.draw(self.step, n) for n in range(self.args.gradient_accumulation_steps))
+        return self.model.train_batch(batches).detach().squeeze()
+
+    def validate(self, data: Samples) -> float:
+        windows = list(data.windows())
+        return self.model.eval_batch(iter(windows), num_micro_batches=len(windows)).item()
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
@@ -206,10 +256,10 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_config(args: argparse.Namespace) -> DeepSpeedConfig:
+def read_config(args: argparse.Namespace, split: Split) -> DeepSpeedConfig:
     """DeepSpeed's own reading of the file, for this many processes; `args` are brought into line with it."""
     try:
-        config = DeepSpeedConfig(args.deepspeed_config)
+        config = DeepSpeedConfig(args.deepspeed_config, mpu=split if split.pipeline > 1 else None)
     except (AssertionError, ValueError, OSError) as error:
         why = str(error).split("\n")[0]
         raise Refused(f"{args.deepspeed_config} is not for {dist.get_world_size()} processes: {why}") from error
@@ -237,7 +287,8 @@ def main(argv: list[str]) -> int:
             map_tokens(path, args)
         if "RANK" not in os.environ:
             stand_alone()
-        return train_ddp.train(args, World.from_env(args), DeepSpeedTrainer)
+        kind = PipelineTrainer if args.pipeline_parallel_size > 1 else DeepSpeedTrainer
+        return train_ddp.train(args, World.from_env(args), kind)
     except Refused as why:
         print(f"train_deepspeed: {why}", file=sys.stderr, flush=True)
         return 2

@@ -10,6 +10,8 @@ A framework is one module (or package). At its top level it must have `INFO` and
     warnings      (JobSpec) -> list[Problem], which stop nothing         default: none
     propose       (JobSpec) -> Proposal for what is left empty           default: data parallelism over all ranks, where
                                                                          the framework has no other
+    splits        (JobSpec) -> strategies to propose for one that cannot default: none
+                  run, the nearest first
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -86,6 +88,7 @@ class Framework:
         self._problems = getattr(module, "problems", self._not_allowed)
         self._warnings: Callable[[JobSpec], list[Problem]] = getattr(module, "warnings", lambda _: [])
         self._propose = getattr(module, "propose", self._data_parallel)
+        self.splits: Callable[[JobSpec], list[Mapping[str, int]]] = getattr(module, "splits", lambda _: [])
 
     def problems(self, spec: JobSpec) -> list[Problem]:
         """All broken rules at once; empty = `plan` will succeed. Never raises."""
@@ -118,6 +121,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "problems": ("a function of a JobSpec", callable),
     "warnings": ("a function of a JobSpec", callable),
     "propose": ("a function of a JobSpec", callable),
+    "splits": ("a function of a JobSpec", callable),
 }  # fmt: skip
 _REQUIRED = ("INFO", "plan")
 

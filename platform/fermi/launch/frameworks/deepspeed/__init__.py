@@ -1,9 +1,11 @@
-"""DeepSpeed: data parallel, with optimizer state, gradients and weights split among the ranks by ZeRO stage.
+"""DeepSpeed: data parallel, with optimizer state, gradients and weights split among the ranks by ZeRO stage; and the
+model itself by tensor and pipeline.
 
     stage 0   every rank holds everything (as DDP does)
     stage 1   optimizer state is split       stage 2   and gradients       stage 3   and weights
 
-batch.py      train batch = micro batch × accumulation × processes, solved from what was given
+split.py      tensor × pipeline × data, and DeepSpeed's rules for it
+batch.py      train batch = micro batch × accumulation × data parallel ranks, solved from what was given
 config.py     the options, and `ds_config.json`
 keys.py       which of DeepSpeed's own keys a user may add
 proposal.py   what is chosen where nothing is said
@@ -14,19 +16,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.launch import environment, gpus, network, options, recipes
+from fermi.launch import environment, figures, gpus, memory, network, options, recipes
 from fermi.launch.frameworks._plans import gang
 from fermi.launch.frameworks.base import Info
-from fermi.launch.frameworks.deepspeed import config, keys
+from fermi.launch.frameworks.deepspeed import config, keys, split
 from fermi.launch.frameworks.deepspeed.batch import Batch, solve
 from fermi.launch.frameworks.deepspeed.config import OPTIONS
-from fermi.launch.frameworks.deepspeed.proposal import propose
+from fermi.launch.frameworks.deepspeed.proposal import needed, propose
 from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Value
 
 INFO = Info(
     label="DeepSpeed",
-    parallelism=("data", "sharded"),
+    parallelism=("data", "sharded", "tensor", "pipeline"),
     model_size=(10_000_000_000, 100_000_000_000),
     packages=("deepspeed",),
 )
@@ -47,10 +49,12 @@ CONFIG_FILE: Value = (Late.FILES_DIR, "/ds_config.json")
 def problems(spec: JobSpec) -> list[Problem]:
     found = options.problems(spec, OPTIONS, leave_out=("config",)) + keys.problems(spec)
     if found:
-        return found
+        return found + split.problems(spec)
+    found = split.problems(spec)
+    is_split = not any(problem.field.startswith(split.STRATEGY) for problem in found)
     spec = propose(spec).to(spec)
     batch = solve(spec)
-    if isinstance(batch, Problem):
+    if is_split and isinstance(batch, Problem):
         found.append(batch)
     found += _offload_problems(spec)
     params: dict[str, Any]
@@ -65,12 +69,19 @@ def problems(spec: JobSpec) -> list[Problem]:
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    """A batch size that gave way to the train batch is named."""
+    """What DeepSpeed cannot split, waiting, too little memory, and a batch size that gave way to the train batch."""
     batch, wished = solve(spec), spec.hyperparameters.get("batchSize")
+    found = split.warnings(spec, batch.accumulation if isinstance(batch, Batch) else 1)
+    if not problems(spec):
+        found += _memory(spec)
     if isinstance(batch, Batch) and "microBatchSize" not in spec.options and wished not in (None, batch.micro):
         params = {"found": wished, "micro": batch.micro, "steps": batch.accumulation, "train": batch.train}
-        return [Problem("hyperparameters.batchSize", "BATCH_SIZE_GAVE_WAY", params)]
-    return []
+        found.append(Problem("hyperparameters.batchSize", "BATCH_SIZE_GAVE_WAY", params))
+    return found
+
+
+def splits(spec: JobSpec) -> list[Mapping[str, int]]:
+    return split.possible(spec)
 
 
 def plan(spec: JobSpec) -> Plan:
@@ -78,7 +89,10 @@ def plan(spec: JobSpec) -> Plan:
     batch, backend = solve(spec), environment.communication_backend(spec)
     assert isinstance(batch, Batch)
     env = {**network.torch_env(spec, backend), **_env(spec)}
-    command = recipes.command(spec, "fermi.train.train_deepspeed", {"backend": backend})
+    at = split.of(spec)
+    sizes = {"tensor_parallel_size": at.tensor, "pipeline_parallel_size": at.pipeline}
+    extra = {"backend": backend, **{name: size for name, size in sizes.items() if size > 1}}
+    command = recipes.command(spec, "fermi.train.train_deepspeed", extra)
     if spec.entrypoint is None:
         command += ("--deepspeed_config", CONFIG_FILE)
     return gang(
@@ -93,12 +107,26 @@ def plan(spec: JobSpec) -> Plan:
     )
 
 
+def _memory(spec: JobSpec) -> list[Problem]:
+    """Of a split model alone: ZeRO's stage is proposed by what fits."""
+    at, parameters, usable = split.of(spec), recipes.parameters(spec), memory.usable(spec.nodes)
+    if at.ranks_per_model == 1 or parameters is None:
+        return []
+    spec = propose(spec).to(spec)
+    taken = needed(spec, config.stage(spec), parameters)
+    if taken <= usable:
+        return []
+    params = {"size": figures.count(parameters), "needed": memory.shown(taken), "usable": memory.shown(usable),
+              "tensor": at.tensor, "pipeline": at.pipeline}  # fmt: skip
+    return [Problem(split.STRATEGY, "DEEPSPEED_OUT_OF_MEMORY", params)]
+
+
 def _offload_problems(spec: JobSpec) -> list[Problem]:
     """Offloading what is not split is not possible: the optimizer's state from stage 1 on, weights in stage 3."""
     found = []
-    for name, needed in (("offloadOptimizer", 1), ("offloadParameters", 3)):
-        if spec.options.get(name) == "cpu" and config.stage(spec) < needed:
-            params = {"name": name, "stage": config.stage(spec), "needed": needed, "nearest": "none"}
+    for name, least in (("offloadOptimizer", 1), ("offloadParameters", 3)):
+        if spec.options.get(name) == "cpu" and config.stage(spec) < least:
+            params = {"name": name, "stage": config.stage(spec), "needed": least, "nearest": "none"}
             found.append(Problem(f"distributedConfig.options.{name}", "OFFLOAD_NEEDS_STAGE", params))
     return found
 
@@ -108,6 +136,9 @@ def _env(spec: JobSpec) -> Mapping[str, Value]:
     attempt with a folder of its own never meets it. See docs/decisions/0006."""
     env: dict[str, Value] = {"FERMI_DEEPSPEED_CONFIG": CONFIG_FILE}
     env["TORCH_EXTENSIONS_DIR"] = (Late.FILES_DIR, "/torch_extensions")
+    at = split.of(spec)
+    degrees = {"FERMI_TENSOR_PARALLEL": at.tensor, "FERMI_PIPELINE_PARALLEL": at.pipeline}
+    env |= {name: str(degree) for name, degree in degrees.items() if degree > 1}
     if (seconds := spec.options.get("timeoutSeconds")) is not None:
         env["DEEPSPEED_TIMEOUT"] = str(math.ceil(seconds / 60))  # minutes
     if not config.on_cuda(spec):

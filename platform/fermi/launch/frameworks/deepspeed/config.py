@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from fermi.launch import gpus, network, options, recipes
-from fermi.launch.frameworks.deepspeed import keys
+from fermi.launch.frameworks.deepspeed import keys, split
 from fermi.launch.frameworks.deepspeed.batch import Batch
 from fermi.launch.spec import JobSpec
 
@@ -58,7 +58,7 @@ def precision(spec: JobSpec) -> gpus.Precision:
 def render(spec: JobSpec, batch: Batch) -> dict[str, Any]:
     dtype = precision(spec)
     ours: dict[str, Any] = {
-        "train_batch_size": batch.train,
+        **_split(spec, batch),
         "train_micro_batch_size_per_gpu": batch.micro,
         "gradient_accumulation_steps": batch.accumulation,
         "gradient_clipping": hyperparameter(spec, "gradientClipping"),
@@ -70,6 +70,18 @@ def render(spec: JobSpec, batch: Batch) -> dict[str, Any]:
         **({"zero_allow_untested_optimizer": True} if options.value(spec, OPTIONS, "optimizer") == "SGD" else {}),
     }
     return keys.merged(ours, spec.options.get("config", {}))
+
+
+def _split(spec: JobSpec, batch: Batch) -> dict[str, Any]:
+    """With tensor parallelism of its own DeepSpeed counts every process as one for data when it checks batch sizes
+    (runtime/config.py, `_batch_assertion`), so that the train batch must be left out. `pipeline` is for scripts to
+    read: `PipelineModule` is told by them."""
+    at = split.of(spec)
+    if at.pipeline > 1:
+        return {"train_batch_size": batch.train, "pipeline": {"stages": at.pipeline}}
+    if at.tensor > 1:
+        return {"tensor_parallel": {"autotp_size": at.tensor}}
+    return {"train_batch_size": batch.train}
 
 
 def _zero(spec: JobSpec) -> dict[str, Any]:
@@ -95,8 +107,8 @@ def _optimizer(spec: JobSpec) -> dict[str, Any]:
 
 
 def learning_rate(spec: JobSpec) -> float:
-    """The peak, scaled by the number of processes where that was asked for."""
-    size = spec.world_size
+    """The peak, scaled by the number of data parallel ranks where that was asked for."""
+    size = split.of(spec).data
     scale = {"none": 1, "linear": size, "sqrt": math.sqrt(size)}[hyperparameter(spec, "learningRateScaling")]
     peak: float = hyperparameter(spec, "learningRate")
     return peak * scale

@@ -88,6 +88,8 @@ DECIDED = {
     "zero_optimization.stage": "distributedConfig.options.zeroStage",
     "zero_optimization.offload_optimizer": "distributedConfig.options.offloadOptimizer",
     "zero_optimization.offload_param": "distributedConfig.options.offloadParameters",
+    "tensor_parallel": "distributedConfig.strategy.tensorParallel",
+    "pipeline": "distributedConfig.strategy.pipelineParallel",
     "distributed": "distributedConfig.nodeIds",
 }
 """Keys that another field decides. `distributed` is not DeepSpeed's; the requirement document (004) has it."""

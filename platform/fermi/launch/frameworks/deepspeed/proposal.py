@@ -1,4 +1,5 @@
-"""What is left empty: the lowest usual ZeRO stage of which the smallest GPU can hold its part, and the batch triple.
+"""What is left empty: the rest of a split, the lowest usual ZeRO stage of which the smallest GPU can hold its part, and
+the batch triple.
 
 Stage 2 is the least that is proposed: it moves no more bytes than data parallelism without ZeRO does (ZeRO paper, §7),
 and is the requirement document's (004).
@@ -8,7 +9,7 @@ from typing import Any
 
 from fermi.launch import figures, memory, options, recipes
 from fermi.launch.frameworks._plans import data_parallel
-from fermi.launch.frameworks.deepspeed import config, keys
+from fermi.launch.frameworks.deepspeed import config, keys, split
 from fermi.launch.frameworks.deepspeed.batch import Batch, solve
 from fermi.launch.spec import JobSpec, Problem, Proposal
 
@@ -17,7 +18,7 @@ _BATCH = "distributedConfig.options.trainBatchSize"
 
 
 def propose(spec: JobSpec) -> Proposal:
-    first = data_parallel(spec)
+    first = _rest(spec) or data_parallel(spec)
     if options.problems(spec, config.OPTIONS, leave_out=("config",)) or keys.problems(spec):
         return first
     chosen: dict[str, Any] = {}
@@ -26,8 +27,10 @@ def propose(spec: JobSpec) -> Proposal:
 
 
 def needed(spec: JobSpec, stage: int, parameters: int, *, offload_parameters: bool = False) -> float:
-    """GiB of state on each GPU, with the optimizer's where the job has it."""
-    world = spec.world_size
+    """GiB of state on each GPU, with the optimizer's where the job has it; as if tensor and pipeline parallelism cut
+    the model evenly, though embeddings are whole on the ranks of the first stage."""
+    at = split.of(spec)
+    world, parameters = at.data, -(-parameters // at.ranks_per_model)
     offloaded = stage > 0 and options.value(spec, config.OPTIONS, "offloadOptimizer") == "cpu"
     return memory.needed(
         parameters,
@@ -37,12 +40,24 @@ def needed(spec: JobSpec, stage: int, parameters: int, *, offload_parameters: bo
     )
 
 
+def _rest(spec: JobSpec) -> Proposal | None:
+    """What a split of the model leaves of the processes is for data."""
+    at = split.of(spec)
+    if at.ranks_per_model == 1 or "dataParallel" in spec.strategy or split.problems(spec):
+        return None
+    params = {"data": at.data, "worldSize": spec.world_size, "tensor": at.tensor, "pipeline": at.pipeline}
+    return Proposal({"dataParallel": at.data}, {}, (Problem(split.STRATEGY, "PROPOSED_DATA_PARALLEL_REST", params),))
+
+
 def _stage(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
     if "zeroStage" in spec.options:
         return []
     parameters, usable = recipes.parameters(spec), memory.usable(spec.nodes)
     offload = spec.options.get("offloadParameters")
     chosen["zeroStage"] = 2
+    if (pipeline := split.of(spec).pipeline) > 1:
+        chosen["zeroStage"] = 1
+        return [Problem(_STAGE, "PROPOSED_STAGE_FOR_PIPELINE", {"stage": 1, "pipeline": pipeline})]
     if offload == "cpu":
         chosen["zeroStage"] = 3
         return [Problem(_STAGE, "PROPOSED_STAGE_FOR_OFFLOAD", {"stage": 3})]
@@ -74,5 +89,5 @@ def _batch(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
     if not left:
         return []
     chosen |= left
-    params = {"train": batch.train, "micro": batch.micro, "steps": batch.accumulation, "worldSize": spec.world_size}
+    params = {"train": batch.train, "micro": batch.micro, "steps": batch.accumulation, "worldSize": split.of(spec).data}
     return [Problem(_BATCH, "PROPOSED_BATCH", params)]

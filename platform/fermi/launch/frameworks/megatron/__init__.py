@@ -7,6 +7,7 @@ memory.py     what a split takes on a GPU            cost.py    how long a step 
 search.py     the fastest split that fits            arguments.py    what Megatron is launched with
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +15,13 @@ from fermi.launch import environment, figures, gpus, network, options, recipes
 from fermi.launch.frameworks._plans import gang
 from fermi.launch.frameworks.base import Info
 from fermi.launch.frameworks.megatron import arguments, cost, memory, rules, search
-from fermi.launch.frameworks.megatron.request import OPTION, OPTIONS, STRATEGY, Request, known, read
+from fermi.launch.frameworks.megatron.request import OPTION, OPTIONS, STRATEGY, Request, read
 from fermi.launch.frameworks.megatron.split import Split, as_given
+from fermi.launch.frameworks.splits import words
 from fermi.launch.ranks import Placement
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
 
-__all__ = ["INFO", "OPTIONS", "PRELOAD", "plan", "problems", "propose", "warnings"]
+__all__ = ["INFO", "OPTIONS", "PRELOAD", "plan", "problems", "propose", "splits", "warnings"]
 
 INFO = Info(
     label="Megatron-LM",
@@ -43,7 +45,7 @@ def problems(spec: JobSpec) -> list[Problem]:
         return request
     split = _settled(request)
     said = {problem.code for problem in recipes.problems(spec)}  # the recipe knows one of the rules, too
-    broken = rules.problems(request, split, lambda: search.nearest(request))
+    broken = rules.problems(request, split, lambda: next(map(words, search.nearest(request, most=1)), "–"))
     found = [problem for problem in broken if problem.code not in said]
     found += _positions(spec, request) + _precision(spec) + _connections(spec, split) + arguments.own_arguments(spec)
     if not found and request.cluster.gpu_known:
@@ -75,6 +77,13 @@ def propose(spec: JobSpec) -> Proposal:
     strategy = {name: value for name, value in split.strategy.items() if name not in spec.strategy}
     chosen = {name: value for name, value in split.options.items() if name not in spec.options}
     return Proposal(strategy, chosen, tuple(_reasons(request, found)))
+
+
+def splits(spec: JobSpec) -> list[Mapping[str, int]]:
+    request = read(spec)
+    if isinstance(request, list) or not any(one.field.startswith(STRATEGY) for one in problems(spec)):
+        return []
+    return search.nearest(request)
 
 
 def plan(spec: JobSpec) -> Plan:
@@ -174,7 +183,7 @@ def _reasons(request: Request, found: search.Found) -> list[Problem]:
     if not found.fits:
         params = {**size, "gpus": found.would_fit or "–", "worldSize": cluster.world}
         return [Problem(STRATEGY, "MEGATRON_NOTHING_FITS", params)]
-    params = {"split": known(split.strategy), "fits": found.fits}
+    params = {"split": words(split.strategy), "fits": found.fits}
     reasons = [Problem(STRATEGY, "MEGATRON_FASTEST", params), Problem(STRATEGY, "MEGATRON_FITS", size)]
     if split.tensor > 1:
         params = {"tensor": split.tensor, "gpus": min(cluster.nodes)}

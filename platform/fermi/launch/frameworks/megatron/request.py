@@ -1,7 +1,6 @@
 """What a job says about a Megatron-LM run: the model's sizes, the GPUs it gets, and what the user settled. Frozen and
 hashable, so that a proposal is worked out once."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -190,8 +189,3 @@ def _global_batch(spec: JobSpec, micro: int | None) -> int:
         return int(given)
     batch = micro or hyperparameter(spec, "batchSize", recipes.DEFAULT_BATCH_SIZE)
     return int(batch * hyperparameter(spec, "gradientAccumulationSteps", 1) * spec.world_size)
-
-
-def known(values: Mapping[str, Any]) -> str:
-    """`tensorParallel=8, pipelineParallel=4`, in the request's own spelling."""
-    return ", ".join(f"{name}={value}" for name, value in values.items())

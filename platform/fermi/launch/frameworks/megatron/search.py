@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from fermi.launch.frameworks import splits
 from fermi.launch.frameworks.megatron import cost, memory
-from fermi.launch.frameworks.megatron.request import Given, Request, known
+from fermi.launch.frameworks.megatron.request import Given, Request
 from fermi.launch.frameworks.megatron.split import Recompute, Split, splits_sequence
 
 MOST_SAMPLES = 32
@@ -131,19 +132,14 @@ def _open(given: int | None, number: int, most: int | None = None) -> list[int]:
     return _divisors(number, most)
 
 
-def nearest(request: Request) -> str:
-    """The valid strategy that differs least from what was asked for, by how often a degree is doubled or halved."""
-    asked = request.given
-
-    def steps(mesh: Split) -> tuple[float, ...]:
-        pairs = ((asked.tensor, mesh.tensor), (asked.pipeline, mesh.pipeline), (asked.context, mesh.context),
-                 (asked.data, mesh.data))  # fmt: skip
-        return (sum(abs(math.log2(want / have)) for want, have in pairs if want), mesh.tensor, mesh.pipeline)
-
-    found = min(
-        meshes(replace(request, given=Given(asked.global_batch, trainer=asked.trainer))), key=steps, default=None
-    )
-    return known(found.strategy) if found else "–"
+def nearest(request: Request, most: int = splits.MOST) -> list[splits.Strategy]:
+    """The valid strategies that differ least from what was asked for."""
+    given = request.given
+    named = (("tensorParallel", given.tensor), ("pipelineParallel", given.pipeline), ("contextParallel", given.context),
+             ("dataParallel", given.data))  # fmt: skip
+    asked = {name: degree for name, degree in named if degree}
+    valid = meshes(replace(request, given=Given(given.global_batch, trainer=given.trainer)))
+    return splits.nearest(asked, (mesh.strategy for mesh in valid), most)
 
 
 def _would_fit(request: Request) -> int:

@@ -1,0 +1,34 @@
+"""Ways to split a model over ranks, in the request's own spelling: which of the valid ones to propose for one that
+cannot run."""
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+Strategy = Mapping[str, int]
+
+MOST = 3
+"""So many are proposed."""
+
+
+def nearest(asked: Strategy, valid: Iterable[Strategy], most: int = MOST) -> list[Strategy]:
+    """Those that differ least from what was asked for, by how often a degree is doubled or halved; then the plainest. A
+    degree that is not named is 1 in `valid`, and open in `asked`."""
+
+    def steps(one: Strategy) -> tuple[float, ...]:
+        changes = (abs(math.log2(degree / one.get(name, 1))) for name, degree in asked.items())
+        return (round(sum(changes), 6), one.get("tensorParallel", 1), one.get("pipelineParallel", 1))
+
+    return sorted(valid, key=steps)[:most]
+
+
+def words(values: Mapping[str, object]) -> str:
+    """`tensorParallel=8, pipelineParallel=4`."""
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+@lru_cache(maxsize=1024)
+def divisors(number: int) -> tuple[int, ...]:
+    """Ascending."""
+    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return tuple(sorted({*low, *(number // n for n in low)}))
