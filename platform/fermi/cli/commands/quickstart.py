@@ -94,7 +94,7 @@ def _list(known: list[Entry]) -> None:
 
 def _show(entry: Entry, values: dict[str, Any], check: bool) -> int:
     click.echo(click.style(entry.title, bold=True) + "\n")
-    click.echo(messages.filled(entry.id, entry.text.strip(), values))
+    click.echo(messages.filled(entry.id, entry.text.strip("\n"), values))
     return _check(entry, values) if check else 0
 
 

@@ -1,0 +1,130 @@
+"""`docs/requirements.md` says of every requirement where it is met. What it names is there: tests, texts, commands.
+
+Its links and anchors are held with those of all pages, by `test_docs.py`.
+"""
+
+import re
+import shlex
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+
+from fermi.cli.main import group
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "requirements.md"
+TEXT = PAGE.read_text("utf-8")
+
+STATES = ("met", "differs", "needs a GPU", "partial", "missing")
+OPEN = ("partial", "missing")
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
+
+
+class Row(NamedTuple):
+    id: str
+    asked: str
+    where: str
+    proof: str
+    state: str
+
+    @property
+    def files(self) -> list[Path]:
+        return [(PAGE.parent / link.partition("#")[0]).resolve() for link in re.findall(r"\]\(([^)]+)\)", self.where)]
+
+    @property
+    def proofs(self) -> list[str]:
+        return [proof for proof in self.proof.replace("\\|", "|").split("<br>") if proof != "–"]
+
+
+ROWS = [
+    Row(*(cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]))
+    for line in re.findall(r"^\| \d{3}-\d+ \|.*\|$", TEXT, re.MULTILINE)
+]
+CODE = [(row.id, proof[1:-1]) for row in ROWS for proof in row.proofs if proof.startswith("`")]
+TESTS = sorted({code for _, code in CODE if "::" in code})
+COMMANDS = sorted({code for _, code in CODE if "::" not in code})
+
+
+def test_every_document_has_its_rows_numbered_without_a_gap() -> None:
+    assert len(ROWS) >= 312
+    count = Counter(row.id[:3] for row in ROWS)
+    assert [row.id for row in ROWS] == [f"{of}-{n:02}" for of in sorted(count) for n in range(1, count[of] + 1)]
+    assert sorted(count) == ["000", "001", "002", "003", "004"]
+
+
+def test_every_row_asks_in_both_languages_leads_somewhere_and_is_proven_unless_it_is_open() -> None:
+    for row in ROWS:
+        assert row.asked.count("<br>") == 1, row
+        assert row.files, row
+        assert row.proofs or row.state.startswith(OPEN), row
+
+
+def test_every_state_is_a_known_one_and_gives_its_reason_in_both_languages() -> None:
+    for row in ROWS:
+        state, _, why = row.state.partition(": ")
+        assert state in STATES, row
+        assert bool(why) == (state != "met"), row
+        assert not why or (CHINESE.search(why) and re.search(r"[a-z]{3}", why)), row
+
+
+def test_the_summary_counts_the_states_and_names_what_is_open() -> None:
+    count = Counter(row.state.partition(":")[0] for row in ROWS)
+    counts = ", ".join(f"{count[state]} {state}" for state in STATES)
+    assert f"**{len(ROWS)} rows: {counts}.**" in TEXT
+    still_open = [row.id for row in ROWS if row.state.startswith(OPEN)]
+    assert f"\nOpen · 未完成: {', '.join(still_open) or 'none'}\n" in TEXT
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    missing = []
+    for name in TESTS:
+        file, _, title = name.partition("::")
+        found = (ROOT / file).read_text("utf-8") if (ROOT / file).exists() else ""
+        if (f"def {title}(" if file.endswith(".py") else f'("{title}"') not in found:
+            missing.append(name)
+    assert missing == []
+
+
+def test_a_text_that_is_quoted_stands_in_a_file_beside_it() -> None:
+    missing = [
+        (row.id, quoted)
+        for row in ROWS
+        for quoted in (proof[1:-1] for proof in row.proofs if proof.startswith("「"))
+        if not any(quoted in file.read_text("utf-8") for file in row.files)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_understood(command: str) -> None:
+    program, *words = shlex.split(command)
+    if program == "make":
+        assert re.search(rf"^{words[0]}:|^[\w -]* {words[0]}[\w -]*:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    elif program == "fermi":
+        found = group().get_command(click.Context(group()), words[0])
+        assert found is not None
+        found.make_context(words[0], words[1:])
+    elif program == "torchrun":
+        launched_by("torch.distributed.run", words)
+    else:
+        assert (program, words[0]) == ("python", "-m")
+        run_as_module(words[1], words[2:])
+
+
+def run_as_module(name: str, words: list[str]) -> None:
+    if name == "torch.distributed.launch":
+        launched_by(name, words)
+    else:
+        assert import_module(name).parse(words).train_data_path == "train.bin"
+
+
+def launched_by(launcher: str, words: list[str]) -> None:
+    args = import_module(launcher).parse_args(words)
+    if args.module:
+        run_as_module(args.training_script, args.training_script_args)
+    else:
+        assert args.training_script == "train.py"
