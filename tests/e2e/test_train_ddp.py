@@ -121,7 +121,7 @@ def options(data: Tokenised) -> list[str]:
 
 @pytest.fixture(scope="module")
 def single(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """One process, six sequences a step. It has a W&B that writes down what it is told."""
+    """One process, six sequences a step, made ready by workers. It has a W&B that writes down what it is told."""
     folder = tmp_path_factory.mktemp("single")
     (folder / "wandb.py").write_text(
         "import json\n"
@@ -131,7 +131,8 @@ def single(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
     )
     wandb = ["--use_wandb", "--wandb_project=mine", "--wandb-run-name=first"]
     module = ["-m", "fermi.train.train_ddp"]
-    run = Run(folder / "log", sys.executable, *module, *options, "--batch_size=6", *wandb, PYTHONPATH=folder)
+    extras = [*wandb, "--use_tensorboard", "--num_workers=2", "--preload"]
+    run = Run(folder / "log", sys.executable, *module, *options, "--batch_size=6", *extras, PYTHONPATH=folder)
     assert run.wait() == 0, run.text
     return run
 
@@ -153,12 +154,16 @@ def test_a_single_process_learns_and_reports_every_step(single: Run) -> None:
     [started] = single.events("started")
     assert started["world_size"] == 1
     assert started["parameters"] > 0
+    assert (started["effective_batch_size"], started["peak_learning_rate"]) == (6, 0.01)
     assert single.events("finished") == [{"event": "finished", "step": 6}]
 
 
 def test_checkpoints_are_announced_and_only_the_last_ones_kept(single: Run) -> None:
     folder = single.output.parent / "checkpoints"
-    assert checkpoints(folder) == ["checkpoint_step_4.pt", "checkpoint_step_6.pt"]
+    assert [name for name in checkpoints(folder) if name != "tensorboard"] == [
+        "checkpoint_step_4.pt",
+        "checkpoint_step_6.pt",
+    ]
     announced = single.events("checkpoint")
     assert [event["step"] for event in announced] == [2, 4, 6]
     assert announced[-1]["path"] == "checkpoints/checkpoint_step_6.pt"
@@ -171,6 +176,14 @@ def test_weights_and_biases_gets_the_metrics_when_asked_for(single: Run) -> None
     assert '"project": "mine", "name": "first"' in told[0]
     assert told[1].startswith('wandb 1 {"loss": ')
     assert told[-1] == "wandb finished"
+
+
+def test_tensorboard_s_files_beside_the_checkpoints_have_every_metric(single: Run) -> None:
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    found = reader.EventAccumulator(str(single.output.parent / "checkpoints" / "tensorboard")).Reload()
+    assert set(found.Tags()["scalars"]) == {"loss", "lr", "tokens_per_s", "val_loss"}
+    written = {point.step: point.value for point in found.Scalars("loss")}
+    assert written == pytest.approx({step: values["loss"] for step, values in single.metrics().items()})
 
 
 @pytest.mark.parametrize("launcher", ["torch.distributed.run", "torch.distributed.launch", "mp.spawn"])
@@ -267,10 +280,13 @@ def test_with_no_valid_checkpoint_auto_starts_afresh_and_an_explicit_path_is_ref
 
 
 def test_sigterm_saves_and_ends_with_143_and_the_run_can_go_on(options: list[str], tmp_path: Path) -> None:
-    run = Run(tmp_path / "log", sys.executable, SCRIPT, *options, *LONG, "--dtype=float16")
+    """The loading worker is told, too, as by Slurm or a terminal, and must not end before the rank is done."""
+    run = Run(tmp_path / "log", sys.executable, SCRIPT, *options, *LONG, "--dtype=float16", "--num_workers=1")
     run.until_step(3)
-    run.process.terminate()
+    os.killpg(run.process.pid, signal.SIGTERM)
     assert run.wait() == 143, run.text
+    with pytest.raises(ProcessLookupError):
+        os.killpg(run.process.pid, 0)
     [stopped], [saved] = run.events("stopped"), run.events("checkpoint")
     assert stopped["step"] == saved["step"] == max(run.metrics())
     assert checkpoints(tmp_path / "checkpoints") == [f"checkpoint_step_{stopped['step']}.pt"]
@@ -278,6 +294,16 @@ def test_sigterm_saves_and_ends_with_143_and_the_run_can_go_on(options: list[str
     again = Run(tmp_path / "again", sys.executable, SCRIPT, *options, f"--total_steps={last}", "--resume_from=auto")
     assert again.wait() == 0, again.text
     assert list(again.metrics()) == [last]
+
+
+def test_a_killed_rank_leaves_no_loading_worker(options: list[str], tmp_path: Path) -> None:
+    run = Run(tmp_path / "log", sys.executable, SCRIPT, *options, *LONG, "--num_workers=2")
+    run.until_step(1)
+    pid = run.process.pid
+    workers = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+    assert len(workers) == 2
+    run.process.kill()
+    until(lambda: not any(Path("/proc", worker).exists() for worker in workers), what="the workers' end")
 
 
 def test_sigterm_to_one_rank_stops_all_at_one_step(options: list[str], tmp_path: Path) -> None:
@@ -291,7 +317,9 @@ def test_sigterm_to_one_rank_stops_all_at_one_step(options: list[str], tmp_path:
 
     rates = [values["lr"] for values in started[0].metrics().values()]
     assert rates[:3] == pytest.approx([0.01, 0.02, 0.02])
-    complaint = "Weights & Biases cannot be used (No module named 'wandb')"
+    complaint = "Weights & Biases cannot be used (No module named 'wandb'): install it with pip install 'fermi[wandb]'"
+    [about] = started[0].events("started")
+    assert (about["effective_batch_size"], about["peak_learning_rate"]) == (16, 0.02)
     assert (complaint in started[0].text, complaint in started[1].text) == (True, False)
 
 
@@ -375,7 +403,14 @@ REFUSED = {
     "a folder as data": (["--train_data_path=/"], "/ cannot be read"),
     "data cut in the middle of a token": (["--train_data_path={odd}"], "not a whole number of uint16 tokens"),
     "too little data": (["--train_data_path={small}"], "5 tokens: too few for --block_size 64"),
-    "tokens beyond the vocabulary": (["--train_data_path={small}", "--block_size=2"], "has the token 300: beyond"),
+    "gpt-2 s tokens": (
+        ["--train_data_path={small}", "--block_size=2"],
+        "has the token 300: beyond --vocab_size 256; pass --vocab_size 50304 if these are GPT-2's tokens, else 301",
+    ),
+    "tokens beyond the vocabulary": (
+        ["--train_data_path={large}", "--block_size=2"],
+        "has the token 65535: beyond --vocab_size 256; pass --vocab_size 65536 at least",
+    ),
     "heads that do not divide the width": (["--n_embd=10", "--n_head=3"], "--n_embd 10 is not divisible by --n_head 3"),
     "an unknown option": (["--batchsize=3"], "unrecognized arguments: --batchsize=3"),
     "a batch of nothing": (["--batch-size=0"], "argument --batch_size: 0 is less than 1"),
@@ -399,7 +434,7 @@ def test_what_cannot_work_is_one_line_and_exit_code_2(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    files = {"odd": b"\1\0\2", "small": b"\x2c\1" * 5, "good": b"\1\0" * 100}
+    files = {"odd": b"\1\0\2", "small": b"\x2c\1" * 5, "large": b"\xff" * 10, "good": b"\1\0" * 100}
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

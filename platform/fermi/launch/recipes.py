@@ -79,6 +79,10 @@ GPT: dict[str, Parameter] = {
     "useWandb": Parameter("use_wandb", bool),
     "wandbProject": Parameter("wandb_project", str),
     "wandbRunName": Parameter("wandb_run_name", str),
+    "useTensorboard": Parameter("use_tensorboard", bool),
+    "tensorboardDir": Parameter("tensorboard_dir", str),
+    "numWorkers": Parameter("num_workers", low=0, high=64),
+    "preload": Parameter("preload", bool),
 }
 
 DEFAULT_BATCH_SIZE = 8  # the trainers', as is what follows

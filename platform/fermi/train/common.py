@@ -13,6 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -29,6 +30,10 @@ class Unusable(Exception):
 
 # --- Options ------------------------------------------------------------------------------------------------
 
+BATCH_SIZE = "sequences per process and micro step; an optimizer step has batch_size x world size x accumulation steps"
+LR_SCALING = "the learning rate times the number of data-parallel processes, or its square root"
+VOCAB_SIZE = "more than the largest token: 256 for text as bytes; GPT-2's BPE has 50257, for which 50304 is usual"
+
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -43,14 +48,18 @@ def options(name: str, about: str | None, dtypes: Sequence[str]) -> Parser:
     add, positive, natural = parser.add_argument, at_least(1), at_least(0)
     add("--train_data_path", default=env("FERMI_TRAIN_DATA"))
     add("--valid_data_path", default=env("FERMI_VALID_DATA"), help="none: no validation")
-    add("--batch_size", type=positive, default=8, help="sequences per process and micro step")
-    add("--gradient_accumulation_steps", type=positive, default=1)
+    add("--batch_size", type=positive, default=8, help=BATCH_SIZE)
+    add(
+        "--gradient_accumulation_steps", type=positive, default=1, help="micro steps; gradients are summed up over them"
+    )
+    add("--num_workers", type=natural, default=0, help="understood, and of no effect here")
+    add("--preload", action=on_off, default=False, help="read data into memory first; each process has a copy")
     add("--total_steps", type=positive, default=300)
     add("--seed", type=int, default=1337)
 
     add("--learning_rate", type=float, default=3e-3)
     scaling = ("none", "linear", "sqrt")
-    add("--lr_scaling", "--learning_rate_scaling", choices=scaling, default="none", help="by the world size")
+    add("--lr_scaling", "--learning_rate_scaling", choices=scaling, default="none", help=LR_SCALING)
     add("--lr_schedule", choices=("cosine", "constant"), default="cosine", help="after the warm-up")
     add("--min_lr", "--min_learning_rate", type=float, help="where cosine ends; default a tenth of the peak")
     add("--warmup_steps", type=natural, default=20)
@@ -69,13 +78,15 @@ def options(name: str, about: str | None, dtypes: Sequence[str]) -> Parser:
     add("--use_wandb", action=on_off, default=False)
     add("--wandb_project", default="fermi")
     add("--wandb_run_name")
+    add("--use_tensorboard", action=on_off, default=False)
+    add("--tensorboard_dir", help="default: tensorboard in --checkpoint_dir")
     add("--step_delay", type=float, default=0.0, help="seconds to sleep per step, to try out long runs")
 
     add("--n_layer", "--layers", type=positive, default=2)
     add("--n_head", "--heads", type=positive, default=4)
     add("--n_embd", "--hidden_size", type=positive, default=64)
     add("--block_size", "--sequence_length", type=positive, default=64)
-    add("--vocab_size", type=positive, default=256)
+    add("--vocab_size", type=positive, default=256, help=VOCAB_SIZE)
     return parser
 
 
@@ -115,9 +126,20 @@ def from_hyperparameters(text: str) -> list[str]:
     return words
 
 
+def sizes(args: argparse.Namespace, world_size: int) -> dict[str, Any]:
+    """What an optimizer step comes to over all ranks, and the learning rate after the warm-up."""
+    found = {name: getattr(args, name) for name in ("batch_size", "gradient_accumulation_steps", "lr_scaling")}
+    effective = args.batch_size * args.gradient_accumulation_steps * world_size
+    return {**found, "effective_batch_size": effective, "peak_learning_rate": peak_learning_rate(args, world_size)}
+
+
+def peak_learning_rate(args: argparse.Namespace, world_size: int) -> float:
+    return args.learning_rate * {"none": 1, "linear": world_size, "sqrt": math.sqrt(world_size)}[args.lr_scaling]
+
+
 def learning_rate(args: argparse.Namespace, step: int, world_size: int) -> float:
     """Of the optimizer step `step`, counted from 1."""
-    peak = args.learning_rate * {"none": 1, "linear": world_size, "sqrt": math.sqrt(world_size)}[args.lr_scaling]
+    peak = peak_learning_rate(args, world_size)
     if step <= args.warmup_steps:
         return peak * step / args.warmup_steps
     if args.lr_schedule == "constant":
@@ -146,8 +168,16 @@ def map_tokens(path: str, args: argparse.Namespace) -> np.ndarray:
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from None
     if (largest := int(tokens[: 1 << 20].max())) >= args.vocab_size:
-        raise Refused(f"{path} has the token {largest}: beyond --vocab_size {args.vocab_size}")
+        raise Refused(beyond_vocabulary(path, largest, args.vocab_size))
     return tokens
+
+
+def beyond_vocabulary(path: str, largest: int, vocab_size: int) -> str:
+    """For GPT-2's BPE, which most tokenised files hold: 50257 tokens, and 50304 is the next multiple of 64."""
+    said = f"{path} has the token {largest}: beyond --vocab_size {vocab_size}; pass"
+    if 256 <= largest < 50257:
+        return f"{said} --vocab_size 50304 if these are GPT-2's tokens, else {largest + 1} at least"
+    return f"{said} --vocab_size {largest + 1} at least"
 
 
 class Samples:
@@ -160,6 +190,8 @@ class Samples:
 
     def __init__(self, path: str, args: argparse.Namespace, rank: int, world_size: int) -> None:
         self.tokens, self.args, self.rank, self.world_size = map_tokens(path, args), args, rank, world_size
+        if args.preload:
+            self.tokens = np.array(self.tokens)
         self.starts = len(self.tokens) - args.block_size
 
     def draw(self, step: int, micro_step: int) -> np.ndarray:
@@ -189,18 +221,32 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+@contextmanager
+def optional(name: str, extra: str) -> Iterator[None]:
+    """What cannot be used costs a line and not the run. `extra`: of the package fermi, that brings it along."""
+    try:
+        yield
+    except ImportError as error:
+        say(f"{name} cannot be used ({error}): install it with pip install 'fermi[{extra}]', or its own package")
+    except Exception as error:
+        say(f"{name} cannot be used ({error}): metrics go to standard output")
+
+
 class Report:
-    """Rank 0's lines on standard output, and its Weights & Biases run where that is asked for."""
+    """Rank 0's lines on standard output, its Weights & Biases run and its TensorBoard files, where asked for."""
 
     def __init__(self, args: argparse.Namespace, rank: int) -> None:
-        self.speaks, self.wandb = rank == 0, None
+        self.speaks, self.wandb, self.tensorboard = rank == 0, None, None
         if self.speaks and args.use_wandb:
-            try:
+            with optional("Weights & Biases", "wandb"):
                 import wandb
 
                 self.wandb = wandb.init(project=args.wandb_project, name=args.wandb_run_name, config=vars(args))
-            except Exception as error:
-                say(f"Weights & Biases cannot be used ({error}): metrics go to standard output only")
+        if self.speaks and args.use_tensorboard:
+            with optional("TensorBoard", "tensorboard"):
+                from tensorboard.summary import Writer
+
+                self.tensorboard = Writer(args.tensorboard_dir or str(Path(args.checkpoint_dir, "tensorboard")))
 
     def event(self, name: str, **values: Any) -> None:
         if self.speaks:
@@ -212,10 +258,15 @@ class Report:
             say(json.dumps({"step": step, **numbers, "time": round(time.time(), 3)}))
         if self.wandb:
             self.wandb.log(values, step=step)
+        if self.tensorboard:
+            for name, value in values.items():
+                self.tensorboard.add_scalar(name, value, step)
 
     def close(self) -> None:
         if self.wandb:
             self.wandb.finish()
+        if self.tensorboard:
+            self.tensorboard.close()
 
 
 # --- Checkpoints --------------------------------------------------------------------------------------------

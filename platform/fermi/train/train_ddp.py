@@ -15,6 +15,7 @@ Exit code 0 when all steps are done, 2 for what cannot work, 143 when SIGTERM st
 import argparse
 import atexit
 import contextlib
+import ctypes
 import datetime
 import functools
 import gc
@@ -26,6 +27,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -37,6 +39,7 @@ import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
 
 MODEL_OPTIONS = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")
 TERMINATED = 128 + signal.SIGTERM
@@ -49,6 +52,10 @@ class Refused(Exception):
 
 
 # --- Options ------------------------------------------------------------------------------------------------
+
+BATCH_SIZE = "sequences per process and micro step; an optimizer step has batch_size x world size x accumulation steps"
+LR_SCALING = "the learning rate times the number of data-parallel processes, or its square root"
+VOCAB_SIZE = "more than the largest token: 256 for text as bytes; GPT-2's BPE has 50257, for which 50304 is usual"
 
 
 class Parser(argparse.ArgumentParser):
@@ -70,16 +77,20 @@ def parse(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Name
 
     add("--train_data_path", default=env("FERMI_TRAIN_DATA"))
     add("--valid_data_path", default=env("FERMI_VALID_DATA"), help="none: no validation")
-    add("--batch_size", type=positive, default=8, help="sequences per process and micro step")
+    add("--batch_size", type=positive, default=8, help=BATCH_SIZE)
     mine = "this process's part of the batch, where the parts differ; all processes must state theirs"
     add("--local_batch_size", type=positive, default=env("FERMI_LOCAL_BATCH_SIZE"), help=mine)
-    add("--gradient_accumulation_steps", type=positive, default=1)
+    add(
+        "--gradient_accumulation_steps", type=positive, default=1, help="micro steps; gradients are summed up over them"
+    )
+    add("--num_workers", type=natural, default=0, help="processes that make this rank's batches ready in advance")
+    add("--preload", action=on_off, default=False, help="read data into memory first; each rank has a copy")
     add("--total_steps", type=positive, default=300)
     add("--seed", type=int, default=1337)
 
     add("--learning_rate", type=float, default=3e-3)
     scaling = ("none", "linear", "sqrt")
-    add("--lr_scaling", "--learning_rate_scaling", choices=scaling, default="none", help="by the world size")
+    add("--lr_scaling", "--learning_rate_scaling", choices=scaling, default="none", help=LR_SCALING)
     add("--lr_schedule", choices=("cosine", "constant"), default="cosine", help="after the warm-up")
     add("--min_lr", "--min_learning_rate", type=float, help="where cosine ends; default a tenth of the peak")
     add("--warmup_steps", type=natural, default=20)
@@ -101,13 +112,15 @@ def parse(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Name
     add("--use_wandb", action=on_off, default=False)
     add("--wandb_project", default="fermi")
     add("--wandb_run_name")
+    add("--use_tensorboard", action=on_off, default=False)
+    add("--tensorboard_dir", help="default: tensorboard in --checkpoint_dir")
     add("--step_delay", type=float, default=0.0, help="seconds to sleep per step, to try out long runs")
 
     add("--n_layer", "--layers", type=positive, default=2)
     add("--n_head", "--heads", type=positive, default=4)
     add("--n_embd", "--hidden_size", type=positive, default=64)
     add("--block_size", "--sequence_length", type=positive, default=64)
-    add("--vocab_size", type=positive, default=256)
+    add("--vocab_size", type=positive, default=256, help=VOCAB_SIZE)
     add("--dropout", type=float, default=0.0)
 
     kind.add_options(parser)
@@ -267,8 +280,16 @@ def map_tokens(path: str, args: argparse.Namespace) -> torch.Tensor:
     except (OSError, RuntimeError) as error:
         raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
     if (largest := int(tokens[: 1 << 20].int().max())) >= args.vocab_size:
-        raise Refused(f"{path} has the token {largest}: beyond --vocab_size {args.vocab_size}")
+        raise Refused(beyond_vocabulary(path, largest, args.vocab_size))
     return tokens
+
+
+def beyond_vocabulary(path: str, largest: int, vocab_size: int) -> str:
+    """For GPT-2's BPE, which most tokenised files hold: 50257 tokens, and 50304 is the next multiple of 64."""
+    said = f"{path} has the token {largest}: beyond --vocab_size {vocab_size}; pass"
+    if 256 <= largest < 50257:
+        return f"{said} --vocab_size 50304 if these are GPT-2's tokens, else {largest + 1} at least"
+    return f"{said} --vocab_size {largest + 1} at least"
 
 
 class Share(NamedTuple):
@@ -290,7 +311,7 @@ class Share(NamedTuple):
         return cls(sum(sizes[: world.rank]), size, total, size * world.size / total)
 
 
-class Samples:
+class Samples(Dataset[torch.Tensor]):
     """A token file as this rank's batches.
 
     A sample's place in the global batch counts micro steps, then ranks, then the rows of a batch; what is drawn
@@ -300,28 +321,63 @@ class Samples:
 
     def __init__(self, path: str, args: argparse.Namespace, world: World) -> None:
         self.tokens, self.args, self.world = map_tokens(path, args), args, world
+        if args.preload:
+            self.tokens = self.tokens.clone()
         self.starts = len(self.tokens) - args.block_size
         self.share = Share.of(args, world)
+        self.coming: Iterator[torch.Tensor] | None = None
 
     def draw(self, step: int, micro_step: int) -> Batch:
-        return self.batch(digest(self.args.seed, step, place) % self.starts for place in self.places(micro_step))
+        return self.on_device(next(self.coming) if self.coming is not None else self[step, micro_step])
+
+    def draw_ahead(self, steps: range) -> None:
+        """From now on `draw` is asked for each micro step of `steps`, in this order: worker processes make the batches
+        ready. No steps: the workers end."""
+        micro_steps, on_gpu = range(self.args.gradient_accumulation_steps), self.world.device.type == "cuda"
+        self.coming = None
+        if self.args.num_workers and steps:
+            places = ((step, micro_step) for step in steps for micro_step in micro_steps)
+            workers = {"num_workers": self.args.num_workers, "worker_init_fn": stay_with_rank}
+            self.coming = iter(DataLoader(self, batch_size=None, sampler=places, pin_memory=on_gpu, **workers))
+
+    def __getitem__(self, place: tuple[int, int]) -> torch.Tensor:
+        """The rows of (step, micro step)."""
+        step, micro_step = place
+        return self.rows(digest(self.args.seed, step, place) % self.starts for place in self.places(micro_step))
 
     def windows(self) -> Iterator[Batch]:
         """This rank's share of fixed windows, spread evenly over the file: `eval_batches` global batches of them."""
         batches = self.args.eval_batches * self.args.gradient_accumulation_steps
         total = batches * self.share.total
         for index in range(batches):
-            yield self.batch(place * self.starts // total for place in self.places(index))
+            yield self.on_device(self.rows(place * self.starts // total for place in self.places(index)))
 
     def places(self, index: int) -> range:
         first = index * self.share.total + self.share.first
         return range(first, first + self.share.size)
 
-    def batch(self, starts: Iterable[int]) -> Batch:
-        rows = torch.stack([self.tokens[start : start + self.args.block_size + 1] for start in starts]).long()
+    def rows(self, starts: Iterable[int]) -> torch.Tensor:
+        return torch.stack([self.tokens[start : start + self.args.block_size + 1] for start in starts]).long()
+
+    def on_device(self, rows: torch.Tensor) -> Batch:
         if self.world.device.type == "cuda":
             rows = rows.pin_memory().to(self.world.device, non_blocking=True)
         return rows[:, :-1], rows[:, 1:]
+
+
+def stay_with_rank(_: int) -> None:
+    """A loading worker ends with its rank, however the rank ends, and not before: SIGTERM for a whole group reaches
+    workers, too, while the rank still has a step to finish. Only the rank's own SIGTERM ends a worker."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=end_when_told, args=(os.getppid(),), daemon=True).start()
+
+
+def end_when_told(rank: int) -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != rank:
+        pass
+    os._exit(0)
 
 
 # --- Model --------------------------------------------------------------------------------------------------
@@ -436,18 +492,32 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+@contextlib.contextmanager
+def optional(name: str, extra: str) -> Iterator[None]:
+    """What cannot be used costs a line and not the run. `extra`: of the package fermi, that brings it along."""
+    try:
+        yield
+    except ImportError as error:
+        say(f"{name} cannot be used ({error}): install it with pip install 'fermi[{extra}]', or its own package")
+    except Exception as error:
+        say(f"{name} cannot be used ({error}): metrics go to standard output")
+
+
 class Report:
-    """Rank 0's lines on standard output, and its Weights & Biases run where that is asked for."""
+    """Rank 0's lines on standard output, its Weights & Biases run and its TensorBoard files, where asked for."""
 
     def __init__(self, args: argparse.Namespace, world: World) -> None:
-        self.speaks, self.wandb = world.rank == 0, None
+        self.speaks, self.wandb, self.tensorboard = world.rank == 0, None, None
         if self.speaks and args.use_wandb:
-            try:
+            with optional("Weights & Biases", "wandb"):
                 import wandb
 
                 self.wandb = wandb.init(project=args.wandb_project, name=args.wandb_run_name, config=vars(args))
-            except Exception as error:
-                say(f"Weights & Biases cannot be used ({error}): metrics go to standard output only")
+        if self.speaks and args.use_tensorboard:
+            with optional("TensorBoard", "tensorboard"):
+                from torch.utils.tensorboard import SummaryWriter
+
+                self.tensorboard = SummaryWriter(args.tensorboard_dir or Path(args.checkpoint_dir, "tensorboard"))
 
     def event(self, name: str, **values: Any) -> None:
         if self.speaks:
@@ -459,10 +529,15 @@ class Report:
             say(json.dumps({"step": step, **numbers, "time": round(time.time(), 3)}))
         if self.wandb:
             self.wandb.log(values, step=step)
+        if self.tensorboard:
+            for name, value in values.items():
+                self.tensorboard.add_scalar(name, value, step)
 
     def close(self) -> None:
         if self.wandb:
             self.wandb.finish()
+        if self.tensorboard:
+            self.tensorboard.close()
 
 
 class Trainer:
@@ -498,7 +573,15 @@ class Trainer:
         self.step = 0
         count = sum(weight.numel() for weight in self.model.parameters())
         about = {"device": str(world.device), "dtype": str(self.dtype).removeprefix("torch."), "parameters": count}
-        report.event("started", world_size=world.size, **about)
+        self.started(**about)
+
+    def started(self, **about: Any) -> None:
+        """Also what an optimizer step comes to over all ranks, and the learning rate after the warm-up."""
+        args, share = self.args, self.train_data.share
+        sizes = {name: getattr(args, name) for name in ("batch_size", "gradient_accumulation_steps", "lr_scaling")}
+        effective = share.total * args.gradient_accumulation_steps
+        sizes |= {"effective_batch_size": effective, "peak_learning_rate": self.peak_learning_rate()}
+        self.report.event("started", world_size=self.world.size, **about, **sizes)
 
     def place(self, model: GPT) -> nn.Module:
         """The model as the optimizer is to see it."""
@@ -535,9 +618,12 @@ class Trainer:
             self.optimizer.zero_grad()
         return parallel
 
-    def learning_rate(self) -> float:
+    def peak_learning_rate(self) -> float:
         args, size = self.args, self.train_data.world.size
-        peak = args.learning_rate * {"none": 1, "linear": size, "sqrt": math.sqrt(size)}[args.lr_scaling]
+        return args.learning_rate * {"none": 1, "linear": size, "sqrt": math.sqrt(size)}[args.lr_scaling]
+
+    def learning_rate(self) -> float:
+        args, peak = self.args, self.peak_learning_rate()
         if self.step <= args.warmup_steps:
             return peak * self.step / args.warmup_steps
         if args.lr_schedule == "constant":
@@ -643,6 +729,7 @@ class Trainer:
         args, first = self.args, self.step + 1
         tokens_per_step = self.train_data.share.total * args.gradient_accumulation_steps * args.block_size
         parallel = self.parallel() if first <= args.total_steps else self.model
+        self.train_data.draw_ahead(range(first, args.total_steps + 1))
         logged, clock, stop = self.step, time.perf_counter(), False
         while self.step < args.total_steps and not stop:
             loss = self.advance(parallel)
@@ -664,6 +751,7 @@ class Trainer:
             if end or (args.checkpoint_every and step % args.checkpoint_every == 0):
                 self.save(end, measured)
             clock += time.perf_counter() - pause  # tokens_per_s is about training alone
+        self.train_data.draw_ahead(range(0))
         stopped = self.step < args.total_steps
         self.report.event("stopped" if stopped else "finished", step=self.step)
         return TERMINATED if stopped else 0

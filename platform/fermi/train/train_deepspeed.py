@@ -84,7 +84,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
         about = {"device": str(world.device), "dtype": dtype, "parameters": count, "zero_stage": stage}
         if degrees := self.split.degrees:
             about |= degrees | {"data": self.split.data}
-        report.event("started", world_size=world.size, **about)
+        self.started(**about)
 
     def engine(self, model: GPT) -> Any:
         groups = train_ddp.parameter_groups(model, self.args.weight_decay)

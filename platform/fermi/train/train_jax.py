@@ -182,7 +182,7 @@ class Trainer:
         step = self.by_rank(self.local_step, EVERYWHERE, ROWS_BY_RANK, BY_RANK, EVERYWHERE)
         self.train_step = jax.jit(step, donate_argnums=0)
         self.mean_loss = jax.jit(self.by_rank(self.local_loss, EVERYWHERE, ROWS_BY_RANK))
-        about = {"device": jax.local_devices()[0].platform, "dtype": self.dtype}
+        about = {"device": jax.local_devices()[0].platform, "dtype": self.dtype, **common.sizes(args, world.size)}
         report.event("started", world_size=world.size, **about, parameters=sum(w.size for w in weights.values()))
 
     def by_rank(self, function: Callable[..., Any], *arguments: PartitionSpec) -> Callable[..., Any]:

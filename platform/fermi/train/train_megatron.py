@@ -155,7 +155,7 @@ class Trainer(train_fsdp.Trainer):
         self.step = 0
         about = {"device": str(world.device), "dtype": str(self.dtype).removeprefix("torch.")}
         split = {"tensor": tensor, "pipeline": stages, "virtual": chunks, "data": ranks}
-        report.event("started", world_size=world.size, **about, parameters=self.parameters(), **split)
+        self.started(**about, parameters=self.parameters(), **split)
 
     def batches(self, ranks: int) -> None:
         """Micro-batches per step and data-parallel rank, by Megatron's own reckoning."""

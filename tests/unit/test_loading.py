@@ -1,0 +1,28 @@
+"""Batches that worker processes make ready, and data in memory: the same samples, sooner."""
+
+import multiprocessing
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fermi.train import common, train_ddp
+
+
+def test_workers_and_preloading_change_no_sample_and_workers_end_with_the_steps(tmp_path: Path) -> None:
+    path = tmp_path / "train.bin"
+    path.write_bytes(np.random.default_rng(0).integers(0, 256, 4096, np.uint16).tobytes())
+    words = [f"--train_data_path={path}", "--block_size=8", "--batch_size=3", "--gradient_accumulation_steps=2"]
+    world = train_ddp.World(1, 1, 2, torch.device("cpu"), distributed=True)
+    plain = train_ddp.Samples(str(path), train_ddp.parse(words), world)
+    ahead = train_ddp.Samples(str(path), train_ddp.parse([*words, "--num_workers=2", "--preload"]), world)
+    ahead.draw_ahead(range(4, 7))
+    assert len(multiprocessing.active_children()) == 2
+    for step in (4, 5, 6):
+        for micro_step in (0, 1):
+            for mine, theirs in zip(ahead.draw(step, micro_step), plain.draw(step, micro_step), strict=True):
+                assert torch.equal(mine, theirs)
+    ahead.draw_ahead(range(0))
+    assert multiprocessing.active_children() == []
+    numpy_s = common.Samples(str(path), train_ddp.parse([*words, "--preload"]), 1, 2)
+    assert (numpy_s.draw(6, 1)[:, 1:] == plain.draw(6, 1)[1].numpy()).all()
