@@ -639,6 +639,7 @@ export const en: Messages = {
       pipelineParallel: "Pipeline parallel",
       contextParallel: "Context parallel",
     },
+    splits: "Nearest that can run:",
     options: "Framework options ({{count}})",
     on: "on",
     off: "off",

@@ -635,6 +635,7 @@ export const zh = {
       pipelineParallel: "Pipeline 并行",
       contextParallel: "上下文并行",
     },
+    splits: "最接近的可行切分：",
     options: "框架选项（{{count}}）",
     on: "开",
     off: "关",

@@ -149,7 +149,7 @@ const deepspeed = {
   aliases: [],
   label: "DeepSpeed",
   description: "微软分布式训练",
-  parallelism: ["data", "sharded"],
+  parallelism: ["data", "sharded", "tensor", "pipeline"],
   options: {
     properties: {
       zeroStage: { type: "integer", minimum: 0, maximum: 3, default: 2, title: "ZeRO 阶段" },
@@ -205,6 +205,24 @@ test("a framework brings its own fields, drawn from its schema, and what they ho
   );
   await userEvent.selectOptions(screen.getByLabelText("分布式框架"), "PyTorch DDP");
   expect(screen.queryByLabelText("ZeRO 阶段")).toBeNull();
+});
+
+test("a split that can run is filled in with one click", async () => {
+  const asked = listening({ splits: [{ tensorParallel: 2, pipelineParallel: 1, dataParallel: 7 }] });
+  visit(pair);
+  await userEvent.selectOptions(
+    await screen.findByLabelText("分布式框架"),
+    await screen.findByRole("option", { name: "DeepSpeed" }),
+  );
+  await userEvent.type(screen.getByLabelText("张量并行"), "8");
+  await userEvent.click(await screen.findByRole("button", { name: "张量并行 2 × Pipeline 并行 1 × 数据并行 7" }));
+  await waitFor(() =>
+    expect(asked.body?.distributedConfig?.strategy).toEqual({
+      tensorParallel: 2,
+      pipelineParallel: 1,
+      dataParallel: 7,
+    }),
+  );
 });
 
 test("a recommendation is taken with its strategy and options; without any, nothing is offered", async () => {

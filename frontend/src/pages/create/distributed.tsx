@@ -48,7 +48,7 @@ export function Distributed({ chosen, preview, worldSize, ...section }: Distribu
         <FrameworkSelect {...section} label={t("create.framework")} />
       </div>
       <Recommendation {...section} />
-      <FrameworkFields {...section} proposal={preview?.proposal} worldSize={worldSize} />
+      <FrameworkFields {...section} preview={preview} worldSize={worldSize} />
       {preview?.proposal?.reasons.map((reason) => (
         <Note key={reason.code} tone="info">
           {reason.message}

@@ -123,7 +123,7 @@ export function CreateForm({ start, store, restored, onStartOver }: CreateFormPr
           )}
           <Advanced
             {...section}
-            framework={<FrameworkFields {...section} proposal={preview.data?.proposal} worldSize={sum.worldSize} />}
+            framework={<FrameworkFields {...section} preview={preview.data} worldSize={sum.worldSize} />}
           />
         </div>
         {/* As long as it needs to be: it scrolls along until its end is in sight, and stays there. */}

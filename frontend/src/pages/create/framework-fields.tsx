@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { frameworksQuery } from "@/api/inventory";
 import type { Preview } from "@/api/types";
+import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
 import { Fold } from "@/ui/fold";
 import { tuned, tuningOf } from "./draft";
@@ -38,13 +39,14 @@ export function FrameworkSelect({ label, draft, problems, onChange }: SectionPro
 }
 
 interface FrameworkFieldsProps extends SectionProps {
-  proposal: Preview["proposal"] | undefined;
+  preview: Preview | undefined;
   worldSize: number;
 }
 
 /** Degrees of parallelism and options of the chosen framework, drawn from what `GET /frameworks` says of it. */
-export function FrameworkFields({ draft, problems, onChange, proposal, worldSize }: FrameworkFieldsProps) {
+export function FrameworkFields({ draft, problems, onChange, preview, worldSize }: FrameworkFieldsProps) {
   const { t } = useTranslation();
+  const proposal = preview?.proposal;
   const labels = useLabels();
   const frameworks = useQuery(frameworksQuery).data ?? [];
   const framework = frameworkNamed(frameworks, draft.framework);
@@ -88,6 +90,7 @@ export function FrameworkFields({ draft, problems, onChange, proposal, worldSize
             ))}
           </div>
           {textForItself(problems, "distributedConfig.strategy")}
+          <Splits splits={preview?.splits ?? []} onTake={(split) => onChange(tuned(draft, { strategy: split }))} />
         </fieldset>
       )}
       {rules.length > 0 && (
@@ -112,6 +115,32 @@ export function FrameworkFields({ draft, problems, onChange, proposal, worldSize
         </Fold>
       )}
     </>
+  );
+}
+
+interface SplitsProps {
+  splits: Preview["splits"];
+  onTake: (strategy: Record<string, string>) => void;
+}
+
+/** Strategies that can run, where the one that was filled in cannot. */
+function Splits({ splits, onTake }: SplitsProps) {
+  const { t } = useTranslation();
+  const labels = useLabels();
+  if (splits.length === 0) return null;
+  return (
+    <div className="mt-2 flex flex-wrap items-center gap-2">
+      <span className="text-sm font-medium">{t("create.splits")}</span>
+      {splits.map((split) => {
+        const degrees = Object.entries(split).map(([name, degree]) => `${labels.strategy(name)} ${degree}`);
+        const texts = Object.fromEntries(Object.entries(split).map(([name, degree]) => [name, String(degree)]));
+        return (
+          <Button key={degrees.join()} size="sm" className="tabular-nums" onClick={() => onTake(texts)}>
+            {degrees.join(" × ")}
+          </Button>
+        );
+      })}
+    </div>
   );
 }
 

@@ -1,0 +1,109 @@
+"""DeepSpeed with the model split by tensor and pipeline: it must learn what plain data parallelism learns."""
+
+import os
+import signal
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fermi.data import stdlib_text, tokenise
+from fermi.launch.spec import JobSpec, Phase
+from tests.curves import assert_alike
+from tests.kitchen import Kitchen, curve, events
+from tests.waiting import until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.skipif(not find_spec("deepspeed"), reason="needs deepspeed")]
+
+BATCH = {"trainBatchSize": 12, "gradientAccumulationSteps": 2}
+CLIPPED = {"optimizer": "SGD", "offloadOptimizer": "none"}
+"""Plain gradient descent shows a wrong norm of the gradients; Adam hides it."""
+
+TENSOR, PIPELINE = {"tensorParallel": 2}, {"pipelineParallel": 2}
+BOTH = {**TENSOR, **PIPELINE}
+SPLITS: dict[str, tuple[tuple[int, ...], dict[str, int], int]] = {
+    "pipeline": ((1, 1), PIPELINE, 0),
+    "pipeline-data": ((2, 2), PIPELINE, 1),
+    "tensor": ((2,), TENSOR, 0),
+    "tensor-data": ((2, 2), TENSOR, 2),
+}
+
+
+@pytest.fixture(scope="module")
+def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kitchen]:
+    folder = tmp_path_factory.mktemp("deepspeed-split")
+    kitchen = Kitchen(folder, tokenise(stdlib_text(max_bytes=300_000), folder / "data"), "deepspeed")
+    kitchen.submit(job(kitchen, "data", (1, 1), {"dataParallel": 2}, zeroStage=1))
+    kitchen.submit(job(kitchen, "data-clipped", (1, 1), {"dataParallel": 2}, zeroStage=0, **CLIPPED))
+    for name, (nodes, strategy, stage) in SPLITS.items():
+        kitchen.submit(job(kitchen, name, nodes, strategy, zeroStage=stage, **CLIPPED))
+    kitchen.submit(job(kitchen, "killed", (4, 4), BOTH, {"stepDelay": 0.2}))
+    endless = {"stepDelay": 0.2, "totalSteps": 10_000, "evalEvery": 0, "checkpointEvery": 0}
+    kitchen.submit(job(kitchen, "stopped", (2,), PIPELINE, endless))
+    kitchen.start()
+    yield kitchen
+    kitchen.close()
+
+
+def job(
+    kitchen: Kitchen, name: str, nodes: tuple[int, ...], strategy: dict[str, int],
+    hyperparameters: dict[str, Any] | None = None, *, resume_from: str = "", attempt: int = 1, **options: Any,
+) -> JobSpec:  # fmt: skip
+    clipped = {"learningRate": 1.0, "gradientClipping": 0.05} if "optimizer" in options else {}
+    return kitchen.job(
+        name, nodes, strategy=strategy, options={**BATCH, **options}, resume_from=resume_from, attempt=attempt,
+        hyperparameters={"layers": 2, **clipped, **(hyperparameters or {})},
+    )  # fmt: skip
+
+
+def test_two_by_two_by_two_killed_and_resumed_learn_what_plain_data_parallelism_learns(kitchen: Kitchen) -> None:
+    kitchen.says("killed", "step 3", lambda records: 3 in curve(records))
+    victim = next(rank for rank in kitchen.look("killed").ranks if rank.rank == 6)
+    forked = Path(f"/proc/{victim.pid}/cmdline").read_bytes()
+    assert b"fermi.runner.template" in forked, "importing DeepSpeed's pipelines started a thread"
+    os.kill(victim.pid, signal.SIGKILL)
+    assert kitchen.wait("killed", Phase.FAILED, Phase.SUCCEEDED).cause.code == "RANK_KILLED"
+    until(lambda: kitchen.look("killed").left is False or kitchen.backend.cancel(kitchen.handles["killed"], 0.0))
+    first = kitchen.records("killed")
+    [started] = events(first, "started")
+    assert {name: started[name] for name in ("tensor", "pipeline", "data", "world_size", "zero_stage")} == {
+        "tensor": 2, "pipeline": 2, "data": 2, "world_size": 8, "zero_stage": 1,
+    }  # fmt: skip
+
+    kitchen.submit(job(kitchen, "killed", (4, 4), BOTH, attempt=2, resume_from="auto"))
+    kitchen.start()
+    again = kitchen.done("killed")
+    [resumed] = events(again, "resumed")
+    before, after = curve(first), curve(again)
+    assert min(after) == resumed["step"] + 1
+    assert {step: before[step]["loss"] for step in before if step > resumed["step"]} == {
+        step: after[step]["loss"] for step in before if step > resumed["step"]
+    }, "a resumed run differs from the one that it goes on with"
+    assert_alike({**before, **after}, curve(kitchen.done("data")))
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_every_split_learns_and_clips_as_plain_data_parallelism_does(name: str, kitchen: Kitchen) -> None:
+    assert_alike(curve(kitchen.done(name)), curve(kitchen.done("data-clipped")))
+
+
+def test_a_stopped_pipeline_saves_and_ends_all_stages_at_one_step(kitchen: Kitchen) -> None:
+    kitchen.says("stopped", "step 2", lambda records: 2 in curve(records))
+    kitchen.backend.cancel(kitchen.handles["stopped"], 60.0)
+    seen = kitchen.wait("stopped", Phase.FAILED, Phase.SUCCEEDED)
+    until(lambda: kitchen.look("stopped").left is False)
+    assert {rank.exit_code for rank in seen.ranks if rank.state == "exited"} == {143}
+    records = kitchen.records("stopped")
+    [stopped], [saved] = events(records, "stopped"), events(records, "checkpoint")
+    assert stopped["step"] == saved["step"] == max(curve(records))
+
+
+def test_another_split_is_told_whose_checkpoint_it_is(kitchen: Kitchen) -> None:
+    saved = events(kitchen.done("pipeline"), "checkpoint")[-1]["path"]
+    kitchen.submit(job(kitchen, "other", (2,), TENSOR, resume_from=saved, zeroStage=0, **CLIPPED))
+    kitchen.start()
+    seen = kitchen.wait("other", Phase.FAILED, Phase.SUCCEEDED)
+    assert {rank.exit_code for rank in seen.ranks} <= {2, None, -15}
+    assert "'pipeline': 2}, not " in kitchen.log("other")
