@@ -64,6 +64,7 @@ class Task(models.Model):
     reason_params = models.JSONField(default=dict, blank=True)
     attempt = models.PositiveIntegerField(default=0)  # the newest attempt's number; 0 before the first
     stop_requested_at = models.DateTimeField(null=True, blank=True)
+    resize_requested_at = models.DateTimeField(null=True, blank=True)  # an elastic task is to take its best size
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
     claimed_at = models.DateTimeField(null=True, blank=True)
     deadline_at = models.DateTimeField(null=True, blank=True)

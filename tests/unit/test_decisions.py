@@ -20,7 +20,7 @@ LOST = Cause("NODE_LOST_AT_LAST", {"node": "n"}, retry=True, underlying=True)
 UNKNOWN = Cause("OF_AN_ENGINE_THAT_WAS_REMOVED")
 ENDS = [
     COMPLETED, STOPPED, RANK_FAILED, RANK_KILLED, UNKNOWN,
-    *map(DECLARED.__getitem__, ("RUNNER_LOST", "START_FAILED", "START_TIMEOUT", "RUN_TIMEOUT")),
+    *map(DECLARED.__getitem__, ("RESIZING", "RUNNER_LOST", "START_FAILED", "START_TIMEOUT", "RUN_TIMEOUT")),
 ]  # fmt: skip
 FACTS = [
     Facts(*values)
@@ -116,6 +116,20 @@ def test_what_is_suspended_after_it_ran_is_over_and_before_that_waits():
 def test_a_success_counts_even_when_a_stop_was_asked_for():
     decision = decide(Facts(State.RUNNING, stop_requested=True), Observation(Phase.SUCCEEDED, left=False))
     assert decision.cause.code == Reason.COMPLETED
+
+
+def test_an_attempt_that_is_to_be_resized_saves_and_ends_and_another_follows():
+    runs = Observation(Phase.RUNNING, left=True)
+    resizing = CAUSES[Reason.RESIZING]
+    assert decide(Facts(State.RUNNING, resize_requested=True), runs) == Decision(Act.RECORD, cause=resizing)
+    assert decide(Facts(State.STARTING, resize_requested=True), Observation(Phase.STARTING)).act is Act.SUBMIT
+    facts = Facts(State.RUNNING, outcome=resizing, attempts_left=1, resize_requested=True)
+    assert decide(facts, runs).act is Act.CANCEL
+    assert resizing.asked, "ranks get the task's whole grace"
+    assert decide(facts, Observation(Phase.FAILED, left=False)).to is State.QUEUED
+    stopped = Facts(State.RUNNING, stop_requested=True, resize_requested=True)
+    assert decide(stopped, runs).cause.code == Reason.STOPPED_BY_USER
+    assert decide(Facts(State.RUNNING, resize_requested=True), Observation(Phase.SUCCEEDED)).cause == COMPLETED
 
 
 def test_a_stop_wins_over_a_failure_seen_at_the_same_time():

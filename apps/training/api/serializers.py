@@ -175,6 +175,27 @@ class TaskAttempt(serializers.Serializer):
     endedAt = serializers.DateTimeField(allow_null=True)
 
 
+class AwayNode(serializers.Serializer):
+    environmentId = serializers.CharField()
+    name = serializers.CharField()
+    status = serializers.CharField(help_text="free, held by another task, or why it cannot be used")
+    taskId = serializers.CharField(allow_null=True, help_text="who has it")
+
+
+class TaskElastic(serializers.Serializer):
+    """On how many nodes an elastic task may run, and on how many it does."""
+
+    minNodes = serializers.IntegerField()
+    maxNodes = serializers.IntegerField()
+    nodes = serializers.IntegerField(help_text="now")
+    sizes = serializers.ListField(child=serializers.IntegerField(), help_text="that keep the global batch")
+    globalBatchSize = serializers.IntegerField(allow_null=True, help_text="sequences of a step; null: not known")
+    accumulationSteps = serializers.IntegerField(allow_null=True, help_text="micro steps of a step now")
+    largest = serializers.IntegerField(help_text="on how many it could go on now")
+    resizing = serializers.BooleanField(help_text="it was asked to save and go on with another size")
+    away = AwayNode(many=True)
+
+
 class TaskDetail(TaskBrief):
     datasetId = serializers.CharField(allow_null=True, help_text="null: the script reads none of ours")
     datasetVersionId = serializers.CharField(allow_null=True)
@@ -183,6 +204,7 @@ class TaskDetail(TaskBrief):
     summary = TaskSummary()
     warnings = WarningItem(many=True)
     proposal = TaskProposal(allow_null=True, help_text="null: nothing was left empty")
+    elastic = TaskElastic(allow_null=True, help_text="null: it runs on all of its nodes or not at all")
     nodes = TaskNode(many=True)
     ranks = TaskRank(many=True)
     attempts = TaskAttempt(many=True)

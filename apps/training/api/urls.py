@@ -13,6 +13,7 @@ urlpatterns = [
     path("frameworks/recommend", views.FrameworkRecommendView.as_view()),
     path(TASK, views.TaskView.as_view()),
     path(f"{TASK}/stop", views.TaskStopView.as_view()),
+    path(f"{TASK}/grow", views.TaskGrowView.as_view()),
     path(f"{TASK}/retry", views.TaskRetryView.as_view()),
     path(f"{TASK}/clone", views.TaskCloneView.as_view()),
     path(f"{TASK}/events", views.TaskEventsView.as_view()),

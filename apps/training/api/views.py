@@ -78,6 +78,13 @@ class TaskStopView(APIView):
         return selectors.detail(actions.stop(request.user, task_id), request.user)
 
 
+class TaskGrowView(APIView):
+    @operation("growTask", data=forms.TaskDetail)
+    def post(self, request: Request, task_id: str) -> Data:
+        """Asks an elastic task that runs on fewer nodes than it may to save and go on with all that are there now."""
+        return selectors.detail(actions.grow(request.user, task_id), request.user)
+
+
 class TaskRetryView(APIView):
     @operation("retryTask", data=forms.TaskCreated, status=201, message="TASK_CREATED_OK")
     def post(self, request: Request, task_id: str) -> Data:

@@ -5,8 +5,9 @@ an environment lost ─▶ its attempt ended ─▶ queued ─┬─▶ it is ba
                                                     └─▶ neither                     ─▶ it waits
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from django.db import transaction
 
@@ -43,6 +44,8 @@ def replace_lost(task: Task) -> bool:
     if not task.attempt or not before.spares:
         return False
     lost = unusable(before.nodes)
+    if not lost:
+        return False
     taken = _match([node for node in before.nodes if node.id in lost], _spares(task, before))
     if taken is None:
         return False
@@ -51,20 +54,38 @@ def replace_lost(task: Task) -> bool:
     checked = replace(after, resume_from="")  # where it goes on from has nothing to do with where it runs
     if validate.problems(checked) or backend_for(task.cluster).problems(checked):
         return False
+    if asked := after.elastic:
+        everywhere = tuple(taken.get(node.id, node) for node in asked.nodes)
+        first = taken[asked.master].id if asked.master in taken else asked.master
+        after = replace(after, elastic=replace(asked, nodes=everywhere, master=first))
+    return settle(
+        task,
+        after,
+        [
+            ("ENVIRONMENT_REPLACED", {"environment": node.name, "status": lost[node.id], "by": taken[node.id].name})
+            for node in before.nodes
+            if node.id in taken
+        ],
+    )
+
+
+def settle(task: Task, after: JobSpec, events: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
+    """Has the task run on the nodes of `after` from its next attempt on, in one transaction; False: somebody else has
+    one of them. Raises Stale where the task is not as it was loaded."""
+    wanted, had = ({node.id for node in job.nodes} for job in (after, JobSpec.from_json(task.spec)))
     with transaction.atomic():
         same = Task.objects.select_for_update().get(pk=task.pk)
         if (same.state, same.attempt, same.spec) != (task.state, task.attempt, task.spec):
             raise transitions.Stale(task.pk)
-        if leases.take([node.id for node in taken.values()], task.pk):
-            return False
-        leases.release(task.pk, lost)
+        if task.attempt:  # before its first attempt it holds nothing
+            if leases.take(wanted - had, task.pk):
+                return False
+            leases.release(task.pk, had - wanted)
         Task.objects.filter(pk=task.pk).update(**columns(after))
         task.nodes.all().delete()
         store_nodes(task, after)
-        for node in before.nodes:
-            if node.id in taken:
-                params = {"environment": node.name, "status": lost[node.id], "by": taken[node.id].name}
-                transitions.record(task.pk, task.attempt, "attempt", "ENVIRONMENT_REPLACED", params)
+        for code, params in events:
+            transitions.record(task.pk, task.attempt, "attempt", code, params)
     return True
 
 

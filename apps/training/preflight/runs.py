@@ -39,7 +39,7 @@ def begin(user: User, cluster: Cluster, job: JobSpec, level: str, before: Task |
         job, task_id=key, framework=PREFLIGHT, options=options,
         entrypoint=None, hyperparameters={}, strategy={}, train_data="", valid_data="", resume_from="",
         checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS), grace_seconds=5.0,
-        max_restarts=0, spares=(), preflight="off",
+        max_restarts=0, spares=(), preflight="off", elastic=None,
     )  # fmt: skip
     with transaction.atomic():
         name = before.name if before else PREFLIGHT

@@ -94,9 +94,12 @@ def _facts(task: Task) -> tuple[Facts, Attempt | None]:
         next((a for a in task.attempts.all() if a.number == task.attempt), None) if state in WITH_ATTEMPT else None
     )
     ends = [cause(task.cluster, one.outcome) for one in task.attempts.all()]
+    if task.spec.get("elastic"):
+        ends = restarts.of_elastic(ends)
     return Facts(
         state=state,
         stop_requested=task.stop_requested_at is not None,
+        resize_requested=task.resize_requested_at is not None,
         overdue=task.deadline_at is not None and task.deadline_at <= now(),
         outcome=cause(task.cluster, attempt.outcome, attempt.outcome_params) if attempt and attempt.outcome else None,
         attempts_left=task.max_restarts + 1 - restarts.charged(ends),

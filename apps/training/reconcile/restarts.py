@@ -3,6 +3,7 @@
 import signal
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
 from typing import Any
@@ -15,6 +16,7 @@ from fermi.launch.causes import BY_RANKS, DISK_FULL
 from fermi.launch.spec import Cause
 
 MOST_NAMED = 16
+FREE_LOSSES = 10
 ROOM = 64 << 20
 """Bytes that a disk which was full has to have again before an attempt writes to it."""
 
@@ -23,6 +25,11 @@ def charged(ends: Iterable[Cause]) -> int:
     """How many of these ends count against `maxRestarts`."""
     together = Counter((cause.code, cause.free) for cause in ends)
     return sum(max(count - free, 0) for (_, free), count in together.items())
+
+
+def of_elastic(ends: Iterable[Cause]) -> list[Cause]:
+    """The ends of an elastic task: losing an environment is what it is for. Bounded, for one that comes and goes."""
+    return [replace(cause, free=max(cause.free, FREE_LOSSES)) if cause.lost else cause for cause in ends]
 
 
 def begins_at(attempts: Iterable[Attempt]) -> datetime | None:
@@ -74,4 +81,7 @@ def still_full(attempts: Iterable[Attempt]) -> dict[str, Any]:
 
 
 def _was_quick(attempt: Attempt) -> bool:
+    """One that was ended for a new size has failed at nothing."""
+    if attempt.outcome == Reason.RESIZING:
+        return False
     return attempt.ended_at is not None and attempt.ended_at - attempt.created_at <= QUICK_END

@@ -13,7 +13,7 @@ from apps.catalog.models import DatasetVersion, VersionStatus
 from apps.clusters import leases
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
-from apps.training.ground import hints, placing, resuming, transitions
+from apps.training.ground import hints, placing, resuming, sizing, transitions
 from apps.training.ground.launching import backend_for, cause, declared, handle_for, job_for, secrets_of
 from apps.training.models import Attempt, Task
 from apps.training.output import ingest
@@ -48,16 +48,17 @@ def prepare(task: Task) -> timedelta | None:
 
 def lease(task: Task) -> timedelta | None:
     """Takes every environment and a port and begins the next attempt, in one transaction; or says who holds what. Where
-    an environment was lost, a spare takes its place first. Not before its back-off is over, whoever asks."""
+    an environment was lost, a spare takes its place first, or an elastic task does without it; one that is back takes
+    part again. Not before its back-off is over, whoever asks."""
     if (begins := restarts.begins_at(task.attempts.all())) and begins > (moment := now()):
         return begins - moment
     if full := restarts.still_full(task.attempts.all()):
         transitions.explain(task, DISK_FULL.code, full)
         return LOOK_AGAIN[State.QUEUED]
     nodes = JobSpec.from_json(task.spec).nodes
+    if placing.replace_lost(task) or sizing.resize(task):
+        return None
     if lost := placing.unusable(nodes):
-        if placing.replace_lost(task):
-            return None
         first = next(node for node in nodes if node.id in lost)
         reason = {"environment": first.name, "status": lost[first.id]}
         transitions.explain(task, Reason.ENVIRONMENT_UNAVAILABLE, reason)
@@ -84,7 +85,7 @@ def lease(task: Task) -> timedelta | None:
                 plan = registry.planner(task.framework).plan(job)
                 attempt.plan = backend.render(job, plan).to_json()
                 attempt.save(force_insert=True)
-                transitions.move(task, State.STARTING, attempt=number)
+                transitions.move(task, State.STARTING, attempt=number, resize_requested_at=None)
                 params = {"number": number, "port": port, "resumeFrom": resume_from}
                 transitions.record(task.pk, number, "attempt", "ATTEMPT_BEGAN", params)
                 if in_vain:

@@ -11,11 +11,12 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.ground import hints, resuming, transitions
+from apps.training.ground import hints, resuming, sizing, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Task
 from apps.training.shown import discretion
 from apps.training.states import ACTIVE, FINAL, Action, State, allowed_actions
+from fermi.launch.spec import JobSpec
 
 
 def find(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
@@ -26,6 +27,29 @@ def find(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
 def stop(user: User, task_id: str) -> Task:
     """Asking again changes nothing, and a task that has ended stays as it ended."""
     return _stop(user, find(user, task_id, Role.MEMBER))
+
+
+def grow(user: User, task_id: str) -> Task:
+    """Has an elastic task save, end its attempt and go on with all nodes that are there now. Asking again changes
+    nothing."""
+    task = find(user, task_id, Role.MEMBER)
+    job = JobSpec.from_json(task.spec)
+    if job.elastic is None:
+        raise ApiError(409, "NOT_ELASTIC")
+    if task.state != State.RUNNING:
+        raise ApiError(409, "GROW_NEEDS_RUNNING", status=task.state)
+    larger = sizing.larger(task)
+    if larger is None:
+        raise ApiError(409, "NOTHING_TO_GROW", nodes=len(job.nodes), all=job.elastic.max_nodes)
+    with transaction.atomic():
+        fresh = Task.objects.filter(pk=task.pk, resize_requested_at=None, stop_requested_at=None, state=State.RUNNING)
+        if fresh.update(resize_requested_at=now()):
+            params = {"by": user.username, "nodes": len(larger.nodes)}
+            transitions.record(task.pk, task.attempt, "state", "GROW_REQUESTED", params)
+            audit.record(user, "task.grow", task.pk, project=task.project_id)
+            hints.poke(task.pk)
+    task.refresh_from_db()
+    return task
 
 
 def stop_any(user: User, task_id: str) -> Task:

@@ -16,7 +16,7 @@ from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.errors import together, unread
 from apps.training.ground import checkpoints
 from apps.training.ground.launching import backend_for
-from fermi.launch import credentials, registry, summary, validate
+from fermi.launch import credentials, registry, sizes, summary, validate
 from fermi.launch.errors import UnknownName
 from fermi.launch.request import TaskRequest, job, places
 from fermi.launch.spec import JobSpec, Node, Problem
@@ -65,11 +65,11 @@ def build(
     job = _job(draft, asked, framework or registry.DEFAULT, master, task_id, problems)
     problems += validate.general(job)
     if environments:
-        draft.cluster = environments[0].cluster
+        draft.cluster, job = environments[0].cluster, sizes.begin(job)
         problems += _on_engine(user, draft.cluster, job)
         if framework:
             draft.job = job
-            problems += validate.of_framework(job)
+            problems += validate.of_framework(job) + sizes.problems(job)
             draft.warnings = _warnings(job)
     draft.problems = together(wrong, (problem for problem in problems if not _follows(problem, wrong)))
     return draft
@@ -235,6 +235,7 @@ def _on_engine(user: User, cluster: Cluster, job: JobSpec) -> list[Problem]:
 
 def _warnings(job: JobSpec) -> list[Problem]:
     found = summary.warnings(job.nodes, job.master) + registry.framework(job.framework).warnings(job)
+    found += sizes.warnings(job)
     held = Lease.objects.filter(environment__in=[node.id for node in job.nodes]).select_related("environment")
     found += credentials.warnings(job.env)
     if busy := [f"{lease.environment.name} ({lease.holder})" for lease in held]:

@@ -11,6 +11,7 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.common.encoding import encode
+from apps.training.ground import sizing
 from apps.training.models import Attempt, Event, MetricPoint, Preflight, Task
 from apps.training.shown import discretion, presenters
 from apps.training.states import State, allowed_actions
@@ -133,6 +134,7 @@ def detail(task: Task, user: User) -> dict[str, Any]:
             if waits or warning["code"] not in presenters.OF_THE_QUEUE
         ],
         "proposal": presenters.proposal(job),
+        "elastic": sizing.shown(task, job),
         "nodes": [
             {
                 "nodeRank": at.node_rank,

@@ -35,6 +35,7 @@ class Facts:
     attempts_left: int = 0
     attempt: int = 0
     moment: float = 0.0
+    resize_requested: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ def _end_of_attempt(facts: Facts, seen: Observation) -> Cause | None:
         return Cause(Reason.ATTEMPT_LOST)
     if facts.state is State.RUNNING and seen.waiting and seen.waiting.halts:
         return seen.waiting
+    if facts.state is State.RUNNING and facts.resize_requested:
+        return Cause(Reason.RESIZING)
     both_run = facts.state is State.RUNNING and seen.phase is Phase.RUNNING
     if both_run and (hanging := never_ending(seen.ranks, facts.moment)):
         return _never_ended(hanging)

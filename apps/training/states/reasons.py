@@ -30,6 +30,7 @@ class Reason(StrEnum):
     NEVER_ENDED = "NEVER_ENDED"
     ATTEMPT_LOST = "ATTEMPT_LOST"
     START_FAILED = "START_FAILED"
+    RESIZING = "RESIZING"
     START_TIMEOUT = "START_TIMEOUT"
     RUN_TIMEOUT = "RUN_TIMEOUT"
     # ends of a task without an attempt
@@ -46,6 +47,7 @@ CAUSES = declared(
     Cause(Reason.STOPPED_BY_USER, asked=True),
     Cause(Reason.NEVER_ENDED, retry=True),
     Cause(Reason.ATTEMPT_LOST, retry=True),
+    Cause(Reason.RESIZING, retry=True, asked=True, free=ALWAYS),
     Cause(Reason.START_FAILED, retry=True),
     Cause(Reason.START_TIMEOUT, retry=True),
     Cause(Reason.SECRET_MISSING, retry=True, free=ALWAYS),

@@ -587,6 +587,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/grow": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Asks an elastic task that runs on fewer nodes than it may to save and go on with all that are there now. */
+        post: operations["growTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/logs": {
         parameters: {
             query?: never;
@@ -1036,6 +1053,14 @@ export interface components {
             code: number;
             message: string;
         };
+        AwayNode: {
+            environmentId: string;
+            name: string;
+            /** @description free, held by another task, or why it cannot be used */
+            status: string;
+            /** @description who has it */
+            taskId: string | null;
+        };
         CheckpointItem: {
             attempt: number;
             step: number;
@@ -1218,6 +1243,11 @@ export interface components {
             options?: {
                 [key: string]: unknown;
             };
+            /**
+             * @description goes on with fewer nodes when one is lost, and with more when it is back; the global batch stays the same
+             * @default null
+             */
+            elastic?: components["schemas"]["ElasticRequest"] | null;
         };
         DistributedInfo: {
             nodeCount: number;
@@ -1226,6 +1256,18 @@ export interface components {
             framework: string;
             /** @description number of processes, not of nodes */
             worldSize: number;
+        };
+        ElasticRequest: {
+            /**
+             * @description with fewer it waits
+             * @default 1
+             */
+            minNodes?: number;
+            /**
+             * @description as many as were chosen by default
+             * @default null
+             */
+            maxNodes?: number | null;
         };
         EmptyEnvelope: {
             data: null;
@@ -2232,6 +2274,8 @@ export interface components {
             warnings: components["schemas"]["WarningItem"][];
             /** @description null: nothing was left empty */
             proposal: components["schemas"]["TaskProposal"] | null;
+            /** @description null: it runs on all of its nodes or not at all */
+            elastic: components["schemas"]["TaskElastic"] | null;
             nodes: components["schemas"]["TaskNode"][];
             ranks: components["schemas"]["TaskRank"][];
             attempts: components["schemas"]["TaskAttempt"][];
@@ -2242,6 +2286,24 @@ export interface components {
             data: components["schemas"]["TaskDetail"];
             code: number;
             message: string;
+        };
+        /** @description On how many nodes an elastic task may run, and on how many it does. */
+        TaskElastic: {
+            minNodes: number;
+            maxNodes: number;
+            /** @description now */
+            nodes: number;
+            /** @description that keep the global batch */
+            sizes: number[];
+            /** @description sequences of a step; null: not known */
+            globalBatchSize: number | null;
+            /** @description micro steps of a step now */
+            accumulationSteps: number | null;
+            /** @description on how many it could go on now */
+            largest: number;
+            /** @description it was asked to save and go on with another size */
+            resizing: boolean;
+            away: components["schemas"]["AwayNode"][];
         };
         TaskEvent: {
             id: number;
@@ -4342,6 +4404,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskEventPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    growTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskDetailEnvelope"];
                 };
             };
             default: {

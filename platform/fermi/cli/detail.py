@@ -22,7 +22,7 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
             (_("REASON"), reason["message"] if reason else None),
             ("", reason["hint"] if reason else None),
             (_("FRAMEWORK"), task["framework"]),
-            (_("NODES"), task["nodeCount"]),
+            (_("NODES"), _nodes(task)),
             (_("PROCESSES"), task["worldSize"]),
             (_("STEP"), None if step is None else f"{step}/{task['totalSteps'] or '?'}"),
             (_("LOSS"), task["loss"]),
@@ -68,6 +68,11 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
                 for attempt in task["attempts"]
             ],
         )  # fmt: skip
+
+
+def _nodes(task: TaskDetail) -> int | str:
+    elastic = task.get("elastic")
+    return _("NODES_OF_ALL", nodes=elastic["nodes"], all=elastic["maxNodes"]) if elastic else task["nodeCount"]
 
 
 def _gpu(node: Any) -> str:

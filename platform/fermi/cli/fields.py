@@ -38,7 +38,9 @@ class Field:
 
     def option(self) -> Callable[[Function], Function]:
         flag, more = self.flag, {}
-        if self.is_table:
+        if "range" in flag:
+            more = {"metavar": flag["metavar"]}
+        elif self.is_table:
             more = {"multiple": True, "metavar": flag.get("metavar", "KEY=VALUE")}
         elif choices := flag.get("choices") or self.rule.get("enum"):
             more = {"type": click.Choice(choices)}
@@ -51,10 +53,19 @@ class Field:
         """What was given on the command line, as the request has it; None = nothing."""
         if given is None or given == ():
             return None
+        if "range" in self.flag:
+            return self._range(given)
         if not self.is_table:
             return given
         texts = self.rule["additionalProperties"].get("type") == "string"
         return (reading.settings if texts else reading.values)(given, self.flag["name"])
+
+    def _range(self, given: str) -> dict[str, int]:
+        """`2:4` as the two fields that the flag is for; `2` as the first of them."""
+        words = given.split(":")
+        if len(words) > 2 or not all(word.isascii() and word.isdigit() for word in words):
+            raise click.UsageError(_("NOT_A_RANGE", flag=self.flag["name"], found=given))
+        return dict(zip(self.flag["range"], map(int, words), strict=False))
 
 
 _KINDS: dict[str, type] = {"string": str, "integer": int, "number": float}

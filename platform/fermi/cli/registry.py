@@ -36,6 +36,7 @@ COMMANDS = {
     "events": Entry("watch", "events"),
     "checkpoints": Entry("watch", "checkpoints"),
     "stop": Entry("tasks", "stop"),
+    "grow": Entry("tasks", "grow"),
     "retry": Entry("tasks", "retry"),
     "clone": Entry("tasks", "clone"),
     "worker": Entry("worker", "worker"),

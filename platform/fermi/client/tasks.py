@@ -73,6 +73,10 @@ class Tasks:
     def get(self, task_id: str) -> TaskDetail:
         return self._transport.call("GET", _path(task_id))
 
+    def grow(self, task_id: str) -> TaskDetail:
+        """Asks an elastic task to save and go on with all nodes that are there now."""
+        return self._transport.call("POST", _path(task_id, "/grow"), repeatable=True)
+
     def stop(self, task_id: str) -> TaskDetail:
         """Asks it to stop and does not wait; asking again changes nothing."""
         return self._transport.call("POST", _path(task_id, "/stop"), repeatable=True)

@@ -18,6 +18,19 @@ class AuditEventItem(TypedDict):
     requestId: str
 
 
+class AwayNode(TypedDict):
+    environmentId: str
+    name: str
+    status: str
+    """
+    free, held by another task, or why it cannot be used
+    """
+    taskId: str | None
+    """
+    who has it
+    """
+
+
 class CheckpointItem(TypedDict):
     attempt: int
     step: int
@@ -60,36 +73,6 @@ class DatasetCreateRequest(TypedDict):
     versionName: NotRequired[str]
 
 
-class DistributedConfigRequest(TypedDict):
-    enabled: NotRequired[bool]
-    nodeIds: NotRequired[list[str]]
-    masterNode: NotRequired[str | None]
-    framework: NotRequired[str]
-    """
-    see /frameworks
-    """
-    masterPort: NotRequired[int]
-    """
-    the first of the platform's range by default
-    """
-    backend: NotRequired[str]
-    """
-    auto, nccl or gloo
-    """
-    worldSize: NotRequired[int | None]
-    """
-    how many processes; all by default, with fewer those with the first ranks
-    """
-    strategy: NotRequired[dict[str, int]]
-    """
-    dataParallel, tensorParallel, …
-    """
-    options: NotRequired[dict[str, Any]]
-    """
-    the framework's own
-    """
-
-
 class DistributedInfo(TypedDict):
     nodeCount: int
     totalGpus: int
@@ -98,6 +81,17 @@ class DistributedInfo(TypedDict):
     worldSize: int
     """
     number of processes, not of nodes
+    """
+
+
+class ElasticRequest(TypedDict):
+    minNodes: NotRequired[int]
+    """
+    with fewer it waits
+    """
+    maxNodes: NotRequired[int | None]
+    """
+    as many as were chosen by default
     """
 
 
@@ -567,55 +561,38 @@ class TaskClone(TypedDict):
     """
 
 
-class TaskCreateRequest(TypedDict):
+class TaskElastic(TypedDict):
     """
-    What is missing here is found by the rules, together with everything else that is wrong.
+    On how many nodes an elastic task may run, and on how many it does.
     """
 
-    taskName: NotRequired[str]
+    minNodes: int
+    maxNodes: int
+    nodes: int
     """
-    required
+    now
     """
-    datasetId: NotRequired[str | None]
+    sizes: list[int]
     """
-    required; null for a script of one's own that reads none
+    that keep the global batch
     """
-    datasetVersionId: NotRequired[str | None]
+    globalBatchSize: int | None
     """
-    required with datasetId
+    sequences of a step; null: not known
     """
-    modelId: NotRequired[str | None]
+    accumulationSteps: int | None
     """
-    required; null for a script of one's own
+    micro steps of a step now
     """
-    launchMode: NotRequired[str]
+    largest: int
     """
-    existing
+    on how many it could go on now
     """
-    environmentIds: NotRequired[list[str]]
-    spareEnvironmentIds: NotRequired[list[str]]
+    resizing: bool
     """
-    between attempts, these take the places of environments that were lost; without any, it waits
+    it was asked to save and go on with another size
     """
-    distributedConfig: NotRequired[DistributedConfigRequest | None]
-    entrypoint: NotRequired[EntrypointRequest | None]
-    hyperparameters: NotRequired[dict[str, Any]]
-    env: NotRequired[dict[str, str]]
-    secretEnv: NotRequired[dict[str, str]]
-    """
-    variables by name, each with the name of a secret of the project whose value it gets
-    """
-    maxRestarts: NotRequired[int]
-    graceSeconds: NotRequired[float]
-    """
-    how long ranks may take to end when they are asked to, to save a checkpoint; after it they are killed
-    """
-    priority: NotRequired[int]
-    resumeFrom: NotRequired[str | None]
-    preflight: NotRequired[Literal["off", "quick", "full"]]
-    """
-    a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit
-    """
+    away: list[AwayNode]
 
 
 TaskEventKindEnum: TypeAlias = Literal["state", "attempt", "script", "preflight"]
@@ -925,6 +902,40 @@ class DatasetVersionItem(TypedDict):
     createdAt: str
 
 
+class DistributedConfigRequest(TypedDict):
+    enabled: NotRequired[bool]
+    nodeIds: NotRequired[list[str]]
+    masterNode: NotRequired[str | None]
+    framework: NotRequired[str]
+    """
+    see /frameworks
+    """
+    masterPort: NotRequired[int]
+    """
+    the first of the platform's range by default
+    """
+    backend: NotRequired[str]
+    """
+    auto, nccl or gloo
+    """
+    worldSize: NotRequired[int | None]
+    """
+    how many processes; all by default, with fewer those with the first ranks
+    """
+    strategy: NotRequired[dict[str, int]]
+    """
+    dataParallel, tensorParallel, …
+    """
+    options: NotRequired[dict[str, Any]]
+    """
+    the framework's own
+    """
+    elastic: NotRequired[ElasticRequest | None]
+    """
+    goes on with fewer nodes when one is lost, and with more when it is back; the global batch stays the same
+    """
+
+
 class EnvironmentDetail(TypedDict):
     id: str
     name: str
@@ -1225,6 +1236,57 @@ class TaskBrief(TypedDict):
     """
 
 
+class TaskCreateRequest(TypedDict):
+    """
+    What is missing here is found by the rules, together with everything else that is wrong.
+    """
+
+    taskName: NotRequired[str]
+    """
+    required
+    """
+    datasetId: NotRequired[str | None]
+    """
+    required; null for a script of one's own that reads none
+    """
+    datasetVersionId: NotRequired[str | None]
+    """
+    required with datasetId
+    """
+    modelId: NotRequired[str | None]
+    """
+    required; null for a script of one's own
+    """
+    launchMode: NotRequired[str]
+    """
+    existing
+    """
+    environmentIds: NotRequired[list[str]]
+    spareEnvironmentIds: NotRequired[list[str]]
+    """
+    between attempts, these take the places of environments that were lost; without any, it waits
+    """
+    distributedConfig: NotRequired[DistributedConfigRequest | None]
+    entrypoint: NotRequired[EntrypointRequest | None]
+    hyperparameters: NotRequired[dict[str, Any]]
+    env: NotRequired[dict[str, str]]
+    secretEnv: NotRequired[dict[str, str]]
+    """
+    variables by name, each with the name of a secret of the project whose value it gets
+    """
+    maxRestarts: NotRequired[int]
+    graceSeconds: NotRequired[float]
+    """
+    how long ranks may take to end when they are asked to, to save a checkpoint; after it they are killed
+    """
+    priority: NotRequired[int]
+    resumeFrom: NotRequired[str | None]
+    preflight: NotRequired[Literal["off", "quick", "full"]]
+    """
+    a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit
+    """
+
+
 class TaskCreated(TypedDict):
     taskId: str
     status: TaskState
@@ -1460,6 +1522,10 @@ class TaskDetail(TypedDict):
     proposal: TaskProposal | None
     """
     null: nothing was left empty
+    """
+    elastic: TaskElastic | None
+    """
+    null: it runs on all of its nodes or not at all
     """
     nodes: list[TaskNode]
     ranks: list[TaskRank]

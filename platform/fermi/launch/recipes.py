@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,10 @@ GPT: dict[str, Parameter] = {
     "preload": Parameter("preload", bool),
 }
 
+SCALES: dict[str, Callable[[int], float]] = {"none": lambda _: 1, "linear": float, "sqrt": math.sqrt}
+"""What the learning rate is multiplied by, for so many processes."""
+
+DEFAULT_LEARNING_RATE = 3e-3
 DEFAULT_BATCH_SIZE = 8  # the trainers', as is what follows
 _SHAPE = {"layers": 2, "hiddenSize": 64, "sequenceLength": 64, "vocabSize": 256}
 
@@ -134,6 +138,16 @@ def problems(spec: JobSpec) -> list[Problem]:
         params = {"hidden": hidden, "heads": heads, "nearest": nearest.multiples(hidden, heads)}
         found.append(Problem("hyperparameters.hiddenSize", "HIDDEN_NOT_DIVISIBLE_BY_HEADS", params))
     return found
+
+
+def batch(spec: JobSpec) -> tuple[int, int] | None:
+    """Sequences per process and micro step, and micro steps per optimizer step; None: a script of the user's own says
+    nothing of it, or what it says under these names is no such number."""
+    rows, steps = (spec.hyperparameters.get(name) for name in ("batchSize", "gradientAccumulationSteps"))
+    rows = DEFAULT_BATCH_SIZE if rows is None and not spec.entrypoint else rows
+    steps = 1 if steps is None else steps
+    valid = GPT["batchSize"].accepts(rows) and GPT["gradientAccumulationSteps"].accepts(steps)
+    return (int(rows), int(steps)) if rows is not None and valid else None
 
 
 def own_script_only(spec: JobSpec, framework: str) -> list[Problem]:

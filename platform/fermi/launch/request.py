@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fermi.launch import ranks, registry, shape
-from fermi.launch.spec import MAX_RESTARTS, Entrypoint, JobSpec, Node, Problem
+from fermi.launch.spec import MAX_RESTARTS, Elastic, Entrypoint, JobSpec, Node, Problem
 from fermi.runner.exits import GRACE_SECONDS
 
 LARGEST = 2**31 - 1
@@ -58,13 +58,19 @@ Key: TypeAlias = Annotated[str, _text(100)]
 """The id of something that is there already."""
 
 KeyOrBlank: TypeAlias = Annotated[str, told(max_length=100, trim=True)]
-Keys: TypeAlias = Annotated[tuple[Key, ...], Meta(max_length=4096)]
+MOST_NODES = 4096
+Keys: TypeAlias = Annotated[tuple[Key, ...], Meta(max_length=MOST_NODES)]
 Values: TypeAlias = dict[str, Any]
 
 
 class EntrypointRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     script: Annotated[str, _text(500)]
     args: Annotated[tuple[Annotated[str, Meta(max_length=4000)], ...], Meta(max_length=1000)] = ()
+
+
+class ElasticRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    min_nodes: Annotated[int, told("with fewer it waits", ge=1, le=MOST_NODES)] = 1
+    max_nodes: Annotated[int, told("as many as were chosen by default", ge=1, le=MOST_NODES)] | None = None
 
 
 class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -115,6 +121,14 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
         told("dataParallel, tensorParallel, …", flag="--strategy"),
     ] = {}
     options: Annotated[Values, told("the framework's own", flag="--option")] = {}
+    elastic: Annotated[
+        ElasticRequest | None,
+        told(
+            "goes on with fewer nodes when one is lost, and with more when it is back; the global batch stays the same",
+            flag="--elastic",
+            shown={"metavar": "MIN[:MAX]", "range": ["minNodes", "maxNodes"]},
+        ),
+    ] = None
 
 
 class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -223,6 +237,7 @@ def job(
     """The job that a request describes, with what somebody looked up for it: the nodes of its environments, the files
     of its dataset, the recipe and the default hyperparameters of its model. `master_port`: where it names none."""
     config, entry = request.distributed, request.entrypoint
+    asked = config.elastic
     return JobSpec(
         task_id=task_id,
         framework=framework,
@@ -247,4 +262,5 @@ def job(
         spares=request.spare_environment_ids,
         preflight=request.preflight,
         project=project,
+        elastic=Elastic(asked.min_nodes, asked.max_nodes or len(nodes)) if asked else None,
     )

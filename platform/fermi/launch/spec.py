@@ -73,6 +73,27 @@ class Entrypoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Elastic:
+    """On how many nodes a job may run, and what stays the same on each number of them (`fermi.launch.elastic`).
+
+    nodes, master   all that were chosen; the job's own are those it runs on now
+    world_size      processes at the size asked for; 0: the job keeps its nodes, as where it is started by hand
+    batch           sequences of an optimizer step, all ranks together; 0: only the user's script knows
+    rows            the most of them that one rank computes at once
+    even            all ranks must compute equally many
+    """
+
+    min_nodes: int
+    max_nodes: int
+    nodes: tuple[Node, ...] = ()
+    master: str = ""
+    world_size: int = 0
+    batch: int = 0
+    rows: int = 0
+    even: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """Everything a plan is made from. `master` is a node's id. `attempt` 0 = not launched (a preview).
     `model_parameters`: how many weights, where somebody said so; else see `recipes.parameters`. `secret_env`: variables
@@ -103,6 +124,7 @@ class JobSpec:
     spares: tuple[str, ...] = ()
     preflight: str = "off"
     project: str = ""
+    elastic: Elastic | None = None
 
     @property
     def name(self) -> str:
@@ -282,6 +304,7 @@ class Cause:
     free         so many such ends of a task are nobody's fault and cost no restart; what comes after is charged
     asked        somebody asked the ranks to end: they may be saving a checkpoint, and get the task's whole grace
     underlying   comes to light later than what ranks say of it, and takes the place of a rank's failure
+    lost         the environment itself went away: an elastic task goes on without it, at no cost (`restarts`)
     halts        an attempt that has run and waits for it is over: it must not run again under the same name
     """
 
@@ -292,6 +315,7 @@ class Cause:
     free: int = dataclasses.field(default=0, compare=False, kw_only=True)
     asked: bool = dataclasses.field(default=False, compare=False, kw_only=True)
     underlying: bool = dataclasses.field(default=False, compare=False, kw_only=True)
+    lost: bool = dataclasses.field(default=False, compare=False, kw_only=True)
     halts: bool = dataclasses.field(default=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:

@@ -63,6 +63,7 @@ class Trainer(train_ddp.Trainer):
 
     @staticmethod
     def settle(args: argparse.Namespace) -> None:
+        args.local_batch_size = None  # all ranks have as many
         if args.distributed or args.world_size:
             raise Refused("--distributed and --world_size start no processes here: use horovodrun -np")
 

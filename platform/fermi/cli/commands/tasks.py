@@ -83,6 +83,15 @@ def stop(session: Session, tasks: tuple[str, ...], wait: bool) -> None:
             output.say(f"{task}: {session.fermi.tasks.wait(task)['status']}")
 
 
+@command("grow", _("MORE_GROW"))
+@click.argument("task")
+def grow(session: Session, task: str) -> None:
+    found = session.fermi.tasks.grow(task)
+    elastic = found["elastic"]
+    said = _("TASK_GROWING", id=task, nodes=elastic["largest"] if elastic else 0)
+    output.show(found, session.form, lambda: [said])
+
+
 @command("retry")
 @click.argument("task")
 @follow_options

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fermi.launch import environment
+from fermi.launch import elastic, environment
 from fermi.launch.ranks import Placement, place
 from fermi.launch.spec import JobSpec, NodePlan, Plan, Problem, Process, Proposal, Value
 
@@ -21,10 +21,12 @@ def gang(
 ) -> Plan:
     """`node_env(placement)` and `rank_env(placement, local_rank)` add what the framework itself wants; a variable that
     the user set wins over the former."""
-    shared = environment.job_env(spec)
+    shared, divided = environment.job_env(spec), elastic.rank_env(spec)
     return Plan(
         world_size=spec.world_size,
-        nodes=tuple(_node(shared, at, command, node_env, rank_env) for at in place(spec.nodes, spec.master)),
+        nodes=tuple(
+            _node(shared, at, command, node_env, _with(divided, rank_env)) for at in place(spec.nodes, spec.master)
+        ),
         files=files,
         master_port=spec.master_port,
         preload=tuple(preload),
@@ -38,6 +40,11 @@ def data_parallel(spec: JobSpec) -> Proposal:
         return Proposal()
     reason = Problem("distributedConfig.strategy", "PROPOSED_DATA_PARALLEL", {"worldSize": spec.world_size})
     return Proposal({"dataParallel": spec.world_size}, {}, (reason,))
+
+
+def _with(divided: Mapping[int, Mapping[str, str]], rank_env: RankEnv) -> RankEnv:
+    """And what a rank is told of its part of the batch, where that can change."""
+    return lambda at, local: {**rank_env(at, local), **divided.get(at.first_rank + local, {})}
 
 
 def _node(

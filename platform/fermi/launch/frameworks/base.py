@@ -12,14 +12,18 @@ A framework is one module (or package). At its top level it must have `INFO` and
                                                                          the framework has no other
     splits        (JobSpec) -> strategies to propose for one that cannot default: none
                   run, the nearest first
+    batch         (JobSpec) -> (sequences per rank and micro step,       default: of the hyperparameters
+                  micro steps), or None where nobody knows
+    resized       (JobSpec, Division) -> JobSpec: what an elastic job    default: the reference trainers' own
+                  is told when the batch is divided anew                 hyperparameters
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from fermi.launch import environment, options
+from fermi.launch import elastic, environment, options, recipes
 from fermi.launch.frameworks._plans import data_parallel
 from fermi.launch.spec import JobSpec, Plan, Problem, Proposal
 
@@ -52,6 +56,9 @@ class Info:
     """What else has to be installed on each node, by the names under which it is installed."""
     reserved: Sequence[str] = ()
     """Environment variables that its plan sets for each rank, as regular expressions: no user may set them."""
+    elastic: Literal["", "even", "uneven"] = ""
+    """Whether a job of it can go on from a checkpoint with another number of ranks; `even`: only if all of them have as
+    many rows of the batch."""
     needs_cuda: bool = False
     """No CPU process can stand in for a GPU."""
 
@@ -82,28 +89,47 @@ class Framework:
         _check(name, module)
         self.name = name
         self.info: Info = module.INFO
-        self.plan: Callable[[JobSpec], Plan] = module.plan
+        self._plan: Callable[[JobSpec], Plan] = module.plan
         self.options: Mapping[str, Any] = getattr(module, "OPTIONS", options.schema())
         self.preload: Sequence[str] = getattr(module, "PRELOAD", ())
         self._problems = getattr(module, "problems", self._not_allowed)
         self._warnings: Callable[[JobSpec], list[Problem]] = getattr(module, "warnings", lambda _: [])
         self._propose = getattr(module, "propose", self._data_parallel)
         self.splits: Callable[[JobSpec], list[Mapping[str, int]]] = getattr(module, "splits", lambda _: [])
+        self._batch: Callable[[JobSpec], tuple[int, int] | None] = getattr(module, "batch", recipes.batch)
+        self._resized: Callable[[JobSpec, elastic.Division], JobSpec] = getattr(module, "resized", elastic.recipe)
+
+    def plan(self, spec: JobSpec) -> Plan:
+        """Pure."""
+        return self._plan(self.settled(spec))
 
     def problems(self, spec: JobSpec) -> list[Problem]:
         """All broken rules at once; empty = `plan` will succeed. Never raises."""
-        return list(self._problems(spec))
+        return list(self._problems(self.settled(spec)))
 
     def warnings(self, spec: JobSpec) -> list[Problem]:
         """What is worth knowing and does not stop the job."""
+        spec = self.settled(spec)
         split = [] if self.info.splits_model else environment.strategy_not_rendered(spec, self.info.label)
         return [*split, *self._warnings(spec)]
 
     def propose(self, spec: JobSpec) -> Proposal:
         """What is left empty, chosen for these nodes; what the user gave is kept and not repeated. `problems` and
         `plan` judge and render a job as if the proposal had been given."""
-        proposal: Proposal = self._propose(spec)
+        proposal: Proposal = self._propose(self.settled(spec))
         return proposal
+
+    def batch(self, spec: JobSpec) -> tuple[int, int] | None:
+        """Sequences per rank and micro step, and micro steps per optimizer step; None: nobody knows them."""
+        return None if self._problems(spec) else self._batch(spec)
+
+    def settled(self, spec: JobSpec) -> JobSpec:
+        """The job as it is told to its ranks: an elastic one divides its batch among the nodes that it has now."""
+        if not elastic.resized(spec):
+            return spec
+        spec = replace(spec, strategy={name: size for name, size in spec.strategy.items() if name != "dataParallel"})
+        share = elastic.division(spec)
+        return self._resized(spec, share) if share else spec
 
     def _not_allowed(self, spec: JobSpec) -> list[Problem]:
         return options.problems(spec, self.options)
@@ -122,6 +148,8 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "warnings": ("a function of a JobSpec", callable),
     "propose": ("a function of a JobSpec", callable),
     "splits": ("a function of a JobSpec", callable),
+    "batch": ("a function of a JobSpec", callable),
+    "resized": ("a function of a JobSpec and a Division", callable),
 }  # fmt: skip
 _REQUIRED = ("INFO", "plan")
 

@@ -11,6 +11,7 @@ from fermi.launch.ranks import Placement, place
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Value
 
 INFO = Info(
+    elastic="uneven",
     label="PyTorch DDP",
     model_size=(0, 1_000_000_000),
 )

@@ -20,6 +20,7 @@ from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
 
 INFO = Info(
+    elastic="uneven",
     label="PyTorch FSDP",
     parallelism=("data", "sharded"),
     model_size=(1_000_000_000, 10_000_000_000),

@@ -5,14 +5,16 @@ WORLD_SIZE. Devices talk through NCCL on GPUs and gloo on CPU, whatever else is 
 """
 
 import re
+from dataclasses import replace
 
-from fermi.launch import gpus, nearest, options, recipes
+from fermi.launch import elastic, gpus, nearest, options, recipes
 from fermi.launch.frameworks._plans import gang
 from fermi.launch.frameworks.base import Info
 from fermi.launch.ranks import Placement
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Value
 
 INFO = Info(
+    elastic="even",
     label="JAX",
     model_size=(0, 1_000_000_000),
     stack="jax",
@@ -45,6 +47,18 @@ def warnings(spec: JobSpec) -> list[Problem]:
     if spec.backend in ("auto", used):
         return []
     return [Problem("distributedConfig.backend", "JAX_BACKEND_FIXED", {"asked": spec.backend, "used": used})]
+
+
+def batch(spec: JobSpec) -> tuple[int, int] | None:
+    found = recipes.batch(spec)
+    if found is None or spec.entrypoint or spec.options.get("batchIsGlobal") is not True:
+        return found
+    return found[0] // spec.world_size, found[1]
+
+
+def resized(spec: JobSpec, share: elastic.Division) -> JobSpec:
+    left = {name: value for name, value in spec.options.items() if name != "batchIsGlobal"}
+    return elastic.recipe(replace(spec, options=left), share)
 
 
 def plan(spec: JobSpec) -> Plan:

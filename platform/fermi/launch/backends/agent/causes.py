@@ -3,4 +3,4 @@
 from fermi.launch.causes import declared
 from fermi.launch.spec import Cause
 
-CAUSES = declared(Cause("WORKER_LOST", retry=True, underlying=True))
+CAUSES = declared(Cause("WORKER_LOST", retry=True, underlying=True, lost=True))

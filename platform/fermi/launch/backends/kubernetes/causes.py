@@ -33,8 +33,8 @@ CAUSES = declared(
     Cause("ADMISSION_DENIED"),
     Cause("WEBHOOK_UNAVAILABLE", retry=True),
     # what others did to it
-    Cause("EVICTED", retry=True, asked=True),
-    Cause("POD_DELETED", retry=True, asked=True),
+    Cause("EVICTED", retry=True, asked=True, lost=True),
+    Cause("POD_DELETED", retry=True, asked=True, lost=True),
     Cause("POD_PREEMPTED", retry=True, asked=True, free=ALWAYS),
     Cause("JOB_SUSPENDED", retry=True, asked=True, halts=True),
     # while it runs

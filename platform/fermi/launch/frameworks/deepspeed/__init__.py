@@ -14,9 +14,10 @@ proposal.py   what is chosen where nothing is said
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from fermi.launch import environment, figures, gpus, memory, network, options, recipes
+from fermi.launch import elastic, environment, figures, gpus, memory, network, options, recipes
 from fermi.launch.frameworks._plans import gang
 from fermi.launch.frameworks.base import Info
 from fermi.launch.frameworks.deepspeed import config, keys, split
@@ -27,6 +28,7 @@ from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Value
 
 INFO = Info(
+    elastic="even",
     label="DeepSpeed",
     parallelism=("data", "sharded", "tensor", "pipeline"),
     model_size=(10_000_000_000, 100_000_000_000),
@@ -82,6 +84,27 @@ def warnings(spec: JobSpec) -> list[Problem]:
 
 def splits(spec: JobSpec) -> list[Mapping[str, int]]:
     return split.possible(spec)
+
+
+def batch(spec: JobSpec) -> tuple[int, int] | None:
+    """`ds_config.json` always has one."""
+    found = solve(propose(spec).to(spec))
+    return (found.micro, found.accumulation) if isinstance(found, Batch) else None
+
+
+def resized(spec: JobSpec, share: elastic.Division) -> JobSpec:
+    """The ZeRO stage and what is offloaded stay those that were proposed at the size asked for: a checkpoint is of one
+    stage, and what fits onto more GPUs need not fit onto fewer."""
+    assert spec.elastic is not None
+    full = elastic.full(spec)
+    divided = {
+        "trainBatchSize": spec.elastic.batch,
+        "microBatchSize": share.rows[0],
+        "gradientAccumulationSteps": share.steps,
+    }
+    rate = {"learningRate": config.learning_rate(full), "learningRateScaling": "none"}
+    settled = {**propose(full).to(full).options, **divided}
+    return replace(spec, options=settled, hyperparameters={**spec.hyperparameters, **rate})
 
 
 def plan(spec: JobSpec) -> Plan:

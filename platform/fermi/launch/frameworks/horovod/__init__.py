@@ -22,6 +22,7 @@ from fermi.launch.ranks import Placement, place
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Value
 
 INFO = Info(
+    elastic="even",
     label="Horovod",
     model_size=(1_000_000_000, 10_000_000_000),
     launcher="horovodrun",
