@@ -79,7 +79,8 @@ def problems(spec: JobSpec) -> list[Problem]:
         others = ", ".join(one.info.label for one in registry.frameworks() if one.info.elastic)
         params = {"framework": framework.info.label, "allowed": others}
         found.append(Problem(FIELD, "ELASTIC_NOT_OFFERED", params))
-    if split := [f"{name}={size}" for name, size in spec.strategy.items() if name != "dataParallel" and size != 1]:
+    split = [f"{name}={size}" for name, size in spec.strategy.items() if name != "dataParallel" and size != 1]
+    if split and framework.info.splits_model:  # the others say that they do not
         found.append(Problem(FIELD, "ELASTIC_SPLIT", {"found": ", ".join(split)}))
     if spec.options.get("batchShare") == "bySpeed":
         found.append(Problem("distributedConfig.options.batchShare", "ELASTIC_SHARES_BY_SPEED", {"nearest": "equal"}))

@@ -225,3 +225,14 @@ def test_a_script_that_reads_neither_dataset_nor_model_gets_none(names: Names) -
     request = built(names, file)
     assert {name: request[name] for name in nothing} == nothing
     assert built(names, file, dataset="stdlib", model="tiny-gpt")["modelId"] == "model-001"
+
+
+def test_a_range_of_nodes_is_two_numbers_or_the_first_of_them(names: Names) -> None:
+    both = ("env-001", "env-003", "env-005")
+    found = built(names, environments=both, elastic="2:3")["distributedConfig"]
+    assert found["elastic"] == {"minNodes": 2, "maxNodes": 3}
+    file = {"distributedConfig": {"elastic": {"maxNodes": 3}}}
+    assert built(names, file, environments=both, elastic="1")["distributedConfig"]["elastic"] == {"minNodes": 1}
+    for wrong in ("2:3:4", "two", "2:", ":3", "²"):
+        with pytest.raises(click.UsageError, match="2:4"):
+            built(names, environments=both, elastic=wrong)
