@@ -77,7 +77,7 @@ def test_the_one_touch_script_trains_uneven_nodes_as_the_engine_does(ddp, tmp_pa
     assert_same(lines_of(text, 0), wanted)
     copied = tmp_path / "remote" / "home" / "fermi" / job.name
     assert sorted(path.name for path in (copied / "logs").iterdir()) == ["0.log", "1.log", "2.log"]
-    assert "[rank 2] world size 3, local rank 1" in (copied / "logs" / "2.log").read_text()
+    assert "[Rank 2] World Size: 3, Local Rank: 1" in (copied / "logs" / "2.log").read_text()
     assert (tmp_path / "check points" / "checkpoint_step_6.pt").exists()
 
 
@@ -88,7 +88,7 @@ def test_torchrun_trains_uneven_nodes_as_the_engine_does(ddp, tmp_path, started)
     started.append(run)
     text = run.succeed()
     assert_same(text.splitlines(), wanted)
-    assert "[rank 2] world size 3, local rank 1" in text
+    assert "[Rank 2] World Size: 3, Local Rank: 1" in text
 
 
 def test_jax_trains_from_a_script_on_each_node_as_the_engine_does(data, tmp_path, started):

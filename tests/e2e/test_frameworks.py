@@ -79,4 +79,4 @@ def test_the_document_s_request_trains_fourteen_processes_with_a_configuration_t
     assert shown in [file["content"] for file in files]
     assert json.loads(shown)["train_batch_size"] % 14 == 0
     for rank in range(14):
-        assert f"[rank {rank}] world size 14" in platform.log(answer["taskId"], rank)
+        assert f"[Rank {rank}] World Size: 14" in platform.log(answer["taskId"], rank)

@@ -74,7 +74,7 @@ def test_the_documents_three_environments_train_and_leave_nothing_behind(lab: La
     assert (task["worldSize"], task["step"]) == (14, 5)
     assert [rank["state"] for rank in task["ranks"]] == ["exited"] * 14
     for rank in (0, 2, 13):
-        assert f"[rank {rank}] world size 14" in lab.platform.log(task_id, rank)
+        assert f"[Rank {rank}] World Size: 14" in lab.platform.log(task_id, rank)
     steps = [point["step"] for point in lab.platform.items(task_id, "metrics", rank=0) if "loss" in point["values"]]
     assert steps == sorted(set(steps))
     lab.send("DELETE", f"/training-tasks/{task_id}")

@@ -76,7 +76,7 @@ def test_fourteen_ranks_run_as_the_rule_says_and_as_the_preview_showed(platform)
     assert json.loads(as_run)["files"] == preview["files"]
     assert json.loads(as_run)["artifacts"] == preview["artifacts"]
     for rank, expected in enumerate(preview["ranks"]):
-        line = f"[rank {rank}] world size 14, local rank {expected['localRank']}"
+        line = f"[Rank {rank}] World Size: 14, Local Rank: {expected['localRank']}"
         assert line in platform.log(task_id, rank), f"rank {rank} says where it is"
 
 

@@ -401,7 +401,7 @@ def test_a_task_of_the_platform_trains_on_slurm(slurm: Slurm, platform: Running)
     slurm.restart_controller()
     task = platform.until_state(task_id, "succeeded", seconds=PATIENCE)
     assert (task["worldSize"], task["step"], len(task["attempts"])) == (2, TINY["totalSteps"], 1)
-    assert "[rank 1] world size 2" in platform.log(task_id, 1)
+    assert "[Rank 1] World Size: 2" in platform.log(task_id, 1)
 
     task_id = platform.create(nodes, hyperparameters={**TINY, "totalSteps": 5000, "batchSize": 2})
     until(lambda: platform.task(task_id)["step"], seconds=PATIENCE, what="it trains")

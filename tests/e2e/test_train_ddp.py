@@ -150,7 +150,7 @@ def test_a_single_process_learns_and_reports_every_step(single: Run) -> None:
     steps = single.metrics()
     assert list(steps) == [1, 2, 3, 4, 5, 6]
     assert steps[6]["val_loss"] < steps[3]["val_loss"] < steps[1]["loss"]
-    assert single.text.startswith("[rank 0] world size 1, local rank 0, master none, device ")
+    assert single.text.startswith("[Rank 0] World Size: 1, Local Rank: 0, Master Addr: none\n[Rank 0] Master Port: none, Device: ")
     [started] = single.events("started")
     assert started["world_size"] == 1
     assert started["parameters"] > 0
@@ -195,7 +195,7 @@ def test_two_processes_learn_the_same_as_one(launcher: str, single: Run, options
     run = Run(tmp_path / "log", sys.executable, *start, *options, "--batch_size=3", "--distributed")
     assert run.wait() == 0, run.text
     for rank in (0, 1):
-        assert f"[rank {rank}] world size 2, local rank {rank}, master 127.0.0.1:" in run.text
+        assert f"[Rank {rank}] World Size: 2, Local Rank: {rank}, Master Addr: 127.0.0.1" in run.text
     assert_alike(run.metrics(), single.metrics())
 
 

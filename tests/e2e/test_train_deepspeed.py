@@ -101,7 +101,7 @@ def test_the_document_s_request_trains_fourteen_processes(kitchen: Kitchen) -> N
     assert events(records, "started")[0]["world_size"] == 14
     assert events(records, "finished") == [{"event": "finished", "step": 3}]
     assert curve(records)[3]["val_loss"] < curve(records)[1]["loss"]
-    assert "[rank 13] world size 14, local rank 7" in kitchen.log("document", 13)
+    assert "[Rank 13] World Size: 14, Local Rank: 7" in kitchen.log("document", 13)
 
 
 def test_checkpoints_are_whole_folders_of_which_the_last_ones_are_kept(kitchen: Kitchen) -> None:

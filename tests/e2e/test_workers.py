@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from fermi.runner import processes
-from tests.running import Running, free_port
+from tests.running import ROOT, Running, free_port
 from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.storage]
@@ -34,6 +35,27 @@ while len(sys.argv) > 1 and not os.path.exists(sys.argv[1]):
     time.sleep(0.05)
 print("lines", line, flush=True)
 dist.destroy_process_group()
+"""
+
+
+YOURS = """
+import torch
+from examples.train_ddp import train_ddp
+
+class YourModel(torch.nn.Sequential):
+    def __init__(self):
+        super().__init__(torch.nn.Linear(100, 200), torch.nn.ReLU(), torch.nn.Linear(200, 10))
+
+if __name__ == "__main__":
+    train_ddp(
+        model=YourModel(),
+        input_size=100,
+        hidden_size=200,
+        output_size=10,
+        batch_size=16,
+        epochs=1,
+        lr=0.001
+    )
 """
 
 
@@ -128,17 +150,30 @@ def lab(platform: Running, tmp_path: Path) -> Iterator[Hosts]:
 
 
 def test_a_group_trains_as_the_document_says(platform: Running, lab: Hosts) -> None:
+    shutil.copytree(ROOT / "examples", lab.workspace / "examples")
+    (lab.workspace / "yours.py").write_text(YOURS)
     lab.start("gn7", "0,1")
     lab.start("gn6", "0,1")
-    group = lab.group("pretrain", "gn7-0", "gn7-1", "gn6-0", "gn6-1", masterAddress="gn6")
-    task = lab.begin(group)
-    platform.until_state(task, "succeeded", seconds=240)
-    for rank, (local, node) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1)]):
-        text = platform.log(task, rank)
-        assert f"[Rank {rank}] World Size: 4, Local Rank: {local}, Master Addr: 127.0.0.1" in text
-        assert f"sum 6 node {node} of attempt 1" in text
+    group = lab.group("pretrain", "gn7-0", "gn7-1", "gn6-0", "gn6-1", masterAddress="gn6", script="yours.py")
+    four = lab.begin(group)
+    platform.until_state(four, "succeeded", seconds=240)
+    for rank, local in enumerate([0, 1, 0, 1]):
+        line = f"[Rank {rank}] World Size: 4, Local Rank: {local}, Master Addr: 127.0.0.1"
+        assert line in platform.log(four, rank).splitlines()
     workers = {row["id"]: row for row in platform.get("/workers")["items"]}
     assert [workers[f"gn6-{n}"]["rank"] for n in (0, 1)] == [0, 1]
+    curve = [(point["step"], point["values"]) for point in platform.items(four, "metrics")]
+    losses = {step: values["loss"] for step, values in curve if "loss" in values}
+    assert losses[10] > losses[32], losses  # 2048 points, 4 x 16 to a step: 32 steps of an epoch
+    assert [checkpoint["step"] for checkpoint in platform.items(four, "checkpoints")] == [32]
+
+    for script, last in (("yours.py", '{"event": "finished", "step": 64}'), ("examples/test_launch.py", '"wrong": []}')):
+        changed = platform.api.patch(f"/worker-groups/{group}", json={"worldSize": 2, "script": script})
+        assert changed.status_code == 200, changed.text
+        two = lab.begin(group)
+        platform.until_state(two, "succeeded", seconds=240)
+        assert last in platform.log(two, 0)
+        assert "[Rank 1] World Size: 2, Local Rank: 1, Master Addr: 127.0.0.1" in platform.log(two, 1).splitlines()
 
 
 def test_a_platform_that_dies_and_comes_back_loses_nothing_and_doubles_nothing(platform: Running, lab: Hosts) -> None:

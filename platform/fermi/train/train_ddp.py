@@ -194,9 +194,9 @@ class World(NamedTuple):
     def settle(self, args: argparse.Namespace) -> None:
         """Take the device, and say where this rank is."""
         env, on_gpu = os.environ, self.device.type == "cuda"
-        master = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}" if "RANK" in env else "none"
-        where = f"local rank {self.local_rank}, master {master}, device {self.device}"
-        say(f"[rank {self.rank}] world size {self.size}, {where}")
+        address, port = (env["MASTER_ADDR"], env["MASTER_PORT"]) if "RANK" in env else ("none", "none")
+        say(f"[Rank {self.rank}] World Size: {self.size}, Local Rank: {self.local_rank}, Master Addr: {address}")
+        say(f"[Rank {self.rank}] Master Port: {port}, Device: {self.device}")
         if on_gpu:
             torch.cuda.set_device(self.device)
             torch.set_float32_matmul_precision("high" if args.tf32 else "highest")

@@ -1,0 +1,12 @@
+"""The reference trainer under the name by which guides start it on several machines, once on each:
+
+    torchrun --nnodes=2 --node_rank=0 --nproc_per_node=8 --master_addr=192.168.1.1 --master_port=29500 \\
+        set_distributed.py --distributed --train_data_path train.bin --valid_data_path val.bin
+"""
+
+import sys
+
+from fermi.train.train_ddp import main, run_and_leave
+
+if __name__ == "__main__":
+    run_and_leave(main, sys.argv[1:])

@@ -1,0 +1,14 @@
+"""The reference trainer under the name by which guides for DistributedDataParallel call it. All ways to start work:
+
+python train_distributed.py --train_data_path train.bin --valid_data_path val.bin
+python train_distributed.py --distributed --world_size 4 ...
+torchrun --nproc_per_node=4 train_distributed.py --distributed ...
+python -m torch.distributed.launch --nproc_per_node=4 train_distributed.py --distributed ...
+"""
+
+import sys
+
+from fermi.train.train_ddp import main, run_and_leave
+
+if __name__ == "__main__":
+    run_and_leave(main, sys.argv[1:])
