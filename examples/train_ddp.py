@@ -74,7 +74,6 @@ def train_ddp(
     except Refused as why:
         print(f"train_ddp: {why}", file=sys.stderr, flush=True)
         sys.exit(2)
-    run.parallel = None  # before the process group goes: see docs/training-script.md, exit codes
     world.leave()
     if run.stopped:
         sys.exit(TERMINATED)
@@ -132,8 +131,11 @@ class Run:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=lr)
         self.folder = Path(os.environ.get("FERMI_CHECKPOINT_DIR") or "checkpoints")
         self.resume(os.environ.get("FERMI_RESUME_FROM", ""))
-        device_ids = [world.device] if world.device.type == "cuda" else None
-        self.parallel = DistributedDataParallel(self.model, device_ids) if world.distributed else self.model
+
+    def parallel(self) -> nn.Module:
+        if not self.world.distributed:
+            return self.model
+        return DistributedDataParallel(self.model, [self.world.device] if self.world.device.type == "cuda" else None)
 
     def check(self, points: Dataset, output_size: int) -> None:
         """Raises Refused where model, data and sizes contradict each other."""
@@ -154,9 +156,10 @@ class Run:
         per_epoch = len(batches.loader)
         last = epochs * per_epoch
         self.report.event("started", world_size=self.world.size, device=str(device), total_steps=last)
+        parallel = self.parallel()
         logged, clock = self.step, time.perf_counter()
         for inputs, classes in batches.after(self.step, epochs):
-            loss = F.cross_entropy(self.parallel(inputs.to(device)), classes.to(device))
+            loss = F.cross_entropy(parallel(inputs.to(device)), classes.to(device))
             self.optimizer.zero_grad()
             loss.backward()
             self.optimizer.step()

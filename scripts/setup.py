@@ -231,6 +231,10 @@ def prepare(target: str) -> list[str | Path]:
                 packages()
                 frontend()
                 return [PYTHON, "-m", "server.up"]
+            case "procguard":
+                packages()
+                frontend()
+                return [PYTHON, "-m", "procguard", *sys.argv[2:]]
             case "dev":
                 packages()
                 frontend_packages()

@@ -1,0 +1,52 @@
+"""`python -m procguard --config configs/procguard_config.yaml`: reads the file, then becomes `make up`."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SETUP = ROOT / "scripts" / "setup.py"
+CONFIG = "configs/procguard_config.yaml"
+INSTEAD = ("--daemon", "--decoupled", "--slurm", "--gpu-count")
+
+
+def main(arguments: list[str]) -> int:
+    """Returns only where nothing is started."""
+    import argparse
+
+    from procguard.config import Problems, load
+    from procguard.texts import say
+
+    parser = argparse.ArgumentParser("python -m procguard", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--config", default=CONFIG, metavar="FILE")
+    for flag in INSTEAD:
+        parser.add_argument(flag, nargs="?", const=True, help=say(flag))
+    args = parser.parse_args(arguments)
+    given = [flag for flag in INSTEAD if getattr(args, flag[2:].replace("-", "_")) is not None]
+    try:
+        if given:
+            raise Problems("\n  ".join([say("flags"), *(f"{flag}: {say(flag)}" for flag in given)]))
+        variables = load(Path(args.config))
+    except Problems as problems:
+        print(problems, file=sys.stderr)
+        return 2
+    for variable, (key, value) in variables.items():
+        other = os.environ.setdefault(variable, value)
+        told = say("read", key=key, value=value, variable=variable)
+        print(told if other == value else say("kept", key=key, value=value, variable=variable, other=other), flush=True)
+    return os.execv(sys.executable, [sys.executable, str(SETUP), "up"])
+
+
+def become_set_up() -> None:
+    """Where the packages are not there yet: they are installed, and this begins anew with them."""
+    os.execv(sys.executable, [sys.executable, str(SETUP), "procguard", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    try:
+        import yaml  # noqa: F401
+
+        import fermi  # noqa: F401
+    except ModuleNotFoundError:
+        become_set_up()
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,16 @@
+"""What these commands say, in the reader's language."""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from fermi.cli import texts
+
+
+@cache
+def _catalogue() -> dict[str, dict[str, str]]:
+    return tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
+
+
+def say(name: str, /, **params: object) -> str:
+    return _catalogue()[texts.choose([])][name].format(**params)

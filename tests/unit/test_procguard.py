@@ -1,0 +1,122 @@
+"""The way in for people who know ProcGuard's commands and its configuration file."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fermi.cli import texts as languages
+from procguard import __main__ as procguard
+from procguard import config, worker_launcher
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ORIGINAL = {
+    "logging": {"level": "INFO", "file": "logs/procguard.log", "format": "%(message)s"},
+    "state": {"state_file": "data/procguard_state.yaml", "auto_save": True},
+    "communication": {"adapter_type": "mock", "adapter_config": {"host": "0.0.0.0", "port_base": 5550}},
+    "monitoring": {"interval": 1.0, "heartbeat_timeout": 10.0, "zombie_detection": True, "cpu_threshold": 0.1},
+    "recovery": {"enable_auto_recovery": True, "max_recovery_attempts": 3},
+    "web": {"enabled": True, "host": "0.0.0.0", "port": 5000},
+    "workers": [{"worker_id": "worker_0", "command": "python train.py"}],
+}
+WITHOUT = {"logging.file", "logging.format", "communication", "monitoring.interval", "monitoring.zombie_detection",
+           "monitoring.cpu_threshold", "recovery.enable_auto_recovery", "recovery.max_recovery_attempts",
+           "workers"}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(languages, "choose", lambda _: "en")
+
+
+def written(folder: Path, content: object) -> Path:
+    path = folder / "procguard_config.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_the_sample_that_is_shipped_is_read_whole() -> None:
+    found = config.load(ROOT / procguard.CONFIG)
+    assert {variable: value for variable, (_, value) in found.items()} == {
+        "FERMI_HOST": "127.0.0.1", "FERMI_PORT": "5000", "FERMI_DATA": "var", "FERMI_LOG_LEVEL": "INFO",
+        "FERMI_WORKER_HEARTBEAT": "5", "FERMI_WORKER_LOST": "15",
+    }  # fmt: skip
+
+
+def test_every_key_of_a_file_of_procguards_is_read_or_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(config.Problems) as problems:
+        config.load(written(tmp_path, ORIGINAL))
+    head, *lines = str(problems.value).splitlines()
+    assert {line.strip().split(": ")[0] for line in lines} == WITHOUT
+    assert f"{len(WITHOUT)} changes" in head
+    assert "group" in str(problems.value)
+
+    kept = {
+        section: {name: value for name, value in keys.items() if f"{section}.{name}" not in WITHOUT}
+        for section, keys in ORIGINAL.items()
+        if isinstance(keys, dict) and section not in WITHOUT
+    }
+    found = config.load(written(tmp_path, kept))
+    assert found["FERMI_DATA"] == ("state.state_file", "data")
+    assert found["FERMI_WORKER_LOST"] == ("monitoring.heartbeat_timeout", "10.0")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"web": {"prot": 5000}}, "web.prot: unknown key. Did you mean web.port?"),
+        ({"web": {"port": 70000}}, "web.port: 70000 is not valid here: give a port from 1 to 65535"),
+        ({"web": {"enabled": False}}, "web.enabled: False: the platform is its web service"),
+        ({"monitoring": {"heartbeat_timeout": "ten"}}, "give a number of seconds above 0"),
+        ({"slurm": {"enabled": True}}, "docs/slurm.md"),
+        (["web"], "must hold names and values"),
+    ],
+)
+def test_what_cannot_be_read_says_what_to_write(tmp_path: Path, content: object, said: str) -> None:
+    with pytest.raises(config.Problems) as problems:
+        config.load(written(tmp_path, content))
+    assert said in str(problems.value)
+
+
+def test_the_platform_starts_with_what_the_file_says_and_the_environment_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began: list[list[str]] = []
+    environment = {"FERMI_PORT": "8123"}
+    monkeypatch.setattr(procguard.os, "environ", environment)
+    monkeypatch.setattr(procguard.os, "execv", lambda _, words: began.append(words[1:]))
+    path = written(tmp_path, {"web": {"host": "0.0.0.0", "port": 5000}})
+    procguard.main(["--config", str(path)])
+    assert began == [[str(ROOT / "scripts" / "setup.py"), "up"]]
+    assert environment == {"FERMI_PORT": "8123", "FERMI_HOST": "0.0.0.0"}
+    assert "FERMI_PORT=8123 wins" in capsys.readouterr().out
+    assert procguard.main(["--config", str(path), "--daemon", "--gpu-count", "4"]) == 2
+    assert len(began) == 1
+    said = capsys.readouterr().err
+    assert "--daemon: " in said
+    assert "--gpu-count: " in said
+
+
+def test_the_launchers_flags_become_those_of_fermi_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_launcher.os, "environ", {"WORKER_ID": "gn6-0", "WORKING_DIR": "/srv/training"})
+    command = ["--manager-url", "http://fermi:5000", "--command", "python train.py --epochs 100", "--token", "join_x"]
+    words, without, told = worker_launcher.translated(command)
+    assert words == ["--id", "gn6-0", "--server", "http://fermi:5000", "--workspace", "/srv/training",
+                     "--token", "join_x"]  # fmt: skip
+    assert (without, told) == ([], "python train.py --epochs 100")
+    made = worker_launcher.group(told, "gn6-0")
+    assert made == "fermi groups create training gn6-0 --script train.py --arg --epochs --arg 100"
+    assert worker_launcher.translated(["--slurm", "--env", "{}", "--auto-start"])[1] == [
+        "--env",
+        "--slurm",
+        "--auto-start",
+    ]
+
+
+def test_every_text_is_there_in_both_languages_and_each_key_without_a_counterpart_has_one() -> None:
+    found = tomllib.loads((ROOT / "procguard" / "texts.toml").read_text("utf-8"))
+    assert found["zh"].keys() == found["en"].keys()
+    named = {*config.ALWAYS, *config.INSTEAD, *procguard.INSTEAD, *worker_launcher.INSTEAD}
+    assert named <= found["en"].keys()
