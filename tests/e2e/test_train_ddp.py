@@ -150,7 +150,9 @@ def test_a_single_process_learns_and_reports_every_step(single: Run) -> None:
     steps = single.metrics()
     assert list(steps) == [1, 2, 3, 4, 5, 6]
     assert steps[6]["val_loss"] < steps[3]["val_loss"] < steps[1]["loss"]
-    assert single.text.startswith("[Rank 0] World Size: 1, Local Rank: 0, Master Addr: none\n[Rank 0] Master Port: none, Device: ")
+    assert single.text.startswith(
+        "[Rank 0] World Size: 1, Local Rank: 0, Master Addr: none\n[Rank 0] Master Port: none, Device: "
+    )
     [started] = single.events("started")
     assert started["world_size"] == 1
     assert started["parameters"] > 0

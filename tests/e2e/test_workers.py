@@ -167,7 +167,10 @@ def test_a_group_trains_as_the_document_says(platform: Running, lab: Hosts) -> N
     assert losses[10] > losses[32], losses  # 2048 points, 4 x 16 to a step: 32 steps of an epoch
     assert [checkpoint["step"] for checkpoint in platform.items(four, "checkpoints")] == [32]
 
-    for script, last in (("yours.py", '{"event": "finished", "step": 64}'), ("examples/test_launch.py", '"wrong": []}')):
+    for script, last in (
+        ("yours.py", '{"event": "finished", "step": 64}'),
+        ("examples/test_launch.py", '"wrong": []}'),
+    ):
         changed = platform.api.patch(f"/worker-groups/{group}", json={"worldSize": 2, "script": script})
         assert changed.status_code == 200, changed.text
         two = lab.begin(group)
