@@ -110,9 +110,10 @@ def test_a_command_is_understood(command: str) -> None:
         found.make_context(words[0], words[1:])
     elif program == "torchrun":
         launched_by("torch.distributed.run", words)
-    else:
-        assert (program, words[0]) == ("python", "-m")
+    elif words[0] == "-m":
         run_as_module(words[1], words[2:])
+    else:
+        run_as_script(words[0], words[1:])
 
 
 def run_as_module(name: str, words: list[str]) -> None:
@@ -120,13 +121,20 @@ def run_as_module(name: str, words: list[str]) -> None:
         launched_by(name, words)
     elif name == "bench":
         assert set(words) <= set(import_module("bench.__main__").SECTIONS)
+    elif name == "procguard":
+        assert import_module("procguard.config").load(ROOT / words[words.index("--config") + 1])
     else:
         assert import_module(name).parse(words).train_data_path == "train.bin"
 
 
+def run_as_script(path: str, words: list[str]) -> None:
+    """`train.py` is the reader's own."""
+    assert path == "train.py" or (ROOT / path).is_file()
+    if "--train_data_path" in words:
+        run_as_module("fermi.train.train_ddp", words)
+
+
 def launched_by(launcher: str, words: list[str]) -> None:
     args = import_module(launcher).parse_args(words)
-    if args.module:
-        run_as_module(args.training_script, args.training_script_args)
-    else:
-        assert args.training_script == "train.py"
+    run = run_as_module if args.module else run_as_script
+    run(args.training_script, args.training_script_args)
