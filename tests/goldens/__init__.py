@@ -198,6 +198,15 @@ GOLDENS: dict[str, Callable[[], Any]] = {
     "deepspeed-2-2-mixed-gpus-on-cuda": lambda: rendered(
         job("env-002", "env-001", framework="deepspeed", emulated=False, options={"trainBatchSize": 64})
     ),
+    "deepspeed-tensor-2-on-cuda": lambda: rendered(
+        job("env-003", framework="deepspeed", emulated=False, strategy={"tensorParallel": 2})
+    ),
+    "deepspeed-tensor-2-pipeline-2-data-2": lambda: rendered(
+        job(
+            "env-005", framework="deepspeed", hyperparameters={"layers": 4},
+            strategy={"tensorParallel": 2, "pipelineParallel": 2},
+        )
+    ),
     "deepspeed-options": lambda: rendered(
         job(
             "env-003", framework="deepspeed", emulated=False,
