@@ -8,10 +8,7 @@ from django.db.models import F, Prefetch, Q, QuerySet
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.catalog.models import Dataset, DatasetVersion, Model
-from apps.common.texts import language, text
-from fermi.launch import registry
-from fermi.launch.frameworks import words
-from fermi.launch.frameworks.base import Framework
+from apps.common.texts import text
 
 
 def datasets(user: User, filters: Mapping[str, Any]) -> QuerySet[Dataset]:
@@ -60,25 +57,6 @@ def models(user: User, filters: Mapping[str, Any]) -> QuerySet[Model, Any]:
         projectId=F("project_id"),
         createdAt=F("created_at"),
     )
-
-
-def frameworks() -> list[dict[str, Any]]:
-    """With texts in the language of the request."""
-    return [_framework_shown(framework, language()) for framework in registry.frameworks()]
-
-
-def _framework_shown(framework: Framework, lang: str) -> dict[str, Any]:
-    low, high = framework.info.model_size
-    return {
-        "value": framework.name,
-        "aliases": registry.aliases(framework.name),
-        "label": framework.info.label,
-        "description": words.description(framework, lang),
-        "parallelism": framework.info.parallelism,
-        "modelSize": {"min": low, "max": high},
-        "options": words.options(framework, lang),
-        "available": True,
-    }
 
 
 def _filtered(rows: QuerySet[Any], filters: Mapping[str, Any]) -> QuerySet[Any]:

@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about datasets, models and frameworks."""
+"""Shapes of requests and answers about datasets and models."""
 
 from rest_framework import serializers
 
@@ -79,19 +79,3 @@ class ModelCreateRequest(serializers.Serializer):
     recipe = Key(default="gpt")
     parameters = serializers.IntegerField(min_value=1, max_value=10**18, required=False, allow_null=True)
     defaults = serializers.DictField(child=serializers.JSONField(allow_null=True), default=dict)
-
-
-class ModelSize(serializers.Serializer):
-    min = serializers.IntegerField()
-    max = serializers.IntegerField(allow_null=True)
-
-
-class FrameworkItem(serializers.Serializer):
-    value = serializers.CharField()
-    aliases = serializers.ListField(child=serializers.CharField())
-    label = serializers.CharField()  # type: ignore[assignment]
-    description = serializers.CharField()
-    parallelism = serializers.ListField(child=serializers.CharField())
-    modelSize = ModelSize(help_text="number of parameters it suits")
-    options = serializers.DictField(help_text="JSON Schema of distributedConfig.options")
-    available = serializers.BooleanField()

@@ -7,5 +7,4 @@ urlpatterns = [
     path("datasets/<str:dataset_id>", views.DatasetView.as_view()),
     path("datasets/<str:dataset_id>/versions", views.VersionsView.as_view()),
     path("models", views.ModelsView.as_view()),
-    path("frameworks", views.FrameworksView.as_view()),
 ]

@@ -1,4 +1,4 @@
-"""Datasets, models, frameworks: what a task can be made from."""
+"""Datasets, models: what a task can be made from."""
 
 from apps.accounts import access
 from apps.catalog import selectors, services
@@ -53,14 +53,6 @@ class ModelsView(APIView):
         """A recipe with defaults (maintainer; administrator for one without a project)."""
         model = services.add_model(request.user, **body)
         return selectors.models(request.user, {}).get(pk=model.pk)
-
-
-class FrameworksView(APIView):
-    @operation("listFrameworks", page=shapes.FrameworkItem)
-    def get(self, request: Request) -> Data:
-        """Every framework there is, with the options it takes."""
-        items = selectors.frameworks()
-        return {"items": items, "total": len(items), "page": 1, "pageSize": len(items)}
 
 
 def _dataset(request: Request, dataset_id: str) -> Data:

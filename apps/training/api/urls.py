@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.training.api import preflight_views, views
+from apps.training.api import framework_views, preflight_views, views
 
 TASK = "training-tasks/<str:task_id>"
 
@@ -10,6 +10,7 @@ urlpatterns = [
     path("preflights", preflight_views.PreflightsView.as_view()),
     path("preflights/<str:preflight_id>", preflight_views.PreflightView.as_view()),
     path("preflights/<str:preflight_id>/stop", preflight_views.PreflightStopView.as_view()),
+    path("frameworks", framework_views.FrameworksView.as_view()),
     path("frameworks/recommend", views.FrameworkRecommendView.as_view()),
     path(TASK, views.TaskView.as_view()),
     path(f"{TASK}/stop", views.TaskStopView.as_view()),

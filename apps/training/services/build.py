@@ -16,7 +16,7 @@ from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.errors import together, unread
 from apps.training.ground import checkpoints
 from apps.training.ground.launching import backend_for
-from fermi.launch import credentials, registry, sizes, summary, validate
+from fermi.launch import credentials, installed, registry, sizes, summary, validate
 from fermi.launch.errors import UnknownName
 from fermi.launch.request import TaskRequest, job, places
 from fermi.launch.spec import JobSpec, Node, Problem
@@ -70,7 +70,8 @@ def build(
         if framework:
             draft.job = job
             problems += validate.of_framework(job) + sizes.problems(job)
-            draft.warnings = _warnings(job)
+            problems += installed.problems(job, backend_for(draft.cluster))
+            draft.warnings = _warnings(job) + installed.warnings(job, backend_for(draft.cluster))
     draft.problems = together(wrong, (problem for problem in problems if not _follows(problem, wrong)))
     return draft
 

@@ -8,8 +8,9 @@ from apps.accounts.models import User
 from apps.catalog.models import Model
 from apps.clusters import selectors as clusters
 from apps.common.errors import ProblemsError
+from apps.training.ground.launching import backend_for
 from apps.training.shown import presenters
-from fermi.launch import recipes, registry
+from fermi.launch import installed, recipes, registry
 from fermi.launch.recommend import Recommendation
 from fermi.launch.recommend import recommend as weigh
 from fermi.launch.spec import JobSpec, Problem
@@ -41,7 +42,8 @@ def recommend(
         model_parameters=parameters or (model.parameters if model else None),
         hyperparameters=model.defaults if model else recipes.typical(parameters or 1),
     )
-    good, bad = weigh(job)
+    backend = backend_for(environments[0].cluster)
+    good, bad = weigh(job, lambda mine: installed.problems(mine, backend))
     return {
         "modelParameters": recipes.parameters(job),
         "items": [{**_shown(one), "strategy": one.strategy, "options": one.options} for one in good],

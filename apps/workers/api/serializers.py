@@ -80,6 +80,10 @@ class WorkerFacts(serializers.Serializer):
     versions = serializers.DictField(
         child=serializers.CharField(max_length=200, allow_blank=True, allow_null=True), required=False
     )
+    lacks = serializers.ListField(
+        child=serializers.CharField(max_length=200), max_length=256, required=False, allow_null=True,
+        help_text="what frameworks need and its Python has not got; null: not known",
+    )  # fmt: skip
     interfaces = serializers.ListField(child=serializers.JSONField(allow_null=True), max_length=256, required=False)
     network = serializers.DictField(child=serializers.JSONField(allow_null=True), required=False)
     workspace = serializers.CharField(max_length=500, required=False, allow_blank=True)

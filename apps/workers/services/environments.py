@@ -121,6 +121,7 @@ def _facts(workers: Sequence[Worker], on_node: int) -> dict[str, Any]:
             "workers": [worker.pk for worker in workers],
             **({"gpus": [worker.gpu for worker in workers]} if on_gpu else {}),
             **({"address": told["address"]} if told.get("address") else {}),
+            **({"lacks": told["lacks"]} if told.get("lacks") is not None else {}),
         },
         "discovered_as": first.node,
     }

@@ -240,7 +240,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Every framework there is, with the options it takes. */
+        /** @description Every framework there is, with the options it takes, and where it is installed. */
         get: operations["listFrameworks"];
         put?: never;
         post?: never;
@@ -1436,6 +1436,16 @@ export interface components {
         };
         /** @enum {string} */
         FindingLevel: "pass" | "warn" | "fail";
+        FrameworkCluster: {
+            clusterId: string;
+            /** @description null: its interpreter cannot be asked */
+            available: boolean | null;
+            /** @description what is not installed there */
+            lacks: string[];
+            message: string;
+            /** @description how it is installed */
+            hint: string;
+        };
         FrameworkItem: {
             value: string;
             aliases: string[];
@@ -1448,7 +1458,10 @@ export interface components {
             options: {
                 [key: string]: unknown;
             };
+            /** @description false: none of the clusters that you may use can run it */
             available: boolean;
+            /** @description of the environments that you may use */
+            clusters: components["schemas"]["FrameworkCluster"][];
         };
         FrameworkItemPage: {
             total: number;
@@ -2540,6 +2553,8 @@ export interface components {
             versions?: {
                 [key: string]: string | null;
             };
+            /** @description what frameworks need and its Python has not got; null: not known */
+            lacks?: string[] | null;
             interfaces?: unknown[];
             network?: {
                 [key: string]: unknown;

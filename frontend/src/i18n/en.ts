@@ -671,6 +671,7 @@ export const en: Messages = {
     resumeFromHint: "A checkpoint's path; empty = from the beginning.",
     backend: "Communication backend",
     masterPort: "Master port",
+    notInstalled: "{{framework}} (not installed)",
     singleFramework: "Training framework",
     waits: "Some of the chosen environments are held; the task waits and begins once they are free.",
     missing: "no longer there",

@@ -666,6 +666,7 @@ export const zh = {
     backend: "通信后端",
     masterPort: "主节点端口",
     singleFramework: "训练框架",
+    notInstalled: "{{framework}}（未安装）",
     waits: "所选环境正被占用，任务会排队，等它们空闲后自动开始。",
     missing: "已不存在",
     skipList: "跳过环境列表",

@@ -172,6 +172,7 @@ export const framework: Framework = {
   modelSize: { min: 0, max: null },
   options: {},
   available: true,
+  clusters: [],
 };
 
 export const zone: Zone = { id: "zone-a", name: "北京可用区A", environmentCount: 2, gpuCount: 4 };

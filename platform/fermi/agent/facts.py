@@ -22,7 +22,7 @@ def version(name):
     except m.PackageNotFoundError: return None
 found = {"python": sys.version.split()[0], **{name: version(name) for name in sys.argv[1:]},
          "cuda": version("nvidia-cuda-runtime-cu12") or version("nvidia-cuda-runtime")}
-print(json.dumps({name: value for name, value in found.items() if value}))
+print(json.dumps(found))
 """
 
 
@@ -53,7 +53,12 @@ def address(settings: Settings, server_host: str, server_port: int) -> str:
 
 def gather(settings: Settings, machine: str, where: str, python: str, workspace: str) -> dict[str, Any]:
     rows = (usage.ask_smi("name,driver_version") if not settings.emulate else None) or []
-    versions = {**_versions(python), "fermi": _own_version(), **({"driver": rows[0][1]} if rows else {})}
+    stack = _versions(python)
+    versions = {
+        **{name: value for name, value in stack.items() if value},
+        "fermi": _own_version(),
+        **({"driver": rows[0][1]} if rows else {}),
+    }
     return {
         "machineId": machine,
         "host": socket.gethostname(),
@@ -67,6 +72,7 @@ def gather(settings: Settings, machine: str, where: str, python: str, workspace:
         "cpuCores": len(os.sched_getaffinity(0)),
         "memoryGb": max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30),
         "versions": versions,
+        "lacks": [name for name, value in stack.items() if not value and name != "cuda"] if stack else None,
         "interfaces": [name for _, name in socket.if_nameindex()],
         "workspace": workspace,
         "python": python,
@@ -95,18 +101,19 @@ def _own_version() -> str:
     return ""
 
 
-def _versions(python: str) -> dict[str, str]:
-    """Of the training stack; an interpreter that cannot be run has none, and ranks will say why."""
+def _versions(python: str) -> dict[str, str | None]:
+    """Of the training stack, None for what is not there; an interpreter that cannot be run tells nothing, and ranks
+    will say why."""
     try:
         done = subprocess.run(
-            [python, "-c", _TELL, *registry.stacks()],
+            [python, "-c", _TELL, *registry.libraries()],
             capture_output=True,
             encoding="utf-8",
             errors="replace",
             timeout=60,
             check=True,
         )
-        found: dict[str, str] = json.loads(done.stdout)
+        found: dict[str, str | None] = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
     return found

@@ -118,6 +118,23 @@ EnvironmentStatus: TypeAlias = Literal["running", "stopped", "unhealthy"]
 FindingLevel: TypeAlias = Literal["pass", "warn", "fail"]
 
 
+class FrameworkCluster(TypedDict):
+    clusterId: str
+    available: bool | None
+    """
+    null: its interpreter cannot be asked
+    """
+    lacks: list[str]
+    """
+    what is not installed there
+    """
+    message: str
+    hint: str
+    """
+    how it is installed
+    """
+
+
 class FrameworkRecommendRequest(TypedDict):
     modelParameters: NotRequired[int | None]
     """
@@ -740,6 +757,10 @@ class WorkerFacts(TypedDict):
     cpuCores: NotRequired[int]
     memoryGb: NotRequired[int]
     versions: NotRequired[dict[str, str | None]]
+    lacks: NotRequired[list[str] | None]
+    """
+    what frameworks need and its Python has not got; null: not known
+    """
     interfaces: NotRequired[list[Any]]
     network: NotRequired[dict[str, Any]]
     workspace: NotRequired[str]
@@ -1079,6 +1100,13 @@ class FrameworkItem(TypedDict):
     JSON Schema of distributedConfig.options
     """
     available: bool
+    """
+    false: none of the clusters that you may use can run it
+    """
+    clusters: list[FrameworkCluster]
+    """
+    of the environments that you may use
+    """
 
 
 class GroupMember(TypedDict):

@@ -4,7 +4,7 @@ Each framework says which sizes it suits (the requirement document's table, 004,
 disagrees with that, and a framework whose rules the nodes or the model break is out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -27,9 +27,12 @@ class Recommendation:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def recommend(job: JobSpec) -> tuple[list[Recommendation], list[Recommendation]]:
+def recommend(
+    job: JobSpec, obstacles: Callable[[JobSpec], Sequence[Problem]] = lambda _: ()
+) -> tuple[list[Recommendation], list[Recommendation]]:
     """Those recommended, best first, and those that are not, with the reasons against them. What `job` says of a
-    framework counts for nothing; its model's size must be known."""
+    framework counts for nothing; its model's size must be known.
+    `obstacles`: what else is against a framework."""
     parameters = recipes.parameters(job)
     assert parameters is not None
     needed, usable = memory.needed(parameters), memory.usable(job.nodes)
@@ -45,7 +48,7 @@ def recommend(job: JobSpec) -> tuple[list[Recommendation], list[Recommendation]]
             against.append(Problem("", "REJECTED_BY_SIZE", {**sizes, "suits": _range(*info.model_size)}))
         if info.replicates and needed > usable:
             against.append(Problem("", "REJECTED_BY_MEMORY", sizes))
-        if against := against + validate.problems(mine):
+        if against := against + validate.problems(mine) + [*obstacles(mine)]:
             bad.append(Recommendation(framework.name, against))
             continue
         proposal = framework.propose(mine)

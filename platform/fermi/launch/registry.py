@@ -58,6 +58,11 @@ def stacks() -> list[str]:
     return list(dict.fromkeys(each.info.stack for each in frameworks()))
 
 
+def libraries() -> list[str]:
+    """The stacks, and what else frameworks need on each node."""
+    return list(dict.fromkeys([*stacks(), *(name for each in frameworks() for name in each.info.packages)]))
+
+
 def stack(name: str) -> str:
     """That of a framework; of a name that nobody knows (any more), what most models are written in."""
     return framework(name if framework_name(name) in FRAMEWORKS else DEFAULT).info.stack

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
-import { frameworksQuery } from "@/api/inventory";
-import type { Preview } from "@/api/types";
+import { environmentsQuery, frameworksQuery } from "@/api/inventory";
+import type { Framework, Preview } from "@/api/types";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
 import { Fold } from "@/ui/fold";
@@ -12,10 +12,21 @@ import { frameworkNamed, rulesOf, strategyOf } from "./options";
 import { textFor } from "./problems";
 import type { SectionProps } from "./section";
 
-/** Which framework, with what it is. */
+/** Whether it may run on the chosen environments' cluster; without a choice, on any. */
+function runsOn(framework: Framework, cluster: string | undefined): boolean {
+  const there = framework.clusters.find(({ clusterId }) => clusterId === cluster);
+  return there ? there.available !== false : framework.available;
+}
+
+/**
+ * Which framework, with what it is. One that is not installed can be chosen all the same: the preview then says what is
+ * missing, and the command that installs it.
+ */
 export function FrameworkSelect({ label, draft, problems, onChange }: SectionProps & { label: string }) {
+  const { t } = useTranslation();
   const frameworks = useQuery(frameworksQuery).data ?? [];
   const framework = frameworkNamed(frameworks, draft.framework);
+  const cluster = useQuery(environmentsQuery).data?.find(({ id }) => id === draft.selected[0])?.clusterId;
   return (
     <Field label={label} hint={framework?.description} error={textFor(problems, "distributedConfig.framework")}>
       {(wiring) => (
@@ -27,9 +38,9 @@ export function FrameworkSelect({ label, draft, problems, onChange }: SectionPro
           onChange={({ target }) => onChange({ framework: target.value })}
         >
           {!framework && <option value={draft.framework}>{draft.framework}</option>}
-          {frameworks.map(({ value, label, available }) => (
-            <option key={value} value={value} disabled={!available}>
-              {label}
+          {frameworks.map((each) => (
+            <option key={each.value} value={each.value}>
+              {runsOn(each, cluster) ? each.label : t("create.notInstalled", { framework: each.label })}
             </option>
           ))}
         </select>

@@ -121,10 +121,19 @@ def frameworks(session: Session) -> None:
                 ", ".join(item["aliases"]),
                 item["label"],
                 ", ".join(item["parallelism"]),
+                _installed(item),
                 item["description"],
             ]
             for item in items
         ]
-        yield output.table([_("FRAMEWORK"), _("ALSO"), _("NAME"), _("PARALLELISM"), _("DESCRIPTION")], rows)
+        yield output.table(
+            [_("FRAMEWORK"), _("ALSO"), _("NAME"), _("PARALLELISM"), _("INSTALLED"), _("DESCRIPTION")], rows
+        )
 
     _show(session, session.fermi.frameworks(), render)
+
+
+def _installed(framework: Any) -> str:
+    """On which clusters it is not; an older platform does not tell."""
+    without = [one["clusterId"] for one in framework.get("clusters", ()) if one["available"] is False]
+    return _("NOT_INSTALLED_ON", clusters=", ".join(without)) if without else _("YES")

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from fermi.launch.discovery import Found
 from fermi.launch.findings import Finding
-from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
+from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Node, Observation, Plan, Problem, Rendered
 
 
 class Backend(ABC):
@@ -19,12 +19,18 @@ class Backend(ABC):
 
     here: bool = False
     """Whether all its nodes are this very machine."""
+    alike: bool = True
+    """Whether what one node lacks, all lack."""
     mount: str = ""
     """Where ranks see the platform's data directory; empty: at the platform's own path."""
 
     def problems(self, job: JobSpec) -> list[Problem]:
         """What is wrong with the job on this engine (a script that is not there, …); may look at the engine."""
         return []
+
+    def lacks(self, node: Node, distributions: Sequence[str]) -> list[str] | None:
+        """Which of them the interpreter that runs the node's ranks has not got; None where it cannot be asked."""
+        return None
 
     @abstractmethod
     def render(self, job: JobSpec, plan: Plan) -> Rendered:

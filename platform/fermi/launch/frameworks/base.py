@@ -54,6 +54,8 @@ class Info:
     """The usual program for starting its ranks by hand; empty where there is none."""
     packages: Sequence[str] = ()
     """What else has to be installed on each node, by the names under which it is installed."""
+    install: str = ""
+    """The command that installs it, where pip alone does not."""
     reserved: Sequence[str] = ()
     """Environment variables that its plan sets for each rank, as regular expressions: no user may set them."""
     elastic: Literal["", "even", "uneven"] = ""
@@ -75,6 +77,10 @@ class Info:
     @property
     def splits_model(self) -> bool:
         return not set(self.parallelism) <= {"data", "sharded"}
+
+    @property
+    def install_command(self) -> str:
+        return self.install or f"pip install {' '.join([self.stack, *self.packages])}"
 
     def suits(self, parameters: int) -> bool:
         low, high = self.model_size

@@ -1,7 +1,7 @@
 """The backend's verbs on worker agents. The store is the only memory, and its workers do the rest."""
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from fermi.launch.backends.agent.render import orders, render
 from fermi.launch.backends.agent.store import Store
 from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Observation, Plan, Problem, Rendered
+from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Node, Observation, Plan, Problem, Rendered
 from fermi.launch.userpaths import absent_below
 
 store: Store | None = None
@@ -25,6 +25,8 @@ def known_store() -> Store:
 
 
 class AgentBackend(Backend):
+    alike = False
+
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
@@ -40,6 +42,11 @@ class AgentBackend(Backend):
                 found.append(Problem(f"environmentIds.{index}", "WORKERS_DIFFER", params))
         missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
         return found + absent_below(self.data_dir, job.resume_from, missing)
+
+    def lacks(self, node: Node, distributions: Sequence[str]) -> list[str] | None:
+        """As its agent told when it joined; an older one told nothing."""
+        told = node.engine.get("lacks")
+        return None if told is None else [name for name in distributions if name in told]
 
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(job, plan)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fermi.launch import isolation
+from fermi.launch import interpreter, isolation
 from fermi.launch.backends import logfiles, reported
 from fermi.launch.backends.base import Backend
 from fermi.launch.backends.culprit import Loss, cause_of_failure, rank_seen
@@ -24,6 +24,7 @@ from fermi.launch.spec import (
     Handle,
     JobSpec,
     LogChunk,
+    Node,
     Observation,
     Phase,
     Plan,
@@ -66,6 +67,9 @@ class LocalBackend(Backend):
         if job.entrypoint is not None:
             found += self._script_problems(job.entrypoint.script)
         return found
+
+    def lacks(self, node: Node, distributions: Sequence[str]) -> list[str] | None:
+        return interpreter.absent(self.python, distributions)
 
     def _script_problems(self, name: str) -> list[Problem]:
         script = Path(os.path.realpath(self.workspace / name))

@@ -27,6 +27,8 @@ INFO = Info(
     model_size=(1_000_000_000, 10_000_000_000),
     launcher="horovodrun",
     packages=("horovod",),
+    install="make test-frameworks ONLY=horovod && "
+    "pip install cloudpickle cffi psutil build/frameworks/wheels/horovod-*/*.whl",
     reserved=(
         "HOROVOD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE|CROSS_RANK|CROSS_SIZE|HOSTNAME|CONTROLLER|CPU_OPERATIONS)",
         "HOROVOD_GLOO_RENDEZVOUS_.*",

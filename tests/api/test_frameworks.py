@@ -1,0 +1,51 @@
+"""Which frameworks are there, and where each can run."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from apps.clusters.models import Cluster, DevEnvironment
+from apps.training.models import Task
+from tests.api.conftest import Api
+from tests.api.test_tasks_create import changed
+
+pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+without_horovod = pytest.mark.skipif(bool(find_spec("horovod")), reason="Horovod is installed here")
+
+
+def offered(api: Api, name: str) -> dict:
+    return next(item for item in api.get("/frameworks").data["items"] if item["value"] == name)
+
+
+@without_horovod
+def test_a_framework_that_is_not_installed_is_not_available_and_says_how_it_is_built(colleague: Api) -> None:
+    horovod = offered(colleague, "horovod")
+    [cluster] = horovod["clusters"]
+    assert (horovod["available"], cluster["available"], cluster["lacks"]) == (False, False, ["horovod"])
+    assert "make test-frameworks ONLY=horovod" in cluster["hint"]
+    assert offered(colleague, "deepspeed")["available"]
+
+
+@without_horovod
+def test_creating_what_cannot_run_is_refused_with_the_command_that_installs_it(colleague: Api) -> None:
+    refused = colleague.post("/training-tasks", changed(distributedConfig__framework="horovod"))
+    assert refused.problems == {"distributedConfig.framework": "FRAMEWORK_NOT_INSTALLED"}
+    assert "make test-frameworks ONLY=horovod" in refused.body["errors"][0]["hint"]
+    assert not Task.objects.exists()
+    asked = {"environmentIds": ["env-001", "env-003"], "modelParameters": 2 * 10**9}
+    rejected = {one["framework"]: one for one in colleague.post("/frameworks/recommend", asked).data["rejected"]}
+    assert "FRAMEWORK_NOT_INSTALLED" in [one["code"] for one in rejected["horovod"]["reasons"]]
+
+
+def test_a_workers_cluster_can_run_what_one_of_its_hosts_can(colleague: Api) -> None:
+    workers = Cluster.objects.create(name="workers", backend="agent")
+    DevEnvironment.objects.update(cluster=workers, engine={"lacks": ["horovod"]})
+    assert offered(colleague, "horovod")["clusters"][0]["available"] is False
+    DevEnvironment.objects.filter(pk="env-005").update(engine={})
+    assert offered(colleague, "horovod")["clusters"][0]["available"] is None, "an older agent tells nothing"
+    DevEnvironment.objects.filter(pk="env-003").update(engine={"lacks": []})
+    assert offered(colleague, "horovod")["clusters"][0]["available"] is True
+
+
+def test_whoever_has_no_environment_is_offered_every_framework(stranger: Api) -> None:
+    assert {item["available"] for item in stranger.get("/frameworks").data["items"]} == {True}
