@@ -59,7 +59,8 @@ def gpt3(**changes: Any) -> JobSpec:
         "checkpoint_dir": "/checkpoints/task-golden",
         "attempt": 1,
     }  # fmt: skip
-    return JobSpec("task-golden", "megatron-lm", nodes, "env-1", **{**values, **changes})
+    framework = changes.pop("framework", "megatron-lm")
+    return JobSpec("task-golden", framework, nodes, "env-1", **{**values, **changes})
 
 
 def rendered(spec: JobSpec) -> dict[str, Any]:
@@ -174,6 +175,13 @@ GOLDENS: dict[str, Callable[[], Any]] = {
         )
     ),
     "megatron-gpt3-175b": lambda: rendered(gpt3()),
+    "megatron-deepspeed-gpt3-175b": lambda: rendered(gpt3(framework="megatron-deepspeed")),
+    "megatron-deepspeed-zero-3": lambda: rendered(
+        gpt3(
+            framework="megatron-deepspeed", strategy={"tensorParallel": 8, "pipelineParallel": 1},
+            options={"globalBatchSize": 512, "zeroStage": 3, "config": {"zero_optimization": {"overlap_comm": True}}},
+        )
+    ),
     "megatron-2-4-8-proposed": lambda: rendered(
         job("env-001", "env-003", "env-005", framework="megatron-lm", emulated=False)
     ),

@@ -10,10 +10,13 @@ from typing import Any, cast
 
 from fermi.launch import figures, memory, recipes, registry, validate
 from fermi.launch.frameworks.base import Info
-from fermi.launch.spec import JobSpec, Problem
+from fermi.launch.spec import Entrypoint, JobSpec, Problem
 
 USUAL_STACK = "torch"
 """Nobody can see from a model's size which library it is written in."""
+
+_SCRIPT = Entrypoint("train.py")
+"""What a framework without a recipe is weighed with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,9 @@ def recommend(
     good, bad = [], []
     for framework in sorted(registry.frameworks(), key=lambda each: _distance(each.info, parameters)):
         info, suits = framework.info, framework.info.suits(parameters)
-        mine = replace(job, framework=framework.name, strategy={}, options={})
+        mine = replace(job, framework=framework.name, strategy={}, options={}, model_parameters=parameters)
+        if own := not info.recipe and job.entrypoint is None:
+            mine = replace(mine, entrypoint=_SCRIPT)
         against = []
         if info.stack != USUAL_STACK:
             against.append(Problem("", "REJECTED_OTHER_LIBRARY", {"library": info.label}))
@@ -52,8 +57,11 @@ def recommend(
             bad.append(Recommendation(framework.name, against))
             continue
         proposal = framework.propose(mine)
+        script = (Problem("entrypoint.script", "RECOMMENDED_WITH_OWN_SCRIPT"),) if own else ()
         why = Problem("", "RECOMMENDED_BY_SIZE" if suits else "RECOMMENDED_BY_MEMORY", sizes)
-        good.append(Recommendation(framework.name, (why, *proposal.reasons), proposal.strategy, proposal.options))
+        good.append(
+            Recommendation(framework.name, (why, *proposal.reasons, *script), proposal.strategy, proposal.options)
+        )
     return good, bad
 
 

@@ -20,6 +20,7 @@ FRAMEWORKS = {
     "pytorch-fsdp": "fermi.launch.frameworks.fsdp",
     "deepspeed": "fermi.launch.frameworks.deepspeed",
     "horovod": "fermi.launch.frameworks.horovod",
+    "megatron-deepspeed": "fermi.launch.frameworks.megatron_deepspeed",
     "megatron-lm": "fermi.launch.frameworks.megatron",
     "jax": "fermi.launch.frameworks.jax",
 }

@@ -63,6 +63,8 @@ class Info:
     many rows of the batch."""
     needs_cuda: bool = False
     """No CPU process can stand in for a GPU."""
+    recipe: bool = True
+    """It trains the reference model without a script of the user's own."""
 
     @property
     def replicates(self) -> bool:

@@ -56,20 +56,26 @@ def precision(spec: JobSpec) -> gpus.Precision:
 
 
 def render(spec: JobSpec, batch: Batch) -> dict[str, Any]:
-    dtype = precision(spec)
     ours: dict[str, Any] = {
         **_split(spec, batch),
-        "train_micro_batch_size_per_gpu": batch.micro,
-        "gradient_accumulation_steps": batch.accumulation,
-        "gradient_clipping": hyperparameter(spec, "gradientClipping"),
+        **every(batch, hyperparameter(spec, "gradientClipping"), precision(spec)),
         "optimizer": _optimizer(spec),
         **_scheduler(spec),
-        "fp16": {"enabled": dtype == "float16"},
-        "bf16": {"enabled": dtype == "bfloat16"},
         "zero_optimization": _zero(spec),
         **({"zero_allow_untested_optimizer": True} if options.value(spec, OPTIONS, "optimizer") == "SGD" else {}),
     }
     return keys.merged(ours, spec.options.get("config", {}))
+
+
+def every(batch: Batch, clipping: float, dtype: gpus.Precision) -> dict[str, Any]:
+    """What every `ds_config.json` of ours says, whoever makes model and optimizer."""
+    return {
+        "train_micro_batch_size_per_gpu": batch.micro,
+        "gradient_accumulation_steps": batch.accumulation,
+        "gradient_clipping": clipping,
+        "fp16": {"enabled": dtype == "float16"},
+        "bf16": {"enabled": dtype == "bfloat16"},
+    }
 
 
 def _split(spec: JobSpec, batch: Batch) -> dict[str, Any]:

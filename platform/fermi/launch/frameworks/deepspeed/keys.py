@@ -95,8 +95,8 @@ DECIDED = {
 """Keys that another field decides. `distributed` is not DeepSpeed's; the requirement document (004) has it."""
 
 
-def problems(spec: JobSpec) -> list[Problem]:
-    return list(_look(spec.options.get("config", {}), CONFIG, ""))
+def problems(spec: JobSpec, decided: Mapping[str, str] = DECIDED) -> list[Problem]:
+    return list(_look(spec.options.get("config", {}), CONFIG, "", decided))
 
 
 def merged(ours: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def merged(ours: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _look(value: Any, rule: Mapping[str, Any], path: str) -> Iterator[Problem]:
+def _look(value: Any, rule: Mapping[str, Any], path: str, decided: Mapping[str, str]) -> Iterator[Problem]:
     field = ".".join(filter(None, ("distributedConfig.options.config", path)))
     is_block = rule.get("type") == "object"
     if not (isinstance(value, dict) if is_block else options.is_valid(value, rule)):
@@ -118,10 +118,10 @@ def _look(value: Any, rule: Mapping[str, Any], path: str) -> Iterator[Problem]:
         known = rule["properties"]
         for name, inner in value.items():
             key = f"{path}.{name}" if path else name
-            if key in DECIDED:
-                yield Problem(f"{field}.{name}", "DEEPSPEED_KEY_DECIDED", {"key": key, "by": DECIDED[key]})
+            if key in decided:
+                yield Problem(f"{field}.{name}", "DEEPSPEED_KEY_DECIDED", {"key": key, "by": decided[key]})
             elif name not in known:
                 params = {"key": key, "nearest": nearest.name(name, known), "allowed": ", ".join(known)}
                 yield Problem(f"{field}.{name}", "DEEPSPEED_KEY_UNKNOWN", params)
             else:
-                yield from _look(inner, known[name], key)
+                yield from _look(inner, known[name], key, decided)

@@ -8,7 +8,7 @@ import yaml
 from fermi.launch.frameworks.megatron import cost, memory
 from fermi.launch.frameworks.megatron.request import OPTION, STRATEGY, Request, hyperparameter
 from fermi.launch.frameworks.megatron.split import Split
-from fermi.launch.spec import JobSpec, Problem
+from fermi.launch.spec import SHOWN, JobSpec, Late, Problem, Value, resolve
 
 TRAINER_DEFAULTS: dict[str, Any] = {
     "totalSteps": 300, "learningRate": 3e-3, "warmupSteps": 20, "weightDecay": 0.1, "gradientClipping": 1.0,
@@ -61,15 +61,15 @@ DECIDED = {
 """Arguments that a script of the user's own may not be given besides, and the field that decides each."""
 
 
-def own_arguments(spec: JobSpec) -> list[Problem]:
+def own_arguments(spec: JobSpec, decided: Mapping[str, str] = DECIDED) -> list[Problem]:
     """An argument given twice would win over what was checked."""
     if spec.entrypoint is None or not spec.options.get("appendArguments", True):
         return []
     found = []
     for word in spec.entrypoint.args:
         name = word.removeprefix("--").partition("=")[0]
-        if word.startswith("--") and name in DECIDED:
-            params = {"name": f"--{name}", "by": DECIDED[name]}
+        if word.startswith("--") and name in decided:
+            params = {"name": f"--{name}", "by": decided[name]}
             found.append(Problem("entrypoint.args", "MEGATRON_ARGUMENT_DECIDED", params))
     return found
 
@@ -107,22 +107,26 @@ def positions(spec: JobSpec, request: Request) -> int:
     return int(spec.options.get("maxPositionEmbeddings", request.model.sequence))
 
 
-def words(arguments: Mapping[str, Any]) -> list[str]:
-    found = []
+def words(arguments: Mapping[str, Any]) -> list[Value]:
+    found: list[Value] = []
     for name, value in arguments.items():
-        found += [f"--{name}"] if value is True else [f"--{name}", _text(value)]
+        found += [f"--{name}"] if value is True else [f"--{name}", value if isinstance(value, tuple) else _text(value)]
     return found
 
 
-def args_file(arguments: Mapping[str, Any]) -> str:
+def args_file(arguments: Mapping[str, Any]) -> Value:
     """One argument a line, for `$(cat megatron_args.txt)`."""
-    return "".join(
-        f"--{name}\n" if value is True else f"--{name} {_text(value)}\n" for name, value in arguments.items()
-    )
+    pieces: list[str | Late] = []
+    for name, value in arguments.items():
+        pieces.append(f"--{name}\n" if value is True else f"--{name} ")
+        if value is not True:
+            pieces += [*(value if isinstance(value, tuple) else (_text(value),)), "\n"]
+    known = [piece for piece in pieces if isinstance(piece, str)]
+    return "".join(known) if len(known) == len(pieces) else tuple(pieces)
 
 
-def config_file(spec: JobSpec, request: Request, split: Split) -> str:
-    """For people: the split, the batch, and what a GPU holds."""
+def config_file(request: Request, split: Split, given: Mapping[str, Any]) -> str:
+    """For people: the split, the batch, what a GPU holds, and the arguments that were `given`."""
     taken, gib = memory.estimate(request, split), 2**30
     found = {
         "world_size": request.cluster.world,
@@ -130,6 +134,7 @@ def config_file(spec: JobSpec, request: Request, split: Split) -> str:
             "tensor": split.tensor, "pipeline": split.pipeline, "context": split.context, "data": split.data,
             "virtual_pipeline": split.virtual, "expert": split.expert, "sequence_parallel": split.sequence_parallel,
             "distributed_optimizer": split.distributed_optimizer,
+            **({} if split.zero is None else {"zero_stage": split.zero}),
         },
         "model": {
             "layers": request.model.layers, "hidden_size": request.model.hidden,
@@ -148,7 +153,8 @@ def config_file(spec: JobSpec, request: Request, split: Split) -> str:
             "optimizer": round(taken.optimizer / gib, 2), "activations": round(taken.activations / gib, 2),
             "total": round(taken.total / gib, 2), "gpu": request.cluster.gpu.memory,
         },
-        "arguments": arguments(spec, request, split),
+        "arguments": {name: resolve(value, SHOWN) if isinstance(value, tuple) else value
+                      for name, value in given.items()},
     }  # fmt: skip
     return yaml.safe_dump(found, sort_keys=False, allow_unicode=True)
 

@@ -99,7 +99,12 @@ def _data_parallel(request: Request, split: Split) -> float:
         return 0.0
     dense, experts = memory.stage_parameters(request.model, split)
     gradient = 2 if request.cluster.dtype == "float16" else 4
-    sent = gradient + _width(request) if split.distributed_optimizer else 2 * gradient
+    splits = split.distributed_optimizer or bool(split.zero)
+    sent = gradient + _width(request) if splits else 2 * gradient
+    if split.zero == 3:  # weights are gathered for every forward and backward pass (ZeRO, §7.2.2)
+        sent += _width(request) * (2 * split.micro_batches - 1)
+    elif split.zero == 2:  # gradients are reduced after every micro-batch
+        sent += gradient * (split.micro_batches - 1)
     link = bandwidth(request.cluster, split.tensor * ranks)
     shared = dense * (ranks - 1) / ranks + experts * max(0, ranks / split.expert - 1) / max(1, ranks / split.expert)
     return sent * shared / link + 2 * LATENCY

@@ -5,6 +5,8 @@
 * Bytes per parameter: the table in Megatron's user guide, "Distributed Optimizer".
 * Activations: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", table 2, and
   for the pipeline its §4.2.3: the first stage holds as many micro-batches as there are stages.
+* ZeRO: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", §5; with
+  bfloat16 DeepSpeed keeps gradients in float32 as Megatron does.
 """
 
 from dataclasses import dataclass
@@ -91,6 +93,8 @@ def _stage(request: Request, split: Split, *, first: bool) -> Estimate:
     dense, experts = stage_parameters(model, split, first=first)
     held, shared, alone = _STATE[dtype]
     shards = split.data * split.context
+    if split.zero is not None:
+        return Estimate(*_zero(dense, dtype, shards, split.zero), _activations(request, split, first=first))
     if split.distributed_optimizer:
         optimizer = shared * (dense / shards + experts / max(1, shards / split.expert))
         rest = held * (dense + experts)
@@ -100,6 +104,16 @@ def _stage(request: Request, split: Split, *, first: bool) -> Estimate:
     width = 4 if dtype == "float32" else 2
     weights = width * (dense + experts)
     return Estimate(weights, rest - weights, optimizer, _activations(request, split, first=first))
+
+
+def _zero(parameters: float, dtype: str, shards: int, stage: int) -> tuple[float, float, float]:
+    """Weights, gradients, optimizer: stage 1 splits the last of them, 2 the last two, 3 all. The optimizer's share is a
+    float32 copy and two moments."""
+    weights = 4 if dtype == "float32" else 2
+    gradients = 2 if dtype == "float16" or (dtype == "bfloat16" and stage == 0) else 4
+    parts = ((weights, 3), (gradients, 2), (12, 1))
+    found = [parameters * size / (shards if stage >= split_from else 1) for size, split_from in parts]
+    return found[0], found[1], found[2]
 
 
 def layer_activations(request: Request, split: Split) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """What a job says about a Megatron-LM run: the model's sizes, the GPUs it gets, and what the user settled. Frozen and
 hashable, so that a proposal is worked out once."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -73,7 +74,7 @@ class Cluster:
 @dataclass(frozen=True, slots=True)
 class Given:
     """What the user settled; None is open. `trainer`: whether our reference trainer runs, which has neither context
-    nor expert parallelism."""
+    nor expert parallelism. `deepspeed`: whether DeepSpeed has the optimizer, by the ZeRO stage `zero`."""
 
     global_batch: int
     tensor: int | None = None
@@ -87,6 +88,8 @@ class Given:
     sequence_parallel: bool | None = None
     distributed_optimizer: bool = True
     trainer: bool = True
+    deepspeed: bool = False
+    zero: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +99,18 @@ class Request:
     given: Given
 
 
-def read(spec: JobSpec) -> Request | list[Problem]:
-    """The problems that leave nothing to reckon with."""
-    found = options.problems(spec, OPTIONS) + _degree_problems(spec) + _size_problems(spec)
+def read(
+    spec: JobSpec,
+    offered: Mapping[str, Any] = OPTIONS,
+    degrees_offered: Collection[str] = tuple(DEGREES),
+    leave_out: Collection[str] = (),
+) -> Request | list[Problem]:
+    """The problems that leave nothing to reckon with. `leave_out`: options that the caller looks into."""
+    found = options.problems(spec, offered, leave_out) + _degree_problems(spec, degrees_offered) + _size_problems(spec)
     if found:
         return found
     model, micro = _model(spec), spec.options.get("microBatchSize")
-    degrees = {name: spec.strategy.get(key) for key, name in DEGREES.items()}
+    degrees: dict[str, Any] = {name: spec.strategy.get(key) for key, name in DEGREES.items()}
     given = Given(
         **degrees,
         global_batch=_global_batch(spec, micro),
@@ -127,11 +135,11 @@ def stated_precision(spec: JobSpec) -> Any:
     return hyperparameter(spec, "dtype", "auto") if option == "auto" else option
 
 
-def _degree_problems(spec: JobSpec) -> list[Problem]:
+def _degree_problems(spec: JobSpec, offered: Collection[str]) -> list[Problem]:
     found = []
     for name, value in spec.strategy.items():
-        if name not in DEGREES:
-            params = {"name": name, "allowed": ", ".join(DEGREES)}
+        if name not in offered:
+            params = {"name": name, "allowed": ", ".join(offered)}
             found.append(Problem(f"{STRATEGY}.{name}", "STRATEGY_UNKNOWN", params))
         elif not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 20:
             params = {"name": name, "found": value, "allowed": f"integer ≥ 1 ≤ {1 << 20}"}

@@ -58,7 +58,7 @@ def _sizes(request: Request, split: Split) -> Iterator[Problem]:
         share = model.layers // split.pipeline
         params = {"found": split.virtual, "layers": share, "allowed": _divisors(share)}
         yield Problem(f"{STRATEGY}.virtualPipeline", "MEGATRON_LAYERS_NOT_DIVISIBLE", params)
-    if split.context > 1 and model.sequence % (2 * split.context):  # arguments.py:818
+    if split.context > 1 and split.zero is None and model.sequence % (2 * split.context):  # arguments.py:818
         params = {"found": model.sequence, "context": split.context, "unit": 2 * split.context}
         yield Problem("hyperparameters.sequenceLength", "MEGATRON_SEQUENCE_NOT_DIVISIBLE", params)
     if split.sequence_parallel and split.tensor == 1:  # model_parallel_config.py:411

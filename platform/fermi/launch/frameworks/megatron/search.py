@@ -8,7 +8,7 @@ from functools import lru_cache
 from fermi.launch.frameworks import splits
 from fermi.launch.frameworks.megatron import cost, memory
 from fermi.launch.frameworks.megatron.request import Given, Request
-from fermi.launch.frameworks.megatron.split import Recompute, Split, splits_sequence
+from fermi.launch.frameworks.megatron.split import Recompute, Split, as_given, splits_sequence
 
 MOST_SAMPLES = 32
 """The largest micro-batch tried: matrices are large enough long before."""
@@ -60,6 +60,12 @@ def best(request: Request) -> Found | None:
     return Found(smallest[1], 0, _would_fit(request)) if smallest else None
 
 
+def settled(request: Request) -> Split:
+    """What will run: the user's degrees, and the proposal's where the user gave none."""
+    found = best(request)
+    return found.split if found else as_given(request)
+
+
 def fastest(timed: list[tuple[float, Split]]) -> Split:
     """Of (seconds, split); of those that are as good as equal the plainest."""
     limit = min(seconds for seconds, _ in timed) * AS_GOOD
@@ -80,7 +86,7 @@ def meshes(request: Request) -> Iterator[Split]:
         for pipeline in _open(given.pipeline, model.layers):
             if world % (tensor * pipeline):
                 continue
-            for context in _contexts(request, world // (tensor * pipeline)):
+            for context in _contexts(request, tensor, pipeline):
                 data = world // (tensor * pipeline * context)
                 sequence = splits_sequence(request, tensor, context)
                 if given.data not in (None, data) or given.global_batch % data:
@@ -89,13 +95,28 @@ def meshes(request: Request) -> Iterator[Split]:
                     continue
                 if model.experts and tensor > 1 and not sequence:
                     continue
-                yield Split(tensor, pipeline, context, 1, 1, data, given.global_batch, 1, "none", sequence,
-                            given.distributed_optimizer)  # fmt: skip
+                for zero in _stages(request, pipeline):
+                    yield Split(tensor, pipeline, context, 1, 1, data, given.global_batch, 1, "none", sequence,
+                                given.distributed_optimizer, zero)  # fmt: skip
 
 
-def _contexts(request: Request, ranks: int) -> list[int]:
-    """Powers of two, as sequences are; none for the trainer, which cannot."""
+def _stages(request: Request, pipeline: int) -> list[int | None]:
+    """Of ZeRO; with a pipeline the optimizer alone can be split (runtime/pipe/engine.py:73)."""
     given = request.given
+    if not given.deepspeed:
+        return [None]
+    possible = (0, 1) if pipeline > 1 else (0, 1, 2, 3)
+    if given.zero is None:
+        return list(possible[1:])
+    return [given.zero] if given.zero in possible else []
+
+
+def _contexts(request: Request, tensor: int, pipeline: int) -> list[int]:
+    """Powers of two, as sequences are; none for the trainer, which cannot, nor beside other splits of DeepSpeed's."""
+    given, ranks = request.given, request.cluster.world // (tensor * pipeline)
+    if given.deepspeed:
+        alone = tensor * pipeline == 1  # and it splits the heads, too
+        return _open(given.context, math.gcd(ranks, request.model.heads, request.model.sequence) if alone else 1)
     if given.trainer:
         return _open(given.context, 1)
     tried = [c for c in _divisors(ranks) if c & (c - 1) == 0] if given.context is None else _open(given.context, ranks)
@@ -138,7 +159,7 @@ def nearest(request: Request, most: int = splits.MOST) -> list[splits.Strategy]:
     named = (("tensorParallel", given.tensor), ("pipelineParallel", given.pipeline), ("contextParallel", given.context),
              ("dataParallel", given.data))  # fmt: skip
     asked = {name: degree for name, degree in named if degree}
-    valid = meshes(replace(request, given=Given(given.global_batch, trainer=given.trainer)))
+    valid = meshes(replace(request, given=_open_to_all(given, given.global_batch, zero=1)))
     return splits.nearest(asked, (mesh.strategy for mesh in valid), most)
 
 
@@ -148,13 +169,18 @@ def _would_fit(request: Request) -> int:
     while world * times <= MOST_GPUS:
         nodes, ranks = request.cluster.nodes * times, world * times
         more = replace(request.cluster, nodes=nodes, zones=(ranks,))
-        wish = Request(request.model, more, Given(ranks, trainer=request.given.trainer))
+        wish = Request(request.model, more, _open_to_all(request.given, ranks))
         for mesh in meshes(wish):
             split = replace(mesh, recompute="full", global_batch=mesh.data * mesh.pipeline, distributed_optimizer=True)
             if memory.estimate(wish, split).total <= room:
                 return ranks
         times *= 2
     return 0
+
+
+def _open_to_all(given: Given, global_batch: int, zero: int | None = None) -> Given:
+    """Every degree left open."""
+    return Given(global_batch, trainer=given.trainer, deepspeed=given.deepspeed, zero=zero)
 
 
 @lru_cache(maxsize=1024)

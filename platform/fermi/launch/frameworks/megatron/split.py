@@ -18,7 +18,8 @@ class Split:
         data         0     1     0     1
         pipeline        0           1
 
-    `virtual`: model chunks per pipeline rank. `micro`, `global_batch` in samples."""
+    `virtual`: model chunks per pipeline rank. `micro`, `global_batch` in samples. `zero`: DeepSpeed's ZeRO
+    stage, None where Megatron has the optimizer."""
 
     tensor: int
     pipeline: int
@@ -31,6 +32,7 @@ class Split:
     recompute: Recompute
     sequence_parallel: bool
     distributed_optimizer: bool
+    zero: int | None = None
 
     @property
     def micro_batches(self) -> int:
@@ -54,8 +56,11 @@ class Split:
             "globalBatchSize": self.global_batch,
             "microBatchSize": self.micro,
             "recompute": self.recompute,
-            "sequenceParallel": self.sequence_parallel,
-            "distributedOptimizer": self.distributed_optimizer,
+            **(
+                {"sequenceParallel": self.sequence_parallel, "distributedOptimizer": self.distributed_optimizer}
+                if self.zero is None
+                else {"zeroStage": self.zero}
+            ),
         }
 
 
@@ -76,6 +81,7 @@ def as_given(request: Request) -> Split:
         recompute=given.recompute or "none",  # type: ignore[arg-type]
         sequence_parallel=splits_sequence(request, tensor, context),
         distributed_optimizer=given.distributed_optimizer,
+        zero=(given.zero if given.zero is not None else 1) if given.deepspeed else None,
     )
 
 

@@ -1,0 +1,117 @@
+"""Megatron-LM + DeepSpeed: Megatron splits the model, DeepSpeed's ZeRO the optimizer (and gradients and weights).
+
+The training script is the user's: `pretrain_gpt.py` of deepspeedai/Megatron-DeepSpeed, or one that takes the same
+arguments. Sizes, split, memory, cost and search are those of `frameworks/megatron`; what differs is here.
+
+request.py    what may be asked for         rules.py     what DeepSpeed refuses, or trains wrongly, beside Megatron
+launch.py     the arguments and `ds_config.json`, which must agree
+"""
+
+from collections.abc import Mapping
+
+from fermi.launch import environment, network, options, recipes
+from fermi.launch.frameworks._plans import gang
+from fermi.launch.frameworks.base import Info
+from fermi.launch.frameworks.deepspeed import keys
+from fermi.launch.frameworks.megatron import arguments, findings, search
+from fermi.launch.frameworks.megatron import rules as megatron
+from fermi.launch.frameworks.megatron.request import STRATEGY, Request
+from fermi.launch.frameworks.megatron_deepspeed import launch, rules
+from fermi.launch.frameworks.megatron_deepspeed.request import OPTIONS, read
+from fermi.launch.frameworks.splits import words
+from fermi.launch.ranks import Placement
+from fermi.launch.spec import Entrypoint, JobSpec, Late, Plan, Problem, Proposal, Value
+
+__all__ = ["INFO", "OPTIONS", "PRELOAD", "plan", "problems", "propose", "splits", "warnings"]
+
+INFO = Info(
+    label="Megatron-LM + DeepSpeed",
+    parallelism=("tensor", "pipeline", "data"),
+    model_size=(100_000_000_000, None),
+    packages=("deepspeed",),
+    needs_cuda=True,
+    recipe=False,
+)
+
+SCRIPT = Entrypoint("pretrain_gpt.py")
+"""What stands in a plan for a script that is still to be named."""
+
+PRELOAD = ("torch", "numpy", "torch.distributed", "torch._dynamo")
+"""Not deepspeed: importing it looks for devices, and a process that is to be forked must not have touched CUDA."""
+
+
+def problems(spec: JobSpec) -> list[Problem]:
+    """As if the proposal had been given. Where what is given leaves no valid split, its own broken rules are named."""
+    found = recipes.own_script_only(spec, INFO.label) + keys.problems(spec, launch.DECIDED_KEYS)
+    request = read(spec)
+    if isinstance(request, list):
+        return found + request
+    split, said = search.settled(request), {problem.code for problem in recipes.problems(spec)}
+
+    def nearest() -> str:
+        return next(map(words, search.nearest(request, most=1)), "–")
+
+    broken = [*megatron.problems(request, split, nearest), *rules.problems(request, split, nearest)]
+    found += [problem for problem in broken if problem.code not in said]
+    found += findings.positions(spec, request) + findings.precision(spec) + findings.connections(spec, split)
+    found += arguments.own_arguments(spec, launch.DECIDED_ARGUMENTS) + rules.own_arguments(spec)
+    return found or findings.wants_too_much(request, split)
+
+
+def warnings(spec: JobSpec) -> list[Problem]:
+    """That nobody has run it on GPUs here is said of every job."""
+    untried = Problem("distributedConfig.framework", "MEGATRON_DEEPSPEED_UNTRIED")
+    request = read(spec)
+    if isinstance(request, list) or problems(spec):
+        return [untried]
+    return [untried, *findings.warnings(request, search.settled(request))]
+
+
+def propose(spec: JobSpec) -> Proposal:
+    request = read(spec)
+    found = None if isinstance(request, list) else search.best(request)
+    if isinstance(request, list) or found is None:
+        return Proposal()
+    split = found.split
+    strategy = {name: value for name, value in split.strategy.items() if name not in spec.strategy}
+    chosen = {name: value for name, value in split.options.items() if name not in spec.options}
+    reasons = findings.reasons(request, found)
+    if "zeroStage" in chosen:
+        params = {"stage": split.zero, "pipeline": split.pipeline, "data": split.data * split.context}
+        reasons.append(Problem("distributedConfig.options.zeroStage", "MEGATRON_DEEPSPEED_STAGE", params))
+    return Proposal(strategy, chosen, tuple(reasons))
+
+
+def splits(spec: JobSpec) -> list[Mapping[str, int]]:
+    request = read(spec)
+    if isinstance(request, list) or not any(one.field.startswith(STRATEGY) for one in problems(spec)):
+        return []
+    return search.nearest(request)
+
+
+def plan(spec: JobSpec) -> Plan:
+    request = read(spec)
+    assert isinstance(request, Request)
+    script = spec.entrypoint or SCRIPT
+    split = search.settled(request)
+    given = launch.arguments(spec, request, split)
+    files: dict[str, Value] = {
+        "ds_config.json": launch.config(spec, request, split),
+        "megatron_config.yaml": arguments.config_file(request, split, given),
+        "megatron_args.txt": arguments.args_file(given),
+    }
+    env: dict[str, Value] = {
+        **network.torch_env(spec, environment.communication_backend(spec)),
+        "FERMI_MEGATRON_CONFIG": (Late.FILES_DIR, "/megatron_config.yaml"),
+        "FERMI_MEGATRON_ARGS": (Late.FILES_DIR, "/megatron_args.txt"),
+        "FERMI_DEEPSPEED_CONFIG": launch.CONFIG_FILE,
+        "TORCH_EXTENSIONS_DIR": (Late.FILES_DIR, "/torch_extensions"),  # see docs/decisions/0008
+    }
+
+    def node_env(at: Placement) -> dict[str, Value]:
+        one = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if findings.one_connection(split, at.node.gpu_type) else {}
+        return {**env, **one}
+
+    appended = arguments.words(given) if options.value(spec, OPTIONS, "appendArguments") else []
+    command = (Late.PYTHON, "-u", script.script, *appended, *script.args)
+    return gang(spec, command, files=files, preload=PRELOAD, node_env=node_env)
