@@ -6,7 +6,7 @@ export interface Rule {
   default?: unknown;
   enum?: string[];
   additionalProperties?: Rule | boolean;
-  "x-flag"?: { name: string };
+  "x-flag"?: { name: string; range?: string[] };
 }
 
 export const REQUEST: Record<string, Rule> = whole.properties;

@@ -43,6 +43,8 @@ export const taskQuery = (id: string) =>
   queryOptions({
     queryKey: taskKeys.detail(id),
     queryFn: () => unwrap(http.GET("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } })),
+    // Nothing of the task changes when a node that it does without can be used again.
+    refetchInterval: ({ state: { data } }) => (data && !isOver(data) && data.elastic?.away.length ? 10_000 : false),
   });
 
 /** Events and metrics only ever grow: asking again asks for what came after the newest one that is here. */
@@ -123,6 +125,12 @@ export const stopById = (id: string) =>
   unwrap(http.POST("/api/v1/training-tasks/{task_id}/stop", { params: { path: { task_id: id } } }));
 
 export const stopTask = (id: string) => mutationOptions({ mutationFn: () => stopById(id) });
+
+export const growTask = (id: string) =>
+  mutationOptions({
+    mutationFn: () =>
+      unwrap(http.POST("/api/v1/training-tasks/{task_id}/grow", { params: { path: { task_id: id } } })),
+  });
 
 export const retryTask = (id: string) =>
   mutationOptions({

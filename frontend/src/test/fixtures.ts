@@ -125,6 +125,7 @@ export const task: Task = {
   allowedActions: ["stop", "clone"],
   request: {},
   preflightId: null,
+  elastic: null,
   totalSteps: 100,
 };
 

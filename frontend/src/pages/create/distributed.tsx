@@ -1,6 +1,7 @@
 import { Network } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import type { Environment, Preview } from "@/api/types";
+import { cx } from "@/lib/cx";
 import { Note } from "@/ui/badge";
 import { Field } from "@/ui/field";
 import { FrameworkFields, FrameworkSelect } from "./framework-fields";
@@ -47,6 +48,7 @@ export function Distributed({ chosen, preview, worldSize, ...section }: Distribu
         </Field>
         <FrameworkSelect {...section} label={t("create.framework")} />
       </div>
+      <Elastic {...section} />
       <Recommendation {...section} />
       <FrameworkFields {...section} preview={preview} worldSize={worldSize} />
       {preview?.proposal?.reasons.map((reason) => (
@@ -56,5 +58,38 @@ export function Distributed({ chosen, preview, worldSize, ...section }: Distribu
       ))}
       <Note tone="warn">{t("create.networkHint")}</Note>
     </section>
+  );
+}
+
+/** Empty: the task keeps its nodes, and waits for one that is lost. */
+function Elastic({ draft, problems, onChange }: SectionProps) {
+  const { t } = useTranslation();
+  const name = "distributedConfig.elastic";
+  const isAsked = draft.minNodes !== "" || draft.maxNodes !== "";
+  return (
+    <fieldset>
+      <legend className="mb-1 text-sm font-semibold">{t("create.elastic")}</legend>
+      <p className={cx("mb-2 text-sm whitespace-pre-line", problems.has(name) ? "text-bad-ink" : "text-muted")}>
+        {problems.has(name) ? textFor(problems, name) : t("create.elasticHint")}
+      </p>
+      <div className="grid gap-4 sm:grid-cols-2">
+        {(["minNodes", "maxNodes"] as const).map((field) => (
+          <Field key={field} label={t(`create.${field}`)} error={textFor(problems, `${name}.${field}`)}>
+            {(wiring) => (
+              <input
+                {...wiring}
+                name={`${name}.${field}`}
+                className="control"
+                inputMode="numeric"
+                autoComplete="off"
+                placeholder={isAsked ? { minNodes: "1", maxNodes: String(draft.selected.length) }[field] : ""}
+                value={draft[field]}
+                onChange={({ target }) => onChange({ [field]: target.value })}
+              />
+            )}
+          </Field>
+        ))}
+      </div>
+    </fieldset>
   );
 }

@@ -34,6 +34,9 @@ export interface Draft {
   framework: string;
   /** By framework, so that trying another and coming back loses nothing. */
   tuning: Record<string, Tuning>;
+  /** Of an elastic task: the fewest and the most nodes; both empty = it keeps its nodes. */
+  minNodes: string;
+  maxNodes: string;
   masterPort: string;
   backend: string;
   hyperparameters: Record<string, string>;
@@ -60,6 +63,8 @@ export const EMPTY: Draft = {
   master: "",
   framework: DEFAULT_FRAMEWORK,
   tuning: {},
+  minNodes: "",
+  maxNodes: "",
   masterPort: "",
   backend: "",
   hyperparameters: {},
@@ -136,11 +141,13 @@ type Nodes = Pick<CreateRequest, "environmentIds" | "distributedConfig">;
 
 /** One environment under the default framework is named as the requirement names it: by itself. */
 function nodes(draft: Draft, frameworks: Framework[]): Nodes {
-  const { selected, framework, masterPort, backend } = draft;
+  const { selected, framework, masterPort, backend, minNodes, maxNodes } = draft;
   const rules = rulesOf(frameworkNamed(frameworks, framework));
   const strategy = filled(tuningOf(draft).strategy, numberOr) as Record<string, number>;
   const options = filled(tuningOf(draft).options, (text, name) => valueOf(text, rules[name]));
+  const elastic = selected.length > 1 ? (filled({ minNodes, maxNodes }, numberOr) as { minNodes?: number }) : {};
   const more = {
+    ...(!isEmpty(elastic) && { elastic }),
     ...(filled({ masterPort }, numberOr) as { masterPort?: number }),
     ...(backend && { backend }),
     ...(!isEmpty(strategy) && { strategy }),
@@ -179,6 +186,8 @@ export function draftOf(request: CreateRequest): Draft {
     master: config?.masterNode ?? selected[0] ?? "",
     framework,
     tuning: isEmpty(tuning.strategy) && isEmpty(tuning.options) ? {} : { [framework]: tuning },
+    minNodes: text(config?.elastic?.minNodes),
+    maxNodes: text(config?.elastic?.maxNodes),
     masterPort: text(config?.masterPort),
     backend: text(config?.backend),
     hyperparameters: textsOf(request.hyperparameters),

@@ -64,6 +64,14 @@ describe("the request", () => {
     expect(requestOf(draft, [])).not.toHaveProperty("env");
   });
 
+  test("a range of nodes makes a task elastic, and a clone of it is the same form", () => {
+    const two = ["env-1", "env-3"].reduce(toggle, { ...named, minNodes: "1", maxNodes: "" });
+    const body = requestOf(two, []);
+    expect(body.distributedConfig?.elastic).toEqual({ minNodes: 1 });
+    expect(draftOf(body)).toMatchObject({ minNodes: "1", maxNodes: "" });
+    expect(requestOf({ ...two, minNodes: "", maxNodes: "" }, []).distributedConfig).not.toHaveProperty("elastic");
+  });
+
   test("of one environment names a framework that is not the usual one", () => {
     const body = requestOf({ ...toggle(named, "env-1"), framework: "deepspeed" }, []);
     expect(body.distributedConfig).toMatchObject({ nodeIds: ["env-1"], framework: "deepspeed" });

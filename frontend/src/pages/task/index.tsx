@@ -17,6 +17,7 @@ import { Tabs } from "@/ui/tabs";
 import { Actions } from "./actions";
 import { Charts } from "./charts";
 import { Checkpoints, Events, Rendered, Reuse } from "./details";
+import { Elastic } from "./elastic";
 import { Facts } from "./facts";
 import { LogView } from "./log-view";
 import { Progress } from "./progress";
@@ -92,6 +93,7 @@ function TaskPage({ task }: { task: Task }) {
           </section>
         </div>
         <aside className="min-w-0 space-y-4">
+          {task.elastic && <Elastic task={task} elastic={task.elastic} />}
           <Ranks task={task} chosen={rank} onChoose={readRank} />
           <Timeline task={task} />
           <Facts task={task} />

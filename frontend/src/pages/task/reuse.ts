@@ -21,6 +21,7 @@ export function asCommand(request: CreateRequest): string {
       const flag = rule["x-flag"]?.name;
       const value = (values as Record<string, unknown>)[name];
       if (!flag) return [];
+      if (rule["x-flag"]?.range) return value ? [[flag, range(rule["x-flag"].range, value)]] : [];
       return typeof value === "object" && value ? pairs(flag, value, rule) : [[flag, value]];
     });
   const { taskName, ...rest } = request;
@@ -40,6 +41,12 @@ export function asCommand(request: CreateRequest): string {
     .map(([flag, value]) => `${flag} ${quoted(String(value))}`);
   if (entrypoint?.args?.length) lines.push(`-- ${entrypoint.args.map(quoted).join(" ")}`);
   return `fermi submit \\\n  ${lines.join(" \\\n  ")}\n`;
+}
+
+/** Two numbers in one word, `2:4`; the first is 1 where only the second was given. */
+function range([low = "", high = ""]: string[], value: unknown): string {
+  const given = value as Record<string, number | null | undefined>;
+  return `${given[low] ?? 1}${given[high] == null ? "" : `:${given[high]}`}`;
 }
 
 /** Whether the command takes the entries of a table as they are typed. */

@@ -50,6 +50,37 @@ test("stopping asks first, then tells the server once", async () => {
   expect(stopped).toHaveBeenCalledTimes(1);
 });
 
+test("an elastic task says on how many nodes it runs and who is away, and grows when it is asked to", async () => {
+  const elastic = {
+    minNodes: 2,
+    maxNodes: 4,
+    nodes: 3,
+    sizes: [2, 3, 4],
+    globalBatchSize: 64,
+    accumulationSteps: 2,
+    largest: 3,
+    resizing: false,
+    away: [{ environmentId: "env-4", name: "gn8", status: "held", taskId: "task-7" }],
+  };
+  const grown = vi.fn(() => ok({}));
+  platform.use(
+    http.get(api("/training-tasks/task-1"), () => ok({ ...task, elastic })),
+    http.post(api("/training-tasks/task-1/grow"), grown),
+  );
+  visit("/training/task-1");
+  await screen.findByText("4 个中的 3 个");
+  expect(screen.getByText(/被其他任务占用/).textContent).toContain("task-7");
+  expect(screen.queryByRole("button", { name: "立即扩大" })).toBeNull();
+
+  platform.use(http.get(api("/training-tasks/task-1"), () => ok({ ...task, elastic: { ...elastic, largest: 4 } })));
+  visit("/training/task-1");
+  await userEvent.click(await screen.findByRole("button", { name: "立即扩大" }));
+  await userEvent.click(
+    within(await screen.findByRole("alertdialog")).getByRole("button", { name: "立即扩大", hidden: false }),
+  );
+  await waitFor(() => expect(grown).toHaveBeenCalledTimes(1));
+});
+
 test("what the stream brings appears: points, state, log lines", async () => {
   visit("/training/task-1");
   await screen.findByText("1 行");

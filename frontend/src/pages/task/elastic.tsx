@@ -1,0 +1,77 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Expand } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { toast } from "sonner";
+import { growTask, taskChanged } from "@/api/tasks";
+import type { Task } from "@/api/types";
+import { Note } from "@/ui/badge";
+import { Button } from "@/ui/button";
+import { Card } from "@/ui/card";
+import { Confirm } from "@/ui/confirm";
+import { toastError } from "@/ui/failure";
+import { Facts } from "@/ui/table";
+
+const WORDS = ["free", "held", "running", "stopped", "unhealthy", "cordoned", "deleted"] as const;
+type Word = (typeof WORDS)[number];
+const isWord = (status: string): status is Word => (WORDS as readonly string[]).includes(status);
+
+/** On how many of its nodes an elastic task runs, what the others wait for, and the way back to all of them. */
+export function Elastic({ task, elastic }: { task: Task; elastic: NonNullable<Task["elastic"]> }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const grow = useMutation({
+    ...growTask(task.taskId),
+    onError: (error) => toastError(t, error),
+    onSuccess: () => {
+      toast.success(t("task.growDone"));
+      return taskChanged(client, task.taskId);
+    },
+  });
+  const mayGrow = task.status === "running" && task.allowedActions.includes("stop") && elastic.largest > elastic.nodes;
+  return (
+    <Card title={t("task.elastic")}>
+      <Facts
+        facts={[
+          [t("task.nodesNow"), t("task.nodesOf", { nodes: elastic.nodes, all: elastic.maxNodes })],
+          [t("task.sizes"), elastic.sizes.join(", ") || "–"],
+          [t("task.globalBatch"), elastic.globalBatchSize ?? "–"],
+          [t("task.microSteps"), elastic.accumulationSteps ?? "–"],
+        ]}
+      />
+      {elastic.away.length > 0 && (
+        <ul className="mt-3 space-y-1 text-sm" aria-label={t("task.away")}>
+          {elastic.away.map(({ environmentId, name, status, taskId }) => (
+            <li key={environmentId} className="flex justify-between gap-2">
+              <span>{name}</span>
+              <span className="text-muted">
+                {isWord(status) ? t(`task.awayOf.${status}`) : status}
+                {taskId && ` (${taskId})`}
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+      {elastic.resizing && (
+        <div className="mt-3">
+          <Note tone="info">{t("task.resizing")}</Note>
+        </div>
+      )}
+      {mayGrow && !elastic.resizing && (
+        <div className="mt-3">
+          <Confirm
+            title={t("task.growTitle", { nodes: elastic.largest })}
+            description={t("task.growHint")}
+            action={t("task.grow")}
+            onConfirm={() => grow.mutate()}
+            trigger={
+              <Button disabled={grow.isPending}>
+                <Expand />
+                {t("task.grow")}
+              </Button>
+            }
+          />
+        </div>
+      )}
+    </Card>
+  );
+}
