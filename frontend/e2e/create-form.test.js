@@ -254,6 +254,23 @@ test("five thousand environments scroll and filter", async (context) => {
   await looksRight("create-many");
 });
 
+test("of the document's 2 × 4 × 8 on 14 GPUs, the nearest splits are one click away", async () => {
+  await open();
+  for (const name of ["pytorch-dev-env", "llm-training-env", "nlp-research-lab"]) await card(name).click();
+  await page.getByLabel("分布式框架").selectOption({ label: "DeepSpeed" });
+  const asked = { dataParallel: 2, pipelineParallel: 4, tensorParallel: 8 };
+  for (const [degree, value] of Object.entries(asked))
+    await named(`distributedConfig.strategy.${degree}`).fill(String(value));
+  await page.getByText("将在 14 个进程上运行").waitFor();
+  await page.getByText("最接近的可行切分：", { exact: true }).waitFor();
+  await looksRight("create-splits");
+  await page.getByRole("button", { name: "张量并行 2 × Pipeline 并行 1 × 数据并行 7" }).click();
+  await page.getByText("最接近的可行切分：", { exact: true }).waitFor({ state: "detached" });
+  await page.getByText("将在 14 个进程上运行").waitFor({ state: "detached" });
+  assert.equal(await named("distributedConfig.strategy.tensorParallel").inputValue(), "2");
+  assert.equal(await named("distributedConfig.strategy.dataParallel").inputValue(), "7");
+});
+
 test("no page broke its security policy, failed in its console, or asked another origin", () => {
   assert.deepEqual(faults, []);
 });

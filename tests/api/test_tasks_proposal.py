@@ -101,3 +101,22 @@ def test_each_node_is_reached_by_its_own_interface_and_the_user_s_word_counts(co
     assert by_node == {"env-001": "eth0", "env-003": "bond1", "env-005": None}
     chosen = preview(colleague, empty("ddp", env={"GLOO_SOCKET_IFNAME": "ib0"}))["ranks"]
     assert {rank["env"]["GLOO_SOCKET_IFNAME"] for rank in chosen} == {"ib0"}
+
+
+@pytest.mark.parametrize("framework", ["deepspeed", "megatron-lm"])
+def test_a_strategy_that_cannot_run_comes_with_the_nearest_that_can(colleague: Api, framework: str) -> None:
+    """The document's 2 × 4 × 8, on 14 GPUs."""
+    shown = preview(colleague, changed(distributedConfig__framework=framework))
+    assert len(shown["splits"]) == 3
+    for split in shown["splits"]:
+        assert split["tensorParallel"] * split["pipelineParallel"] * split["dataParallel"] == 14
+        taken = preview(colleague, changed(distributedConfig__framework=framework, distributedConfig__strategy=split))
+        assert taken["splits"] == []
+        assert "distributedConfig.strategy" not in {problem["field"] for problem in taken["problems"]}
+    assert preview(colleague, empty(framework))["splits"] == []
+
+
+def test_the_nearest_splits_are_named_in_the_answer_too(colleague: Api) -> None:
+    answer = colleague.post("/training-tasks", changed(distributedConfig__framework="deepspeed")).data
+    [named] = [one for one in answer["warnings"] if one["code"] == "DEEPSPEED_SPLITS_POSSIBLE"]
+    assert "tensorParallel=1, pipelineParallel=2, dataParallel=7" in named["message"]
