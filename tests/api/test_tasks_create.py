@@ -85,7 +85,9 @@ def test_a_created_task_keeps_what_it_was_made_from(colleague, environments):
     assert [(n.node_rank, n.environment_id, n.processes) for n in Node.objects.filter(task=task_id)] == [
         (0, "env-001", 2), (1, "env-003", 4), (2, "env-005", 8),
     ]  # fmt: skip
-    assert len(colleague.get(f"/training-tasks/{task_id}").data["ranks"]) == 14
+    shown = colleague.get(f"/training-tasks/{task_id}").data
+    assert len(shown["ranks"]) == 14
+    assert shown["batch"]["dataParallel"] == 14
 
 
 @pytest.mark.parametrize(
@@ -220,6 +222,7 @@ def test_preview_shows_what_would_run_and_creates_nothing(colleague):
     assert [file["name"] for file in data["files"]] == ["pytorch_ddp_config.yaml"]
     assert "--total_steps" in data["command"]
     assert data["problems"] == []
+    assert data["batch"]["effective"] == data["batch"]["perRank"] * 14
     assert Task.objects.count() == 0
 
 

@@ -108,7 +108,8 @@ def test_rules_proposals_and_plans_never_raise_and_agree_with_each_other(name: s
         found, proposal = validate.problems(job), framework.propose(job)
         for problem in [*found, *framework.warnings(job), *proposal.reasons]:
             assert all(texts(problem))
-        json.dumps([dict(proposal.strategy), dict(proposal.options)])
+        step = framework.effective_batch(job)
+        json.dumps([dict(proposal.strategy), dict(proposal.options), step and step.to_json()], allow_nan=False)
         given_it = proposal.to(job)
         before = {(problem.field, problem.code) for problem in found}
         assert {(problem.field, problem.code) for problem in validate.problems(given_it)} <= before

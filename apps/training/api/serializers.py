@@ -73,6 +73,19 @@ class TaskProposal(serializers.Serializer):
     reasons = WarningItem(many=True)
 
 
+class EffectiveBatch(serializers.Serializer):
+    """What an optimizer step comes to over all ranks."""
+
+    perRank = serializers.IntegerField(help_text="samples per data-parallel rank and micro step")
+    dataParallel = serializers.IntegerField(help_text="ranks with samples of their own")
+    accumulation = serializers.IntegerField(help_text="micro steps per optimizer step")
+    effective = serializers.IntegerField(help_text="the product: samples per optimizer step")
+    learningRate = serializers.FloatField(allow_null=True, help_text="as given; null: only the script knows it")
+    learningRateScaling = serializers.ChoiceField([(each, each) for each in ("none", "linear", "sqrt")])
+    scaledLearningRate = serializers.FloatField(allow_null=True, help_text="after the warm-up")
+    ownScript = serializers.BooleanField(help_text="what the script is told; whether it does so cannot be seen")
+
+
 class TaskPreview(serializers.Serializer):
     worldSize = serializers.IntegerField()
     nodeCount = serializers.IntegerField()
@@ -84,6 +97,7 @@ class TaskPreview(serializers.Serializer):
     problems = ProblemItem(many=True)
     warnings = WarningItem(many=True)
     proposal = TaskProposal(allow_null=True, help_text="null: nothing was left empty")
+    batch = EffectiveBatch(allow_null=True, help_text="null: only the user's own script knows")
     splits = serializers.ListField(
         child=serializers.DictField(child=serializers.IntegerField()),
         help_text="strategies that can run here, the nearest first, where the one asked for cannot",
@@ -205,6 +219,7 @@ class TaskDetail(TaskBrief):
     warnings = WarningItem(many=True)
     proposal = TaskProposal(allow_null=True, help_text="null: nothing was left empty")
     elastic = TaskElastic(allow_null=True, help_text="null: it runs on all of its nodes or not at all")
+    batch = EffectiveBatch(allow_null=True, help_text="null: only the user's own script knows")
     nodes = TaskNode(many=True)
     ranks = TaskRank(many=True)
     attempts = TaskAttempt(many=True)

@@ -26,7 +26,7 @@ def preview(
     shown: dict[str, Any] = {
         "problems": [presenters.problem(problem) for problem in problems],
         "warnings": [presenters.warning(warning.code, warning.params) for warning in draft.warnings],
-        "proposal": None, "splits": [], "worldSize": 0, "nodeCount": 0, "masterNode": None,
+        "proposal": None, "splits": [], "batch": None, "worldSize": 0, "nodeCount": 0, "masterNode": None,
         "summary": summary.summarise([]), "ranks": [], "files": [], "artifacts": [], "command": [],
     }  # fmt: skip
     job = draft.job
@@ -39,6 +39,7 @@ def preview(
         "summary": summary.summarise(job.nodes),
         "proposal": presenters.proposal(job),
         "splits": registry.framework(job.framework).splits(job),
+        "batch": presenters.batch(job),
     }
     if (found := rendered(draft)) is None:
         return shown

@@ -96,6 +96,12 @@ def proposal(job: JobSpec, lang: str | None = None) -> dict[str, Any] | None:
     return {"strategy": chosen.strategy, "options": chosen.options, "reasons": reasons}
 
 
+def batch(job: JobSpec) -> dict[str, Any] | None:
+    """None where only the user's own script knows."""
+    found = registry.framework(job.framework).effective_batch(job)
+    return found.to_json() if found else None
+
+
 def event(row: dict[str, Any], lang: str | None = None) -> dict[str, Any]:
     message, hint = text(row["code"], _explained(row["params"], lang), lang)
     return {**row, "message": message, "hint": hint}

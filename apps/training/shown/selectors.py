@@ -135,6 +135,7 @@ def detail(task: Task, user: User) -> dict[str, Any]:
         ],
         "proposal": presenters.proposal(job),
         "elastic": sizing.shown(task, job),
+        "batch": presenters.batch(job),
         "nodes": [
             {
                 "nodeRank": at.node_rank,

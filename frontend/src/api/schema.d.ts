@@ -1257,6 +1257,30 @@ export interface components {
             /** @description number of processes, not of nodes */
             worldSize: number;
         };
+        /** @description What an optimizer step comes to over all ranks. */
+        EffectiveBatch: {
+            /** @description samples per data-parallel rank and micro step */
+            perRank: number;
+            /** @description ranks with samples of their own */
+            dataParallel: number;
+            /** @description micro steps per optimizer step */
+            accumulation: number;
+            /** @description the product: samples per optimizer step */
+            effective: number;
+            /**
+             * Format: double
+             * @description as given; null: only the script knows it
+             */
+            learningRate: number | null;
+            learningRateScaling: components["schemas"]["LearningRateScalingEnum"];
+            /**
+             * Format: double
+             * @description after the warm-up
+             */
+            scaledLearningRate: number | null;
+            /** @description what the script is told; whether it does so cannot be seen */
+            ownScript: boolean;
+        };
         ElasticRequest: {
             /**
              * @description with fewer it waits
@@ -1633,6 +1657,8 @@ export interface components {
         };
         /** @enum {string} */
         JudgedLevel: "pass" | "warn" | "fail" | "unknown";
+        /** @enum {string} */
+        LearningRateScalingEnum: "none" | "linear" | "sqrt";
         LogLine: {
             /** @description with rank=all */
             rank?: number;
@@ -2289,6 +2315,8 @@ export interface components {
             proposal: components["schemas"]["TaskProposal"] | null;
             /** @description null: it runs on all of its nodes or not at all */
             elastic: components["schemas"]["TaskElastic"] | null;
+            /** @description null: only the user's own script knows */
+            batch: components["schemas"]["EffectiveBatch"] | null;
             nodes: components["schemas"]["TaskNode"][];
             ranks: components["schemas"]["TaskRank"][];
             attempts: components["schemas"]["TaskAttempt"][];
@@ -2376,6 +2404,8 @@ export interface components {
             warnings: components["schemas"]["WarningItem"][];
             /** @description null: nothing was left empty */
             proposal: components["schemas"]["TaskProposal"] | null;
+            /** @description null: only the user's own script knows */
+            batch: components["schemas"]["EffectiveBatch"] | null;
             /** @description strategies that can run here, the nearest first, where the one asked for cannot */
             splits: {
                 [key: string]: number;

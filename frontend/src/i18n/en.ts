@@ -102,6 +102,11 @@ export const en: Messages = {
     count: "Tasks: {{count}}",
     attempt: "attempt {{number}}",
   },
+  step: {
+    effectiveBatch: "Effective batch",
+    learningRate: "Learning rate",
+    told: "as the script is told",
+  },
   task: {
     elastic: "Elastic",
     nodesNow: "Nodes now",

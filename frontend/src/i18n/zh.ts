@@ -104,6 +104,11 @@ export const zh = {
     count: "共 {{count}} 个任务",
     attempt: "第 {{number}} 次尝试",
   },
+  step: {
+    effectiveBatch: "有效批次大小",
+    learningRate: "学习率",
+    told: "告知脚本的值",
+  },
   task: {
     elastic: "弹性训练",
     nodesNow: "当前节点",

@@ -88,6 +88,16 @@ export const task: Task = {
   },
   warnings: [],
   proposal: null,
+  batch: {
+    perRank: 8,
+    dataParallel: 2,
+    accumulation: 4,
+    effective: 64,
+    learningRate: 0.003,
+    learningRateScaling: "linear",
+    scaledLearningRate: 0.006,
+    ownScript: false,
+  },
   nodes: [
     {
       nodeRank: 0,

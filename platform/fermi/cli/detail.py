@@ -26,6 +26,7 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
             (_("PROCESSES"), task["worldSize"]),
             (_("STEP"), None if step is None else f"{step}/{task['totalSteps'] or '?'}"),
             (_("LOSS"), task["loss"]),
+            *step_of(task),
             (_("ATTEMPT"), f"{task['attempt']} ({_('RESTARTS_AT_MOST', n=task['maxRestarts'])})"),
             (_("OWNER"), task["owner"]),
             (_("PROJECT"), task["projectId"]),
@@ -73,6 +74,18 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
 def _nodes(task: TaskDetail) -> int | str:
     elastic = task.get("elastic")
     return _("NODES_OF_ALL", nodes=elastic["nodes"], all=elastic["maxNodes"]) if elastic else task["nodeCount"]
+
+
+def step_of(found: Any) -> list[tuple[str, str]]:
+    """What an optimizer step comes to: `64 = 8 × 4 × 2`. Of a task or a preview; an older platform says nothing."""
+    if not (batch := found.get("batch")):
+        return []
+    product = " × ".join(str(batch[name]) for name in ("perRank", "dataParallel", "accumulation"))
+    shown = [(_("EFFECTIVE_BATCH"), f"{batch['effective']} = {product}")]
+    if (rate := batch["scaledLearningRate"]) is not None:
+        scaled = f" ({batch['learningRate']:g}, {batch['learningRateScaling']})"
+        shown.append((_("LEARNING_RATE"), f"{rate:g}{scaled if batch['learningRateScaling'] != 'none' else ''}"))
+    return [(name, f"{value} ({_('AS_SCRIPT_IS_TOLD')})") for name, value in shown] if batch["ownScript"] else shown
 
 
 def _gpu(node: Any) -> str:

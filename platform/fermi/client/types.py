@@ -225,6 +225,9 @@ class JoinTokenItem(TypedDict):
 JudgedLevel: TypeAlias = Literal["pass", "warn", "fail", "unknown"]
 
 
+LearningRateScalingEnum: TypeAlias = Literal["none", "linear", "sqrt"]
+
+
 class LogLine(TypedDict):
     rank: NotRequired[int]
     """
@@ -957,6 +960,42 @@ class DistributedConfigRequest(TypedDict):
     """
 
 
+class EffectiveBatch(TypedDict):
+    """
+    What an optimizer step comes to over all ranks.
+    """
+
+    perRank: int
+    """
+    samples per data-parallel rank and micro step
+    """
+    dataParallel: int
+    """
+    ranks with samples of their own
+    """
+    accumulation: int
+    """
+    micro steps per optimizer step
+    """
+    effective: int
+    """
+    the product: samples per optimizer step
+    """
+    learningRate: float | None
+    """
+    as given; null: only the script knows it
+    """
+    learningRateScaling: LearningRateScalingEnum
+    scaledLearningRate: float | None
+    """
+    after the warm-up
+    """
+    ownScript: bool
+    """
+    what the script is told; whether it does so cannot be seen
+    """
+
+
 class EnvironmentDetail(TypedDict):
     id: str
     name: str
@@ -1555,6 +1594,10 @@ class TaskDetail(TypedDict):
     """
     null: it runs on all of its nodes or not at all
     """
+    batch: EffectiveBatch | None
+    """
+    null: only the user's own script knows
+    """
     nodes: list[TaskNode]
     ranks: list[TaskRank]
     attempts: list[TaskAttempt]
@@ -1575,6 +1618,10 @@ class TaskPreview(TypedDict):
     proposal: TaskProposal | None
     """
     null: nothing was left empty
+    """
+    batch: EffectiveBatch | None
+    """
+    null: only the user's own script knows
     """
     splits: list[dict[str, int]]
     """

@@ -111,6 +111,13 @@ MOST_PARAMETERS = 10**18
 RECIPES: dict[str, dict[str, Parameter]] = {"gpt": GPT}
 
 
+def given(spec: JobSpec, name: str, default: Any = None) -> Any:
+    """A hyperparameter's value. A script of the user's own may take anything under these names; what is no such value
+    counts as not given."""
+    value = spec.hyperparameters.get(name)
+    return value if GPT[name].accepts(value) else default
+
+
 def problems(spec: JobSpec) -> list[Problem]:
     """With the user's own script any name goes: the script reads them from FERMI_HYPERPARAMETERS."""
     if spec.entrypoint is not None:

@@ -227,6 +227,8 @@ def test_a_preview_shows_ranks_files_and_problems_and_creates_nothing(catalogue:
         "artifacts": [{"kind": "process table", "name": "task-0", "content": "table"}], "problems": [],
         "proposal": {"strategy": {}, "options": {"sharding": "hybrid"},
                      "reasons": [{"code": "PROPOSED_HYBRID_SHARD", "message": "the zones differ", "hint": ""}]},
+        "batch": {"perRank": 8, "dataParallel": 2, "accumulation": 4, "effective": 64, "learningRate": 0.01,
+                  "learningRateScaling": "linear", "scaledLearningRate": 0.02, "ownScript": True},
     }  # fmt: skip
     catalogue.on("POST", "/training-tasks/preview", data(found))
     result = command("preview", "--env", "a")
@@ -234,6 +236,8 @@ def test_a_preview_shows_ranks_files_and_problems_and_creates_nothing(catalogue:
     for word in (
         "sharding=hybrid",
         "the zones differ",
+        "64 = 8 × 2 × 4 (as the script is told)",
+        "0.02 (0.01, linear)",
         "WORLD_SIZE=2",
         "python train.py",
         "node.json",

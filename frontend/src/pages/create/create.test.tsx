@@ -182,6 +182,10 @@ const pair = "/training/create?environments=env-1,env-2";
 test("a framework brings its own fields, drawn from its schema, and what they hold is asked about", async () => {
   const asked = listening({
     proposal: { strategy: { dataParallel: 4 }, options: { zeroStage: 3 }, reasons: [] },
+    batch: {
+      ...{ perRank: 8, dataParallel: 4, accumulation: 2, effective: 64 },
+      ...{ learningRate: 0.001, learningRateScaling: "linear", scaledLearningRate: 0.004, ownScript: false },
+    },
   });
   visit(pair);
   await userEvent.selectOptions(
@@ -192,6 +196,8 @@ test("a framework brings its own fields, drawn from its schema, and what they ho
   const stage = screen.getByLabelText("ZeRO 阶段");
   await waitFor(() => expect(stage.getAttribute("placeholder")).toBe("自动（3）"));
   expect(screen.getByLabelText("数据并行").getAttribute("placeholder")).toBe("自动（4）");
+  expect(screen.getByText("64 = 8 × 4 × 2")).toBeTruthy();
+  expect(screen.getByText("0.004 (0.001, linear)")).toBeTruthy();
   await userEvent.type(stage, "1");
   await userEvent.selectOptions(screen.getByLabelText("优化器卸载"), "不卸载");
   await userEvent.selectOptions(screen.getByLabelText("compiledKernels"), "开");

@@ -133,6 +133,7 @@ export function CreateForm({ start, store, restored, onStartOver }: CreateFormPr
             missing={inventory.missing}
             framework={draft.framework}
             notices={preview.data?.warnings ?? []}
+            batch={preview.data?.batch}
             onRemove={onToggle}
           />
           <Preview

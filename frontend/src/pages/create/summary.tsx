@@ -3,8 +3,9 @@ import { CheckCircle2, Globe, TriangleAlert, X } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { frameworksQuery } from "@/api/inventory";
-import type { Environment, Notice } from "@/api/types";
+import type { Environment, Notice, Preview } from "@/api/types";
 import { integer } from "@/lib/format";
+import { stepOf } from "@/lib/step";
 import { Badge, Note } from "@/ui/badge";
 import { Card } from "@/ui/card";
 import { aggregate } from "./aggregate";
@@ -16,10 +17,11 @@ interface SummaryProps {
   missing: string[];
   framework: string;
   notices: Notice[];
+  batch: Preview["batch"] | undefined;
   onRemove: (id: string) => void;
 }
 
-export function Summary({ chosen, missing, framework, notices, onRemove }: SummaryProps) {
+export function Summary({ chosen, missing, framework, notices, batch, onRemove }: SummaryProps) {
   const { t } = useTranslation();
   const frameworks = useQuery(frameworksQuery).data ?? [];
   const sum = aggregate(chosen);
@@ -64,6 +66,11 @@ export function Summary({ chosen, missing, framework, notices, onRemove }: Summa
             </span>
           </Fact>
         )}
+        {stepOf(batch, t).map(([name, value]) => (
+          <Fact key={name} name={name}>
+            {value}
+          </Fact>
+        ))}
       </dl>
       <div className="mt-3 space-y-2">
         {several && <Note tone="warn">{t("create.using", { framework: name })}</Note>}

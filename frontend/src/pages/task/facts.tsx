@@ -3,6 +3,7 @@ import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Task } from "@/api/types";
 import { dateTime } from "@/lib/format";
+import { stepOf } from "@/lib/step";
 import { Card } from "@/ui/card";
 import { Note } from "@/ui/badge";
 import { Facts as FactList } from "@/ui/table";
@@ -13,6 +14,7 @@ export function Facts({ task }: { task: Task }) {
     [t("task.framework"), task.framework],
     [t("task.dataset"), [task.datasetId, task.datasetVersionId].filter(Boolean).join(" / ") || "–"],
     [t("task.model"), task.modelId || "–"],
+    ...stepOf(task.batch, t),
     [t("task.restarts"), task.maxRestarts],
     [t("task.owner"), task.owner],
     [t("task.created"), dateTime(task.createdAt)],

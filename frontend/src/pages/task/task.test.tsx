@@ -112,6 +112,12 @@ test("a new language opens a new stream", async () => {
   expect(FakeEventSource.opened.map(({ readyState }) => readyState === FakeEventSource.CLOSED)).toEqual([true, false]);
 });
 
+test("what an optimizer step comes to is among the settings", async () => {
+  visit("/training/task-1");
+  await screen.findByText("64 = 8 × 2 × 4");
+  expect(screen.getByText("0.006 (0.003, linear)")).toBeTruthy();
+});
+
 test("emulated GPUs are marked as such", async () => {
   visit("/training/task-1");
   await screen.findByText("模拟");

@@ -7,6 +7,7 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import fields, output, reading
+from fermi.cli.detail import step_of
 from fermi.cli.failures import REFUSED
 from fermi.cli.names import Names
 from fermi.cli.options import Session, command, follow_options
@@ -102,6 +103,8 @@ def _preview(found: TaskPreview) -> Iterator[RenderableType]:
         yield from _environment([*found["ranks"]])
     if proposal := found.get("proposal"):  # an older platform has none
         yield from chosen(proposal)
+    if found.get("batch"):  # an older platform has none
+        yield output.pairs(step_of(found))
     if found["command"]:
         yield output.heading(_("COMMAND_OF_EACH_PROCESS"))
         yield output.line(" ".join(found["command"]))

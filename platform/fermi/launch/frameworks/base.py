@@ -14,6 +14,7 @@ A framework is one module (or package). At its top level it must have `INFO` and
                   run, the nearest first
     batch         (JobSpec) -> (sequences per rank and micro step,       default: of the hyperparameters
                   micro steps), or None where nobody knows
+    effective_batch  (JobSpec) -> `effective.Batch`, or None             default: `batch` × all ranks
     resized       (JobSpec, Division) -> JobSpec: what an elastic job    default: the reference trainers' own
                   is told when the batch is divided anew                 hyperparameters
 """
@@ -23,7 +24,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Literal, Protocol
 
-from fermi.launch import elastic, environment, options, recipes
+from fermi.launch import effective, elastic, environment, options, recipes
 from fermi.launch.frameworks._plans import data_parallel
 from fermi.launch.spec import JobSpec, Plan, Problem, Proposal
 
@@ -103,6 +104,9 @@ class Framework:
         self._problems = getattr(module, "problems", self._not_allowed)
         self._warnings: Callable[[JobSpec], list[Problem]] = getattr(module, "warnings", lambda _: [])
         self._propose = getattr(module, "propose", self._data_parallel)
+        self._effective_batch: Callable[[JobSpec], effective.Batch | None] = getattr(
+            module, "effective_batch", self._of_all_ranks
+        )
         self.splits: Callable[[JobSpec], list[Mapping[str, int]]] = getattr(module, "splits", lambda _: [])
         self._batch: Callable[[JobSpec], tuple[int, int] | None] = getattr(module, "batch", recipes.batch)
         self._resized: Callable[[JobSpec, elastic.Division], JobSpec] = getattr(module, "resized", elastic.recipe)
@@ -131,6 +135,10 @@ class Framework:
         """Sequences per rank and micro step, and micro steps per optimizer step; None: nobody knows them."""
         return None if self._problems(spec) else self._batch(spec)
 
+    def effective_batch(self, spec: JobSpec) -> effective.Batch | None:
+        """What an optimizer step comes to over all ranks; an elastic job keeps that of the size asked for."""
+        return self._effective_batch(elastic.full(spec) if elastic.resized(spec) else spec)
+
     def settled(self, spec: JobSpec) -> JobSpec:
         """The job as it is told to its ranks: an elastic one divides its batch among the nodes that it has now."""
         if not elastic.resized(spec):
@@ -141,6 +149,10 @@ class Framework:
 
     def _not_allowed(self, spec: JobSpec) -> list[Problem]:
         return options.problems(spec, self.options)
+
+    def _of_all_ranks(self, spec: JobSpec) -> effective.Batch | None:
+        found = self.batch(spec)
+        return effective.of(spec, found[0], spec.world_size, found[1]) if found else None
 
     def _data_parallel(self, spec: JobSpec) -> Proposal:
         return Proposal() if self.info.splits_model else data_parallel(spec)
@@ -154,6 +166,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "PRELOAD": ("names of modules", lambda part: isinstance(part, tuple | list)),
     "problems": ("a function of a JobSpec", callable),
     "warnings": ("a function of a JobSpec", callable),
+    "effective_batch": ("a function of a JobSpec", callable),
     "propose": ("a function of a JobSpec", callable),
     "splits": ("a function of a JobSpec", callable),
     "batch": ("a function of a JobSpec", callable),

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fermi.launch import elastic, environment, figures, gpus, memory, network, options, recipes
+from fermi.launch import effective, elastic, environment, figures, gpus, memory, network, options, recipes
 from fermi.launch.frameworks._plans import gang
 from fermi.launch.frameworks.base import Info
 from fermi.launch.frameworks.deepspeed import config, keys, split
@@ -80,6 +80,14 @@ def warnings(spec: JobSpec) -> list[Problem]:
         params = {"found": wished, "micro": batch.micro, "steps": batch.accumulation, "train": batch.train}
         found.append(Problem("hyperparameters.batchSize", "BATCH_SIZE_GAVE_WAY", params))
     return found
+
+
+def effective_batch(spec: JobSpec) -> effective.Batch | None:
+    spec = propose(spec).to(spec)
+    if isinstance(step := solve(spec), Problem):
+        return None
+    rate = config.hyperparameter(spec, "learningRate")
+    return effective.of(spec, step.micro, split.of(spec).data, step.accumulation, learning_rate=rate)
 
 
 def splits(spec: JobSpec) -> list[Mapping[str, int]]:

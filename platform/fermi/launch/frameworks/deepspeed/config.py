@@ -37,9 +37,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def hyperparameter(spec: JobSpec, name: str) -> Any:
-    """A script of the user's own may take anything under these names; what is no such value counts as not given."""
-    value = spec.hyperparameters.get(name)
-    return value if recipes.GPT[name].accepts(value) else DEFAULTS.get(name)
+    return recipes.given(spec, name, DEFAULTS.get(name))
 
 
 def stage(spec: JobSpec) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fermi.launch import environment, network, options, recipes
+from fermi.launch import effective, environment, network, options, recipes
 from fermi.launch.frameworks._plans import gang
 from fermi.launch.frameworks.base import Info
 from fermi.launch.frameworks.megatron import arguments, findings, rules, search
@@ -23,7 +23,7 @@ from fermi.launch.frameworks.splits import words
 from fermi.launch.ranks import Placement
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
 
-__all__ = ["INFO", "OPTIONS", "PRELOAD", "plan", "problems", "propose", "splits", "warnings"]
+__all__ = ["INFO", "OPTIONS", "PRELOAD", "effective_batch", "plan", "problems", "propose", "splits", "warnings"]
 
 INFO = Info(
     label="Megatron-LM",
@@ -74,6 +74,11 @@ def splits(spec: JobSpec) -> list[Mapping[str, int]]:
     if isinstance(request, list) or not any(one.field.startswith(STRATEGY) for one in problems(spec)):
         return []
     return search.nearest(request)
+
+
+def effective_batch(spec: JobSpec) -> effective.Batch | None:
+    request = read(spec)
+    return None if isinstance(request, list) else findings.effective_batch(spec, search.settled(request))
 
 
 def plan(spec: JobSpec) -> Plan:

@@ -1,6 +1,6 @@
 """What is found in one job by Megatron-LM with its own optimizer and with DeepSpeed's alike, in words for people."""
 
-from fermi.launch import figures, gpus, options
+from fermi.launch import effective, figures, gpus, options
 from fermi.launch.frameworks.megatron import arguments, cost, memory, search
 from fermi.launch.frameworks.megatron.request import OPTION, OPTIONS, STRATEGY, Request
 from fermi.launch.frameworks.megatron.split import Split
@@ -97,3 +97,9 @@ def reasons(request: Request, found: search.Found) -> list[Problem]:
     params = {"global": split.global_batch, "micro": split.micro, "microBatches": split.micro_batches,
               "data": split.data}  # fmt: skip
     return [*said, Problem(f"{OPTION}.globalBatchSize", "MEGATRON_BATCH", params)]
+
+
+def effective_batch(spec: JobSpec, split: Split) -> effective.Batch:
+    """A script of the user's own is told the learning rate as it is, and nothing of a scaling."""
+    told = {"scaling": "none"} if spec.entrypoint else {}
+    return effective.of(spec, split.micro, split.data, split.micro_batches, **told)

@@ -123,10 +123,7 @@ def read(
     return Request(model, _cluster(spec), given)
 
 
-def hyperparameter(spec: JobSpec, name: str, default: Any = None) -> Any:
-    """A script of the user's own may take anything under these names; what is no such value counts as not given."""
-    value = spec.hyperparameters.get(name)
-    return value if recipes.GPT[name].accepts(value) else default
+hyperparameter = recipes.given
 
 
 def stated_precision(spec: JobSpec) -> Any:
