@@ -1,19 +1,26 @@
-"""The JAX trainer as real processes: through the local backend on even and uneven nodes, killed and resumed, and
-started by flags and by Slurm's variables. Its curve is compared with one process's and with DDP's."""
+"""The JAX trainer as real processes: through the local backend on even and uneven nodes, in shards, killed and resumed,
+in a terminal, and started by flags and by Slurm's variables. Its curve is compared with one process's and with
+DDP's."""
 
 import json
 import os
+import pty
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import fermi
 from fermi.data import Tokenised, stdlib_text, tokenise
 from fermi.launch import registry, validate
 from fermi.launch.spec import Handle, JobSpec, Node, Observation, Phase
+from fermi.train.terminal import CLEAR
 from tests.contract.conftest import Engine
 from tests.curves import assert_alike
 from tests.e2e.test_train_ddp import Run
@@ -28,6 +35,7 @@ HALVES = {"batchSize": 2, "gradientAccumulationSteps": 2}  # on three processes
 MODULE = (sys.executable, "-m", "fermi.train.train_jax")
 QUICK = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"}  # compiles twice as fast
 ON_CPU = {"JAX_PLATFORMS": "cpu", **QUICK}
+PLATFORM = Path(fermi.__file__).parents[1]
 PATIENCE = 240.0  # seconds; a busy machine compiles slowly
 
 
@@ -166,13 +174,59 @@ def test_uneven_nodes_and_accumulated_gradients_learn_the_same_as_one_process(si
     assert_alike(curve(uneven.text()), curve(single.text()))
 
 
-def test_a_global_batch_shared_out_on_two_nodes_of_two_learns_the_same(
-    single: Job, engine: Engine, data: Tokenised, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def sharded(engine: Engine, data: Tokenised, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """Two nodes of two: a batch shared out, weights in shards of two neighbours, two copies of them."""
+    folder = tmp_path_factory.mktemp("sharded")
     whole = {"hyperparameters": {"batchSize": GLOBAL_BATCH}, "options": {"batchIsGlobal": True}}
-    job = Job(engine, data, tmp_path, (2, 2), **whole).succeed()
-    assert events(job.text(), "started")[0]["world_size"] == 4
-    assert_alike(curve(job.text()), curve(single.text()))
+    return Job(engine, data, folder, (2, 2), strategy={"fsdpParallel": 2}, env=QUICK, **whole).succeed()
+
+
+def test_a_global_batch_shared_out_and_weights_in_shards_learn_the_same(single: Job, sharded: Job) -> None:
+    assert events(sharded.text(), "started")[0]["world_size"] == 4
+    assert_alike(curve(sharded.text()), curve(single.text()))
+    whole, gathered = (Path(job.spec.checkpoint_dir) / "checkpoint_step_6.npz" for job in (single, sharded))
+    with np.load(whole) as one, np.load(gathered) as other:
+        assert set(one) == set(other)
+        for name in set(one) - {"about"}:
+            np.testing.assert_allclose(other[name], one[name], atol=1e-3, err_msg=name)
+
+
+def test_shards_resume_on_another_mesh_and_what_is_computed_again_is_the_same(
+    single: Job, sharded: Job, engine: Engine, data: Tokenised, tmp_path: Path
+) -> None:
+    """Two processes, one copy of the weights, each block computed again, no batch made in advance."""
+    start = str(Path(sharded.spec.checkpoint_dir) / "checkpoint_step_4.npz")
+    changes = {"hyperparameters": {"batchSize": GLOBAL_BATCH}, "resume_from": start, "env": QUICK}
+    options = {"batchIsGlobal": True, "remat": True, "prefetch": 0}
+    job = Job(engine, data, tmp_path, (2,), strategy={"fsdpParallel": 2}, options=options, **changes).succeed()
+    assert events(job.text(), "resumed") == [{"event": "resumed", "step": 4, "path": start}]
+    assert_alike(curve(job.text()), {step: curve(single.text())[step] for step in (5, 6)})
+
+
+def test_in_a_terminal_process_0_shows_a_bar_and_goes_on_from_shards_as_a_single_process(
+    single: Job, sharded: Job, options: list[str], tmp_path: Path
+) -> None:
+    start = f"--resume_from={Path(sharded.spec.checkpoint_dir) / 'checkpoint_step_4.npz'}"
+    command = [*MODULE, *options, f"--batch_size={GLOBAL_BATCH}", start]
+    env = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
+    ours, theirs = pty.openpty()
+    env |= {"JAX_PLATFORM_NAME": "cpu", "PYTHONPATH": str(PLATFORM), **QUICK}
+    process = subprocess.Popen(command, env=env, cwd=tmp_path, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    text = b""
+    with suppress(OSError):  # the last one to write has ended
+        while chunk := os.read(ours, 1 << 16):
+            text += chunk
+    os.close(ours)
+    shown = text.decode().replace("\r\n", "\n")
+    assert process.wait(PATIENCE) == 0, shown
+    lines = [line.rpartition(CLEAR)[2] for line in shown.split("\n")]
+    wanted = curve(single.text())[6]
+    assert f"Step 6: loss={wanted['loss']:.4g}" in "\n".join(line[:19] for line in lines)
+    assert lines[-2].startswith("100%|")
+    assert "| 6/6 [" in lines[-2]
+    assert not records(shown)
 
 
 def test_after_kill_9_of_a_rank_a_resumed_attempt_skips_torn_checkpoints_and_goes_on_bit_for_bit(

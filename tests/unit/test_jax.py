@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,18 @@ def flags(plan: Plan) -> dict[str, str]:
          "BATCH_NOT_SHAREABLE"),
         ({"hyperparameters": {}, "options": {"batchIsGlobal": True}}, "hyperparameters.batchSize",
          "BATCH_NOT_SHAREABLE"),
+        ({"options": {"remat": "full"}}, "distributedConfig.options.remat", "OPTION_INVALID"),
+        ({"options": {"prefetch": -1}}, "distributedConfig.options.prefetch", "OPTION_INVALID"),
+        ({"strategy": {"fsdpParallel": 0}}, "distributedConfig.strategy.fsdpParallel", "STRATEGY_INVALID"),
+        ({"strategy": {"fsdpParallel": 4}}, "distributedConfig.strategy.fsdpParallel", "JAX_MESH_MISMATCH"),
+        ({"strategy": {"dataParallel": 4}}, "distributedConfig.strategy.dataParallel", "JAX_MESH_MISMATCH"),
+        ({"strategy": {"dataParallel": 2, "fsdpParallel": 2}}, "distributedConfig.strategy.dataParallel",
+         "JAX_MESH_MISMATCH"),
+        ({"env": {"JAX_PLATFORM_NAME": "gpu"}}, "env.JAX_PLATFORM_NAME", "JAX_PLATFORM_ABSENT"),
+        ({"env": {"JAX_PLATFORMS": "cuda,cpu"}}, "env.JAX_PLATFORMS", "JAX_PLATFORM_ABSENT"),
+        ({"env": {"JAX_PLATFORMS": "tpu"}}, "env.JAX_PLATFORMS", "JAX_PLATFORM_UNKNOWN"),
+        ({"env": {"JAX_PLATFORM_NAME": "gpu", "JAX_PLATFORMS": "cpu"}, "emulated": False}, "env.JAX_PLATFORM_NAME",
+         "JAX_PLATFORMS_DIFFER"),
     ],
 )  # fmt: skip
 def test_a_broken_rule_is_named_with_its_field(changes, field, code):
@@ -82,6 +95,73 @@ def test_another_backend_and_another_split_than_jax_s_are_warnings():
     assert [problem.code for problem in found] == ["STRATEGY_NOT_RENDERED", "JAX_BACKEND_FIXED"]
     assert [w.code for w in jax.warnings(spec_of(backend="gloo", emulated=False))] == ["JAX_BACKEND_FIXED"]
     assert jax.warnings(spec_of(backend="gloo", strategy={"dataParallel": 14})) == []
+    found = jax.warnings(spec_of(strategy={"fsdpParallel": 2, "tensorParallel": 7}))
+    assert [problem.code for problem in found] == ["STRATEGY_NOT_RENDERED"]
+
+
+BIG = {"layers": 40, "hiddenSize": 5120, "heads": 40, "sequenceLength": 2048}  # 13B: 190 GiB of state
+
+
+@pytest.mark.parametrize(
+    ("strategy", "hyperparameters", "mesh", "proposed", "reasons", "warned"),
+    [
+        ({}, {}, (14, 1), {"dataParallel": 14}, ["PROPOSED_DATA_PARALLEL"], []),
+        ({"dataParallel": 14}, {}, (14, 1), {}, [], []),
+        ({"dataParallel": 7}, {}, (7, 2), {"fsdpParallel": 2}, ["PROPOSED_JAX_REST"], []),
+        ({"fsdpParallel": 7}, {}, (2, 7), {"dataParallel": 2}, ["PROPOSED_JAX_REST"], ["JAX_SHARDS_CROSS_ZONES"]),
+        ({"dataParallel": 1, "fsdpParallel": 14}, {}, (1, 14), {}, [], ["JAX_SHARDS_CROSS_ZONES"]),
+        ({}, BIG, (1, 14), {"dataParallel": 1, "fsdpParallel": 14}, ["PROPOSED_JAX_FSDP"], []),
+        ({"dataParallel": 14}, BIG, (14, 1), {}, [], ["JAX_STATE_TOO_LARGE"]),
+        ({"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8}, {}, (14, 1), {}, [],
+         ["STRATEGY_NOT_RENDERED"]),
+    ],
+)  # fmt: skip
+def test_the_mesh_is_all_processes_and_what_is_left_empty_is_proposed(
+    strategy, hyperparameters, mesh, proposed, reasons, warned
+):
+    spec = spec_of(strategy=strategy, hyperparameters=hyperparameters, emulated=True)
+    assert validate.problems(spec) == []
+    proposal = jax.propose(spec)
+    assert (dict(proposal.strategy), [reason.code for reason in proposal.reasons]) == (proposed, reasons)
+    assert all(
+        messages.text(reason.code, lang, **reason.params)[0] for reason in proposal.reasons for lang in ("zh", "en")
+    )
+    assert [problem.code for problem in has_text(jax.warnings(spec))] == warned
+    plan = jax.plan(spec)
+    assert json.loads(str(plan.nodes[0].env["FERMI_JAX_MESH"])) == dict(zip(("data", "fsdp"), mesh, strict=True))
+    assert flags(plan)["--fsdp_parallel"] == str(mesh[1])
+
+
+def test_shards_across_zones_are_warned_of_where_smaller_groups_would_stay_inside():
+    a, b = (replace(ENVIRONMENTS[name], zone=name) for name in ("env-001", "env-002"))  # two GPUs each
+    spec = replace(spec_of("env-001", "env-002", strategy={"fsdpParallel": 4}), nodes=(a, b))
+    [warning] = has_text(jax.warnings(spec))
+    assert (warning.code, warning.params) == ("JAX_SHARDS_CROSS_ZONES", {"size": 4, "better": 2})
+    assert jax.warnings(replace(spec, strategy={"fsdpParallel": 2})) == []
+
+
+@pytest.mark.parametrize(
+    ("env", "emulated", "name", "platforms"),
+    [
+        ({}, False, "gpu", "cuda"),
+        ({"JAX_PLATFORM_NAME": "gpu"}, False, "gpu", "cuda"),
+        ({"JAX_PLATFORM_NAME": "gpu", "JAX_PLATFORMS": "cuda,cpu"}, False, "gpu", "cuda,cpu"),
+        ({"JAX_PLATFORM_NAME": "CPU"}, False, "CPU", "cpu"),
+        ({"JAX_PLATFORMS": "cpu"}, False, "cpu", "cpu"),
+        ({}, True, "cpu", "cpu"),
+        ({"JAX_PLATFORM_NAME": "cpu"}, True, "cpu", "cpu"),
+    ],
+)
+def test_both_of_jax_s_words_for_a_platform_are_told_to_all_ranks_and_mean_the_same(env, emulated, name, platforms):
+    spec = spec_of("env-003", env=env, emulated=emulated)
+    assert validate.problems(spec) == []
+    plan = jax.plan(spec)
+    told = plan.nodes[0].env
+    assert (told["JAX_PLATFORM_NAME"], told["JAX_PLATFORMS"]) == (name, platforms)
+    on_gpu = platforms.startswith("cuda")
+    assert flags(plan)["--dtype"] == ("bfloat16" if on_gpu else "float32")
+    assert ("JAX_CPU_COLLECTIVES_IMPLEMENTATION" in told) is not on_gpu
+    assert all(("JAX_LOCAL_DEVICE_IDS" in process.env) is on_gpu for process in plan.nodes[0].processes)
 
 
 def test_each_process_on_gpus_sees_its_own_device_and_the_document_s_memory_settings():
@@ -98,8 +178,6 @@ def test_each_process_on_gpus_sees_its_own_device_and_the_document_s_memory_sett
 
 
 def test_a_node_that_is_emulated_brings_all_to_the_cpu():
-    from dataclasses import replace
-
     nodes = (replace(ENVIRONMENTS["env-001"], emulated=False), ENVIRONMENTS["env-003"])
     plan = jax.plan(replace(spec_of(), nodes=nodes))
     for node in plan.nodes:
@@ -134,17 +212,33 @@ values = anything | st.integers(1, 200) | st.sampled_from(["auto", "float16", "b
 hyperparameters = st.dictionaries(st.sampled_from(["batchSize", "dtype", "learningRate", "seed"]), values)
 options = st.dictionaries(st.sampled_from(list(jax.options["properties"])) | st.text(max_size=4), values)
 variables = st.dictionaries(
-    st.sampled_from(["XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS"]),
-    st.sampled_from(["", "1", "2", *(f"--xla_force_host_platform_device_count={count}" for count in ("", 1, 2))]),
+    st.sampled_from(["XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME"]),
+    st.sampled_from(
+        [
+            "",
+            "1",
+            "2",
+            "cpu",
+            "gpu",
+            "cuda,cpu",
+            *(f"--xla_force_host_platform_device_count={count}" for count in ("", 1, 2)),
+        ]
+    ),
 )
 nodes = st.lists(st.sampled_from(sorted(ENVIRONMENTS)), min_size=1, unique=True)
 
 
-@given(nodes, st.booleans(), hyperparameters, options, variables)
+degrees = st.sampled_from(["dataParallel", "fsdpParallel", "tensorParallel"])
+strategies = st.dictionaries(degrees, st.sampled_from([1, 2, 4, 7, 14]) | values, max_size=2)
+
+
+@given(nodes, st.booleans(), hyperparameters, options, variables, strategies)
 def test_rules_never_raise_and_a_plan_of_a_spec_without_problems_keeps_them(
-    environments, emulated, hyperparameters, options, env
+    environments, emulated, hyperparameters, options, env, strategy
 ):
     spec = spec_of(*environments, emulated=emulated, hyperparameters=hyperparameters, options=options, env=env)
+    spec = replace(spec, strategy=strategy)
+    jax.propose(spec)
     has_text(jax.warnings(spec))
     if has_text(validate.problems(spec)):
         return
@@ -160,6 +254,8 @@ def test_rules_never_raise_and_a_plan_of_a_spec_without_problems_keeps_them(
         if options.get("batchIsGlobal"):
             assert told.get("batchSize", 8) % plan.world_size == 0
     assert flags(plan)["--dtype"] in ("bfloat16", "float32")
+    mesh = json.loads(str(plan.nodes[0].env["FERMI_JAX_MESH"]))
+    assert mesh["data"] * mesh["fsdp"] == plan.world_size
 
 
 def test_what_is_imported_before_ranks_are_forked_starts_no_thread_and_leaves_jax_to_them():

@@ -15,7 +15,7 @@ from fermi.launch.errors import UnknownName
 from fermi.launch.spec import Entrypoint, JobSpec, Node, Problem
 from tests.goldens import job
 
-OPTION, HYPER = "distributedConfig.options", "hyperparameters"
+OPTION, HYPER, STRATEGY = "distributedConfig.options", "hyperparameters", "distributedConfig.strategy"
 ALL = ("env-001", "env-003", "env-005")  # 14 processes
 
 # framework, changes of a job on 14 processes, field, code, words that must stand in the text, nearest
@@ -84,6 +84,16 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str, str, list[str], Any]] = {
                     "JAX_ONE_DEVICE_PER_PROCESS", ["4"], 1),
     "jax float16": ("jax", {"hyperparameters": {"dtype": "float16"}}, f"{HYPER}.dtype", "DTYPE_NOT_OFFERED",
                     ["float16", "auto | bfloat16 | float32"], "bfloat16"),
+    "jax mesh": ("jax", {"strategy": {"fsdpParallel": 4}}, f"{STRATEGY}.fsdpParallel", "JAX_MESH_MISMATCH",
+                 ["4", "14", "1, 2, 7, 14"], 2),
+    "jax data": ("jax", {"strategy": {"dataParallel": 3, "fsdpParallel": 2}}, f"{STRATEGY}.dataParallel",
+                 "JAX_MESH_MISMATCH", ["3", "14"], 7),
+    "jax gpu": ("jax", {"env": {"JAX_PLATFORM_NAME": "gpu"}}, "env.JAX_PLATFORM_NAME", "JAX_PLATFORM_ABSENT",
+                ["gpu"], "cpu"),
+    "jax platforms": ("jax", {"env": {"JAX_PLATFORM_NAME": "gpu", "JAX_PLATFORMS": "cpu"}}, "env.JAX_PLATFORM_NAME",
+                      "JAX_PLATFORMS_DIFFER", ["gpu", "cpu"], "cpu"),
+    "jax platform": ("jax", {"env": {"JAX_PLATFORMS": "gpu"}}, "env.JAX_PLATFORMS", "JAX_PLATFORM_UNKNOWN",
+                     ["gpu", "cuda, cpu"], "cpu"),
     "jax batch": ("jax", {"options": {"batchIsGlobal": True}, "hyperparameters": {"batchSize": 64}},
                   f"{HYPER}.batchSize", "BATCH_NOT_SHAREABLE", ["64", "14"], (56, 70)),
 }  # fmt: skip
@@ -151,6 +161,8 @@ def put(spec: JobSpec, field: str, choice: Any, *, renamed: bool) -> JobSpec:
     if field.startswith("env."):
         env = changed(spec.env)
         return replace(spec, env={key: str(value) for key, value in env.items()})
+    if field.startswith(STRATEGY):
+        return replace(spec, strategy=changed(spec.strategy))
     if field.startswith(HYPER):
         return replace(spec, hyperparameters=changed(spec.hyperparameters))
     return replace(spec, **{{"masterPort": "master_port", "backend": "backend", "modelId": "recipe"}[name]: choice})

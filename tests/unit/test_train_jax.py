@@ -1,7 +1,11 @@
 """What of the JAX trainer can be looked at without starting processes."""
 
+import io
 import json
 import math
+import sys
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +13,7 @@ import pytest
 import torch
 
 from fermi.launch import recipes
-from fermi.train import common, gpt_jax, train_ddp, train_jax
+from fermi.train import common, gpt_jax, mesh_jax, terminal, train_ddp, train_jax, world_jax
 
 SMALL = ["--train_data_path=train.bin", "--n_layer=2", "--n_head=2", "--n_embd=12", "--block_size=5"]
 
@@ -43,7 +47,7 @@ def test_an_update_is_torch_s_adamw_after_torch_s_clipping():
         torch.nn.utils.clip_grad_norm_(theirs.values(), 1.0)
         optimizer.step()
         corrections = gpt_jax.bias_corrections(step)
-        clipped = gpt_jax.clip(gradients, 1.0)
+        clipped = gpt_jax.clip(gradients, gpt_jax.square(gradients) ** 0.5, 1.0)
         weights, means, squares = gpt_jax.adamw(weights, means, squares, clipped, 1e-2, corrections, 0.1)
     for name, weight in theirs.items():
         np.testing.assert_allclose(weights[name], weight.detach().numpy(), atol=2e-6)
@@ -89,16 +93,100 @@ def test_options_and_their_defaults_are_those_of_train_ddp(monkeypatch):
 def test_a_checkpoint_comes_back_as_it_was_and_runs_no_code(tmp_path):
     one = {"a.weight": np.array([[1.5, math.pi]], np.float32), "a.bias": np.array([np.nan], np.float32)}
     state = train_jax.State(one, {k: v + 1 for k, v in one.items()}, {k: v + 2 for k, v in one.items()})
-    path = train_jax.save_checkpoint(tmp_path, 3, {"n_embd": 4}, state, keep=1)
-    step, options, loaded = train_jax.load_checkpoint(path)
-    assert (step, options) == (3, {"n_embd": 4})
+    arrays = {f"{kind}/{name}": array for kind, tree in state._asdict().items() for name, array in tree.items()}
+    path = train_jax.save_checkpoint(tmp_path, 3, {"n_embd": 4}, arrays.items(), keep=1)
+    assert train_jax.read_about(path) == (3, {"n_embd": 4})
+    loaded = train_jax.load_state(path, lambda _, array: array)
     for old, new in zip(state, loaded, strict=True):
         assert list(old) == list(new)
         assert all(old[name].tobytes() == new[name].tobytes() for name in old)
     np.savez(tmp_path / "code.npz", about=np.array([Path()], dtype=object))
-    for bad in (tmp_path / "code.npz", tmp_path / "absent.npz"):
+    half = [(name, array) for name, array in arrays.items() if name.startswith("weights/")]
+    others = train_jax.save_checkpoint(tmp_path, 4, {}, half, keep=2)
+    for bad in (tmp_path / "code.npz", tmp_path / "absent.npz", others):
         with pytest.raises(common.Unusable):
-            train_jax.load_checkpoint(bad)
+            train_jax.read_about(bad)
+
+
+def test_a_weight_is_split_along_its_longest_axis_that_can_be_divided():
+    shapes = [((6, 4), 2), ((4, 6), 2), ((6, 5), 5), ((7, 5), 2), ((3,), 3), ((1,), 2)]
+    assert [mesh_jax.longest_axis(shape, parts) for shape, parts in shapes] == [0, 1, 1, None, 0, None]
+
+
+def test_batches_come_in_order_whoever_prepares_them_and_however_early():
+    def prepare(step):
+        made.append((step, threading.current_thread() is threading.main_thread()))
+        return step * step
+
+    for ahead in (0, 1, 3, 50):
+        made: list[tuple[int, bool]] = []
+        coming = common.prefetched(prepare, range(2, 9), ahead)
+        assert next(coming) == 4
+        assert list(coming) == [step * step for step in range(3, 9)]
+        assert made == [(step, not ahead) for step in range(2, 9)]
+    coming = common.prefetched(prepare, iter(range(10**9)), 2)
+    next(coming)
+    coming.close()  # ends the thread
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
+    with pytest.raises(ZeroDivisionError):
+        list(common.prefetched(lambda step: 1 // step, range(2), 2))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+    def reconfigure(self, **_):
+        pass
+
+
+def test_in_a_terminal_lines_are_for_people_and_the_bar_stays_below_them(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setattr(terminal, "MOST_PER_SECOND", float("inf"))
+    report = terminal.report(train_jax.parse([*SMALL, "--total_steps=2"]), 0)
+    report.event("started", world_size=1)
+    report.progress(1)
+    report.metrics(1, loss=2.5)
+    report.progress(2)
+    report.event("finished", step=2)
+    shown = [line.rpartition(terminal.CLEAR)[2] for line in sys.stdout.getvalue().split("\n")]
+    assert shown[:3] == ["started world_size=1", "Step 1: loss=2.5", "Step 2: finished"]
+    assert shown[3].startswith("100%|██████████████████████████████| 2/2 [00:00<")
+    assert shown[4:] == [""]
+    quiet = terminal.report(train_jax.parse(SMALL), 1)
+    quiet.progress(1)
+    quiet.event("started")
+    assert sys.stdout.getvalue().count("\n") == 4
+
+
+def test_elsewhere_each_line_is_json_and_there_is_no_bar(capsys):
+    report = terminal.report(train_jax.parse(SMALL), 0)
+    report.progress(1)
+    report.metrics(1, loss=math.inf)
+    line = json.loads(capsys.readouterr().out)
+    assert (line["step"], line["loss"]) == (1, None)
+
+
+def test_a_bar_is_never_wider_than_its_terminal():
+    assert terminal.bar(135, 300, 131, 12.0, 60) == " 45%|███████▋         | 135/300 [00:12<00:15, 10.9 steps/s]"
+    assert terminal.bar(1, 10**5, 0, 0.0, 200).endswith("| 1/100000 [00:00<?, 0.0 steps/s]")
+    assert terminal.bar(3, 4, 1, 7200.0, 200).endswith("| 3/4 [2:00:00<2:00:00, 0.0 steps/s]")
+    assert all(len(terminal.bar(7, 9, 3, 1.0, columns)) < max(columns, 1) for columns in range(100))
+
+
+@pytest.mark.parametrize(
+    ("name", "listed", "refused"),
+    [
+        ("gpu", "", False), ("gpu", "cuda,cpu", False), ("GPU", "rocm", False), ("cuda", "gpu", False),
+        ("cpu", "cuda,cpu", False), ("", "cpu", False), ("gpu", "cpu", True), ("cpu", "cuda", True),
+        ("cuda", "rocm", True),
+    ],
+)  # fmt: skip
+def test_jax_s_two_words_for_a_platform_must_not_contradict_each_other(name, listed, refused, monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORM_NAME", name)
+    monkeypatch.setenv("JAX_PLATFORMS", listed)
+    with pytest.raises(common.Refused, match=f"{name.lower()}, but") if refused else nullcontext():
+        world_jax.choose_platform()
 
 
 FLAGS = ["--coordinator_address=gn6:1", "--num_processes=2", "--process_id=1"]
@@ -130,7 +218,7 @@ STEP = {
 def test_a_process_finds_its_place_from_flags_variables_or_slurm(words, variables, world, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert train_jax.World.find(train_jax.parse([*SMALL, *words])) == world
+    assert world_jax.World.find(train_jax.parse([*SMALL, *words])) == world
 
 
 REFUSED = {
@@ -147,6 +235,10 @@ REFUSED = {
     "an address without a port": (
         ["--train_data_path={good}", "--coordinator_address=gn6", "--num_processes=2", "--process_id=1"],
         "the coordinator's address is gn6, but must be host:port",
+    ),
+    "shards that do not divide the processes": (
+        ["--train_data_path={good}", *FLAGS, "--fsdp_parallel=3"],
+        "--fsdp_parallel 3 does not divide the 2 processes",
     ),
     "a batch that cannot be shared": (
         ["--train_data_path={good}", *FLAGS, "--batch_is_global", "--batch_size=3"],

@@ -669,6 +669,7 @@ export const en: Messages = {
       tensorParallel: "Tensor parallel",
       pipelineParallel: "Pipeline parallel",
       contextParallel: "Context parallel",
+      fsdpParallel: "Sharded (FSDP)",
     },
     splits: "Nearest that can run:",
     options: "Framework options ({{count}})",

@@ -664,6 +664,7 @@ export const zh = {
       tensorParallel: "张量并行",
       pipelineParallel: "Pipeline 并行",
       contextParallel: "上下文并行",
+      fsdpParallel: "切片并行（FSDP）",
     },
     splits: "最接近的可行切分：",
     options: "框架选项（{{count}}）",

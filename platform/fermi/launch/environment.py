@@ -1,7 +1,8 @@
 """The variables that every rank gets whatever its framework."""
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 
 from fermi.launch import network
 from fermi.launch.ranks import Placement
@@ -16,11 +17,14 @@ def communication_backend(spec: JobSpec) -> str:
     return spec.backend
 
 
-def strategy_not_rendered(spec: JobSpec, framework: str) -> list[Problem]:
-    """The warning of a framework (by its label) that renders data parallelism only, over all ranks: any other split is
+def strategy_not_rendered(spec: JobSpec, framework: str, own: Collection[str] = ("dataParallel",)) -> list[Problem]:
+    """The warning of a framework (by its label) that renders the degrees `own` only, over all ranks: any other split is
     not what will run."""
     degrees = {k: v for k, v in spec.strategy.items() if isinstance(v, int) and v > 1}
-    if not degrees or degrees == {"dataParallel": spec.world_size}:
+    ranks, rest = math.prod(degrees.values()), {*own} - spec.strategy.keys()  # what is not given is what is left
+    if degrees.keys() <= {*own} and (
+        ranks == spec.world_size or (rest and spec.world_size % ranks == 0) or not degrees
+    ):
         return []
     asked = " × ".join(f"{name}={value}" for name, value in degrees.items())
     params = {"asked": asked, "framework": framework, "worldSize": spec.world_size}

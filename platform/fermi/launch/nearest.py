@@ -45,6 +45,15 @@ def multiples(found: int, unit: int) -> tuple[int, ...]:
     return tuple(size for size in (below, below + unit) if size > 0)
 
 
+def divisors(whole: int) -> list[int]:
+    return [size for size in range(1, whole + 1) if whole % size == 0]
+
+
+def divisor(found: int, whole: int) -> int:
+    """Of two that are as near, the smaller one."""
+    return min(divisors(whole), key=lambda size: (abs(size - found), size))
+
+
 def _float(value: float) -> float:
     try:
         return float(value)

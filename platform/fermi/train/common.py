@@ -12,12 +12,17 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 
 class Refused(Exception):
@@ -213,6 +218,20 @@ class Samples:
         return np.stack(rows).astype(np.int32)
 
 
+def prefetched(prepare: Callable[[int], T], steps: Iterable[int], ahead: int) -> Generator[T, None, None]:
+    """`prepare` of each step, in order; a thread works up to `ahead` of them in advance."""
+    coming = iter(steps)
+    if not ahead:
+        yield from map(prepare, coming)
+        return
+    with ThreadPoolExecutor(1, "prefetch") as thread:
+        waiting = deque(thread.submit(prepare, step) for step in islice(coming, ahead))
+        while waiting:
+            ready = waiting.popleft().result()
+            waiting.extend(thread.submit(prepare, step) for step in islice(coming, 1))
+            yield ready
+
+
 # --- Output -------------------------------------------------------------------------------------------------
 
 
@@ -250,17 +269,23 @@ class Report:
 
     def event(self, name: str, **values: Any) -> None:
         if self.speaks:
-            say(json.dumps({"event": name, **values}))
+            self.say({"event": name, **values})
 
     def metrics(self, step: int, **values: float) -> None:
         if self.speaks:
             numbers = {name: value if math.isfinite(value) else None for name, value in values.items()}
-            say(json.dumps({"step": step, **numbers, "time": round(time.time(), 3)}))
+            self.say({"step": step, **numbers, "time": round(time.time(), 3)})
         if self.wandb:
             self.wandb.log(values, step=step)
         if self.tensorboard:
             for name, value in values.items():
                 self.tensorboard.add_scalar(name, value, step)
+
+    def say(self, line: dict[str, Any]) -> None:
+        say(json.dumps(line))
+
+    def progress(self, step: int) -> None:
+        """`step` is done. Lines of their own say so often enough."""
 
     def close(self) -> None:
         if self.wandb:

@@ -6,6 +6,7 @@ the same point, so that their curves can be compared. Nothing here knows of proc
 
 import argparse
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 Weights = dict[str, Any]  # torch's parameter name -> array
+Take = Callable[[str, jax.Array, Any], jax.Array]
+Block = Callable[[jax.Array, Weights], jax.Array]
+Pass = Callable[[Block, jax.Array, list[Weights]], jax.Array]
 
+FIRST = "blocks.0."
 BETAS, EPSILON = (0.9, 0.95), 1e-8
 
 
@@ -89,38 +94,66 @@ def initial_weights(args: argparse.Namespace) -> Weights:
     return weights
 
 
-def loss(weights: Weights, rows: jax.Array, args: argparse.Namespace, dtype: Any) -> jax.Array:
-    """The mean cross-entropy, in nats per token. `rows`: (batch_size, block_size + 1) tokens. Products are in `dtype`,
-    sums and what is normalised in float32."""
+def cast(_: str, weight: jax.Array, dtype: Any) -> jax.Array:
+    return weight.astype(dtype)
 
-    def norm(name: str, x: jax.Array) -> jax.Array:
+
+def in_turn(block: Block, x: jax.Array, parts: list[Weights]) -> jax.Array:
+    for part in parts:
+        x = block(x, part)
+    return x
+
+
+def loss(
+    weights: Weights, rows: jax.Array, args: argparse.Namespace, dtype: Any, take: Take = cast, pass_on: Pass = in_turn
+) -> jax.Array:
+    """The mean cross-entropy, in nats per token. `rows`: (batch_size, block_size + 1) tokens. Products are in `dtype`,
+    sums and what is normalised in float32. `take` makes a weight what can be computed with; all blocks' are alike, and
+    it knows them by the first block's names. `pass_on` sends the activations through the blocks."""
+
+    def norm(name: str, x: jax.Array, weights: Weights) -> jax.Array:
         x = x - x.mean(-1, keepdims=True)
         x = x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5)
-        return x * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+        return x * taken(f"{name}.weight", weights, jnp.float32) + taken(f"{name}.bias", weights, jnp.float32)
 
-    def linear(name: str, x: jax.Array) -> jax.Array:
-        x = x.astype(dtype) @ weights[f"{name}.weight"].astype(dtype).T
-        return x + weights[f"{name}.bias"].astype(dtype) if f"{name}.bias" in weights else x
+    def linear(name: str, x: jax.Array, weights: Weights) -> jax.Array:
+        x = jnp.einsum("...i,oi->...o", x.astype(dtype), taken(f"{name}.weight", weights, dtype))
+        return x + taken(f"{name}.bias", weights, dtype) if f"{name}.bias" in weights else x
+
+    def taken(name: str, weights: Weights, dtype: Any) -> jax.Array:
+        return take(name, weights[name], dtype)
+
+    def block(x: jax.Array, part: Weights) -> jax.Array:
+        qkv = linear(f"{FIRST}qkv", norm(f"{FIRST}norm_1", x, part), part).reshape(batch, length, 3, args.n_head, -1)
+        heads = jax.nn.dot_product_attention(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], is_causal=True)
+        x = x + linear(f"{FIRST}mix", heads.reshape(batch, length, -1), part)
+        inner = jax.nn.gelu(linear(f"{FIRST}expand", norm(f"{FIRST}norm_2", x, part), part), approximate=False)
+        return x + linear(f"{FIRST}contract", inner, part)
 
     tokens, targets = rows[:, :-1], rows[:, 1:]
     batch, length = tokens.shape
-    x = weights["token.weight"][tokens] + weights["position.weight"][:length]
-    for block in (f"blocks.{index}" for index in range(args.n_layer)):
-        qkv = linear(f"{block}.qkv", norm(f"{block}.norm_1", x)).reshape(batch, length, 3, args.n_head, -1)
-        heads = jax.nn.dot_product_attention(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], is_causal=True)
-        x = x + linear(f"{block}.mix", heads.reshape(batch, length, -1))
-        inner = jax.nn.gelu(linear(f"{block}.expand", norm(f"{block}.norm_2", x)), approximate=False)
-        x = x + linear(f"{block}.contract", inner)
-    logits = linear("head", norm("norm", x)).astype(jnp.float32)
+    x = taken("token.weight", weights, jnp.float32)[tokens]
+    x = x + taken("position.weight", weights, jnp.float32)[:length]
+    x = pass_on(block, x, [part_of(weights, f"blocks.{index}.") for index in range(args.n_layer)])
+    logits = linear("head", norm("norm", x, weights), weights).astype(jnp.float32)
     chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
     return (jax.nn.logsumexp(logits, axis=-1) - chosen).mean()
 
 
-def clip(gradients: Weights, limit: float) -> Weights:
-    """Scaled so that the norm over all of them is at most `limit`; 0: as they are."""
+def part_of(weights: Weights, block: str) -> Weights:
+    """A block's, as if it were the first."""
+    return {FIRST + name.removeprefix(block): weight for name, weight in weights.items() if name.startswith(block)}
+
+
+def square(gradients: Weights) -> Any:
+    """The square of the norm over all of them."""
+    return sum(jnp.square(gradient).sum() for gradient in gradients.values())
+
+
+def clip(gradients: Weights, norm: Any, limit: float) -> Weights:
+    """Scaled so that `norm`, which is theirs, becomes at most `limit`; 0: as they are."""
     if not limit:
         return gradients
-    norm = jnp.sqrt(sum(jnp.square(gradient).sum() for gradient in gradients.values()))
     factor = jnp.minimum(limit / (norm + 1e-6), 1)
     return {name: gradient * factor for name, gradient in gradients.items()}
 

@@ -1,4 +1,5 @@
-"""A small GPT trained with JAX, data parallel over processes of one device each: the reference trainer for JAX.
+"""A small GPT trained with JAX over processes of one device each, data parallel or with weights in shards: the
+reference trainer for JAX.
 
 It starts in whichever way is at hand:
 
@@ -15,13 +16,16 @@ Exit code 0 when all steps are done, 2 for what cannot work, 143 when SIGTERM st
 import argparse
 import json
 import os
-import re
 import signal
 import sys
 import time
 import traceback
 import zipfile
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,18 +33,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.flatten_util import ravel_pytree
-from jax.sharding import NamedSharding, PartitionSpec
 
-from fermi.train import common, gpt_jax
-from fermi.train.common import Refused, Report, Samples, Unusable, say
+from fermi.train import common, gpt_jax, terminal
+from fermi.train.common import Refused, Report, Samples, Unusable
+from fermi.train.mesh_jax import BY_RANK, EVERYWHERE, RANKS, ROWS_BY_RANK, Layout, in_a_loop
+from fermi.train.world_jax import World
 
 MODEL_OPTIONS = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")
 ENDING = ".npz"
 TERMINATED = 128 + signal.SIGTERM
-RANKS = "ranks"  # the mesh's one axis
-SLURM = {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"}  # set by srun
-EVERYWHERE, BY_RANK, ROWS_BY_RANK = PartitionSpec(), PartitionSpec(RANKS), PartitionSpec(None, RANKS)
 
 
 # --- Options ------------------------------------------------------------------------------------------------
@@ -49,8 +50,11 @@ EVERYWHERE, BY_RANK, ROWS_BY_RANK = PartitionSpec(), PartitionSpec(RANKS), Parti
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = common.options("train_jax", __doc__, dtypes=("float32", "bfloat16"))
     add, positive, natural = parser.add_argument, common.at_least(1), common.at_least(0)
-    share = argparse.BooleanOptionalAction
-    add("--batch_is_global", action=share, default=False, help="--batch_size is shared out among the processes")
+    on_off = argparse.BooleanOptionalAction
+    add("--batch_is_global", action=on_off, default=False, help="--batch_size is shared out among the processes")
+    add("--fsdp_parallel", type=positive, default=1, help="processes that hold weights and optimizer state together")
+    add("--remat", action=on_off, default=False, help="compute each block anew in the backward pass: less memory")
+    add("--prefetch", type=natural, default=2, help="batches made ready in advance; 0: off")
     add("--coordinator_address", help="host:port of process 0")
     add("--num_processes", type=positive)
     add("--process_id", type=natural)
@@ -58,74 +62,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
     add("--initialization_timeout_seconds", type=positive, default=300, help="to wait for all processes to meet")
     add("--heartbeat_timeout_seconds", type=positive, default=100, help="after which a silent process counts as dead")
     return common.parse(parser, argv)
-
-
-# --- Processes ----------------------------------------------------------------------------------------------
-
-
-class World(NamedTuple):
-    """This process among the others, as flags or the launcher's variables tell. `coordinator` None: there is only this
-    process, or JAX reads the address from Slurm's node list."""
-
-    rank: int
-    local_rank: int
-    size: int
-    coordinator: str | None
-    launcher: str
-
-    @classmethod
-    def find(cls, args: argparse.Namespace) -> "World":
-        env = os.environ
-        local = args.local_rank if args.local_rank is not None else int(env.get("LOCAL_RANK", 0))
-        address = args.coordinator_address or env.get("JAX_COORDINATOR_ADDRESS")
-        if not address and "MASTER_ADDR" in env and "MASTER_PORT" in env:
-            address = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
-        size, rank, launcher = args.num_processes, args.process_id, "flags"
-        if args.coordinator_address is None and size is None and rank is None:
-            if "RANK" in env:
-                size, rank, launcher = env.get("WORLD_SIZE"), env["RANK"], "variables"
-            elif env.keys() >= SLURM:
-                return cls(
-                    int(env["SLURM_PROCID"]), int(env["SLURM_LOCALID"]), int(env["SLURM_NTASKS"]), address, "slurm"
-                )
-            else:
-                return cls(0, local, 1, None, "none")
-        needed = {"the coordinator's address": address, "the number of processes": size, "the process id": rank}
-        if missing := [name for name, value in needed.items() if value is None]:
-            raise Refused(f"{' and '.join(missing)} must be given by {launcher}, too")
-        size, rank = int(size), int(rank)
-        if not 0 <= rank < size:
-            raise Refused(f"the process id is {rank}, but must be below the number of processes, {size}")
-        if not re.fullmatch(r".+:\d+", address or ""):
-            raise Refused(f"the coordinator's address is {address}, but must be host:port")
-        return cls(rank, local, size, address, launcher)
-
-    def join(self, args: argparse.Namespace) -> jax.sharding.Mesh:
-        """Meet the other processes; all devices, one of each process, in the order of ranks."""
-        jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM for itself
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        own = 0 if visible and "," not in visible else self.local_rank  # some launchers show each process its GPU only
-        if self.size > 1:
-            jax.distributed.initialize(
-                self.coordinator,
-                self.size,
-                self.rank,
-                local_device_ids=int(os.environ.get("JAX_LOCAL_DEVICE_IDS", own)),
-                cluster_detection_method="slurm" if self.launcher == "slurm" else "deactivate",
-                initialization_timeout=args.initialization_timeout_seconds,
-                heartbeat_timeout_seconds=args.heartbeat_timeout_seconds,
-            )
-        devices = sorted(jax.devices(), key=lambda device: device.process_index) if self.size > 1 else one_device(own)
-        if [device.process_index for device in devices] != list(range(self.size)):
-            raise Refused(f"{len(devices)} devices for {self.size} processes: each must have exactly one")
-        where = f"local rank {self.local_rank}, coordinator {self.coordinator or self.launcher}"
-        say(f"[rank {self.rank}] world size {self.size}, {where}, device {jax.local_devices()[0]}")
-        return jax.sharding.Mesh(np.array(devices), (RANKS,))
-
-
-def one_device(index: int) -> list[Any]:
-    devices = jax.local_devices()
-    return [devices[index % len(devices)]]
 
 
 # --- Checkpoints --------------------------------------------------------------------------------------------
@@ -139,28 +75,54 @@ class State(NamedTuple):
     squares: gpt_jax.Weights
 
 
-def save_checkpoint(folder: Path, step: int, options: dict[str, Any], state: State, keep: int) -> Path:
-    arrays = {f"{kind}/{name}": array for kind, tree in state._asdict().items() for name, array in tree.items()}
-    arrays["about"] = np.array(json.dumps({"step": step, "options": options}))
-    return common.save_checkpoint(folder, step, ENDING, keep, lambda file: np.savez(file, **arrays))
+Arrays = Iterable[tuple[str, np.ndarray]]
 
 
-def load_checkpoint(path: Path) -> tuple[int, dict[str, Any], State]:
-    """(step, options, state). Raises Unusable."""
+def save_checkpoint(folder: Path, step: int, options: dict[str, Any], arrays: Arrays, keep: int) -> Path:
+    """One array is in memory at a time."""
+
+    def write(file: Any) -> None:
+        about = np.array(json.dumps({"step": step, "options": options}))
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in chain([("about", about)], arrays):
+                add(archive, name, array)
+
+    def add(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
+        with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array(member, array, allow_pickle=False)
+
+    return common.save_checkpoint(folder, step, ENDING, keep, write)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """A checkpoint's arrays, each of them read when it is asked for. Raises Unusable."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            if damaged := archive.testzip():
-                raise Unusable(f"{damaged} is damaged")
         with np.load(path, allow_pickle=False) as arrays:
-            about = json.loads(arrays["about"].item())
-            state = State({}, {}, {})
-            for kind, name in (key.split("/") for key in arrays if key != "about"):
-                getattr(state, kind)[name] = arrays[f"{kind}/{name}"]
-        if not state.weights.keys() == state.means.keys() == state.squares.keys():
-            raise Unusable("not a checkpoint of this trainer")
-        return about["step"], about["options"], state
+            yield arrays
     except Exception as error:  # a damaged file can fail in any way
         raise Unusable(str(error).split("\n")[0]) from error
+
+
+def read_about(path: Path) -> tuple[int, dict[str, Any]]:
+    """The step and the options; all of the file was read, and is whole. Raises Unusable."""
+    with opened(path) as arrays:
+        if damaged := arrays.zip.testzip():
+            raise Unusable(f"{damaged} is damaged")
+        names = [{key.split("/")[1] for key in arrays if key.startswith(f"{kind}/")} for kind in State._fields]
+        if not names[0] or names.count(names[0]) != len(names):
+            raise Unusable("not a checkpoint of this trainer")
+        about = json.loads(arrays["about"].item())
+        return about["step"], about["options"]
+
+
+def load_state(path: Path, put: Callable[[str, np.ndarray], Any]) -> State:
+    """Raises Unusable."""
+    state = State({}, {}, {})
+    with opened(path) as arrays:
+        for kind, name in (key.split("/") for key in arrays if key != "about"):
+            getattr(state, kind)[name] = put(name, arrays[f"{kind}/{name}"])
+    return state
 
 
 # --- Training -----------------------------------------------------------------------------------------------
@@ -169,82 +131,94 @@ def load_checkpoint(path: Path) -> tuple[int, dict[str, Any], State]:
 class Trainer:
     """Model, optimizer and data of one process. `step` counts the optimizer steps done, over all attempts."""
 
-    def __init__(self, args: argparse.Namespace, world: World, mesh: jax.sharding.Mesh, report: Report) -> None:
-        self.args, self.world, self.mesh, self.report = args, world, mesh, report
+    def __init__(self, args: argparse.Namespace, world: World, devices: list[Any], report: Report) -> None:
+        self.args, self.world, self.report = args, world, report
         valid, place = args.valid_data_path, (world.rank, world.size)
         self.train_data = Samples(args.train_data_path, args, *place)
         self.valid_data = Samples(valid, args, *place) if valid else None
-        modern = all(float(getattr(device, "compute_capability", 0)) >= 8 for device in mesh.devices.flat)
+        self.valid_rows: jax.Array | None = None
+        modern = all(float(getattr(device, "compute_capability", 0)) >= 8 for device in devices)
         self.dtype = {"auto": "bfloat16" if modern else "float32"}.get(args.dtype, args.dtype)
         weights = gpt_jax.initial_weights(args)
-        zeros = {name: np.zeros_like(weight) for name, weight in weights.items()}
-        self.state, self.step, self.rate = self.on_devices(State(weights, zeros, zeros)), 0, 0.0
-        step = self.by_rank(self.local_step, EVERYWHERE, ROWS_BY_RANK, BY_RANK, EVERYWHERE)
-        self.train_step = jax.jit(step, donate_argnums=0)
-        self.mean_loss = jax.jit(self.by_rank(self.local_loss, EVERYWHERE, ROWS_BY_RANK))
+        self.layout = layout = Layout(devices, args.fsdp_parallel, weights)
+        zeros = {name: np.zeros(weight.shape, np.float32) for name, weight in weights.items()}
+        self.state = State(
+            *({name: layout.put(name, w) for name, w in tree.items()} for tree in (weights, zeros, zeros))
+        )
+        self.step, self.rate = 0, 0.0
+        specs = State(layout.specs, layout.specs, layout.specs)
+        step_takes, step_gives = (specs, ROWS_BY_RANK, BY_RANK, EVERYWHERE), (specs, EVERYWHERE, EVERYWHERE)
+        self.train_step = jax.jit(layout.by_rank(self.local_step, step_takes, step_gives), donate_argnums=0)
+        self.mean_loss = jax.jit(layout.by_rank(self.local_loss, (layout.specs, ROWS_BY_RANK), EVERYWHERE))
         about = {"device": jax.local_devices()[0].platform, "dtype": self.dtype, **common.sizes(args, world.size)}
         report.event("started", world_size=world.size, **about, parameters=sum(w.size for w in weights.values()))
 
-    def by_rank(self, function: Callable[..., Any], *arguments: PartitionSpec) -> Callable[..., Any]:
-        """`function` run by each rank on its part of the arguments; its results are the same on all. Unchecked, so that
-        gradients stay each rank's own until `pmean`."""
-        return jax.shard_map(function, mesh=self.mesh, in_specs=arguments, out_specs=EVERYWHERE, check_vma=False)
-
-    def on_devices(self, tree: Any, spec: PartitionSpec = EVERYWHERE) -> Any:
-        """This process's part of arrays that all processes have together."""
-        place = NamedSharding(self.mesh, spec)
-        return jax.tree.map(lambda array: jax.make_array_from_process_local_data(place, array), tree)
+    def loss(self, weights: gpt_jax.Weights, batch: jax.Array) -> jax.Array:
+        remat = self.args.remat
+        pass_on = partial(in_a_loop, remat=remat) if remat or self.layout.split else gpt_jax.in_turn
+        return gpt_jax.loss(weights, batch, self.args, self.dtype, self.layout.take, pass_on)
 
     def local_step(self, state: State, rows: jax.Array, stop: jax.Array, scales: jax.Array) -> Any:
         """One rank's part of an optimizer step: `rows` are its micro batches, `scales` the learning rate and the
-        bias corrections. One all-reduce: gradients, loss and the wish to stop travel together."""
+        bias corrections. Gradients, loss and the wish to stop travel together."""
 
         def micro_step(sums: Any, batch: jax.Array) -> tuple[Any, None]:
-            part = jax.value_and_grad(gpt_jax.loss)(state.weights, batch, self.args, self.dtype)
-            return jax.tree.map(jnp.add, sums, part), None
+            return jax.tree.map(jnp.add, sums, jax.value_and_grad(self.loss)(state.weights, batch)), None
 
         nothing = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, state.weights))
         sums, _ = jax.lax.scan(micro_step, nothing, rows)
-        mean = jax.tree.map(lambda value: value / len(rows), sums)
-        flat, shaped = ravel_pytree((mean, stop))
-        (loss, gradients), stop = shaped(jax.lax.pmean(flat, RANKS))
-        gradients = gpt_jax.clip(gradients, self.args.grad_clip)
+        loss, gradients = jax.tree.map(lambda value: value / len(rows), sums)
+        gradients, (loss, stop) = self.layout.mean(gradients, loss, stop)
+        gradients = gpt_jax.clip(gradients, self.layout.norm(gradients), self.args.grad_clip)
         new = gpt_jax.adamw(*state, gradients, scales[0], scales[1:], self.args.weight_decay)
         return State(*new), loss, stop[0] > 0
 
     def local_loss(self, weights: gpt_jax.Weights, rows: jax.Array) -> jax.Array:
-        losses = jax.lax.map(lambda batch: gpt_jax.loss(weights, batch, self.args, self.dtype), rows)
+        losses = jax.lax.map(lambda batch: self.loss(weights, batch), rows)
         return jax.lax.pmean(losses.mean(), RANKS)
 
-    def advance(self, stop: bool) -> tuple[jax.Array, bool]:
+    def rows(self, step: int) -> jax.Array:
+        """This process's samples of an optimizer step, on its device."""
+        batches = [self.train_data.draw(step, index) for index in range(self.args.gradient_accumulation_steps)]
+        return self.layout.put_rows(np.stack(batches), ROWS_BY_RANK)
+
+    def advance(self, rows: jax.Array, stop: bool) -> tuple[jax.Array, bool]:
         """One optimizer step; the mean loss, and whether any process wants to stop, so that all stop at one step."""
         self.step += 1
         self.rate = common.learning_rate(self.args, self.step, self.world.size)
-        batches = [self.train_data.draw(self.step, index) for index in range(self.args.gradient_accumulation_steps)]
-        rows = self.on_devices(np.stack(batches), ROWS_BY_RANK)
-        wish = self.on_devices(np.full(1, stop, np.float32), BY_RANK)
+        wish = self.layout.put_rows(np.full(1, stop, np.float32), BY_RANK)
         scales = np.array([self.rate, *gpt_jax.bias_corrections(self.step)], np.float32)
         self.state, loss, stopping = self.train_step(self.state, rows, wish, scales)
         return loss, bool(stopping)
 
     def validate(self, data: Samples) -> float:
-        rows = self.on_devices(np.stack(list(data.windows())), ROWS_BY_RANK)
-        return float(self.mean_loss(self.state.weights, rows))
+        """The windows are the same each time, and stay on the device."""
+        if self.valid_rows is None:
+            self.valid_rows = self.layout.put_rows(np.stack(list(data.windows())), ROWS_BY_RANK)
+        return float(self.mean_loss(self.state.weights, self.valid_rows))
+
+    def whole_state(self) -> Iterator[tuple[str, np.ndarray]]:
+        for kind, tree in self.state._asdict().items():
+            yield from ((f"{kind}/{name}", self.layout.whole(name, array)) for name, array in tree.items())
 
     def save(self, last: bool, measured: dict[str, float]) -> None:
-        """Process 0 writes. A full disk loses a checkpoint and not the run, unless it is the last one."""
-        if self.world.rank:
-            return
-        args, state = self.args, jax.tree.map(np.asarray, self.state)
+        """Process 0 writes; where weights lie in shards, the others hand theirs over, even if process 0 cannot write.
+        A full disk loses a checkpoint and not the run, unless it is the last one."""
+        args, arrays = self.args, self.whole_state()
         try:
-            path = save_checkpoint(Path(args.checkpoint_dir), self.step, vars(args), state, args.keep_checkpoints)
+            if self.world.rank == 0:
+                folder = Path(args.checkpoint_dir)
+                path = save_checkpoint(folder, self.step, vars(args), arrays, args.keep_checkpoints)
+                self.report.event(
+                    "checkpoint", step=self.step, path=str(path), size_bytes=path.stat().st_size, **measured
+                )
         except OSError as error:
             self.report.event("checkpoint_failed", step=self.step, path=args.checkpoint_dir, why=str(error))
             if last:
                 raise
-        else:
-            size = path.stat().st_size
-            self.report.event("checkpoint", step=self.step, path=str(path), size_bytes=size, **measured)
+        finally:
+            if self.layout.split:
+                deque(arrays, maxlen=0)
 
     def resume(self) -> None:
         """Load the same checkpoint in every process; process 0 decides what `auto` is, others may see other files."""
@@ -256,19 +230,19 @@ class Trainer:
         if not path:
             return
         try:
-            step, was, state = load_checkpoint(Path(path))
+            step, was = read_about(Path(path))
+            if other := [f"--{name} {was[name]}" for name in MODEL_OPTIONS if was[name] != getattr(self.args, name)]:
+                raise Refused(f"cannot resume from {path}: its model has {' '.join(other)}")
+            self.state, self.step = load_state(Path(path), self.layout.put), step
         except Unusable as why:
             raise Refused(f"cannot resume from {path}: {why}") from None
-        if other := [f"--{name} {was[name]}" for name in MODEL_OPTIONS if was[name] != getattr(self.args, name)]:
-            raise Refused(f"cannot resume from {path}: its model has {' '.join(other)}")
-        self.state, self.step = self.on_devices(state), step
         self.report.event("resumed", step=self.step, path=path)
 
     def newest_valid(self) -> int:
         """Its step; 0: there is none."""
         for step, path in common.list_checkpoints(Path(self.args.checkpoint_dir), ENDING):
             try:
-                load_checkpoint(path)
+                read_about(path)
             except Unusable as why:
                 self.report.event("checkpoint_skipped", path=str(path), why=str(why))
             else:
@@ -277,11 +251,20 @@ class Trainer:
 
     def run(self, stop_signals: list[int]) -> int:
         """Train to the last step, or to the step at which the processes agree to stop. Returns the exit code."""
+        steps = range(self.step + 1, self.args.total_steps + 1)
+        with closing(common.prefetched(self.rows, steps, self.args.prefetch)) as batches:
+            self.train(batches, stop_signals)
+        stopped = self.step < self.args.total_steps
+        self.report.event("stopped" if stopped else "finished", step=self.step)
+        return TERMINATED if stopped else 0
+
+    def train(self, batches: Iterator[jax.Array], stop_signals: list[int]) -> None:
         args, first = self.args, self.step + 1
         tokens_per_step = args.batch_size * args.block_size * args.gradient_accumulation_steps * self.world.size
-        logged, clock, stop = self.step, time.perf_counter(), False
-        while self.step < args.total_steps and not stop:
-            loss, stop = self.advance(bool(stop_signals))
+        logged, clock = self.step, time.perf_counter()
+        for rows in batches:
+            loss, stop = self.advance(rows, bool(stop_signals))
+            self.report.progress(self.step)
             time.sleep(args.step_delay)
             step, measured = self.step, {}
             end = step == args.total_steps or stop
@@ -298,9 +281,8 @@ class Trainer:
             if end or (args.checkpoint_every and step % args.checkpoint_every == 0):
                 self.save(end, measured)
             clock += time.perf_counter() - pause  # tokens_per_s is about training alone
-        stopped = self.step < args.total_steps
-        self.report.event("stopped" if stopped else "finished", step=self.step)
-        return TERMINATED if stopped else 0
+            if stop:
+                return
 
 
 def train(args: argparse.Namespace, world: World) -> int:
@@ -308,11 +290,13 @@ def train(args: argparse.Namespace, world: World) -> int:
         if args.batch_size % world.size:
             raise Refused(f"--batch_size {args.batch_size} cannot be shared out among {world.size} processes")
         args.batch_size //= world.size
+    if world.size % args.fsdp_parallel:
+        raise Refused(f"--fsdp_parallel {args.fsdp_parallel} does not divide the {world.size} processes")
     stop_signals: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop_signals.append(number))
-    mesh = world.join(args)
-    report = Report(args, world.rank)
-    trainer = Trainer(args, world, mesh, report)
+    devices = world.join(args)
+    report = terminal.report(args, world.rank)
+    trainer = Trainer(args, world, devices, report)
     trainer.resume()
     code = trainer.run(stop_signals)
     report.close()

@@ -67,6 +67,7 @@ const STRATEGY = {
   tensor: "tensorParallel",
   pipeline: "pipelineParallel",
   context: "contextParallel",
+  fsdp: "fsdpParallel",
 } as const;
 export type StrategyName = (typeof STRATEGY)[keyof typeof STRATEGY];
 

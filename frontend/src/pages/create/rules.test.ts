@@ -233,6 +233,7 @@ test("a framework has the degrees of parallelism that it names", () => {
     "pipelineParallel",
     "dataParallel",
   ]);
+  expect(strategyOf({ ...framework, parallelism: ["data", "fsdp"] })).toEqual(["dataParallel", "fsdpParallel"]);
 });
 
 test("a model's size is read as people write it", () => {

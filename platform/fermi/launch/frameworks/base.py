@@ -45,8 +45,8 @@ class Info:
     label: str
     description: str = ""
     parallelism: Sequence[str] = ("data",)
-    """What is split among ranks: `data` (each rank holds the whole model), `sharded` (and its state), `tensor`,
-    `pipeline`, `context` (and the model itself)."""
+    """What is split among ranks: `data` (each rank holds the whole model), `sharded` or `fsdp` (and its state, as an
+    option says or as a degree in `strategy`), `tensor`, `pipeline`, `context` (and the model itself)."""
     model_size: tuple[int, int | None] = (0, None)
     """Numbers of parameters it suits: from the first on, below the second."""
     stack: str = "torch"
@@ -75,11 +75,11 @@ class Info:
     @property
     def splits_state(self) -> bool:
         """It fits a model of any size into more ranks, without a look at the model itself."""
-        return "sharded" in self.parallelism
+        return not {"sharded", "fsdp"}.isdisjoint(self.parallelism)
 
     @property
     def splits_model(self) -> bool:
-        return not set(self.parallelism) <= {"data", "sharded"}
+        return not set(self.parallelism) <= {"data", "sharded", "fsdp"}
 
     @property
     def install_command(self) -> str:
@@ -122,7 +122,8 @@ class Framework:
     def warnings(self, spec: JobSpec) -> list[Problem]:
         """What is worth knowing and does not stop the job."""
         spec = self.settled(spec)
-        split = [] if self.info.splits_model else environment.strategy_not_rendered(spec, self.info.label)
+        own = ["dataParallel", *(["fsdpParallel"] if "fsdp" in self.info.parallelism else [])]
+        split = [] if self.info.splits_model else environment.strategy_not_rendered(spec, self.info.label, own)
         return [*split, *self._warnings(spec)]
 
     def propose(self, spec: JobSpec) -> Proposal:

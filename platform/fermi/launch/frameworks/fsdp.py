@@ -7,16 +7,14 @@ hybrid shard    groups of `shardSize` neighbouring ranks, replicated across grou
     ranks   0 1 │ 2 3        shardSize 2: each row of the mesh (replicate 2 × shard 2) holds the model once
 """
 
-import math
-from itertools import groupby
 from typing import Any
 
 import yaml
 
-from fermi.launch import environment, gpus, memory, network, options, recipes, shares
+from fermi.launch import environment, gpus, memory, nearest, network, options, recipes, shares
+from fermi.launch.frameworks import _groups as groups
 from fermi.launch.frameworks._plans import data_parallel, gang
 from fermi.launch.frameworks.base import Info
-from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
 
 INFO = Info(
@@ -59,9 +57,8 @@ def problems(spec: JobSpec) -> list[Problem]:
             Problem(_SHARD_SIZE, "FSDP_FULL_IS_ALL_RANKS", {"found": size, "worldSize": world, "nearest": world})
         )
     elif size is not None and world % size:
-        divisors = [n for n in range(1, world + 1) if world % n == 0]
-        nearest = min(divisors, key=lambda n: (abs(n - size), n))
-        params = {"found": size, "worldSize": world, "nearest": nearest, "allowed": ", ".join(map(str, divisors))}
+        allowed = ", ".join(map(str, nearest.divisors(world)))
+        params = {"found": size, "worldSize": world, "nearest": nearest.divisor(size, world), "allowed": allowed}
         found.append(Problem(_SHARD_SIZE, "FSDP_MESH_MISMATCH", params))
     option, stated = options.value(spec, OPTIONS, "mixedPrecision"), _stated_dtype(spec)
     if "auto" not in (option, stated) and option != stated:
@@ -74,13 +71,13 @@ def warnings(spec: JobSpec) -> list[Problem]:
     if problems(spec):
         return []
     found = shares.warnings(spec)
-    size, better = shard_size(spec), _natural(spec)
+    size, better = shard_size(spec), groups.natural(spec)
     params = {"size": size, "replicas": spec.world_size // size, "better": better}
     if size < spec.world_size and spec.options.get("sharding", "auto") == "auto" and "shardSize" not in spec.options:
         found.append(Problem(_SHARDING, "FSDP_HYBRID_CHOSEN", params))
     if size == 1 < spec.world_size:
         found.append(Problem(_SHARDING, "FSDP_NOTHING_SHARDED", params))
-    if better > 1 and _crosses_zones(spec, size):
+    if better > 1 and groups.crosses_zones(spec, size):
         found.append(Problem(_SHARDING, "FSDP_SHARDS_CROSS_ZONES", params))
     return found
 
@@ -99,7 +96,7 @@ def _mesh(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
     kind = options.value(spec, OPTIONS, "sharding")
     if "shardSize" in spec.options or kind == "full":
         return []
-    size, world, natural = shard_size(spec), spec.world_size, _natural(spec)
+    size, world, natural = shard_size(spec), spec.world_size, groups.natural(spec)
     params = {"size": size, "replicas": world // size, "worldSize": world, "natural": natural}
     if kind == "hybrid":
         chosen["shardSize"] = size
@@ -108,7 +105,7 @@ def _mesh(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
         chosen |= {"sharding": "hybrid", "shardSize": size}
         return [Problem(_SHARDING, "PROPOSED_HYBRID_SHARD", params)]
     chosen["sharding"] = "full"
-    in_the_way = _several_zones(spec) and natural > 1 and not _fits(spec, natural)
+    in_the_way = groups.several_zones(spec) and natural > 1 and not groups.fits(spec, natural)
     return [Problem(_SHARDING, "PROPOSED_FULL_FOR_MEMORY" if in_the_way else "PROPOSED_FULL_SHARD", params)]
 
 
@@ -123,18 +120,12 @@ def _precision(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
 
 def _offload(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
     size = chosen.get("shardSize", shard_size(spec))
-    if "cpuOffload" in spec.options or _fits(spec, size):
+    if "cpuOffload" in spec.options or groups.fits(spec, size):
         return []
     chosen["cpuOffload"] = True
     needed = memory.needed(recipes.parameters(spec) or 0, weights=size, gradients=size, optimizer=size)
     params = {"needed": memory.shown(needed), "usable": memory.shown(memory.usable(spec.nodes)), "ranks": size}
     return [Problem("distributedConfig.options.cpuOffload", "PROPOSED_OFFLOAD", params)]
-
-
-def _fits(spec: JobSpec, size: int) -> bool:
-    """Whether the model's state fits into the memory of a group of `size` ranks, as far as its size is known."""
-    parameters = recipes.parameters(spec) or 0
-    return memory.needed(parameters, weights=size, gradients=size, optimizer=size) <= memory.usable(spec.nodes)
 
 
 def shard_size(spec: JobSpec) -> int:
@@ -143,30 +134,12 @@ def shard_size(spec: JobSpec) -> int:
     if (chosen := spec.options.get("shardSize")) is not None:
         return int(chosen)
     kind = options.value(spec, OPTIONS, "sharding")
-    natural = _natural(spec)
-    if kind == "hybrid" or (kind == "auto" and _several_zones(spec) and natural > 1 and _fits(spec, natural)):
+    natural = groups.natural(spec)
+    if kind == "hybrid" or (
+        kind == "auto" and groups.several_zones(spec) and natural > 1 and groups.fits(spec, natural)
+    ):
         return natural
     return spec.world_size
-
-
-def _several_zones(spec: JobSpec) -> bool:
-    return len({node.zone for node in spec.nodes}) > 1
-
-
-def _natural(spec: JobSpec) -> int:
-    """The largest group of which no copy crosses a border: between zones where there are several and each one's ranks
-    are neighbours, else between nodes."""
-    nodes = [at.node for at in place(spec.nodes, spec.master)]
-    zones = [(zone, sum(node.processes for node in inside)) for zone, inside in groupby(nodes, lambda node: node.zone)]
-    if 1 < len(zones) == len({zone for zone, _ in zones}):
-        return math.gcd(*(ranks for _, ranks in zones))
-    return math.gcd(*(node.processes for node in nodes))
-
-
-def _crosses_zones(spec: JobSpec, size: int) -> bool:
-    """Whether a shard group has ranks of two zones."""
-    zones = [at.node.zone for at in place(spec.nodes, spec.master) for _ in at.ranks]
-    return any(len(set(zones[first : first + size])) > 1 for first in range(0, len(zones), size))
 
 
 def _stated_dtype(spec: JobSpec) -> Any:

@@ -1,0 +1,117 @@
+"""Where the arrays of a JAX run lie: a mesh of devices, `data` × `fsdp`, and each weight on it whole or in shards.
+
+    ranks   0 1 │ 2 3        fsdp 2: each row of the mesh (data 2 × fsdp 2) holds weights and optimizer state once, in
+                             shards; all ranks share out the batch
+
+A weight is split along its longest axis that `fsdp` divides. One that has no such axis is whole everywhere.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.flatten_util import ravel_pytree
+from jax.sharding import NamedSharding, PartitionSpec
+
+from fermi.train.gpt_jax import Block, Weights, square
+
+DATA, FSDP = "data", "fsdp"
+RANKS = (DATA, FSDP)
+EVERYWHERE, BY_RANK, ROWS_BY_RANK = PartitionSpec(), PartitionSpec(RANKS), PartitionSpec(None, RANKS)
+
+Function = Callable[..., Any]
+
+
+class Layout:
+    """`split`: the weights that lie in shards, and along which axis; `specs`: the same for all, in JAX's words."""
+
+    def __init__(self, devices: list[Any], fsdp: int, weights: Mapping[str, np.ndarray]) -> None:
+        self.mesh, self.fsdp = jax.sharding.Mesh(np.array(devices).reshape(-1, fsdp), RANKS), fsdp
+        axes = {name: longest_axis(weight.shape, fsdp) for name, weight in weights.items()} if fsdp > 1 else {}
+        self.split = {name: axis for name, axis in axes.items() if axis is not None}
+        self.specs = {
+            name: PartitionSpec(*[None] * self.split[name], FSDP) if name in self.split else EVERYWHERE
+            for name in weights
+        }
+
+    def put(self, name: str, array: np.ndarray) -> jax.Array:
+        """This device's part of a weight, or of what the optimizer keeps of it."""
+        place = NamedSharding(self.mesh, self.specs[name])
+        return jax.make_array_from_callback(array.shape, place, lambda index: array[index])
+
+    def put_rows(self, array: np.ndarray, spec: PartitionSpec) -> jax.Array:
+        """This process's part of an array that all processes have together."""
+        return jax.make_array_from_process_local_data(NamedSharding(self.mesh, spec), array)
+
+    def whole(self, name: str, array: jax.Array) -> np.ndarray:
+        """In this process's memory. All processes must ask for what lies in shards."""
+        return np.asarray(multihost_utils.process_allgather(array, tiled=True) if name in self.split else array)
+
+    def by_rank(self, function: Function, arguments: Any, results: Any) -> Function:
+        """`function` run by each rank on its part of the arguments. Unchecked, so that gradients stay each rank's own
+        until they are averaged."""
+        return jax.shard_map(function, mesh=self.mesh, in_specs=arguments, out_specs=results, check_vma=False)
+
+    # --- Inside `by_rank` ---
+
+    def take(self, name: str, weight: jax.Array, dtype: Any) -> jax.Array:
+        """A weight to compute with. Shards travel in `dtype`."""
+        return gathered(weight, self.split[name], dtype) if name in self.split else weight.astype(dtype)
+
+    def mean(self, gradients: Weights, *others: jax.Array) -> tuple[Weights, Any]:
+        """Over all ranks; `others` travel with the gradients of what is whole, in one all-reduce. Those of shards came
+        as sums over their group."""
+        own = {name: gradients[name] for name in self.split}
+        rest = {name: gradient for name, gradient in gradients.items() if name not in own}
+        flat, shaped = ravel_pytree((rest, others))
+        rest, others = shaped(jax.lax.pmean(flat, RANKS))
+        if own:
+            flat, shaped = ravel_pytree(own)
+            own = shaped(jax.lax.pmean(flat, DATA) / self.fsdp)
+        return {name: own[name] if name in own else rest[name] for name in gradients}, others
+
+    def norm(self, gradients: Weights) -> jax.Array:
+        own = {name: gradients[name] for name in self.split}
+        whole = square({name: gradient for name, gradient in gradients.items() if name not in own})
+        return jnp.sqrt(whole + jax.lax.psum(square(own), FSDP) if own else whole)
+
+
+def longest_axis(shape: tuple[int, ...], parts: int) -> int | None:
+    fitting = [axis for axis, length in enumerate(shape) if length % parts == 0]
+    return max(fitting, key=lambda axis: shape[axis], default=None)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def gathered(shard: jax.Array, axis: int, dtype: Any) -> jax.Array:
+    return jax.lax.all_gather(shard.astype(dtype), FSDP, axis=axis, tiled=True)
+
+
+def _forward(shard: jax.Array, axis: int, dtype: Any) -> tuple[jax.Array, None]:
+    return jax.lax.all_gather(shard.astype(dtype), FSDP, axis=axis, tiled=True), None
+
+
+def _backward(axis: int, dtype: Any, _: None, gradient: jax.Array) -> tuple[jax.Array]:
+    """Summed in float32, in which weights are kept."""
+    whole = gradient.astype(jnp.float32)
+    return (jax.lax.psum_scatter(whole, FSDP, scatter_dimension=axis, tiled=True),)
+
+
+gathered.defvjp(_forward, _backward)
+
+
+def in_a_loop(block: Block, x: jax.Array, parts: list[Weights], *, remat: bool) -> jax.Array:
+    """Keeps little of each block's inside until the backward pass: with `remat` nothing, else all but the weights that
+    were gathered for it, which are gathered again. A loop, since XLA would join what two straight lines compute twice
+    (on CPU always)."""
+    policy = None if remat else _all_but_gathered
+    again = jax.checkpoint(block, policy=policy, prevent_cse=False)
+    stacked = jax.tree.map(lambda *weights: jnp.stack(weights), *parts)
+    return jax.lax.scan(lambda x, part: (again(x, part), None), x, stacked)[0]
+
+
+def _all_but_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
+    return primitive is not jax.lax.all_gather_p

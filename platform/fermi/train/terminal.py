@@ -1,0 +1,77 @@
+"""Rank 0's report for people: in a terminal a progress bar at the foot of lines for reading, elsewhere JSON lines."""
+
+import argparse
+import os
+import sys
+import time
+from typing import Any
+
+from fermi.train.common import Report
+
+CLEAR = "\r\x1b[K"  # back to the line's beginning, all of it gone
+MOST_PER_SECOND = 10
+WIDEST = 30
+
+
+def report(args: argparse.Namespace, rank: int) -> Report:
+    return (OnTerminal if rank == 0 and sys.stdout.isatty() else Report)(args, rank)
+
+
+class OnTerminal(Report):
+    """`Step 10: loss=2.31 …`, and below all such lines `45%|████▌     | 135/300 [00:12<00:15, 10.9 steps/s]`."""
+
+    def __init__(self, args: argparse.Namespace, rank: int) -> None:
+        self.total, self.bar, self.first, self.began, self.drawn = args.total_steps, "", 0, 0.0, 0.0
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+        super().__init__(args, rank)
+
+    def say(self, line: dict[str, Any]) -> None:
+        told = {name: value for name, value in line.items() if name not in ("event", "time")}
+        step = f"Step {told.pop('step')}: " if "step" in told else ""
+        words = [line["event"]] if "event" in line else []
+        words += [
+            f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}" for name, value in told.items()
+        ]
+        self._draw(f"{CLEAR if self.bar else ''}{step}{' '.join(words)}\n{self.bar}")
+        if line.get("event") in ("stopped", "finished"):
+            self._draw("\n" if self.bar else "")
+            self.bar = ""
+
+    def progress(self, step: int) -> None:
+        now = time.monotonic()
+        if not self.began:
+            self.first, self.began = step, now
+        if step < self.total and now - self.drawn < 1 / MOST_PER_SECOND:
+            return
+        self.bar, self.drawn = bar(step, self.total, step - self.first, now - self.began, columns()), now
+        self._draw(f"{CLEAR}{self.bar}")
+
+    def _draw(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def bar(step: int, total: int, done: int, seconds: float, columns: int) -> str:
+    """Never wider than the terminal: what wraps cannot be taken back. `done` steps took `seconds`."""
+    speed = done / seconds if seconds > 0 else 0.0
+    left = clock((total - step) / speed) if speed else "?"
+    end = f"| {step}/{total} [{clock(seconds)}<{left}, {speed:.1f} steps/s]"
+    start = f"{step * 100 // total:3d}%|"
+    width = max(0, min(WIDEST, columns - 1 - len(start) - len(end)))
+    eighths = width * 8 * step // total
+    full = "█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighths % 8] if eighths % 8 else "")
+    return f"{start}{full:<{width}}{end}"[: max(columns - 1, 0)]
+
+
+def clock(seconds: float) -> str:
+    """`01:02`, `1:01:02`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes:02d}:{rest:02d}"

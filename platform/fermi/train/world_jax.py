@@ -1,0 +1,106 @@
+"""A process of a JAX job among the others: which it is, on which platform it computes, and how it meets them."""
+
+import argparse
+import os
+import re
+from typing import Any, NamedTuple
+
+import jax
+
+from fermi.train.common import Refused, say
+
+SLURM = {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"}  # set by srun
+GPUS = {"gpu", "cuda", "rocm", "oneapi"}  # JAX's word for any of them, and its words for each
+
+
+def choose_platform() -> None:
+    """JAX_PLATFORMS says what JAX starts, JAX_PLATFORM_NAME (older, and still read) what of that it computes on. Where
+    the older one alone says cpu, JAX would start the GPUs, too. Raises Refused where they contradict each other."""
+    name = os.environ.get("JAX_PLATFORM_NAME", "").strip().lower()
+    listed = [one.strip().lower() for one in os.environ.get("JAX_PLATFORMS", "").split(",") if one.strip()]
+    meant = GPUS if name == "gpu" else {name, "gpu"} if name in GPUS else {name}
+    if name and listed and meant.isdisjoint(listed):
+        raise Refused(
+            f"JAX_PLATFORM_NAME is {name}, but JAX_PLATFORMS is {','.join(listed)}: set both alike, or only one"
+        )
+    if name == "cpu" and not listed:
+        jax.config.update("jax_platforms", "cpu")
+
+
+class World(NamedTuple):
+    """This process among the others, as flags or the launcher's variables tell. `coordinator` None: there is only this
+    process, or JAX reads the address from Slurm's node list."""
+
+    rank: int
+    local_rank: int
+    size: int
+    coordinator: str | None
+    launcher: str
+
+    @classmethod
+    def find(cls, args: argparse.Namespace) -> "World":
+        env = os.environ
+        local = args.local_rank if args.local_rank is not None else int(env.get("LOCAL_RANK", 0))
+        address = args.coordinator_address or env.get("JAX_COORDINATOR_ADDRESS")
+        if not address and "MASTER_ADDR" in env and "MASTER_PORT" in env:
+            address = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
+        size, rank, launcher = args.num_processes, args.process_id, "flags"
+        if args.coordinator_address is None and size is None and rank is None:
+            if "RANK" in env:
+                size, rank, launcher = env.get("WORLD_SIZE"), env["RANK"], "variables"
+            elif env.keys() >= SLURM:
+                return cls(
+                    int(env["SLURM_PROCID"]), int(env["SLURM_LOCALID"]), int(env["SLURM_NTASKS"]), address, "slurm"
+                )
+            else:
+                return cls(0, local, 1, None, "none")
+        needed = {"the coordinator's address": address, "the number of processes": size, "the process id": rank}
+        if missing := [name for name, value in needed.items() if value is None]:
+            raise Refused(f"{' and '.join(missing)} must be given by {launcher}, too")
+        size, rank = int(size), int(rank)
+        if not 0 <= rank < size:
+            raise Refused(f"the process id is {rank}, but must be below the number of processes, {size}")
+        if not re.fullmatch(r".+:\d+", address or ""):
+            raise Refused(f"the coordinator's address is {address}, but must be host:port")
+        return cls(rank, local, size, address, launcher)
+
+    def join(self, args: argparse.Namespace) -> list[Any]:
+        """Meet the other processes; all devices, one of each process, in the order of ranks."""
+        choose_platform()
+        jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM for itself
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        own = 0 if visible and "," not in visible else self.local_rank  # some launchers show each process its GPU only
+        if self.size > 1:
+            jax.distributed.initialize(
+                self.coordinator,
+                self.size,
+                self.rank,
+                local_device_ids=int(os.environ.get("JAX_LOCAL_DEVICE_IDS", own)),
+                cluster_detection_method="slurm" if self.launcher == "slurm" else "deactivate",
+                initialization_timeout=args.initialization_timeout_seconds,
+                heartbeat_timeout_seconds=args.heartbeat_timeout_seconds,
+            )
+        try:
+            devices = sorted(jax.devices(), key=lambda device: device.process_index)
+        except (RuntimeError, AssertionError) as error:  # JAX asserts that there is any device at all
+            raise no_such_platform(error) from error
+        if self.size == 1:
+            devices = one_of(jax.local_devices(), own)
+        if [device.process_index for device in devices] != list(range(self.size)):
+            raise Refused(f"{len(devices)} devices for {self.size} processes: each must have exactly one")
+        where = f"local rank {self.local_rank}, coordinator {self.coordinator or self.launcher}"
+        say(f"[rank {self.rank}] world size {self.size}, {where}, device {jax.local_devices()[0]}")
+        return devices
+
+
+def one_of(devices: list[Any], index: int) -> list[Any]:
+    return [devices[index % len(devices)]]
+
+
+def no_such_platform(error: Exception) -> Exception:
+    """In words for whoever set the variables; JAX's own error where nobody did."""
+    asked = [f"{name}={os.environ[name]}" for name in ("JAX_PLATFORM_NAME", "JAX_PLATFORMS") if os.environ.get(name)]
+    if not asked:
+        return error
+    why = str(error).split("\n")[0].rstrip(".") or "JAX finds no device of it"
+    return Refused(f"{' and '.join(asked)} cannot be had here ({why}): unset it, or set it to cpu")
