@@ -19,6 +19,11 @@ PIPE_CLOSED = 141  # what a shell reports for a process that SIGPIPE ended
 
 
 class LazyGroup(click.Group):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from fermi.cli import missing
+
+        return super().parse_args(ctx, missing.keep(ctx, args))
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fermi.cli import missing
 from fermi.cli.commands import quickstart
+from fermi.cli.main import run
 from fermi.launch import byhand
 from tests.byhand import ROOT, Started, fake_ssh, lines_of
 from tests.byhand import fermi as command_line
@@ -25,13 +27,15 @@ SHOW = (
 )
 
 
-def run(folder: Path, *arguments: str, **env: str) -> Started:
+def start(folder: Path, *arguments: str, **env: str) -> Started:
     path = str(ROOT / "platform")
     return Started(folder / f"log-{len(list(folder.iterdir()))}", *command_line(*arguments), PYTHONPATH=path, **env)
 
 
 def test_one_machine(tmp_path):
-    text = run(tmp_path, "launch", "--mode", "manual", "--world-size", "3", "--", sys.executable, "-c", SHOW).succeed()
+    text = start(
+        tmp_path, "launch", "--mode", "manual", "--world-size", "3", "--", sys.executable, "-c", SHOW
+    ).succeed()
     for rank in range(3):
         [line] = lines_of(text, rank)
         assert line.startswith(f"{rank} 3 {rank} 3 0 127.0.0.1 ")
@@ -39,7 +43,7 @@ def test_one_machine(tmp_path):
 
 def test_a_python_script_needs_no_interpreter_and_its_exit_code_is_ours(tmp_path):
     (tmp_path / "train.py").write_text("import sys; print(sys.argv[1]); sys.exit(5)")
-    started = run(tmp_path, "launch", "--output", "plain", "--nproc_per_node=1", "--", "train.py", "a b")
+    started = start(tmp_path, "launch", "--output", "plain", "--nproc_per_node=1", "--", "train.py", "a b")
     assert started.wait() == 5
     assert "\na b\n" in f"\n{started.text}"
 
@@ -55,7 +59,7 @@ def test_a_python_script_needs_no_interpreter_and_its_exit_code_is_ours(tmp_path
 def test_two_places_meet(tmp_path, place):
     port = str(free_port())
     runs = [
-        run(tmp_path, "launch", *place(rank, port), "--", sys.executable, "-c", SHOW, MASTER_ADDR="127.0.0.1")
+        start(tmp_path, "launch", *place(rank, port), "--", sys.executable, "-c", SHOW, MASTER_ADDR="127.0.0.1")
         for rank in (1, 0)
     ]
     for rank, started in zip((1, 0), runs, strict=True):
@@ -69,7 +73,7 @@ def test_tasks_of_slurm_meet_without_any_option(tmp_path):
            "SLURM_JOB_NODELIST": "localhost,gpu[1-3]", "SLURM_STEP_TASKS_PER_NODE": "2",
            "MASTER_PORT": str(free_port())}  # fmt: skip
     runs = [
-        run(tmp_path, "launch", "--", sys.executable, "-c", SHOW, **env, SLURM_PROCID=rank, SLURM_LOCALID=rank)
+        start(tmp_path, "launch", "--", sys.executable, "-c", SHOW, **env, SLURM_PROCID=rank, SLURM_LOCALID=rank)
         for rank in "01"
     ]
     for rank, started in enumerate(runs):
@@ -91,6 +95,74 @@ def test_what_cannot_be_launched_says_what_to_do(command, tmp_path):
     assert (missing.code, "There is no command nothing-of-that-name" in missing.err) == (2, True)
     chinese = command("launch", "--rank", "1", "--", "true", lang="zh")
     assert "缺少 --world-size" in chinese.err
+
+
+BARE = ["--mode", "manual", "--rank", "0", "--world-size", "8"]
+
+
+def test_without_a_command_the_whole_line_is_told_and_can_be_typed(command, empty_home, monkeypatch):
+    monkeypatch.setattr(missing, "own_address", lambda: "10.0.0.5")
+    slurm = ["--mode", "create_slurm", "--num-nodes", "2"]
+    for typed, line in {
+        ("launch", *BARE): f"fermi launch --lang en {' '.join(BARE)} --master-addr 10.0.0.5 -- python train.py",
+        (
+            "launch",
+            "--rank",
+            "3",
+            "--world-size",
+            "8",
+        ): "fermi launch --lang en --rank 3 --world-size 8 --master-addr 192.168.1.100 -- python train.py",
+        ("launch", *slurm): f"fermi launch --lang en {' '.join(slurm)} -- python train.py",
+    }.items():
+        done = command(*typed)
+        assert (done.code, done.out) == (2, "")
+        assert "No command is given" in done.err
+        assert f"The whole line: {line}\n" in done.err
+    assert not (empty_home / "slurm_scripts").exists()
+    (empty_home / "scripts").mkdir()
+    (empty_home / "scripts" / "train.py").touch()
+    monkeypatch.setenv("MASTER_ADDR", "gn6")
+    done = command("launch", *BARE, lang="zh")
+    assert "没有给出命令" in done.err
+    assert f"完整的命令行：fermi launch --lang zh {' '.join(BARE)} -- python scripts/train.py\n" in done.err
+    typed = done.err.partition("：fermi ")[2].strip().split()
+    assert run([*typed[:-3], "--dry-run", *typed[-3:]]) == 0
+    done = command("launch", "--rank", "8", "--world-size", "8")  # what is wrong comes before what is missing
+    assert "--rank is 8; allowed: 0 … 7" in done.err
+
+
+def test_options_of_launch_alone_mean_launch(empty_home, capsys):
+    for words in (["--rank", "0", "--world-size", "8"], ["--mode=create_slurm", "--num-nodes", "2"]):
+        for before in (["--lang", "zh"], ["--lang=zh", "--url", "http://nowhere"], []):
+            assert run([*before, *words]) == 2
+            line = capsys.readouterr().err.split("fermi ", 1)[1]
+            assert line.startswith(" ".join(["launch", *before, *words]))
+    assert run(["--rank"]) == 2
+    assert run(["--help"]) == 0
+    assert "--world-size" not in capsys.readouterr().out
+    assert run(["--nproc-per-node", "1", "--output", "none", "--", "true"]) == 0
+
+
+def test_in_a_terminal_what_is_missing_is_asked_for_in_the_reader_s_language(tmp_path):
+    """Rank 0's own address and the folder's script need no typing."""
+    (tmp_path / "train.py").touch()
+    ours, theirs = pty.openpty()
+    words = ["launch", *BARE, "--dry-run"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "platform"), "LANG": "zh_CN.UTF-8", "XDG_CONFIG_HOME": str(tmp_path)}
+    started = subprocess.Popen(
+        [sys.executable, "-m", "fermi.cli", *words], cwd=tmp_path, env=env, stdin=theirs, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, b"\n10.0.0.9\n")
+    out, err = started.communicate(timeout=60)
+    os.close(ours)
+    assert started.returncode == 0, err
+    assert "各进程运行的命令" in err
+    assert "[python train.py]" in err
+    assert "主节点地址" in err
+    assert "MASTER_ADDR=10.0.0.9" in out
+    assert out.rstrip().endswith(" python train.py")
 
 
 def test_who_does_not_come_is_named(command):

@@ -5,13 +5,14 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from fermi import messages
-from fermi.cli import output, texts
+from fermi.cli import missing, output, texts
 from fermi.cli.failures import REFUSED
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
@@ -79,11 +80,11 @@ def place_options(function: Function) -> Function:
 @click.option("--qos", default="", help=_("OPTION_PARTITION"))
 @click.option("--time", "limit", default="", help=_("OPTION_TIME"))
 @click.option("--file", default="slurm_scripts/run_slurm.sh", help=_("OPTION_LAUNCH_FILE"))
-@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND…")
 def launch(session: Session, mode: str, words: tuple[str, ...], file: str, **given: Any) -> int:
     try:
         if mode == "create_slurm":
-            return _create(Path(file), [*words], given)
+            return _create(Path(file), missing.complete(words, master=False, is_head=True)[0], given)
         return _launch(mode, [*words], given)
     except LaunchError as error:
         refuse(error)
@@ -100,7 +101,7 @@ def refuse(error: LaunchError) -> None:
 def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
     kept = ("rank", "world_size", "local_rank", "nnodes", "node_rank", "master_addr", "master_port")
     asked = placement.Asked(mode, nproc=given["nproc_per_node"], **{name: given[name] for name in kept})  # type: ignore[arg-type]
-    place = placement.find(asked, os.environ, gpus := _gpus())
+    place, words = _told(asked, words, gpus := _gpus())
     words = _runnable(words)
     port = place.master_port or _some_port()
     env = {**_defaults(place, gpus), **place.shared_env(port)}
@@ -127,6 +128,22 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
         raise LaunchError("LAUNCH_PORT_TAKEN", port=port, holder=who, nearest=_some_port()) from taken
     except meet.GaveUp as gave_up:
         raise LaunchError(f"LAUNCH_{gave_up.cause}", evidence=gave_up.detail) from gave_up
+
+
+def _told(asked: placement.Asked, words: list[str], gpus: int) -> tuple[placement.Place, list[str]]:
+    """Where nothing else is wrong, the user is asked for the command and the master's address."""
+    try:
+        place, alone = placement.find(asked, os.environ, gpus), None
+    except LaunchError as error:
+        if error.code != "LAUNCH_MASTER_MISSING":
+            raise
+        place, alone = None, error
+    if place and words:
+        return place, words
+    words, address = missing.complete(words, master=place is None, is_head=0 in (asked.rank, asked.node_rank))
+    if alone and not address:
+        raise alone
+    return place or placement.find(replace(asked, master_addr=address), os.environ, gpus), words
 
 
 def _runnable(words: list[str]) -> list[str]:
