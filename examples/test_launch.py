@@ -10,6 +10,7 @@ Exit code 0: all is well; 1: the ranks contradict each other, or the sum is wron
 
 import argparse
 import itertools
+import json
 import os
 import socket
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from fermi.train.train_ddp import Refused, Report, World, run_and_leave, say
+from fermi.train.train_ddp import Refused, World, run_and_leave, say
 
 SHOWN = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK")
 NUMBERS, ROUNDS = 1 << 20, 10  # 4 MiB of float32
@@ -32,7 +33,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--backend", choices=("auto", "nccl", "gloo"), default=backend)
     parser.add_argument("--timeout_seconds", type=float, default=60, help="to wait for the other ranks")
     args = parser.parse_args(argv)
-    vars(args).update(distributed=True, world_size=None, local_rank=0, tf32=True, use_wandb=False)
+    vars(args).update(distributed=True, world_size=None, local_rank=0, tf32=True)
     try:
         if "RANK" not in os.environ:
             raise Refused("RANK is not set: start it with torchrun, or as the script of a group of workers")
@@ -42,19 +43,23 @@ def main(argv: list[str]) -> int:
     except Refused as why:
         print(f"test_launch: {why}", file=sys.stderr, flush=True)
         return 2
-    report = Report(args, world)
     places: list[Any] = [None] * world.size
     host = os.environ.get("NODE_RANK") or socket.gethostname()
     dist.all_gather_object(places, (world.rank, world.local_rank, host, socket.gethostname(), str(world.device)))
     wrong = [*contradictions(places), *wrong_sum(world)]
     seconds = all_reduce_seconds(world)
     rate = 2 * (world.size - 1) / world.size * NUMBERS * 4 / seconds / 1e6
-    for rank, local_rank, node, name, device in places:
-        report.event("rank", rank=rank, local_rank=local_rank, node=node, host=name, device=device)
-    report.metrics(1, all_reduce_ms=round(seconds * 1e3, 3), bus_mb_per_s=round(rate, 1))
-    report.event("launch_test", ok=not wrong, world_size=world.size, wrong=wrong)
+    if world.rank == 0:
+        for rank, local_rank, node, name, device in places:
+            report(event="rank", rank=rank, local_rank=local_rank, node=node, host=name, device=device)
+        report(step=1, all_reduce_ms=round(seconds * 1e3, 3), bus_mb_per_s=round(rate, 1))
+        report(event="launch_test", ok=not wrong, world_size=world.size, wrong=wrong)
     world.leave()
     return 1 if wrong else 0
+
+
+def report(**values: object) -> None:
+    say(json.dumps(values))
 
 
 def contradictions(places: list[tuple[int, int, str, str, str]]) -> Iterator[str]:

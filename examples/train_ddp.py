@@ -17,6 +17,7 @@ As a script it trains the small network that `train_ddp` makes where no model is
 
 import argparse
 import itertools
+import json
 import os
 import signal
 import sys
@@ -33,12 +34,12 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorData
 from fermi.train.train_ddp import (
     TERMINATED,
     Refused,
-    Report,
     Unusable,
     World,
     list_checkpoints,
     load_checkpoint,
     save_checkpoint,
+    say,
 )
 
 SEED, SAMPLES, HELD_OUT, LOG_EVERY, KEEP_CHECKPOINTS = 1337, 2048, 256, 10, 3
@@ -127,10 +128,14 @@ class Run:
 
     def __init__(self, world: World, model: nn.Module, lr: float) -> None:
         self.world, self.model, self.step, self.stopped = world, model.to(world.device), 0, False
-        self.report = Report(argparse.Namespace(use_wandb=False), world)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=lr)
         self.folder = Path(os.environ.get("FERMI_CHECKPOINT_DIR") or "checkpoints")
         self.resume(os.environ.get("FERMI_RESUME_FROM", ""))
+
+    def report(self, **values: object) -> None:
+        """Rank 0's lines, one JSON object each: the platform draws a curve of each number that comes with a `step`."""
+        if self.world.rank == 0:
+            say(json.dumps(values))
 
     def parallel(self) -> nn.Module:
         if not self.world.distributed:
@@ -155,7 +160,7 @@ class Run:
         batches, device, value = Batches.of(points, self.world, batch_size), self.world.device, 0.0
         per_epoch = len(batches.loader)
         last = epochs * per_epoch
-        self.report.event("started", world_size=self.world.size, device=str(device), total_steps=last)
+        self.report(event="started", world_size=self.world.size, device=str(device), total_steps=last)
         parallel = self.parallel()
         logged, clock = self.step, time.perf_counter()
         for inputs, classes in batches.after(self.step, epochs):
@@ -170,13 +175,13 @@ class Run:
             if self.step % LOG_EVERY == 0 or at_end:
                 done = (self.step - logged) * batch_size * self.world.size
                 speed = round(done / (time.perf_counter() - clock), 1)
-                self.report.metrics(self.step, loss=value, lr=self.optimizer.param_groups[0]["lr"], samples_per_s=speed)
+                self.report(step=self.step, loss=value, lr=self.optimizer.param_groups[0]["lr"], samples_per_s=speed)
                 logged, clock = self.step, time.perf_counter()
             if self.step % per_epoch == 0 or at_end:
                 self.save(self.measure(held_out))
             if self.stopped:
                 break
-        self.report.event("stopped" if self.stopped else "finished", step=self.step)
+        self.report(event="stopped" if self.stopped else "finished", step=self.step)
         return value
 
     @torch.no_grad()
@@ -191,7 +196,7 @@ class Run:
             "val_loss": F.cross_entropy(scores, classes).item(),
             "val_accuracy": (scores.argmax(1) == classes).float().mean().item(),
         }
-        self.report.metrics(self.step, **found)
+        self.report(step=self.step, **found)
         return found
 
     def save(self, measured: dict[str, float]) -> None:
@@ -200,7 +205,7 @@ class Run:
             path = self.folder / f"checkpoint_step_{self.step}.pt"
             state = {"step": self.step, "options": {}, "scaler": {}, "model": self.model.state_dict()}
             size = save_checkpoint(path, {**state, "optimizer": self.optimizer.state_dict()}, KEEP_CHECKPOINTS)
-            self.report.event("checkpoint", step=self.step, path=str(path), size_bytes=size, **measured)
+            self.report(event="checkpoint", step=self.step, path=str(path), size_bytes=size, **measured)
 
     def resume(self, path: str) -> None:
         if path == "auto":
@@ -214,7 +219,7 @@ class Run:
         except (Unusable, RuntimeError, ValueError) as why:
             raise Refused(f"cannot resume from {path}: {why}") from None
         self.step = state["step"]
-        self.report.event("resumed", step=self.step, path=path)
+        self.report(event="resumed", step=self.step, path=path)
 
     def newest(self) -> str:
         for _, path in list_checkpoints(self.folder):

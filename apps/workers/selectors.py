@@ -12,13 +12,13 @@ from apps.common.clock import now
 from apps.training.models import Task
 from apps.training.shown import presenters
 from apps.training.states import FINAL, State
-from apps.workers import health
+from apps.workers import health, taken
 from apps.workers.heartbeat import schema
 from apps.workers.models import Group, JoinToken, Worker
 from apps.workers.ranking import Line, problems
 from fermi.launch import credentials
 from fermi.launch.ranks import Seat
-from fermi.launch.spec import attempt_parts
+from fermi.launch.spec import Problem, attempt_parts
 
 NO_PLACE = {"rank": None, "localRank": None, "nodeRank": None}
 NO_GROUP = "none"
@@ -65,7 +65,8 @@ def shown_groups(rows: Sequence[Any]) -> list[dict[str, Any]]:
     judge, of_group = health.judge(), lines(rows)
     members = Worker.objects.filter(group__in=rows).values_list("pk", "node", "number", "report__at")
     known = {key: (node, number, judge.status(at)) for key, node, number, at in members}
-    return [_group(row, of_group[row.pk], known) for row in rows]
+    taken_on = taken.ports({line.master for line in of_group.values()})
+    return [_group(row, of_group[row.pk], known, taken_on) for row in rows]
 
 
 def join_tokens(user: User) -> QuerySet[JoinToken, Any]:
@@ -133,8 +134,17 @@ def _worker(
     }
 
 
-def _group(row: Any, line: Line, known: Mapping[str, tuple[str, int, health.Status]]) -> dict[str, Any]:
-    found = problems(line)
+def _group(
+    row: Any,
+    line: Line,
+    known: Mapping[str, tuple[str, int, health.Status]],
+    taken_on: Mapping[str, Mapping[int, str]],
+) -> dict[str, Any]:
+    found, busy = problems(line), taken_on.get(line.master, {})
+    warnings = credentials.warnings(row.env)
+    if row.master_port in busy:
+        params = {"port": row.master_port, "node": line.master, "holder": busy[row.master_port] or None}
+        warnings.append(Problem("masterPort", "MASTER_PORT_BUSY", params))
     return {
         "id": row.pk,
         "name": row.name,
@@ -162,7 +172,7 @@ def _group(row: Any, line: Line, known: Mapping[str, tuple[str, int, health.Stat
             if place.worker in known
         ],
         "problems": [presenters.problem(problem) for problem in found],
-        "warnings": [presenters.warning(one.code, one.params) for one in credentials.warnings(row.env)],
+        "warnings": [presenters.warning(one.code, one.params) for one in warnings],
         "task": _task(row.task),
         "allowedActions": actions(row, ready=not found) if row.may_change else [],
     }

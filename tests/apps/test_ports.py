@@ -1,6 +1,8 @@
 """Where attempts get their rendezvous ports: different ones on machines that they share, the same one where each head
 has an address of its own."""
 
+import os
+import socket
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +17,7 @@ from apps.training.models import Task
 from apps.training.reconcile import steps
 from apps.training.shown.presenters import reason
 from apps.training.states import State
+from apps.workers.models import Report, Worker
 from fermi.launch.spec import Entrypoint, JobSpec
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
@@ -107,6 +110,36 @@ def test_the_last_port_is_given_and_then_the_reason_says_that_none_is_left(user:
     steps.lease(late)
     late = Task.objects.get(pk=late.pk)
     assert (late.state, port_of(late)) == (State.STARTING, 29501)
+
+
+def busy(task: Task) -> list[dict[str, Any]]:
+    return [event.params for event in task.events.filter(code="MASTER_PORT_BUSY")]
+
+
+def test_a_port_that_another_program_has_is_named_with_its_holder_and_never_begun_on(user: User) -> None:
+    lab = Lab(user, "agent", {})
+    worker = Worker.objects.create(pk="gn6-0", node="gn6", number=0, project=lab.project, machine="m")
+    held = [{"port": 29500, "holder": "pid 7 (nc -l)"}, {"port": 29501, "holder": None}]
+    Report.objects.create(worker=worker, usage={"ports": held})
+    task = lab.begin(machine="gn6")
+    assert port_of(task) == 29502
+    said = {"port": 29500, "node": "env-0", "holder": "pid 7 (nc -l)", "instead": 29502}
+    assert busy(task) == [said]
+    assert "(pid 7 (nc -l)): this attempt uses 29502" in reason("MASTER_PORT_BUSY", said, "en")["message"]
+    other = lab.begin(machine="gn6", master_port=29502)
+    assert (port_of(other), busy(other)) == (29503, []), "another task of the platform is nobody to be warned of"
+
+
+def test_on_this_machine_too(user: User, settings: Any, tmp_path: Any) -> None:
+    settings.DATA_DIR = tmp_path
+    lab = Lab(user, "local", {"warm": False})
+    with socket.create_server(("", 0)) as other:
+        port = other.getsockname()[1]
+        task = lab.begin(master_port=port)
+    assert port_of(task) != port
+    (said,) = busy(task)
+    assert said["port"] == port
+    assert said["holder"].startswith(f"pid {os.getpid()} (")
 
 
 def test_who_is_overtaken_on_the_way_to_a_port_looks_again_at_once(user: User, monkeypatch: Any) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -167,16 +168,34 @@ def test_a_group_trains_as_the_document_says(platform: Running, lab: Hosts) -> N
     assert losses[10] > losses[32], losses  # 2048 points, 4 x 16 to a step: 32 steps of an epoch
     assert [checkpoint["step"] for checkpoint in platform.items(four, "checkpoints")] == [32]
 
-    for script, last in (
-        ("yours.py", '{"event": "finished", "step": 64}'),
-        ("examples/test_launch.py", '"wrong": []}'),
-    ):
-        changed = platform.api.patch(f"/worker-groups/{group}", json={"worldSize": 2, "script": script})
+    with socket.create_server(("", 0)) as other:
+        busy = {"port": other.getsockname()[1], "node": "gn6"}
+        changed = platform.api.patch(f"/worker-groups/{group}", json={"worldSize": 2, "masterPort": busy["port"]})
         assert changed.status_code == 200, changed.text
+
+        holder = f"(pid {os.getpid()} ("
+
+        def warned() -> list[str]:
+            return [one["message"] for one in platform.get(f"/worker-groups/{group}")["warnings"]]
+
+        until(warned, seconds=60, what="the agent has said who listens on the port")
+        assert [str(busy["port"]) in one and holder in one for one in warned()] == [True]
         two = lab.begin(group)
-        platform.until_state(two, "succeeded", seconds=240)
-        assert last in platform.log(two, 0)
-        assert "[Rank 1] World Size: 2, Local Rank: 1, Master Addr: 127.0.0.1" in platform.log(two, 1).splitlines()
+        done = platform.until_state(two, "succeeded", seconds=240)
+    assert len(done["attempts"]) == 1
+    (said,) = (event["params"] for event in platform.items(two, "events") if event["code"] == "MASTER_PORT_BUSY")
+    assert said == {**busy, "node": "gn6 (pretrain)", "holder": said["holder"], "instead": said["instead"]}
+    assert said["holder"].startswith(holder[1:])
+    assert said["instead"] != busy["port"]
+    assert '{"event": "finished", "step": 64}' in platform.log(two, 0)
+
+    platform.api.patch(f"/worker-groups/{group}", json={"script": "examples/test_launch.py"})
+    tried = lab.begin(group)
+    platform.until_state(tried, "succeeded", seconds=240)
+    assert '"wrong": []}' in platform.log(tried, 0)
+    for task in (two, tried):
+        line = "[Rank 1] World Size: 2, Local Rank: 1, Master Addr: 127.0.0.1"
+        assert line in platform.log(task, 1).splitlines()
 
 
 def test_a_platform_that_dies_and_comes_back_loses_nothing_and_doubles_nothing(platform: Running, lab: Hosts) -> None:

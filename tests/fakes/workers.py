@@ -51,6 +51,7 @@ class MemoryStore:
         self.taken: set[str] = set()
         self.secrets: dict[str, str] = {}  # what the platform looks up when an order is fetched
         self.registrations = 0
+        self.listened: dict[int, str] = {}  # on whichever node
 
     def put(self, name: str, task_id: str, attempt: int, orders: Sequence[Order]) -> None:
         with self.changed:
@@ -88,6 +89,9 @@ class MemoryStore:
     def names(self) -> Sequence[tuple[str, str, int]]:
         with self.changed:
             return [(name, one.task_id, one.number) for name, one in self.ordered.items()]
+
+    def ports(self, node: str) -> Mapping[int, str]:
+        return self.listened
 
     def workers(self) -> Mapping[str, Status]:
         return {worker: one.status for worker, one in self.known.items()}

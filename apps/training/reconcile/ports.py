@@ -1,7 +1,8 @@
 """Which port a task's next rendezvous gets. Attempts whose heads share a machine lease different ones; where each head
 has an address of its own, all of them use the port that was asked for."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
@@ -19,11 +20,13 @@ CANDIDATES = 8
 @dataclass(frozen=True, slots=True)
 class Ports:
     """`machine`: None = the head shares its ports with nobody; "" = with every attempt of its cluster. `candidates`:
-    free when they were looked at; none = all are taken."""
+    free when they were looked at; none = all are taken. `busy`: what the text of MASTER_PORT_BUSY takes, where another
+    program than training listens on the port that the task asks for."""
 
     cluster: str
     machine: str | None
     candidates: tuple[int, ...]
+    busy: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def host(self) -> str:
@@ -52,8 +55,13 @@ def look(task: Task, backend: Backend) -> Ports:
         return Ports(task.cluster_id, None, (job.master_port,))
     ports = Ports(task.cluster_id, machine, ())
     last = task.attempts.order_by("-number").values_list("master_port", flat=True).first()
-    taken = {*leases.ports(ports.host), last}
+    leased = {*leases.ports(ports.host), last}
+    taken = leased | backend.ports_taken(job).keys()
     start, span = (last or job.master_port) + 1, settings.MASTER_PORTS
     tried = chain([job.master_port] if last is None else [], range(max(start, span.start), span.stop), span)
     free = (port for port in dict.fromkeys(tried) if port not in taken and backend.port_is_free(port))
-    return Ports(task.cluster_id, machine, tuple(islice(free, CANDIDATES)))
+    candidates, busy = tuple(islice(free, CANDIDATES)), {}
+    if last is None and job.master_port not in {*leased, *candidates[:1]}:
+        holder = backend.port_holder(job, job.master_port) or None
+        busy = {"port": job.master_port, "node": job.head.name, "holder": holder}
+    return Ports(task.cluster_id, machine, candidates, busy)

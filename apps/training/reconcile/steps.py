@@ -88,6 +88,8 @@ def lease(task: Task) -> timedelta | None:
                 transitions.move(task, State.STARTING, attempt=number, resize_requested_at=None)
                 params = {"number": number, "port": port, "resumeFrom": resume_from}
                 transitions.record(task.pk, number, "attempt", "ATTEMPT_BEGAN", params)
+                if there.busy:
+                    transitions.record(task.pk, number, "attempt", "MASTER_PORT_BUSY", {**there.busy, "instead": port})
                 if in_vain:
                     params = {"path": resume_from, "skipped": ", ".join(in_vain)}
                     transitions.record(task.pk, number, "attempt", "RESUME_STEPPED_BACK", params)

@@ -10,7 +10,7 @@ from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.serializers import STATES
 from apps.workers import selectors
 from apps.workers.health import STATUSES
-from apps.workers.heartbeat.schema import COUNT, DAY_SECONDS, LONGEST
+from apps.workers.heartbeat.schema import COUNT, DAY_SECONDS, LONGEST, MOST_PORTS
 from apps.workers.heartbeat.schema import STATES as PROCESS_STATES
 from apps.workers.models import GROUP_NAME_LENGTH, NODE_LENGTH, CommunicationBackend
 from fermi.launch.request import MOST_RESTARTS
@@ -141,6 +141,18 @@ class WorkerProcess(serializers.Serializer):
     cause = WorkerCause(allow_null=True, required=False, help_text="why it failed, where its runner knows")
 
 
+class WorkerPort(serializers.Serializer):
+    TAKES_MORE = True
+
+    port = serializers.IntegerField(min_value=-65535, max_value=65535)
+    holder = serializers.CharField(
+        allow_null=True,
+        required=False,
+        max_length=LONGEST,
+        help_text="`pid 4711 (nc -l)`; null: not the agent's to see",
+    )
+
+
 class WorkerUsage(serializers.Serializer):
     TAKES_MORE = True
 
@@ -149,6 +161,10 @@ class WorkerUsage(serializers.Serializer):
     gpuMemoryTotalMb = serializers.FloatField(allow_null=True, required=False)
     cpuPercent = serializers.FloatField(allow_null=True, required=False)
     memoryUsedMb = serializers.FloatField(allow_null=True, required=False)
+    ports = serializers.ListField(
+        child=WorkerPort(), required=False, max_length=MOST_PORTS,
+        help_text="of one worker of a host: the TCP ports that others than training listen on there",
+    )  # fmt: skip
 
 
 class WorkerLogs(serializers.Serializer):

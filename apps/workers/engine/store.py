@@ -15,7 +15,7 @@ from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.training.ground.launching import secrets_of
 from apps.training.models import Task
-from apps.workers import health, revisions
+from apps.workers import health, revisions, taken
 from apps.workers.models import Launch, Order, Worker
 from apps.workers.services import environments
 from fermi.launch.backends.agent import store
@@ -108,6 +108,9 @@ class DatabaseStore:
 
     def names(self) -> Sequence[tuple[str, str, int]]:
         return list(Launch.objects.filter(forgotten=False).values_list("name", "task", "attempt"))
+
+    def ports(self, node: str) -> Mapping[int, str]:
+        return taken.ports([node]).get(node, {})
 
     def workers(self) -> Mapping[str, store.Status]:
         judge = health.judge()

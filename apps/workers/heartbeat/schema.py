@@ -14,6 +14,9 @@ COUNT = 2**53 - 1
 DAY_SECONDS = 86_400
 PROCESS = ("name", "rank", "state", "pid", "exitCode", "endedAt", "left", "asked", "stillSince", "cause")
 USAGE = ("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb")
+PORTS = "ports"
+"""Of the usage of one worker of a host: those that others listen on there."""
+MOST_PORTS = 1024
 CAUSE = ("code", "path", "free", "total", "rank", "port", "holder")
 LONGEST = 4096
 
@@ -52,7 +55,7 @@ def _beat(item: Any) -> Beat:
         process = {**process, "cause": _known(process["cause"], CAUSE)}
     return Beat(
         _text(item, "id"), _text(item, "token"), _text(item, "incarnation"), _number(item, "sequence"),
-        _number(item, "generation"), process and _known(process, PROCESS), _known(usage, USAGE),
+        _number(item, "generation"), process and _known(process, PROCESS), _known(usage, (*USAGE, PORTS)),
     )  # fmt: skip
 
 
@@ -95,7 +98,24 @@ def _is_word(value: Any) -> bool:
 
 
 def _is_usage(found: Any) -> bool:
-    return isinstance(found, dict) and all(_is(found.get(name), int, float) for name in USAGE)
+    return (
+        isinstance(found, dict)
+        and all(_is(found.get(name), int, float) for name in USAGE)
+        and _are_ports(found.get(PORTS, []))
+    )
+
+
+def _are_ports(found: Any) -> bool:
+    return isinstance(found, list) and len(found) <= MOST_PORTS and all(_is_port(one) for one in found)
+
+
+def _is_port(found: Any) -> bool:
+    return (
+        isinstance(found, dict)
+        and found.get("port") is not None
+        and _is(found["port"], int, most=65535)
+        and _is_word(found.get("holder"))
+    )
 
 
 def _is(value: Any, *kinds: type, most: int = COUNT) -> bool:

@@ -2699,6 +2699,11 @@ export interface components {
             /** @description it was begun once: nobody begins it again */
             begun?: boolean;
         };
+        WorkerPort: {
+            port: number;
+            /** @description `pid 4711 (nc -l)`; null: not the agent's to see */
+            holder?: string | null;
+        };
         WorkerProcess: {
             /** @description the attempt, as in the order */
             name: string;
@@ -2762,6 +2767,8 @@ export interface components {
             cpuPercent?: number | null;
             /** Format: double */
             memoryUsedMb?: number | null;
+            /** @description of one worker of a host: the TCP ports that others than training listen on there */
+            ports?: components["schemas"]["WorkerPort"][];
         };
         WorkerUsageItem: {
             /** Format: double */

@@ -401,7 +401,7 @@ export const en: Messages = {
     backend: "Communication backend",
     nccl: "nccl (GPUs)",
     gloo: "gloo (CPUs)",
-    network: "Distributed",
+    network: "PyTorch distributed",
     program: "Program",
     script: "Script",
     scriptHint: "A path on every host; a relative one starts at the working folder.",

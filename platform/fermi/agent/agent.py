@@ -20,6 +20,7 @@ from typing import Any
 from fermi.agent import facts
 from fermi.agent.confining import Confining
 from fermi.agent.errors import AgentError
+from fermi.agent.ports import TakenPorts
 from fermi.agent.runs import Host, Run
 from fermi.agent.server import Server
 from fermi.agent.settings import Settings
@@ -263,12 +264,14 @@ class Agent:
             self._ship_now.clear()
 
     def _measure(self) -> None:
-        sampler = Sampler()
+        sampler, taken = Sampler(), TakenPorts()
         while not self._ending.is_set():
             with self._lock:
                 now = [(w.id, w.gpu, run.leader if (run := w.current()) and not run.over else None)
                        for w in self.workers]  # fmt: skip
             usage = sampler.sample(now)
+            first, own = self.workers[0].id, {leader["pid"] for _, _, leader in now if leader}
+            usage[first] = {**usage[first], "ports": taken.look(own)}  # the host's: one of its workers says it
             with self._lock:
                 self._usage = usage
             self._pause(min(USAGE_SECONDS, self.interval))

@@ -15,6 +15,9 @@ from fermi.agent.settings import Settings
 from fermi.launch import registry
 from fermi.runner import interfaces
 
+EMULATED = "A100"
+"""What CPU processes stand in for unless somebody says another type; the platform marks it as emulated."""
+
 _TELL = """
 import importlib.metadata as m, json, sys
 def version(name):
@@ -66,7 +69,7 @@ def gather(settings: Settings, machine: str, where: str, python: str, workspace:
         "ip": _ip(where),
         "network": _network(where),
         "zone": settings.zone,
-        "gpuType": settings.gpu_type or (rows[0][0] if rows else ""),
+        "gpuType": settings.gpu_type or (rows[0][0] if rows else EMULATED if settings.emulate else ""),
         "gpuCount": len(rows),
         "emulated": not rows,
         "cpuCores": len(os.sched_getaffinity(0)),

@@ -815,6 +815,14 @@ class WorkerOrderRef(TypedDict):
     """
 
 
+class WorkerPort(TypedDict):
+    port: int
+    holder: NotRequired[str | None]
+    """
+    `pid 4711 (nc -l)`; null: not the agent's to see
+    """
+
+
 class WorkerProcessItem(TypedDict):
     state: ShownProcessState
     pid: int | None
@@ -853,6 +861,10 @@ class WorkerUsage(TypedDict):
     gpuMemoryTotalMb: NotRequired[float | None]
     cpuPercent: NotRequired[float | None]
     memoryUsedMb: NotRequired[float | None]
+    ports: NotRequired[list[WorkerPort]]
+    """
+    of one worker of a host: the TCP ports that others than training listen on there
+    """
 
 
 class WorkerUsageItem(TypedDict):

@@ -23,17 +23,29 @@ def is_free(port: int) -> bool:
 
 def holder(port: int) -> str:
     """`pid 4711 (python train.py)`; empty when nobody listens or the holder is somebody else's to see."""
-    inodes = {row[9] for row in _listening() if int(row[1].rpartition(":")[2], 16) == port}
-    if not inodes:
-        return ""
-    wanted = {f"socket:[{inode}]" for inode in inodes}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            if any(os.readlink(entry.path) in wanted for entry in os.scandir(f"/proc/{pid}/fd")):
+    return next((said for _, said in holders({port: listened().get(port, set())}).values()), "")
+
+
+def listened() -> dict[int, set[str]]:
+    """The ports that are listened on, with their sockets."""
+    found: dict[int, set[str]] = {}
+    for row in _listening():
+        found.setdefault(int(row[1].rpartition(":")[2], 16), set()).add(f"socket:[{row[9]}]")
+    return found
+
+
+def holders(wanted: dict[int, set[str]]) -> dict[int, tuple[int, str]]:
+    """By port: a pid, and `pid 4711 (python train.py)`. Without those that are somebody else's to see."""
+    by_socket = {name: port for port, names in wanted.items() for name in names}
+    found: dict[int, tuple[int, str]] = {}
+    for pid in filter(str.isdigit, os.listdir("/proc") if by_socket else ()):
+        with contextlib.suppress(OSError):  # it ended, or is another user's
+            held = {by_socket.get(os.readlink(entry.path)) for entry in os.scandir(f"/proc/{pid}/fd")}
+            for port in held - {None} - found.keys():
                 with open(f"/proc/{pid}/cmdline", "rb") as file:
                     words = file.read().replace(b"\0", b" ").decode(errors="replace").strip()
-                return f"pid {pid} ({words[:80]})"
-    return ""
+                found[port] = int(pid), f"pid {pid} ({words[:80]})"  # type: ignore[index]
+    return found
 
 
 def _listening() -> list[list[str]]:

@@ -90,7 +90,7 @@ test("the gear shows what is wrong on the fields it names, before and after savi
   const dialog = within(await screen.findByRole("dialog", { name: "配置分组 bert" }));
   dialog.getByText("gn9 不在分组中");
   await userEvent.type(dialog.getByLabelText("World Size"), "9");
-  await userEvent.selectOptions(dialog.getByLabelText("通信后端"), "gloo");
+  await userEvent.selectOptions(dialog.getByLabelText("后端"), "gloo");
   await userEvent.click(dialog.getByRole("button", { name: "保存配置" }));
   await dialog.findByText("World Size 大于 4");
   dialog.getByText("RANK 由平台设置");

@@ -65,6 +65,14 @@ class Backend(ABC):
         """Whether a new rendezvous could listen on `port` at the head node, as far as can be known from here."""
         return True
 
+    def ports_taken(self, job: JobSpec) -> Mapping[int, str]:
+        """What others listen on at the head node, as far as it is known without a look at each port, with who does."""
+        return {}
+
+    def port_holder(self, job: JobSpec, port: int) -> str:
+        """Who listens on a port that is not free, as `pid 4711 (python train.py)`; empty: not known."""
+        return self.ports_taken(job).get(port, "")
+
     def stand_by(self, preload: Sequence[str]) -> None:
         """Get ready to start a job that imports `preload` soon, where being ready beforehand helps."""
         return

@@ -11,6 +11,7 @@ from fermi.launch.backends.agent.render import orders, render
 from fermi.launch.backends.agent.store import Store
 from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError
+from fermi.launch.ranks import split
 from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Node, Observation, Plan, Problem, Rendered
 from fermi.launch.userpaths import absent_below
 
@@ -74,8 +75,13 @@ class AgentBackend(Backend):
         return job.head.hostname
 
     def port_is_free(self, port: int) -> bool:
-        """On another host: not known here. Rank 0's runner looks there, and the next attempt has another."""
+        """On another host: what its agent said last is in `ports_taken`. Rank 0's runner looks once more before it
+        begins, and the next attempt has another."""
         return True
+
+    def ports_taken(self, job: JobSpec) -> Mapping[int, str]:
+        worker = next(iter(job.head.engine.get("workers") or ()), "")
+        return store.ports(split(worker)[0]) if store and worker else {}
 
     def forget(self, handle: Handle) -> None:
         known_store().forget(handle.name)

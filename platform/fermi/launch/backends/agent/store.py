@@ -98,6 +98,10 @@ class Store(Protocol):
     def names(self) -> Sequence[tuple[str, str, int]]:
         """All known attempts: name, task, number."""
 
+    def ports(self, node: str) -> Mapping[int, str]:
+        """What others than training listen on at the host of these workers' node, as it was said last, with who does
+        (`pid 4711 (nc)`; empty: not known)."""
+
     def workers(self) -> Mapping[str, Status]:
         """Every worker there is; for `fermi clusters check`."""
 

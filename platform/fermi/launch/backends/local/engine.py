@@ -33,7 +33,7 @@ from fermi.launch.spec import (
     Rendered,
 )
 from fermi.launch.userpaths import CHECKPOINTS, absent, task_folder
-from fermi.runner import blame, ending, files, status
+from fermi.runner import blame, ending, files, ports, status
 
 
 class LocalBackend(Backend):
@@ -147,6 +147,9 @@ class LocalBackend(Backend):
                     return False
                 raise
         return True
+
+    def port_holder(self, job: JobSpec, port: int) -> str:
+        return ports.holder(port)
 
     def stand_by(self, preload: Sequence[str]) -> None:
         self.launcher.stand_by(preload)

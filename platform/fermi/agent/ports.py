@@ -1,0 +1,36 @@
+"""Which TCP ports of this host somebody else listens on: the platform lets no rank 0 begin on one of them."""
+
+import os
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any
+
+from fermi.runner import ports
+
+LOWEST = 1024
+"""Below it no rendezvous can be."""
+MOST = 256
+
+
+class TakenPorts:
+    """Who holds a port is looked up when the ports or our own ranks changed: that goes through all processes."""
+
+    def __init__(self) -> None:
+        self._seen: Any = None
+        self._told: list[dict[str, Any]] = []
+
+    def look(self, own: Collection[int]) -> list[dict[str, Any]]:
+        """`own`: the sessions of this host's ranks, whose ports the platform knows."""
+        found = {port: names for port, names in ports.listened().items() if port >= LOWEST}
+        if (seen := (found, set(own))) != self._seen:
+            self._seen = seen
+            who = ports.holders(found)
+            foreign = [port for port in sorted(found) if port not in who or _session(who[port][0]) not in own]
+            self._told = [{"port": port, "holder": who[port][1] if port in who else None} for port in foreign[:MOST]]
+        return self._told
+
+
+def _session(pid: int) -> int:
+    with suppress(OSError):
+        return os.getsid(pid)
+    return 0

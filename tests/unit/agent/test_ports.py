@@ -1,0 +1,16 @@
+"""What an agent says of its host's ports."""
+
+import os
+import socket
+
+from fermi.agent.ports import TakenPorts
+
+
+def test_ports_of_others_are_told_with_their_holders_and_those_of_our_ranks_are_not() -> None:
+    taken = TakenPorts()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (said,) = (one for one in taken.look(()) if one["port"] == port)
+        assert said["holder"].startswith(f"pid {os.getpid()} (")
+        assert port not in [one["port"] for one in taken.look({os.getsid(0)})], "a rank's session is our own"
+    assert port not in [one["port"] for one in taken.look(())]
