@@ -13,6 +13,7 @@ from typing import NamedTuple
 import click
 import pytest
 
+from fermi.cli import missing
 from fermi.cli.main import group
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,7 +106,9 @@ def test_a_command_is_understood(command: str) -> None:
     if program == "make":
         assert re.search(rf"^{words[0]}:|^[\w -]* {words[0]}[\w -]*:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     elif program == "fermi":
-        found = group().get_command(click.Context(group()), words[0])
+        above = click.Context(group())
+        words = missing.keep(above, words)
+        found = group().get_command(above, words[0])
         assert found is not None
         found.make_context(words[0], words[1:])
     elif program == "torchrun":
