@@ -56,7 +56,7 @@ def test_two_environments_train_on_real_text_survive_a_killed_rank_and_show_it(p
     assert max(checkpoint["step"] for checkpoint in checkpoints) == 120
     assert {checkpoint["attempt"] for checkpoint in checkpoints} == {1, 2}
     log = platform.api.get(f"/training-tasks/{task_id}/logs", params={"rank": 2, "attempt": 2}).json()["data"]["lines"]
-    assert any("world size 4" in line["text"] for line in log)
+    assert any("World Size: 4" in line["text"] for line in log)
     assert platform.strays() == []
 
 

@@ -193,5 +193,5 @@ def test_through_the_whole_platform_it_survives_a_killed_rank_and_shows_it(platf
     assert (task["framework"], task["step"], task["worldSize"]) == ("horovod", 60, 4)
     codes = [event["code"] for event in platform.items(task_id, "events", pageSize=200)]
     assert {"SCRIPT_RESUMED", "SCRIPT_CHECKPOINT", "STATE_SUCCEEDED"} <= set(codes)
-    assert "world size 4" in platform.log(task_id, 3, attempt=2)
+    assert "World Size: 4" in platform.log(task_id, 3, attempt=2)
     assert platform.strays() == []

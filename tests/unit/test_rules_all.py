@@ -116,6 +116,9 @@ def test_rules_proposals_and_plans_never_raise_and_agree_with_each_other(name: s
         for option, value in proposal.options.items():
             assert schemas.is_valid(value, framework.options["properties"][option]), option
             assert job.options.get(option, "auto") == "auto", "what the user gave is not repeated"
+        for split in framework.splits(job)[:1]:
+            taken = replace(job, strategy=split)
+            assert framework.splits(taken) == [], "what is proposed can run"
         if not found:
             plan = framework.plan(job)
             keeps_the_rules(job, plan)

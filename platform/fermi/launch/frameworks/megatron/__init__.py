@@ -18,7 +18,7 @@ from fermi.launch import effective, environment, network, options, recipes
 from fermi.launch.frameworks._plans import gang
 from fermi.launch.frameworks.base import Info
 from fermi.launch.frameworks.megatron import arguments, findings, rules, search
-from fermi.launch.frameworks.megatron.request import OPTIONS, STRATEGY, Request, read
+from fermi.launch.frameworks.megatron.request import OPTIONS, Request, read
 from fermi.launch.frameworks.splits import words
 from fermi.launch.ranks import Placement
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
@@ -71,9 +71,7 @@ def propose(spec: JobSpec) -> Proposal:
 
 def splits(spec: JobSpec) -> list[Mapping[str, int]]:
     request = read(spec)
-    if isinstance(request, list) or not any(one.field.startswith(STRATEGY) for one in problems(spec)):
-        return []
-    return search.nearest(request)
+    return [] if isinstance(request, list) else findings.splits(request, problems(spec))
 
 
 def effective_batch(spec: JobSpec) -> effective.Batch | None:

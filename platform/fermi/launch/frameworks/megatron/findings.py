@@ -4,8 +4,10 @@ from fermi.launch import effective, figures, gpus, options
 from fermi.launch.frameworks.megatron import arguments, cost, memory, search
 from fermi.launch.frameworks.megatron.request import OPTION, OPTIONS, STRATEGY, Request
 from fermi.launch.frameworks.megatron.split import Split
-from fermi.launch.frameworks.splits import words
+from fermi.launch.frameworks.splits import Strategy, words
 from fermi.launch.spec import JobSpec, Problem
+
+OUT_OF_MEMORY = "MEGATRON_OUT_OF_MEMORY"
 
 MUCH_WAITING = 0.25
 """Share of a step in the pipeline's bubble from which on the user is warned."""
@@ -26,6 +28,12 @@ def warnings(request: Request, split: Split) -> list[Problem]:
         params = {"share": f"{share:.0%}", "pipeline": split.pipeline, "microBatches": split.micro_batches}
         found.append(Problem(f"{STRATEGY}.pipelineParallel", "MEGATRON_BUBBLE", params))
     return found
+
+
+def splits(request: Request, problems: list[Problem]) -> list[Strategy]:
+    """Those nearest to degrees that break a rule. Too little memory is none of those: it is too little for all."""
+    broken = any(one.field.startswith(STRATEGY) and one.code != OUT_OF_MEMORY for one in problems)
+    return search.nearest(request) if broken else []
 
 
 def one_connection(split: Split, gpu_type: str) -> bool:
@@ -65,7 +73,7 @@ def out_of_memory(request: Request, split: Split) -> Problem:
         "usable": figures.size(memory.usable(request)),
         "gpus": (found.would_fit if found else 0) or "–",
     }
-    return Problem(STRATEGY, "MEGATRON_OUT_OF_MEMORY", params)
+    return Problem(STRATEGY, OUT_OF_MEMORY, params)
 
 
 def _gpu(request: Request) -> str:

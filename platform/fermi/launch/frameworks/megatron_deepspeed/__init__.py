@@ -15,7 +15,7 @@ from fermi.launch.frameworks.base import Info
 from fermi.launch.frameworks.deepspeed import keys
 from fermi.launch.frameworks.megatron import arguments, findings, search
 from fermi.launch.frameworks.megatron import rules as megatron
-from fermi.launch.frameworks.megatron.request import STRATEGY, Request
+from fermi.launch.frameworks.megatron.request import Request
 from fermi.launch.frameworks.megatron_deepspeed import launch, rules
 from fermi.launch.frameworks.megatron_deepspeed.request import OPTIONS, read
 from fermi.launch.frameworks.splits import words
@@ -84,9 +84,7 @@ def propose(spec: JobSpec) -> Proposal:
 
 def splits(spec: JobSpec) -> list[Mapping[str, int]]:
     request = read(spec)
-    if isinstance(request, list) or not any(one.field.startswith(STRATEGY) for one in problems(spec)):
-        return []
-    return search.nearest(request)
+    return [] if isinstance(request, list) else findings.splits(request, problems(spec))
 
 
 def effective_batch(spec: JobSpec) -> effective.Batch | None:
