@@ -113,6 +113,14 @@ def test_where_all_ranks_must_have_as_many_only_sizes_that_give_it_count(framewo
     assert (given, two.world_size) == (["8", "2"], 4)
 
 
+def test_jax_keeps_weights_in_shards_of_as_many_ranks_as_divide_those_that_are_left() -> None:
+    spec = job("jax", hyperparameters={"batchSize": 6}, strategy={"dataParallel": 2, "fsdpParallel": 4})
+    for names, shards in {("n1", "n2", "n3", "n4"): "4", ("n1", "n2", "n3"): "3", ("n1", "n2"): "4"}.items():
+        now = on(spec, *names)
+        assert validate.problems(now) == []
+        assert argument(registry.framework("jax").plan(now), "--fsdp_parallel") == shards
+
+
 def test_a_batch_that_jax_shares_out_itself_stays_as_large() -> None:
     spec = job("jax", hyperparameters={"batchSize": 48}, options={"batchIsGlobal": True})
     assert (spec.elastic and spec.elastic.batch, sizes.sizes(spec)) == (48, [2, 3, 4])
