@@ -45,6 +45,7 @@ class DatasetVersion(models.Model):
     valid_tokens = models.BigIntegerField(default=0)
     size_bytes = models.BigIntegerField(default=0)
     sha256 = models.CharField(max_length=64, default="", blank=True)
+    largest_token = models.IntegerField(null=True, blank=True)  # null: prepared before it was looked for
     error = models.JSONField(null=True, blank=True)  # {"code": …, params…} when failed
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # when preparation is to be looked at (claim)
     created_at = models.DateTimeField(auto_now_add=True)

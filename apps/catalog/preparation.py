@@ -56,6 +56,7 @@ def prepare(version_id: str) -> bool:
                 valid_tokens=made.valid_tokens,
                 size_bytes=made.size_bytes,
                 sha256=made.sha256,
+                largest_token=made.largest_token,
                 error=None,
             )
     return True

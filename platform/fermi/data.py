@@ -21,6 +21,7 @@ from fermi import messages
 
 TOKEN_BYTES = 2
 CHUNK_BYTES = 1 << 20
+LOOKED_AT = 2 << 20
 STDLIB_SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}
 
 Progress = Callable[[int, int], None]  # (done_bytes, total_bytes)
@@ -52,7 +53,8 @@ class DataError(Exception):
 
 @dataclass(frozen=True)
 class Tokenised:
-    """A usable pair of token files. `size_bytes` and `sha256` are over training, then validation data."""
+    """A usable pair of token files. `size_bytes` and `sha256` are over training, then validation data. `largest_token`:
+    of the first `LOOKED_AT` bytes of each file, as far as the trainers look, too."""
 
     train_path: Path
     valid_path: Path
@@ -60,6 +62,7 @@ class Tokenised:
     valid_tokens: int
     size_bytes: int
     sha256: str
+    largest_token: int
 
 
 def stdlib_text(max_bytes: int = 16 << 20) -> Iterator[Path]:
@@ -130,10 +133,13 @@ def tokenise(
 def inspect_pair(train: Path, valid: Path, progress: Progress | None = None, allowed: Allowed = anywhere) -> Tokenised:
     """Check an existing pair and sum it up; raises DataError when a file is missing, empty or cut short."""
     train_bytes, valid_bytes = _whole_tokens(train), _whole_tokens(valid)
-    digest, done, total = hashlib.sha256(), 0, train_bytes + valid_bytes
+    digest, done, total, largest = hashlib.sha256(), 0, train_bytes + valid_bytes, 0
     for path in (train, valid):
-        for chunk in _chunks(path, allowed):
+        for index, chunk in enumerate(_chunks(path, allowed)):
             digest.update(chunk)
+            if index < LOOKED_AT // CHUNK_BYTES:
+                whole = len(chunk) - len(chunk) % TOKEN_BYTES
+                largest = max(largest, *memoryview(chunk)[:whole].cast("H"))
             done += len(chunk)
             if progress:
                 progress(min(done, total), total)
@@ -144,6 +150,7 @@ def inspect_pair(train: Path, valid: Path, progress: Progress | None = None, all
         valid_tokens=valid_bytes // TOKEN_BYTES,
         size_bytes=total,
         sha256=digest.hexdigest(),
+        largest_token=largest,
     )
 
 

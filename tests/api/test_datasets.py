@@ -57,6 +57,7 @@ def test_a_pair_of_token_files_is_used_where_it_lies(owner: Api, text: Path) -> 
     version = DatasetVersion.objects.get()
     assert (version.status, version.train_tokens, version.valid_tokens) == ("ready", 90, 10)
     assert version.train_path == str(text / "train.bin")
+    assert version.largest_token == 1
 
 
 def test_data_that_cannot_be_used_fails_with_a_reason_in_the_readers_language(owner: Api, text: Path) -> None:

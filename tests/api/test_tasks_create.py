@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from apps.catalog.models import DatasetVersion
 from apps.training.models import Event, Node, Task
 from apps.training.reconcile import reconciler
 from apps.training.states import State
@@ -321,3 +322,13 @@ def test_fewer_processes_than_there_are_places_are_those_with_the_first_ranks(co
     for size in (0, 15):
         answer = colleague.post("/training-tasks", changed(distributedConfig__worldSize=size))
         assert answer.problems == {"distributedConfig.worldSize": "WORLD_SIZE_TOO_LARGE"}
+
+
+def test_data_with_tokens_of_gpt_2_need_its_vocabulary(colleague):
+    DatasetVersion.objects.update(largest_token=50_256)
+    [problem] = colleague.post("/training-tasks", DOCUMENT).body["errors"]
+    assert (problem["field"], problem["error"]) == ("hyperparameters.vocabSize", "TOKENS_BEYOND_VOCABULARY")
+    assert "50304" in problem["hint"]
+    assert colleague.post("/training-tasks", changed(hyperparameters={"vocabSize": 50_304})).status == 201
+    own = changed(entrypoint={"script": "/scripts/train.py"})
+    assert "TOKENS_BEYOND" not in str(colleague.post("/training-tasks/preview", own).data["problems"])

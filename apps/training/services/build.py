@@ -16,7 +16,7 @@ from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.errors import together, unread
 from apps.training.ground import checkpoints
 from apps.training.ground.launching import backend_for
-from fermi.launch import credentials, installed, registry, sizes, summary, validate
+from fermi.launch import credentials, installed, recipes, registry, sizes, summary, validate
 from fermi.launch.errors import UnknownName
 from fermi.launch.request import TaskRequest, job, places
 from fermi.launch.spec import JobSpec, Node, Problem
@@ -64,6 +64,8 @@ def build(
     framework = None if unread(wrong, f"{CONFIG}.framework") else _framework(asked, problems)
     job = _job(draft, asked, framework or registry.DEFAULT, master, task_id, problems)
     problems += validate.general(job)
+    if version:
+        problems += recipes.vocabulary_problems(job, version.largest_token)
     if environments:
         draft.cluster, job = environments[0].cluster, sizes.begin(job)
         problems += _on_engine(user, draft.cluster, job)

@@ -147,6 +147,20 @@ def problems(spec: JobSpec) -> list[Problem]:
     return found
 
 
+GPT2_TOKENS, GPT2_VOCABULARY = 50_257, 50_304
+"""Of its BPE, which most tokenised files hold; the vocabulary is the next multiple of 64, as is usual."""
+
+
+def vocabulary_problems(spec: JobSpec, largest_token: int | None) -> list[Problem]:
+    """The trainer would refuse to start. `largest_token` of the data, where it is known."""
+    size = given(spec, "vocabSize", _SHAPE["vocabSize"])
+    if spec.entrypoint or largest_token is None or largest_token < size:
+        return []
+    near = GPT2_VOCABULARY if 256 <= largest_token < GPT2_TOKENS else largest_token + 1
+    params = {"found": size, "largest": largest_token, "nearest": near}
+    return [Problem("hyperparameters.vocabSize", "TOKENS_BEYOND_VOCABULARY", params)]
+
+
 def batch(spec: JobSpec) -> tuple[int, int] | None:
     """Sequences per process and micro step, and micro steps per optimizer step; None: a script of the user's own says
     nothing of it, or what it says under these names is no such number."""

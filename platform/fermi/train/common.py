@@ -57,7 +57,7 @@ def options(name: str, about: str | None, dtypes: Sequence[str]) -> Parser:
     add(
         "--gradient_accumulation_steps", type=positive, default=1, help="micro steps; gradients are summed up over them"
     )
-    add("--num_workers", type=natural, default=0, help="understood, and of no effect here")
+    add("--num_workers", type=natural, default=0, help="understood; here --prefetch does the same")
     add("--preload", action=on_off, default=False, help="read data into memory first; each process has a copy")
     add("--total_steps", type=positive, default=300)
     add("--seed", type=int, default=1337)
