@@ -194,6 +194,12 @@ GOLDENS: dict[str, Callable[[], Any]] = {
         )
     ),
     "jax-2-4-8": lambda: rendered(job("env-001", "env-003", "env-005", framework="jax")),
+    "jax-2-2-in-shards": lambda: rendered(
+        job(
+            "env-001", "env-002", framework="jax", emulated=False, env={"JAX_PLATFORM_NAME": "gpu"},
+            strategy={"fsdpParallel": 2}, options={"remat": True, "prefetch": 4, "batchIsGlobal": True},
+        )
+    ),
     "jax-4-on-cuda": lambda: rendered(
         job("env-003", framework="jax", emulated=False, options={"preallocate": True, "memoryFraction": 0.8})
     ),
