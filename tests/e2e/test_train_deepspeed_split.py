@@ -68,8 +68,8 @@ def test_two_by_two_by_two_killed_and_resumed_learn_what_plain_data_parallelism_
     until(lambda: kitchen.look("killed").left is False or kitchen.backend.cancel(kitchen.handles["killed"], 0.0))
     first = kitchen.records("killed")
     [started] = events(first, "started")
-    assert {name: started[name] for name in ("tensor", "pipeline", "data", "world_size", "zero_stage")} == {
-        "tensor": 2, "pipeline": 2, "data": 2, "world_size": 8, "zero_stage": 1,
+    assert {name: started[name] for name in ("tensor", "pipeline", "data", "world_size", "effective_batch_size")} == {
+        "tensor": 2, "pipeline": 2, "data": 2, "world_size": 8, "effective_batch_size": 12,
     }  # fmt: skip
 
     kitchen.submit(job(kitchen, "killed", (4, 4), BOTH, attempt=2, resume_from="auto"))
