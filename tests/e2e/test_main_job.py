@@ -60,6 +60,22 @@ def test_two_environments_train_on_real_text_survive_a_killed_rank_and_show_it(p
     assert platform.strays() == []
 
 
+def test_the_small_stand_in_of_each_use_case_trains_as_it_is_proposed(platform):
+    """Fine-tuning on one machine, data parallel over two, tensors and pipeline split."""
+    started = {}
+    for key in ("llama2-7b", "bert-large", "gpt3-175b"):
+        template = platform.api.get(f"/task-templates/{key}").json()["data"]["small"]
+        assert template["missing"] == []
+        created = platform.api.post("/training-tasks", json=template["request"])
+        assert created.status_code == 201, created.text
+        started[key] = created.json()["data"]["taskId"]
+    for key, task_id in started.items():
+        task = platform.until_state(task_id, "succeeded", seconds=300)
+        assert (task["step"], task["attempt"]) == (4, 1), key
+        assert 0 < task["loss"] < 12, key
+    assert platform.strays() == []
+
+
 def test_fourteen_ranks_run_as_the_rule_says_and_as_the_preview_showed(platform):
     environments = ["env-001", "env-003", "env-005"]
     request = platform.request(environments, hyperparameters={"totalSteps": 5, "batchSize": 2, "evalBatches": 1})

@@ -50,6 +50,25 @@ class PreflightNode(serializers.Serializer):
     findings = PreflightFinding(many=True)
 
 
+class BetweenZonesQuery(serializers.Serializer):
+    environments = serializers.ListField(
+        child=serializers.CharField(max_length=100), max_length=4096, help_text="ids; may repeat"
+    )
+
+
+class ZoneLink(serializers.Serializer):
+    locals()["from"] = serializers.CharField()
+    to = serializers.CharField()
+    rttMs = serializers.FloatField()
+    bandwidthMbps = serializers.FloatField(allow_null=True, help_text="null: a quick test does not measure it")
+    preflightId = serializers.CharField()
+    at = serializers.DateTimeField()
+
+
+class BetweenZones(serializers.Serializer):
+    items = ZoneLink(many=True)
+
+
 class PreflightPair(serializers.Serializer):
     """One direction. `from` and `to` are environment ids."""
 

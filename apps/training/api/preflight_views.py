@@ -18,6 +18,13 @@ class PreflightsView(APIView):
         return shapes.detail(service.create(request.user, **body))
 
 
+class BetweenZonesView(APIView):
+    @operation("listLinksBetweenZones", query=forms.BetweenZonesQuery, data=forms.BetweenZones)
+    def get(self, request: Request, query: Query) -> Data:
+        """What the newest tests measured between environments of different zones."""
+        return {"items": service.between_zones(request.user, query["environments"])}
+
+
 class PreflightView(APIView):
     @operation("getPreflight", data=forms.PreflightDetail)
     def get(self, request: Request, preflight_id: str) -> Data:

@@ -250,10 +250,31 @@ class RecommendedFramework(RejectedFramework):
     options = serializers.DictField(child=serializers.JSONField())
 
 
+class SceneBounds(serializers.Serializer):
+    min = serializers.IntegerField()
+    max = serializers.IntegerField(allow_null=True)
+
+
+class SceneFramework(serializers.Serializer):
+    framework = serializers.CharField(help_text="`single`: one machine, with any framework")
+    label = serializers.CharField()  # type: ignore[assignment]
+
+
+class Scene(serializers.Serializer):
+    code = serializers.CharField()
+    name = serializers.CharField()
+    feature = serializers.CharField()
+    nodes = SceneBounds()
+    gpus = SceneBounds()
+    frameworks = SceneFramework(many=True)
+    fits = serializers.BooleanField(help_text="these environments")
+
+
 class FrameworkRecommendation(serializers.Serializer):
     modelParameters = serializers.IntegerField()
     items = RecommendedFramework(many=True, help_text="best first")
     rejected = RejectedFramework(many=True)
+    scenes = Scene(many=True, help_text="which framework usually goes with how many nodes and GPUs")
 
 
 class TaskClone(serializers.Serializer):

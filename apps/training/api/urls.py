@@ -1,13 +1,16 @@
 from django.urls import path
 
-from apps.training.api import framework_views, preflight_views, views
+from apps.training.api import framework_views, preflight_views, template_views, views
 
 TASK = "training-tasks/<str:task_id>"
 
 urlpatterns = [
     path("training-tasks", views.TasksView.as_view()),
     path("training-tasks/preview", views.TaskPreviewView.as_view()),
+    path("task-templates", template_views.TemplatesView.as_view()),
+    path("task-templates/<str:template_id>", template_views.TemplateView.as_view()),
     path("preflights", preflight_views.PreflightsView.as_view()),
+    path("preflights/between-zones", preflight_views.BetweenZonesView.as_view()),
     path("preflights/<str:preflight_id>", preflight_views.PreflightView.as_view()),
     path("preflights/<str:preflight_id>/stop", preflight_views.PreflightStopView.as_view()),
     path("frameworks", framework_views.FrameworksView.as_view()),

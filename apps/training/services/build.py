@@ -16,7 +16,7 @@ from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.errors import together, unread
 from apps.training.ground import checkpoints
 from apps.training.ground.launching import backend_for
-from fermi.launch import credentials, installed, recipes, registry, sizes, summary, validate
+from fermi.launch import credentials, installed, recipes, registry, scenes, sizes, summary, validate
 from fermi.launch.errors import UnknownName
 from fermi.launch.request import TaskRequest, job, places
 from fermi.launch.spec import JobSpec, Node, Problem
@@ -61,7 +61,7 @@ def build(
         problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": asked.model_id}))
     draft = Draft(request, asked.task_name, environments, version, model, priority=asked.priority)
     master = _master(asked, environments, where, problems)
-    framework = None if unread(wrong, f"{CONFIG}.framework") else _framework(asked, problems)
+    framework = None if unread(wrong, f"{CONFIG}.framework") else _framework(asked, len(environments), problems)
     job = _job(draft, asked, framework or registry.DEFAULT, master, task_id, problems)
     problems += validate.general(job)
     if version:
@@ -191,8 +191,10 @@ def _master(asked: TaskRequest, environments: list[DevEnvironment], where: str, 
     return ids[0] if ids else ""
 
 
-def _framework(asked: TaskRequest, problems: list[Problem]) -> str | None:
+def _framework(asked: TaskRequest, nodes: int, problems: list[Problem]) -> str | None:
     name = registry.framework_name(asked.distributed.framework)
+    if asked.distributed.framework == scenes.SINGLE and nodes > 1:
+        problems.append(Problem(f"{CONFIG}.framework", "SINGLE_NOT_ALONE", {"found": nodes}))
     try:
         registry.framework(name)
     except UnknownName as unknown:

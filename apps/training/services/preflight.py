@@ -9,6 +9,7 @@ from django.db.models import Q, QuerySet
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.clusters import selectors as clusters
+from apps.clusters.models import DevEnvironment
 from apps.common.errors import ApiError, ProblemsError
 from apps.training.models import Preflight
 from apps.training.preflight import runs
@@ -18,6 +19,9 @@ from apps.training.services.build import environments_named
 from fermi.launch import registry
 from fermi.launch.errors import UnknownName
 from fermi.launch.spec import JobSpec, Problem
+
+MOST_READ = 20
+"""Reports that are looked through for what was measured."""
 
 
 def create(user: User, *, environment_ids: Sequence[str], master: str | None, level: str, framework: str) -> Preflight:
@@ -54,6 +58,25 @@ def listed(user: User, filters: Mapping[str, Any]) -> QuerySet[Preflight]:
     if word := filters.get("search"):
         rows = rows.filter(Q(run__id__icontains=word) | Q(run__name__icontains=word))
     return rows
+
+
+def between_zones(user: User, environment_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """What the newest tests measured between two of these environments that lie in different zones, by the pair."""
+    mine = access.visible(DevEnvironment.objects.filter(pk__in=environment_ids), user)
+    zones = dict(mine.values_list("pk", "zone__name"))
+    tests = _rows(user).filter(run__nodes__environment__in=zones, run__ended_at__isnull=False).distinct()
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for test in tests.order_by("-run__created_at")[:MOST_READ]:
+        for pair in test.report.get("pairs", ()):
+            ends = pair["from"], pair["to"]
+            apart = len({zones.get(end) for end in ends} - {None}) == 2
+            if apart and pair.get("rttMs") is not None and ends not in found:
+                found[ends] = {
+                    "from": ends[0], "to": ends[1],
+                    "rttMs": pair["rttMs"], "bandwidthMbps": pair.get("bandwidthMbps"),
+                    "preflightId": test.pk, "at": test.run.ended_at,
+                }  # fmt: skip
+    return list(found.values())
 
 
 def find(user: User, key: str) -> Preflight:

@@ -8,9 +8,10 @@ from apps.accounts.models import User
 from apps.catalog.models import Model
 from apps.clusters import selectors as clusters
 from apps.common.errors import ProblemsError
+from apps.common.texts import text
 from apps.training.ground.launching import backend_for
 from apps.training.shown import presenters
-from fermi.launch import installed, recipes, registry
+from fermi.launch import installed, recipes, registry, scenes
 from fermi.launch.recommend import Recommendation
 from fermi.launch.recommend import recommend as weigh
 from fermi.launch.spec import JobSpec, Problem
@@ -48,7 +49,29 @@ def recommend(
         "modelParameters": recipes.parameters(job),
         "items": [{**_shown(one), "strategy": one.strategy, "options": one.options} for one in good],
         "rejected": [_shown(one) for one in bad],
+        "scenes": _scenes(job),
     }
+
+
+def _scenes(job: JobSpec) -> list[dict[str, Any]]:
+    """The whole table; the row that suits these nodes best is the last that fits."""
+    fits = scenes.fitting(len(job.nodes), sum(max(node.gpu_count, 1) for node in job.nodes))
+    return [
+        {
+            "code": scene.code,
+            "name": text(scene.code)[0],
+            "feature": text(scene.code)[1],
+            "nodes": {"min": scene.nodes[0], "max": scene.nodes[1]},
+            "gpus": {"min": scene.gpus[0], "max": scene.gpus[1]},
+            "frameworks": [{"framework": name, "label": _label(name)} for name in scene.frameworks],
+            "fits": scene in fits,
+        }
+        for scene in scenes.SCENES
+    ]
+
+
+def _label(framework: str) -> str:
+    return text("SINGLE_MACHINE")[0] if framework == scenes.SINGLE else registry.framework(framework).info.label
 
 
 def _shown(one: Recommendation) -> dict[str, Any]:

@@ -354,6 +354,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/preflights/between-zones": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the newest tests measured between environments of different zones. */
+        get: operations["listLinksBetweenZones"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects": {
         parameters: {
             query?: never;
@@ -460,6 +477,40 @@ export interface paths {
         post?: never;
         /** @description The value is gone (maintainer). Tasks that name it wait until there is one of that name again. */
         delete: operations["deleteSecret"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/task-templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Use cases as requests, with those of your environments that they could take, and what is missing. */
+        get: operations["listTaskTemplates"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/task-templates/{template_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One use case. */
+        get: operations["getTaskTemplate"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1061,6 +1112,14 @@ export interface components {
             /** @description who has it */
             taskId: string | null;
         };
+        BetweenZones: {
+            items: components["schemas"]["ZoneLink"][];
+        };
+        BetweenZonesEnvelope: {
+            data: components["schemas"]["BetweenZones"];
+            code: number;
+            message: string;
+        };
         CheckpointItem: {
             attempt: number;
             step: number;
@@ -1513,6 +1572,8 @@ export interface components {
             /** @description best first */
             items: components["schemas"]["RecommendedFramework"][];
             rejected: components["schemas"]["RejectedFramework"][];
+            /** @description which framework usually goes with how many nodes and GPUs */
+            scenes: components["schemas"]["Scene"][];
         };
         FrameworkRecommendationEnvelope: {
             data: components["schemas"]["FrameworkRecommendation"];
@@ -2084,6 +2145,25 @@ export interface components {
         };
         /** @enum {string} */
         Role: "viewer" | "member" | "maintainer";
+        Scene: {
+            code: string;
+            name: string;
+            feature: string;
+            nodes: components["schemas"]["SceneBounds"];
+            gpus: components["schemas"]["SceneBounds"];
+            frameworks: components["schemas"]["SceneFramework"][];
+            /** @description these environments */
+            fits: boolean;
+        };
+        SceneBounds: {
+            min: number;
+            max: number | null;
+        };
+        SceneFramework: {
+            /** @description `single`: one machine, with any framework */
+            framework: string;
+            label: string;
+        };
         SecretItem: {
             name: string;
             /** Format: date-time */
@@ -2450,6 +2530,47 @@ export interface components {
             zones: string[];
             crossZone: boolean;
         };
+        TaskTemplate: {
+            id: string;
+            title: string;
+            need: string;
+            /** @description nodes, GPUs, framework, zones */
+            setting: string;
+            advantages: string[];
+            notes: string[];
+            full: components["schemas"]["TemplateVariant"];
+            /** @description of the same kind, and trained in seconds */
+            small: components["schemas"]["TemplateVariant"];
+        };
+        TaskTemplateEnvelope: {
+            data: components["schemas"]["TaskTemplate"];
+            code: number;
+            message: string;
+        };
+        TaskTemplatePage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["TaskTemplate"][];
+        };
+        TaskTemplatePageEnvelope: {
+            data: components["schemas"]["TaskTemplatePage"];
+            code: number;
+            message: string;
+        };
+        TemplateVariant: {
+            nodes: number;
+            gpusPerNode: number;
+            /** @description empty: any */
+            gpuType: string;
+            sameZone: boolean;
+            framework: string;
+            frameworkLabel: string;
+            /** @description the body of a create, with the environments that there are for it */
+            request: unknown;
+            /** @description what there is not */
+            missing: components["schemas"]["WarningItem"][];
+        };
         TokenCreateRequest: {
             name: string;
             expiresInDays?: number;
@@ -2815,6 +2936,20 @@ export interface components {
             data: components["schemas"]["ZoneItemPage"];
             code: number;
             message: string;
+        };
+        ZoneLink: {
+            from: string;
+            to: string;
+            /** Format: double */
+            rttMs: number;
+            /**
+             * Format: double
+             * @description null: a quick test does not measure it
+             */
+            bandwidthMbps: number | null;
+            preflightId: string;
+            /** Format: date-time */
+            at: string;
         };
         ZoneRef: {
             id: string;
@@ -3759,6 +3894,36 @@ export interface operations {
             };
         };
     };
+    listLinksBetweenZones: {
+        parameters: {
+            query: {
+                /** @description ids; may repeat */
+                environments: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BetweenZonesEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listProjects: {
         parameters: {
             query?: {
@@ -4130,6 +4295,62 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listTaskTemplates: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskTemplatePageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getTaskTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskTemplateEnvelope"];
                 };
             };
             default: {

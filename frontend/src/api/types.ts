@@ -25,6 +25,7 @@ export type Secret = Item<Answer<"/api/v1/projects/{project_id}/secrets", "get">
 export type Recommendation = Answer<"/api/v1/frameworks/recommend", "post">;
 export type Recommended = Item<Recommendation>;
 export type Framework = Item<Answer<"/api/v1/frameworks", "get">>;
+export type TaskTemplate = Item<Answer<"/api/v1/task-templates", "get">>;
 export type TaskBrief = Item<Answer<"/api/v1/training-tasks", "get">>;
 export type Task = Answer<"/api/v1/training-tasks/{task_id}", "get">;
 export type CreateRequest = Body<"/api/v1/training-tasks", "post">;

@@ -8,11 +8,13 @@ interface FoldProps {
   wanted: boolean;
   className?: string;
   summaryClassName?: string;
-  children: ReactNode;
+  children?: ReactNode;
+  /** What is made only once somebody looks. */
+  whenOpen?: () => ReactNode;
 }
 
 /** Something folded away under its title. */
-export function Fold({ title, wanted, className, summaryClassName, children }: FoldProps) {
+export function Fold({ title, wanted, className, summaryClassName, children, whenOpen }: FoldProps) {
   const [open, setOpen] = useState(wanted);
   const [was, setWas] = useState(wanted);
   if (was !== wanted) {
@@ -26,6 +28,7 @@ export function Fold({ title, wanted, className, summaryClassName, children }: F
         {title}
       </summary>
       {children}
+      {open && whenOpen?.()}
     </details>
   );
 }

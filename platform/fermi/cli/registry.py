@@ -25,6 +25,7 @@ COMMANDS = {
     "datasets": Entry("inventory", "datasets"),
     "models": Entry("inventory", "models"),
     "frameworks": Entry("inventory", "frameworks"),
+    "templates": Entry("templates", "templates"),
     "recommend": Entry("recommend", "recommend"),
     "preflight": Entry("preflight", "preflight"),
     "preview": Entry("submit", "preview"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any, Self
+from urllib.parse import quote
 
 from fermi.client import config
 from fermi.client.accounts import Projects, Tokens
@@ -10,7 +11,7 @@ from fermi.client.listing import Listing
 from fermi.client.preflights import Preflights
 from fermi.client.tasks import Tasks
 from fermi.client.transport import Transport
-from fermi.client.types import AuditEventItem, FrameworkItem, FrameworkRecommendation, Me, ZoneItem
+from fermi.client.types import AuditEventItem, FrameworkItem, FrameworkRecommendation, Me, TaskTemplate, ZoneItem
 from fermi.client.workers import Groups, Workers
 
 
@@ -58,6 +59,13 @@ class Fermi:
     def frameworks(self) -> Listing[FrameworkItem]:
         """What can train here, with the JSON Schema of each one's options."""
         return Listing(self._transport, "/frameworks", {})
+
+    def templates(self) -> Listing[TaskTemplate]:
+        """Use cases as requests, with those of your environments that they could take, and what is missing."""
+        return Listing(self._transport, "/task-templates", {})
+
+    def template(self, template_id: str) -> TaskTemplate:
+        return self._transport.call("GET", f"/task-templates/{quote(template_id, safe='')}")
 
     def recommend(
         self,

@@ -527,6 +527,19 @@ class RegisteredWorker(TypedDict):
 Role: TypeAlias = Literal["viewer", "member", "maintainer"]
 
 
+class SceneBounds(TypedDict):
+    min: int
+    max: int | None
+
+
+class SceneFramework(TypedDict):
+    framework: str
+    """
+    `single`: one machine, with any framework
+    """
+    label: str
+
+
 class SecretItem(TypedDict):
     name: str
     createdAt: str
@@ -893,9 +906,26 @@ class ZoneItem(TypedDict):
     gpuCount: int
 
 
+ZoneLink = TypedDict(
+    "ZoneLink",
+    {
+        "from": str,
+        "to": str,
+        "rttMs": float,
+        "bandwidthMbps": float | None,
+        "preflightId": str,
+        "at": str,
+    },
+)
+
+
 class ZoneRef(TypedDict):
     id: str
     name: str
+
+
+class BetweenZones(TypedDict):
+    items: list[ZoneLink]
 
 
 class ClusterFinding(TypedDict):
@@ -1285,6 +1315,19 @@ class RejectedFramework(TypedDict):
     reasons: list[WarningItem]
 
 
+class Scene(TypedDict):
+    code: str
+    name: str
+    feature: str
+    nodes: SceneBounds
+    gpus: SceneBounds
+    frameworks: list[SceneFramework]
+    fits: bool
+    """
+    these environments
+    """
+
+
 class TaskBrief(TypedDict):
     taskId: str
     taskName: str
@@ -1412,6 +1455,26 @@ class TaskRank(TypedDict):
     """
 
 
+class TemplateVariant(TypedDict):
+    nodes: int
+    gpusPerNode: int
+    gpuType: str
+    """
+    empty: any
+    """
+    sameZone: bool
+    framework: str
+    frameworkLabel: str
+    request: Any
+    """
+    the body of a create, with the environments that there are for it
+    """
+    missing: list[WarningItem]
+    """
+    what there is not
+    """
+
+
 class WorkerDesired(TypedDict):
     id: str
     generation: int
@@ -1508,6 +1571,10 @@ class FrameworkRecommendation(TypedDict):
     best first
     """
     rejected: list[RejectedFramework]
+    scenes: list[Scene]
+    """
+    which framework usually goes with how many nodes and GPUs
+    """
 
 
 class GroupItem(TypedDict):
@@ -1640,6 +1707,23 @@ class TaskPreview(TypedDict):
     strategies that can run here, the nearest first, where the one asked for cannot
     """
     summary: PreviewSummary
+
+
+class TaskTemplate(TypedDict):
+    id: str
+    title: str
+    need: str
+    setting: str
+    """
+    nodes, GPUs, framework, zones
+    """
+    advantages: list[str]
+    notes: list[str]
+    full: TemplateVariant
+    small: TemplateVariant
+    """
+    of the same kind, and trained in seconds
+    """
 
 
 class WorkerBeat(TypedDict):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -289,6 +290,52 @@ def test_a_framework_is_recommended_for_a_model_and_a_size_that_is_none_is_bad_u
     assert catalogue.seen("POST", "/frameworks/recommend")[0].body["modelId"] == "model-001"
     wrong = command("recommend", "--parameters", "big", "--env", "a")
     assert (wrong.code, "7B" in wrong.err) == (2, True)
+
+
+SCENE = {"name": "Large training", "feature": "Data parallel", "frameworks": [{"label": "PyTorch DDP"}], "fits": True}
+
+
+def test_the_row_of_the_table_of_scenes_is_told_with_a_recommendation(catalogue: FakeApi, command: Command) -> None:
+    catalogue.on("POST", "/frameworks/recommend", data({**ADVICE, "scenes": [SCENE, {**SCENE, "fits": False}]}))
+    said = command("recommend", "--parameters", "7B", "--env", "a").out
+    assert "Large training (PyTorch DDP, Data parallel)" in said
+
+
+def _variant(*missing: str) -> dict[str, Any]:
+    config = {"nodeIds": ["env-001"], "masterNode": "env-001", "framework": "pytorch-fsdp"}
+    request = {"taskName": "llama2-7b", "distributedConfig": config, "hyperparameters": {"layers": 32}}
+    texts = [{"code": "X", "message": one, "hint": "add some"} for one in missing]
+    return {"request": request, "missing": texts, "frameworkLabel": "PyTorch FSDP"}
+
+
+TEMPLATE = {
+    "id": "llama2-7b", "title": "Fine-tuning LLaMA2", "need": "Fine-tune", "setting": "1 node", "advantages": ["fast"],
+    "notes": ["a note"], "full": _variant("one is missing"), "small": _variant(),
+}  # fmt: skip
+
+
+def test_use_cases_are_listed_with_the_line_that_submits_each(catalogue: FakeApi, command: Command) -> None:
+    catalogue.on("GET", "/task-templates", data({"items": [TEMPLATE], "total": 1, "page": 1, "pageSize": 1}))
+    said = command("templates").out
+    for words in (
+        "Fine-tuning LLaMA2 (llama2-7b)",
+        "fermi submit --template llama2-7b --small: env-001",
+        "one is miss",
+    ):
+        assert words in said
+
+
+def test_a_use_case_is_submitted_as_it_is_or_with_what_was_named_beside_it(
+    catalogue: FakeApi, command: Command
+) -> None:
+    catalogue.on("GET", "/task-templates/llama2-7b", data(TEMPLATE))
+    result = command("submit", "--template", "llama2-7b", "--hp", "layers=2")
+    assert (result.code, "one is missing" in result.err) == (0, True)
+    command("submit", "--template", "llama2-7b", "--small", "--env", "b", "--name", "mine")
+    first, second = (one.body for one in catalogue.seen("POST", "/training-tasks"))
+    assert (first["distributedConfig"]["nodeIds"], first["hyperparameters"]) == (["env-001"], {"layers": 2})
+    assert (second["taskName"], second["distributedConfig"]["masterNode"]) == ("mine", "env-003")
+    assert command("submit", "--small", "--env", "a").code == 2
 
 
 @pytest.mark.parametrize(("status", "code"), [("succeeded", 0), ("failed", 1), ("stopped", 1)])

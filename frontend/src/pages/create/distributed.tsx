@@ -1,13 +1,17 @@
 import { Network } from "lucide-react";
+import { lazy, Suspense } from "react";
 import { useTranslation } from "react-i18next";
 import type { Environment, Preview } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { Note } from "@/ui/badge";
 import { Field } from "@/ui/field";
+import { aggregate } from "./aggregate";
 import { FrameworkFields, FrameworkSelect } from "./framework-fields";
 import { textFor } from "./problems";
 import { Recommendation } from "./recommendation";
 import type { SectionProps } from "./section";
+
+const Crossing = lazy(() => import("./crossing"));
 
 interface DistributedProps extends SectionProps {
   chosen: Environment[];
@@ -57,6 +61,11 @@ export function Distributed({ chosen, preview, worldSize, ...section }: Distribu
         </Note>
       ))}
       <Note tone="warn">{t("create.networkHint")}</Note>
+      {aggregate(chosen).crossZone && (
+        <Suspense>
+          <Crossing chosen={chosen} />
+        </Suspense>
+      )}
     </section>
   );
 }

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { RotateCcw } from "lucide-react";
-import { type SubmitEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { lazy, type SubmitEvent, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { ApiError } from "@/api/errors";
 import { environmentsQuery, frameworksQuery } from "@/api/inventory";
@@ -8,6 +8,8 @@ import { previewQuery } from "@/api/tasks";
 import type { Environment, Framework, Problem } from "@/api/types";
 import { useSettled } from "@/lib/hooks";
 import { Button } from "@/ui/button";
+import { Loading } from "@/ui/failure";
+import { Fold } from "@/ui/fold";
 import { Advanced } from "./advanced";
 import { aggregate } from "./aggregate";
 import { Basics } from "./basics";
@@ -20,6 +22,9 @@ import { Preview } from "./preview";
 import { byField, controlOf, focusControl, partOf } from "./problems";
 import type { DraftStore } from "./saved";
 import { Summary } from "./summary";
+
+const Scenes = lazy(() => import("./scenes"));
+const Templates = lazy(() => import("./templates"));
 
 const PREVIEW_AFTER_MS = 300;
 const NO_PROBLEMS: Problem[] = [];
@@ -80,6 +85,10 @@ export function CreateForm({ start, store, restored, onStartOver }: CreateFormPr
     },
     [touch],
   );
+  const onTake = useCallback((taken: Draft) => {
+    setDraft(taken);
+    setTouched(filledParts(taken));
+  }, []);
   const onClear = useCallback(() => onChange({ selected: [], master: "" }), [onChange]);
   const goTo = ({ field }: Problem) => {
     if (form.current) focusControl(form.current, controlOf(field, draft.selected));
@@ -110,6 +119,17 @@ export function CreateForm({ start, store, restored, onStartOver }: CreateFormPr
       )}
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_24rem] xl:grid-cols-[minmax(0,1fr)_29rem]">
         <div className="min-w-0 space-y-4">
+          <Fold
+            title={t("create.template.title")}
+            wanted={false}
+            className="rounded-xl border bg-surface px-4 py-3"
+            summaryClassName="w-fit text-sm font-medium"
+            whenOpen={() => (
+              <Suspense fallback={<Loading />}>
+                <Templates onTake={onTake} />
+              </Suspense>
+            )}
+          />
           <Basics {...section} />
           <Environments
             selected={draft.selected}
@@ -118,6 +138,11 @@ export function CreateForm({ start, store, restored, onStartOver }: CreateFormPr
             onToggle={onToggle}
             onClear={onClear}
           />
+          {draft.selected.length > 0 && (
+            <Suspense>
+              <Scenes draft={draft} />
+            </Suspense>
+          )}
           {several && (
             <Distributed {...section} chosen={inventory.chosen} preview={preview.data} worldSize={sum.worldSize} />
           )}

@@ -5,7 +5,7 @@ import type { Framework, Preview } from "@/api/types";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
 import { Fold } from "@/ui/fold";
-import { tuned, tuningOf } from "./draft";
+import { DEFAULT_FRAMEWORK, tuned, tuningOf } from "./draft";
 import { useLabels } from "./labels";
 import { OptionField } from "./option-field";
 import { frameworkNamed, rulesOf, strategyOf } from "./options";
@@ -27,6 +27,9 @@ export function FrameworkSelect({ label, draft, problems, onChange }: SectionPro
   const frameworks = useQuery(frameworksQuery).data ?? [];
   const framework = frameworkNamed(frameworks, draft.framework);
   const cluster = useQuery(environmentsQuery).data?.find(({ id }) => id === draft.selected[0])?.clusterId;
+  const alone = draft.selected.length === 1;
+  const nameOf = ({ value, label }: Framework) =>
+    alone && value === DEFAULT_FRAMEWORK ? `${t("create.single")} · ${label}` : label;
   return (
     <Field label={label} hint={framework?.description} error={textFor(problems, "distributedConfig.framework")}>
       {(wiring) => (
@@ -40,7 +43,7 @@ export function FrameworkSelect({ label, draft, problems, onChange }: SectionPro
           {!framework && <option value={draft.framework}>{draft.framework}</option>}
           {frameworks.map((each) => (
             <option key={each.value} value={each.value}>
-              {runsOn(each, cluster) ? each.label : t("create.notInstalled", { framework: each.label })}
+              {runsOn(each, cluster) ? nameOf(each) : t("create.notInstalled", { framework: each.label })}
             </option>
           ))}
         </select>

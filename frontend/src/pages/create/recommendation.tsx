@@ -96,6 +96,6 @@ function Suggestion({ suggestion, best, draft, onChange }: SuggestionProps) {
 }
 
 /** Equal bodies are one question, though each rendering makes its own. */
-function useSettledValue<T>(value: T): T {
+export function useSettledValue<T>(value: T): T {
   return JSON.parse(useSettled(JSON.stringify(value), ASK_AFTER_MS)) as T;
 }

@@ -74,7 +74,12 @@ export function Summary({ chosen, missing, framework, notices, batch, onRemove }
       </dl>
       <div className="mt-3 space-y-2">
         {several && <Note tone="warn">{t("create.using", { framework: name })}</Note>}
-        {!several && !waits && chosen.length > 0 && <Note tone="ok">{t("create.quickStart")}</Note>}
+        {!several && !waits && chosen.length > 0 && (
+          <Note tone="ok">
+            <CheckCircle2 aria-hidden className="mr-1.5 inline size-4 align-text-bottom" />
+            <span>{t("create.quickStart")}</span>
+          </Note>
+        )}
         {waits && !notices.some(({ code }) => code === "ENVIRONMENTS_BUSY") && (
           <Note tone="warn">{t("create.waits")}</Note>
         )}

@@ -52,6 +52,9 @@ def _shown(found: FrameworkRecommendation) -> Iterator[RenderableType]:
         yield output.heading(f"{item['label']} ({item['framework']})")
         yield output.line(" ".join(f"{name}={output.plain(value)}" for name, value in values.items()) or "-")
         yield from (output.line(f"  {reason['message']}") for reason in item["reasons"])
+    if scene := next((one for one in reversed(found.get("scenes", ())) if one["fits"]), None):
+        labels = "/".join(one["label"] for one in scene["frameworks"])
+        yield output.heading(_("SCENE_OF_NODES", name=scene["name"], frameworks=labels, feature=scene["feature"]))
     if found["rejected"]:
         yield output.heading(_("NOT_RECOMMENDED"))
         rows: list[list[output.Cell]] = [

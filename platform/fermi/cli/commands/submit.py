@@ -24,6 +24,8 @@ def request_options(function: Function) -> Function:
     for option in reversed(
         [
             click.option("-f", "--file", metavar="FILE", help=_("OPTION_SUBMIT_FILE")),
+            click.option("--template", metavar="TEMPLATE", help=_("OPTION_TEMPLATE")),
+            click.option("--small", is_flag=True, help=_("OPTION_SMALL")),
             click.option("--env", "environments", multiple=True, help=_("OPTION_RECOMMEND_ENV")),
             click.option("--spare", "spares", multiple=True, help=_("OPTION_SPARE")),
             click.option("--master", help=_("OPTION_PREFLIGHT_MASTER")),
@@ -40,8 +42,26 @@ def request_options(function: Function) -> Function:
 
 def _request(session: Session, file: str | None, given: dict[str, Any]) -> Any:
     own = {name: given.pop(name) for name in ("environments", "spares", "master", "dataset", "model", "script", "args")}
+    template, small = given.pop("template"), given.pop("small")
     flags = Flags(**own, fields=given)
-    return build(reading.request(file) if file else {}, flags, Names(session.fermi))
+    asked = reading.request(file) if file else {}
+    if template:
+        asked = {**_template(session, template, small, own["environments"]), **asked}
+    elif small:
+        raise click.UsageError(_("SMALL_NEEDS_TEMPLATE"))
+    return build(asked, flags, Names(session.fermi))
+
+
+def _template(session: Session, template: str, small: bool, environments: tuple[str, ...]) -> dict[str, Any]:
+    """Its request; what is missing of its environments is said, where no others are named."""
+    variant = session.fermi.template(template)["small" if small else "full"]
+    request: dict[str, Any] = variant["request"]
+    if environments:
+        del request["distributedConfig"]["masterNode"]
+    else:
+        for one in variant["missing"]:
+            output.say(f"{one['message']} {one['hint']}")
+    return request
 
 
 @command("submit", _("MORE_SUBMIT"))

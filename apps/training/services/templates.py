@@ -1,0 +1,76 @@
+"""The use cases that are ready to be sent, each with the environments of the user that it could take."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.catalog.models import DatasetVersion, Model, VersionStatus
+from apps.clusters import selectors as clusters
+from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.common.errors import ApiError
+from apps.common.texts import language
+from apps.training.shown import presenters
+from fermi.launch import registry
+from fermi.launch.spec import Node
+from fermi.launch.templates import Template, Variant, templates
+
+MOST_CONSIDERED = 1000
+
+
+def listed(user: User) -> list[dict[str, Any]]:
+    """With texts in the language of the request."""
+    groups, data = _groups(user), _data(user)
+    return [_shown(template, groups, data) for template in templates().values()]
+
+
+def find(user: User, key: str) -> dict[str, Any]:
+    if key not in templates():
+        raise ApiError(404, "NOT_FOUND")
+    return _shown(templates()[key], _groups(user), _data(user))
+
+
+def _groups(user: User) -> list[list[Node]]:
+    """Usable environments that one task may use together; free ones first."""
+    rows = access.visible(DevEnvironment.objects.all(), user).filter(status=EnvironmentStatus.RUNNING, cordoned=False)
+    found: defaultdict[tuple[str, str], list[Node]] = defaultdict(list)
+    for row in rows.select_related("zone").order_by("lease__holder", "pk")[:MOST_CONSIDERED]:
+        found[row.project_id, row.cluster_id].append(clusters.snapshot(row))
+    return list(found.values())
+
+
+def _data(user: User) -> dict[str, str]:
+    """The first that there is, as the create page does; empty where there is none."""
+    versions = DatasetVersion.objects.exclude(status=VersionStatus.FAILED).order_by("dataset__pk", "-created_at")
+    version = access.visible(versions, user, "dataset__project", shared=True).first()
+    model = access.visible(Model.objects.all(), user, shared=True).order_by("pk").first()
+    return {
+        "datasetId": version.dataset_id if version else "",
+        "datasetVersionId": version.pk if version else "",
+        "modelId": model.pk if model else "",
+    }
+
+
+def _shown(template: Template, groups: Sequence[Sequence[Node]], data: dict[str, str]) -> dict[str, Any]:
+    return {
+        "id": template.id,
+        **template.said(language()),
+        "full": _variant(template.id, template.full, groups, data),
+        "small": _variant(f"{template.id}-small", template.small, groups, data),
+    }
+
+
+def _variant(name: str, variant: Variant, groups: Sequence[Sequence[Node]], data: dict[str, str]) -> dict[str, Any]:
+    choices = [variant.choose(nodes) for nodes in groups] or [variant.choose([])]
+    nodes, missing = max(choices, key=lambda choice: (len(choice[0]), -len(choice[1])))
+    return {
+        "nodes": variant.nodes,
+        "gpusPerNode": variant.gpus_per_node,
+        "gpuType": variant.gpu_type,
+        "sameZone": variant.same_zone,
+        "framework": variant.framework,
+        "frameworkLabel": registry.framework(variant.framework).info.label,
+        "request": {**variant.request(name, nodes), **data},
+        "missing": [presenters.warning(one.code, one.params) for one in missing],
+    }
