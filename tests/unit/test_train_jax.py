@@ -90,6 +90,23 @@ def test_options_and_their_defaults_are_those_of_train_ddp(monkeypatch):
         assert getattr(train_jax.parse(["--train_data_path=train.bin"]), parameter.flag) == value
 
 
+def test_tensorboard_gets_the_metrics_where_there_is_no_torch(tmp_path, capsys):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    words = [*SMALL, f"--checkpoint_dir={tmp_path}", "--use_tensorboard", "--batch_size=2"]
+    args = train_jax.parse([*words, "--gradient_accumulation_steps=3", "--lr_scaling=linear", "--learning_rate=0.5"])
+    for rank in (0, 1):
+        report = common.Report(args, rank)
+        report.event("started", **common.sizes(args, 4))
+        report.metrics(3, loss=2.5)
+        report.close()
+    found = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert found.SummaryMetadata("loss").plugin_data.plugin_name == "scalars"
+    numbers = pytest.importorskip("tensorboard.util.tensor_util").make_ndarray
+    assert [(point.step, numbers(point.tensor_proto)) for point in found.Tensors("loss")] == [(3, 2.5)]
+    started, _ = capsys.readouterr().out.splitlines()
+    assert json.loads(started).items() >= {"effective_batch_size": 24, "peak_learning_rate": 2.0}.items()
+
+
 def test_a_checkpoint_comes_back_as_it_was_and_runs_no_code(tmp_path):
     one = {"a.weight": np.array([[1.5, math.pi]], np.float32), "a.bias": np.array([np.nan], np.float32)}
     state = train_jax.State(one, {k: v + 1 for k, v in one.items()}, {k: v + 2 for k, v in one.items()})

@@ -54,9 +54,7 @@ def options(name: str, about: str | None, dtypes: Sequence[str]) -> Parser:
     add("--train_data_path", default=env("FERMI_TRAIN_DATA"))
     add("--valid_data_path", default=env("FERMI_VALID_DATA"), help="none: no validation")
     add("--batch_size", type=positive, default=8, help=BATCH_SIZE)
-    add(
-        "--gradient_accumulation_steps", type=positive, default=1, help="micro steps; gradients are summed up over them"
-    )
+    add("--gradient_accumulation_steps", type=positive, default=1, help="micro steps per optimizer step")
     add("--num_workers", type=natural, default=0, help="understood; here --prefetch does the same")
     add("--preload", action=on_off, default=False, help="read data into memory first; each process has a copy")
     add("--total_steps", type=positive, default=300)

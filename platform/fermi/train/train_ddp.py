@@ -80,9 +80,7 @@ def parse(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Name
     add("--batch_size", type=positive, default=8, help=BATCH_SIZE)
     mine = "this process's part of the batch, where the parts differ; all processes must state theirs"
     add("--local_batch_size", type=positive, default=env("FERMI_LOCAL_BATCH_SIZE"), help=mine)
-    add(
-        "--gradient_accumulation_steps", type=positive, default=1, help="micro steps; gradients are summed up over them"
-    )
+    add("--gradient_accumulation_steps", type=positive, default=1, help="micro steps per optimizer step")
     add("--num_workers", type=natural, default=0, help="processes that make this rank's batches ready in advance")
     add("--preload", action=on_off, default=False, help="read data into memory first; each rank has a copy")
     add("--total_steps", type=positive, default=300)
