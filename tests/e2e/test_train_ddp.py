@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from examples import test_launch
+from examples import train_ddp as examples
 from fermi.data import Tokenised, stdlib_text, tokenise
 from fermi.launch import recipes
 from fermi.train import train_ddp
@@ -25,6 +27,8 @@ from tests.waiting import until
 pytestmark = pytest.mark.e2e
 
 SCRIPT = Path(train_ddp.__file__)
+EXAMPLES = SCRIPT.parents[3] / "examples"
+"""The same trainer under the names of guides."""
 TINY = [
     *("--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=16", "--learning_rate=0.01", "--warmup_steps=2"),
     *("--total_steps=6", "--log_every=1", "--eval_every=3", "--eval_batches=2"),
@@ -190,10 +194,11 @@ def test_tensorboard_s_files_beside_the_checkpoints_have_every_metric(single: Ru
 
 @pytest.mark.parametrize("launcher", ["torch.distributed.run", "torch.distributed.launch", "mp.spawn"])
 def test_two_processes_learn_the_same_as_one(launcher: str, single: Run, options: list[str], tmp_path: Path) -> None:
+    script = EXAMPLES / ("set_distributed.py" if launcher == "torch.distributed.run" else "train_distributed.py")
     if launcher == "mp.spawn":
-        start = [SCRIPT, "--world_size=2"]
+        start = [script, "--world_size=2"]
     else:
-        start = ["-m", launcher, "--nproc_per_node=2", f"--master_port={free_port()}", SCRIPT]
+        start = ["-m", launcher, "--nproc_per_node=2", f"--master_port={free_port()}", script]
     run = Run(tmp_path / "log", sys.executable, *start, *options, "--batch_size=3", "--distributed")
     assert run.wait() == 0, run.text
     for rank in (0, 1):
@@ -203,7 +208,7 @@ def test_two_processes_learn_the_same_as_one(launcher: str, single: Run, options
 
 def test_uneven_nodes_and_accumulated_gradients_learn_the_same_as_one_process(single: Run, uneven: list[Run]) -> None:
     for run, local_rank in zip(uneven, (0, 0, 1), strict=True):
-        assert f"world size 3, local rank {local_rank}, master 127.0.0.1:" in run.text
+        assert f"World Size: 3, Local Rank: {local_rank}, Master Addr: 127.0.0.1" in run.text
     assert uneven[1].records() == uneven[2].records() == []
     assert_alike(uneven[0].metrics(), single.metrics())
 
@@ -459,3 +464,51 @@ def test_a_refusal_shows_no_traceback_in_a_real_process(tmp_path: Path) -> None:
     run = Run(tmp_path / "log", sys.executable, SCRIPT, "--distributed", "--world_size=2")
     assert run.wait() == 2
     assert run.text == "train_ddp: --train_data_path is missing\n"
+
+
+def test_the_example_that_is_stopped_goes_on_as_if_it_had_not_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(folder: str, stop_at: int | None = None) -> float:
+        monkeypatch.setenv("FERMI_CHECKPOINT_DIR", str(tmp_path / folder))
+        torch.manual_seed(0)
+        model, seen = torch.nn.Linear(100, 10), []
+
+        def forwarded(*_: object) -> None:
+            seen.append(1)
+            if len(seen) == stop_at:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        model.register_forward_hook(forwarded)
+        return examples.train_ddp(model=model, input_size=100, output_size=10, batch_size=256, epochs=2)
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        whole = train("whole")
+        with pytest.raises(SystemExit) as ended:
+            train("stopped", stop_at=13)
+        monkeypatch.setenv("FERMI_RESUME_FROM", "auto")
+        capsys.readouterr()
+        assert train("stopped") == whole
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 143
+    [resumed] = (json.loads(line) for line in capsys.readouterr().out.splitlines() if '"resumed"' in line)
+    assert 8 < resumed["step"] < 16, "in the second of two epochs of 8 steps"
+
+
+def test_the_example_refuses_a_model_that_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        examples.train_ddp(model=torch.nn.Linear(100, 7), input_size=100, output_size=10)
+    signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 2
+    assert "output_size is 10" in capsys.readouterr().err
+
+
+def test_the_launch_test_names_what_contradicts_itself() -> None:
+    fine = [(0, 0, "0", "gn6", "cpu"), (1, 1, "0", "gn6", "cpu"), (2, 0, "1", "gn7", "cpu")]
+    assert list(test_launch.contradictions(fine)) == []
+    twice = [fine[0], fine[1], (2, 1, "0", "gn6", "cpu")]
+    assert list(test_launch.contradictions(twice)) == ["the local ranks on node 0 are [0, 1, 1]"]
+    assert next(test_launch.contradictions([fine[0], fine[0]])) == "the ranks are [0, 0]"

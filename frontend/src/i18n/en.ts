@@ -387,6 +387,7 @@ export const en: Messages = {
     create: "New group",
     name: "Name",
     configure: "Configure {{name}}",
+    settings: "Configure",
     configureTitle: "Configure group {{name}}",
     save: "Save settings",
     saved: "The settings were saved",

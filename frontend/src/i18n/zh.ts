@@ -387,6 +387,7 @@ export const zh = {
     create: "新建分组",
     name: "名称",
     configure: "配置 {{name}}",
+    settings: "配置",
     configureTitle: "配置分组 {{name}}",
     save: "保存配置",
     saved: "配置已保存",

@@ -31,8 +31,9 @@ export function Configure({ group }: { group: WorkerGroup }) {
       known={workers.length > 0 ? problems : []}
       onSubmit={save}
       trigger={
-        <Button look="ghost" size="icon" aria-label={t("groups.configure", { name })}>
+        <Button look="ghost" size="sm" aria-label={t("groups.configure", { name })}>
           <Settings />
+          {t("groups.settings")}
         </Button>
       }
     >
