@@ -95,6 +95,8 @@ def test_another_backend_and_another_split_than_jax_s_are_warnings():
     assert [problem.code for problem in found] == ["STRATEGY_NOT_RENDERED", "JAX_BACKEND_FIXED"]
     assert [w.code for w in jax.warnings(spec_of(backend="gloo", emulated=False))] == ["JAX_BACKEND_FIXED"]
     assert jax.warnings(spec_of(backend="gloo", strategy={"dataParallel": 14})) == []
+    found = has_text(jax.warnings(spec_of(strategy={"dataParallel": 14}, hyperparameters={"numWorkers": 2})))
+    assert [problem.code for problem in found] == ["JAX_LOADS_WITH_A_THREAD"]
     found = jax.warnings(spec_of(strategy={"fsdpParallel": 2, "tensorParallel": 7}))
     assert [problem.code for problem in found] == ["STRATEGY_NOT_RENDERED"]
 

@@ -57,6 +57,9 @@ def warnings(spec: JobSpec) -> list[Problem]:
     found = []
     if spec.backend not in ("auto", used):
         found.append(Problem("distributedConfig.backend", "JAX_BACKEND_FIXED", {"asked": spec.backend, "used": used}))
+    if spec.entrypoint is None and spec.hyperparameters.get("numWorkers"):
+        params = {"prefetch": options.value(spec, OPTIONS, "prefetch")}
+        found.append(Problem("hyperparameters.numWorkers", "JAX_LOADS_WITH_A_THREAD", params))
     if _mesh(spec):
         return found
     size, better = fsdp(spec), groups.natural(spec)
