@@ -24,6 +24,7 @@ SECTIONS = (
     "kubernetes",
     "gang",
     "workers",
+    "scaling",
     "loading",
 )
 
