@@ -26,7 +26,18 @@ def end(task: Task, state: State = State.FAILED, reason: str = "QUEUE_TIMEOUT") 
     Task.objects.filter(pk=task.pk).update(state=state, due_at=None, reason=reason, ended_at=timezone.now())
 
 
-READS = ["", "/events", "/metrics", "/checkpoints", "/logs", "/plan", "/scripts", "/logs/download", "/stream"]
+READS = [
+    "",
+    "/events",
+    "/metrics",
+    "/scaling",
+    "/checkpoints",
+    "/logs",
+    "/plan",
+    "/scripts",
+    "/logs/download",
+    "/stream",
+]
 
 
 @pytest.mark.parametrize("path", READS)

@@ -86,6 +86,39 @@ class EffectiveBatch(serializers.Serializer):
     ownScript = serializers.BooleanField(help_text="what the script is told; whether it does so cannot be seen")
 
 
+class ScalingRange(serializers.Serializer):
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+
+
+class ScalingRow(serializers.Serializer):
+    """The first so many of the nodes."""
+
+    nodes = serializers.IntegerField()
+    processes = serializers.IntegerField()
+    theoretical = serializers.FloatField(help_text="speed-up over one node by the number of processes")
+    speedup = ScalingRange()
+    efficiency = ScalingRange(help_text="speed-up ÷ theoretical")
+
+
+class ScalingExpectation(serializers.Serializer):
+    """Ranges, from what was measured, given and assumed; `reasons` say which."""
+
+    rows = ScalingRow(many=True, help_text="the last one is the choice")
+    stepSeconds = ScalingRange()
+    tokensPerSecond = ScalingRange()
+    preflightId = serializers.CharField(allow_null=True, help_text="the test that measured the network; null: assumed")
+    reasons = WarningItem(many=True)
+
+
+class TaskScaling(serializers.Serializer):
+    expected = ScalingExpectation(allow_null=True, help_text="null: too little is known of the model")
+    tokensPerSecond = serializers.FloatField(allow_null=True, help_text="median of the newest attempt's metrics")
+    offBy = serializers.FloatField(
+        allow_null=True, help_text="share by which the task is above or below the expected range; 0 = within"
+    )
+
+
 class TaskPreview(serializers.Serializer):
     worldSize = serializers.IntegerField()
     nodeCount = serializers.IntegerField()
@@ -101,6 +134,9 @@ class TaskPreview(serializers.Serializer):
     splits = serializers.ListField(
         child=serializers.DictField(child=serializers.IntegerField()),
         help_text="strategies that can run here, the nearest first, where the one asked for cannot",
+    )
+    scaling = ScalingExpectation(
+        allow_null=True, help_text="null: too little is known of the model, or a rule is broken"
     )
     summary = PreviewSummary()
 

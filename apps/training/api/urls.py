@@ -22,6 +22,7 @@ urlpatterns = [
     path(f"{TASK}/clone", views.TaskCloneView.as_view()),
     path(f"{TASK}/events", views.TaskEventsView.as_view()),
     path(f"{TASK}/metrics", views.TaskMetricsView.as_view()),
+    path(f"{TASK}/scaling", views.TaskScalingView.as_view()),
     path(f"{TASK}/checkpoints", views.TaskCheckpointsView.as_view()),
     path(f"{TASK}/plan", views.TaskPlanView.as_view()),
     path(f"{TASK}/scripts", views.TaskScriptsView.as_view()),

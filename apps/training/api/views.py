@@ -13,7 +13,7 @@ from apps.common.texts import language
 from apps.training.api import serializers as forms
 from apps.training.models import Checkpoint, Task
 from apps.training.output import logs
-from apps.training.services import actions, scripts
+from apps.training.services import actions, scaling, scripts
 from apps.training.services.create import create, retry
 from apps.training.services.preview import preview
 from apps.training.services.recommend import recommend
@@ -112,6 +112,13 @@ class TaskMetricsView(APIView):
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Points as the ranks printed them, oldest first."""
         return selectors.metrics(actions.find(request.user, task_id).pk, query)
+
+
+class TaskScalingView(APIView):
+    @operation("getTaskScaling", data=forms.TaskScaling)
+    def get(self, request: Request, task_id: str) -> Data:
+        """The speed that was to be expected, and the task's own."""
+        return scaling.of_task(request.user, actions.find(request.user, task_id))
 
 
 class TaskCheckpointsView(APIView):

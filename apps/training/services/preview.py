@@ -8,6 +8,7 @@ from typing import Any
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.training.ground.launching import backend_for, seen_from
+from apps.training.services import scaling
 from apps.training.services.build import Draft, build, environments_field
 from apps.training.shown import presenters
 from fermi.launch import registry, summary
@@ -26,7 +27,8 @@ def preview(
     shown: dict[str, Any] = {
         "problems": [presenters.problem(problem) for problem in problems],
         "warnings": [presenters.warning(warning.code, warning.params) for warning in draft.warnings],
-        "proposal": None, "splits": [], "batch": None, "worldSize": 0, "nodeCount": 0, "masterNode": None,
+        "proposal": None, "splits": [], "batch": None, "scaling": None, "worldSize": 0, "nodeCount": 0,
+        "masterNode": None,
         "summary": summary.summarise([]), "ranks": [], "files": [], "artifacts": [], "command": [],
     }  # fmt: skip
     job = draft.job
@@ -40,6 +42,7 @@ def preview(
         "proposal": presenters.proposal(job),
         "splits": registry.framework(job.framework).splits(job),
         "batch": presenters.batch(job),
+        "scaling": presenters.expectation(expected) if (expected := scaling.expect(user, job)) else None,
     }
     if (found := rendered(draft)) is None:
         return shown

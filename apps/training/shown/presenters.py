@@ -16,6 +16,7 @@ from apps.training.states.limits import SILENT
 from apps.training.states.reasons import Reason
 from fermi import messages
 from fermi.launch import registry
+from fermi.launch.scaling import Expectation
 from fermi.launch.spec import JobSpec, Problem
 
 
@@ -100,6 +101,23 @@ def batch(job: JobSpec) -> dict[str, Any] | None:
     """None where only the user's own script knows."""
     found = registry.framework(job.framework).effective_batch(job)
     return found.to_json() if found else None
+
+
+def expectation(found: Expectation, lang: str | None = None) -> dict[str, Any]:
+    def span(limits: tuple[float, float]) -> dict[str, float]:
+        return {"low": limits[0], "high": limits[1]}
+
+    return {
+        "rows": [
+            {"nodes": row.nodes, "processes": row.ranks, "theoretical": row.theoretical,
+             "speedup": span(row.speedup), "efficiency": span(row.efficiency)}
+            for row in found.rows
+        ],
+        "stepSeconds": span(found.step_seconds),
+        "tokensPerSecond": span(found.tokens_per_second),
+        "preflightId": found.network.measured or None,
+        "reasons": [warning(reason.code, reason.params, lang) for reason in found.reasons],
+    }  # fmt: skip
 
 
 def event(row: dict[str, Any], lang: str | None = None) -> dict[str, Any]:

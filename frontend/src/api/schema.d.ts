@@ -740,6 +740,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/scaling": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The speed that was to be expected, and the task's own. */
+        get: operations["getTaskScaling"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/scripts": {
         parameters: {
             query?: never;
@@ -2145,6 +2162,35 @@ export interface components {
         };
         /** @enum {string} */
         Role: "viewer" | "member" | "maintainer";
+        /** @description Ranges, from what was measured, given and assumed; `reasons` say which. */
+        ScalingExpectation: {
+            /** @description the last one is the choice */
+            rows: components["schemas"]["ScalingRow"][];
+            stepSeconds: components["schemas"]["ScalingRange"];
+            tokensPerSecond: components["schemas"]["ScalingRange"];
+            /** @description the test that measured the network; null: assumed */
+            preflightId: string | null;
+            reasons: components["schemas"]["WarningItem"][];
+        };
+        ScalingRange: {
+            /** Format: double */
+            low: number;
+            /** Format: double */
+            high: number;
+        };
+        /** @description The first so many of the nodes. */
+        ScalingRow: {
+            nodes: number;
+            processes: number;
+            /**
+             * Format: double
+             * @description speed-up over one node by the number of processes
+             */
+            theoretical: number;
+            speedup: components["schemas"]["ScalingRange"];
+            /** @description speed-up ÷ theoretical */
+            efficiency: components["schemas"]["ScalingRange"];
+        };
         Scene: {
             code: string;
             name: string;
@@ -2490,6 +2536,8 @@ export interface components {
             splits: {
                 [key: string]: number;
             }[];
+            /** @description null: too little is known of the model, or a rule is broken */
+            scaling: components["schemas"]["ScalingExpectation"] | null;
             summary: components["schemas"]["PreviewSummary"];
         };
         TaskPreviewEnvelope: {
@@ -2521,6 +2569,25 @@ export interface components {
         };
         /** @enum {string} */
         TaskRankStateEnum: "waiting" | "running" | "exited";
+        TaskScaling: {
+            /** @description null: too little is known of the model */
+            expected: components["schemas"]["ScalingExpectation"] | null;
+            /**
+             * Format: double
+             * @description median of the newest attempt's metrics
+             */
+            tokensPerSecond: number | null;
+            /**
+             * Format: double
+             * @description share by which the task is above or below the expected range; 0 = within
+             */
+            offBy: number | null;
+        };
+        TaskScalingEnvelope: {
+            data: components["schemas"]["TaskScaling"];
+            code: number;
+            message: string;
+        };
         /** @enum {string} */
         TaskState: "initializing" | "queued" | "starting" | "running" | "stopping" | "succeeded" | "failed" | "stopped";
         TaskSummary: {
@@ -4877,6 +4944,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getTaskScaling: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskScalingEnvelope"];
                 };
             };
             default: {

@@ -21,6 +21,7 @@ export const taskKeys = {
   detail: (id: string) => [...taskKeys.one(id), "detail"] as const,
   events: (id: string) => [...taskKeys.one(id), "events"] as const,
   metrics: (id: string) => [...taskKeys.one(id), "metrics"] as const,
+  scaling: (id: string) => [...taskKeys.one(id), "scaling"] as const,
   checkpoints: (id: string) => [...taskKeys.one(id), "checkpoints"] as const,
   plan: (id: string, attempt: number) => [...taskKeys.one(id), "plan", attempt] as const,
   preview: (body: unknown) => ["task-preview", body] as const,
@@ -63,6 +64,13 @@ export const eventsQuery = (id: string) =>
       );
       return mergeById(client.getQueryData<TaskEvent[]>(queryKey) ?? have, more);
     },
+  });
+
+/** `round`: another number asks anew. */
+export const scalingQuery = (id: string, round: number) =>
+  queryOptions({
+    queryKey: [...taskKeys.scaling(id), round],
+    queryFn: () => unwrap(http.GET("/api/v1/training-tasks/{task_id}/scaling", { params: { path: { task_id: id } } })),
   });
 
 export const metricsQuery = (id: string) =>

@@ -30,6 +30,7 @@ export type TaskBrief = Item<Answer<"/api/v1/training-tasks", "get">>;
 export type Task = Answer<"/api/v1/training-tasks/{task_id}", "get">;
 export type CreateRequest = Body<"/api/v1/training-tasks", "post">;
 export type Preview = Answer<"/api/v1/training-tasks/preview", "post">;
+export type Scaling = NonNullable<Preview["scaling"]>;
 export type Plan = Answer<"/api/v1/training-tasks/{task_id}/plan", "get">;
 export type TaskEvent = Item<Answer<"/api/v1/training-tasks/{task_id}/events", "get">>;
 export type Metric = Item<Answer<"/api/v1/training-tasks/{task_id}/metrics", "get">>;

@@ -562,6 +562,18 @@ export const en: Messages = {
     roleOfMember: "Role of {{name}}",
     rolesHint: "Members submit and steer tasks; maintainers also manage environments, data and members.",
   },
+  scaling: {
+    title: "Expected speed-up",
+    nodes: "Nodes",
+    gpus: "Processes",
+    theoretical: "Theoretical",
+    actual: "Expected",
+    efficiency: "Efficiency",
+    measured: "Measured: {{value}} tokens/s,",
+    within: "within what was expected.",
+    above: "{{share}}% above what was expected.",
+    below: "{{share}}% below what was expected.",
+  },
   create: {
     elastic: "Elastic",
     elasticHint:

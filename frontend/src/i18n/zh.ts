@@ -558,6 +558,18 @@ export const zh = {
     roleOfMember: "{{name}} 的角色",
     rolesHint: "成员可以提交和管理任务；维护者还能管理环境、数据与成员。",
   },
+  scaling: {
+    title: "预期加速",
+    nodes: "节点",
+    gpus: "进程",
+    theoretical: "理论加速",
+    actual: "预期实际加速",
+    efficiency: "效率",
+    measured: "实测 {{value}} token/秒，",
+    within: "在预期范围内。",
+    above: "比预期高 {{share}}%。",
+    below: "比预期低 {{share}}%。",
+  },
   create: {
     elastic: "弹性训练",
     elasticHint: "填写节点数范围后，节点丢失时任务以较少的节点继续，恢复后再扩大。留空：等待丢失的节点恢复。",

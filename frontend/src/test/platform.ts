@@ -56,6 +56,7 @@ export const platform = setupServer(
   http.get(api("/training-tasks/:id"), () => ok(task)),
   http.get(api("/training-tasks/:id/events"), () => list()),
   http.get(api("/training-tasks/:id/checkpoints"), () => list()),
+  http.get(api("/training-tasks/:id/scaling"), () => ok({ expected: null, tokensPerSecond: null, offBy: null })),
   http.get(api("/training-tasks/:id/metrics"), () => ok({ items: [], next: null })),
   http.get(api("/training-tasks/:id/logs"), () =>
     ok({ rank: 0, attempt: 1, lines: [{ offset: 0, text: "hello from rank 0" }], cursor: "1", end: true }),

@@ -23,6 +23,7 @@ from fermi.client.types import (
     TaskEvent,
     TaskPlan,
     TaskPreview,
+    TaskScaling,
 )
 
 PATIENCE_S = 300.0  # how long the platform may be away (a restart, an upgrade) before following gives up
@@ -113,6 +114,10 @@ class Tasks:
             after = page["next"]
             if after is None or not page["items"]:
                 return
+
+    def scaling(self, task_id: str) -> TaskScaling:
+        """The speed that was to be expected, and the task's own."""
+        return self._transport.call("GET", _path(task_id, "/scaling"))
 
     def checkpoints(self, task_id: str) -> Listing[CheckpointItem]:
         return Listing(self._transport, _path(task_id, "/checkpoints"), {})

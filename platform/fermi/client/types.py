@@ -527,6 +527,29 @@ class RegisteredWorker(TypedDict):
 Role: TypeAlias = Literal["viewer", "member", "maintainer"]
 
 
+class ScalingRange(TypedDict):
+    low: float
+    high: float
+
+
+class ScalingRow(TypedDict):
+    """
+    The first so many of the nodes.
+    """
+
+    nodes: int
+    processes: int
+    theoretical: float
+    """
+    speed-up over one node by the number of processes
+    """
+    speedup: ScalingRange
+    efficiency: ScalingRange
+    """
+    speed-up ÷ theoretical
+    """
+
+
 class SceneBounds(TypedDict):
     min: int
     max: int | None
@@ -1315,6 +1338,24 @@ class RejectedFramework(TypedDict):
     reasons: list[WarningItem]
 
 
+class ScalingExpectation(TypedDict):
+    """
+    Ranges, from what was measured, given and assumed; `reasons` say which.
+    """
+
+    rows: list[ScalingRow]
+    """
+    the last one is the choice
+    """
+    stepSeconds: ScalingRange
+    tokensPerSecond: ScalingRange
+    preflightId: str | None
+    """
+    the test that measured the network; null: assumed
+    """
+    reasons: list[WarningItem]
+
+
 class Scene(TypedDict):
     code: str
     name: str
@@ -1452,6 +1493,21 @@ class TaskRank(TypedDict):
     ending: EndingEnum | NullEnum
     """
     failed: before all others; after: once another had failed; ended: by the platform's signal
+    """
+
+
+class TaskScaling(TypedDict):
+    expected: ScalingExpectation | None
+    """
+    null: too little is known of the model
+    """
+    tokensPerSecond: float | None
+    """
+    median of the newest attempt's metrics
+    """
+    offBy: float | None
+    """
+    share by which the task is above or below the expected range; 0 = within
     """
 
 
@@ -1705,6 +1761,10 @@ class TaskPreview(TypedDict):
     splits: list[dict[str, int]]
     """
     strategies that can run here, the nearest first, where the one asked for cannot
+    """
+    scaling: ScalingExpectation | None
+    """
+    null: too little is known of the model, or a rule is broken
     """
     summary: PreviewSummary
 

@@ -90,7 +90,8 @@ SCALES: dict[str, Callable[[int], float]] = {"none": lambda _: 1, "linear": floa
 
 DEFAULT_LEARNING_RATE = 3e-3
 DEFAULT_BATCH_SIZE = 8  # the trainers', as is what follows
-_SHAPE = {"layers": 2, "hiddenSize": 64, "sequenceLength": 64, "vocabSize": 256}
+DEFAULT_SEQUENCE = 64
+_SHAPE = {"layers": 2, "hiddenSize": 64, "sequenceLength": DEFAULT_SEQUENCE, "vocabSize": 256}
 
 _TYPICAL = [  # parameters, layers, hidden size, heads: GPT-3's table 2.1, with OPT's 30B and 66B between
     (125e6, 12, 768, 12),

@@ -411,3 +411,27 @@ test("a variable gets a secret of the environments' project by name", async () =
   await userEvent.click(screen.getByRole("button", { name: "创建并启动训练" }));
   await waitFor(() => expect(sent[0]?.secretEnv).toEqual({ WANDB_API_KEY: "wandb" }));
 });
+
+test("what several nodes are expected to gain is shown with what it rests on", async () => {
+  listening({
+    scaling: {
+      rows: [
+        {
+          nodes: 2,
+          processes: 4,
+          theoretical: 2,
+          speedup: { low: 1.6, high: 1.9 },
+          efficiency: { low: 0.8, high: 0.95 },
+        },
+      ],
+      stepSeconds: { low: 1, high: 2 },
+      tokensPerSecond: { low: 1000, high: 2000 },
+      preflightId: null,
+      reasons: [{ code: "SCALING_COMMUNICATION", message: "通信开销：1 GiB", hint: "" }],
+    },
+  });
+  visit(pair);
+  await screen.findByText("1.6x – 1.9x");
+  expect(screen.getByText("80% – 95%")).toBeTruthy();
+  expect(screen.getByText("通信开销：1 GiB")).toBeTruthy();
+});

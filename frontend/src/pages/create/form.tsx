@@ -8,8 +8,10 @@ import { previewQuery } from "@/api/tasks";
 import type { Environment, Framework, Problem } from "@/api/types";
 import { useSettled } from "@/lib/hooks";
 import { Button } from "@/ui/button";
+import { Card } from "@/ui/card";
 import { Loading } from "@/ui/failure";
 import { Fold } from "@/ui/fold";
+import { Scaling } from "@/ui/scaling";
 import { Advanced } from "./advanced";
 import { aggregate } from "./aggregate";
 import { Basics } from "./basics";
@@ -161,6 +163,11 @@ export function CreateForm({ start, store, restored, onStartOver }: CreateFormPr
             batch={preview.data?.batch}
             onRemove={onToggle}
           />
+          {several && preview.data?.scaling && (
+            <Card title={t("scaling.title")}>
+              <Scaling scaling={preview.data.scaling} />
+            </Card>
+          )}
           <Preview
             preview={preview}
             waiting={asked !== body}

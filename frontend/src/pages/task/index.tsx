@@ -22,6 +22,7 @@ import { Facts } from "./facts";
 import { LogView } from "./log-view";
 import { Progress } from "./progress";
 import { Ranks } from "./ranks";
+import { Speed } from "./speed";
 import { Timeline } from "./timeline";
 
 const NO_METRICS: Metric[] = [];
@@ -97,6 +98,7 @@ function TaskPage({ task }: { task: Task }) {
           <Ranks task={task} chosen={rank} onChoose={readRank} />
           <Timeline task={task} />
           <Facts task={task} />
+          {task.ranks.length > 1 && <Speed id={id} points={metrics.length} />}
         </aside>
       </div>
     </Page>

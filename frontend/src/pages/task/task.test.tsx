@@ -202,3 +202,16 @@ test("the request can be taken away as a command", async () => {
   await userEvent.click(screen.getByRole("button", { name: "task.yaml" }));
   expect(screen.getByLabelText("task.yaml").textContent).toContain("taskName: first-task");
 });
+
+test("how far off a task was from what was expected is said", async () => {
+  const expected = {
+    rows: [],
+    stepSeconds: { low: 1, high: 2 },
+    tokensPerSecond: { low: 1000, high: 2000 },
+    preflightId: null,
+    reasons: [],
+  };
+  platform.use(http.get(api("/training-tasks/:id/scaling"), () => ok({ expected, tokensPerSecond: 500, offBy: -0.5 })));
+  visit("/training/task-1");
+  await screen.findByText(/比预期低 50%/);
+});

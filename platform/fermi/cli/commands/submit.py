@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import RenderableType
 
-from fermi.cli import fields, output, reading
+from fermi.cli import fields, output, reading, scaling
 from fermi.cli.detail import step_of
 from fermi.cli.failures import REFUSED
 from fermi.cli.names import Names
@@ -125,6 +125,8 @@ def _preview(found: TaskPreview) -> Iterator[RenderableType]:
         yield from chosen(proposal)
     if found.get("batch"):  # an older platform has none
         yield output.pairs(step_of(found))
+    if scaled := found.get("scaling"):
+        yield from scaling.expected(scaled)
     if found["command"]:
         yield output.heading(_("COMMAND_OF_EACH_PROCESS"))
         yield output.line(" ".join(found["command"]))

@@ -1,0 +1,50 @@
+"""How well a choice of environments is expected to scale, and how a task did afterwards."""
+
+from statistics import median
+from typing import Any
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.training.models import MetricPoint, Preflight, Task
+from apps.training.shown import presenters
+from apps.training.states import State
+from fermi.launch import registry, scaling
+from fermi.launch.ranks import place
+from fermi.launch.scaling import Expectation, Network
+from fermi.launch.spec import JobSpec
+
+NEWEST_POINTS = 200
+"""So many are looked at for a task's own speed."""
+
+
+def expect(user: User, job: JobSpec) -> Expectation | None:
+    """None where rules are broken, or too little is known of the model."""
+    if registry.framework(job.framework).problems(job):
+        return None
+    return scaling.expect(job, _measured(user, job))
+
+
+def of_task(user: User, task: Task) -> dict[str, Any]:
+    """The expectation, with what is known today, beside what the newest attempt does."""
+    expected = expect(user, JobSpec.from_json(task.spec))
+    points = MetricPoint.objects.filter(task=task, attempt=task.attempt, rank=0).order_by("-pk")[:NEWEST_POINTS]
+    speeds = [point["tokens_per_s"] for point in points.values_list("values", flat=True) if "tokens_per_s" in point]
+    found = median(speeds) if speeds else None
+    known = expected is not None and found is not None
+    return {
+        "expected": presenters.expectation(expected) if expected else None,
+        "tokensPerSecond": found,
+        "offBy": scaling.off_by(found, expected.tokens_per_second) if known and found and expected else None,
+    }
+
+
+def _measured(user: User, job: JobSpec) -> Network | None:
+    """By the newest pre-flight test that had all these nodes; the first and the last stand for all in the query."""
+    nodes = [at.node for at in place(job.nodes, job.master)]
+    if len(nodes) < 2:
+        return None
+    tests = Preflight.objects.filter(run__state=State.SUCCEEDED, run__world_size__gte=len(nodes))
+    for node in (nodes[0], nodes[-1]):
+        tests = tests.filter(run__nodes__environment=node.id)
+    newest = access.visible(tests, user, "run__project").order_by("-run__created_at").values_list("pk", "report")[:1]
+    return next((scaling.measured(report, nodes, key) for key, report in newest), None)

@@ -1,0 +1,55 @@
+import { useTranslation } from "react-i18next";
+import type { Scaling as ScalingData } from "@/api/types";
+import { count, measured } from "@/lib/format";
+
+interface Range {
+  low: number;
+  high: number;
+}
+
+function span({ low, high }: Range, shown: (value: number) => string): string {
+  const [from, to] = [shown(low), shown(high)];
+  return from === to ? from : `${from} – ${to}`;
+}
+
+const percent = (share: number) => `${Math.round(share * 100)}%`;
+const times = (value: number) => `${measured(value)}x`;
+
+/** Speed-up and efficiency of a choice, as ranges, with what they rest on. */
+export function Scaling({ scaling }: { scaling: ScalingData }) {
+  const { t } = useTranslation();
+  return (
+    <div className="text-sm">
+      <table className="w-full tabular-nums">
+        <thead className="text-left text-muted">
+          <tr className="*:pb-1 *:font-normal">
+            <th>{t("scaling.nodes")}</th>
+            <th>{t("scaling.gpus")}</th>
+            <th>{t("scaling.theoretical")}</th>
+            <th>{t("scaling.actual")}</th>
+            <th className="text-right">{t("scaling.efficiency")}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {scaling.rows.map((row) => (
+            <tr key={row.nodes} className="last:font-medium">
+              <td>{row.nodes}</td>
+              <td>{row.processes}</td>
+              <td>{times(row.theoretical)}</td>
+              <td>{span(row.speedup, times)}</td>
+              <td className="text-right">{span(row.efficiency, percent)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p className="mt-2">{t("task.tokensPerSecond", { value: span(scaling.tokensPerSecond, count) })}</p>
+      <ul className="mt-2 list-disc space-y-1 pl-4 text-muted">
+        {scaling.reasons.map(({ code, message, hint }) => (
+          <li key={code} title={hint || undefined}>
+            {message}
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}

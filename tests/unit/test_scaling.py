@@ -1,0 +1,105 @@
+"""What is expected of a choice of nodes: what everybody knows of scaling, and what it rests on."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fermi import messages
+from fermi.launch import recipes, registry, scaling
+from fermi.launch.scaling import Expectation, Network
+from fermi.launch.spec import JobSpec, Node
+from tests.goldens import gpt3, job
+
+BERT = {"layers": 24, "hiddenSize": 1024, "heads": 16, "sequenceLength": 512, "vocabSize": 30522, "batchSize": 32}
+FAST, SLOW = Network((12.5e9, 12.5e9), (0.1, 0.1)), Network((0.125e9, 0.125e9), (30.0, 30.0))
+
+
+def over(count: int, gpus: str = "A100", framework: str = "pytorch-ddp", **changes: object) -> JobSpec:
+    nodes = tuple(Node(f"n{n}", f"n{n}", zone="a", gpu_type=gpus, gpu_count=2) for n in range(count))
+    return JobSpec("task", framework, nodes, "n0", hyperparameters={**BERT, **changes})
+
+
+def expected(job: JobSpec, network: Network | None = None) -> Expectation:
+    found = scaling.expect(job, network)
+    assert found is not None
+    return found
+
+
+def test_rows_are_the_document_s_columns_and_one_node_is_the_measure() -> None:
+    rows = expected(over(8)).rows
+    assert [(row.nodes, row.ranks, row.theoretical) for row in rows] == [(1, 2, 1), (2, 4, 2), (4, 8, 4), (8, 16, 8)]
+    assert rows[0].efficiency == rows[0].speedup == (1, 1)
+    assert [row.nodes for row in expected(over(3)).rows] == [1, 2, 3]
+
+
+def test_a_slower_network_a_smaller_batch_and_fewer_accumulated_steps_scale_worse() -> None:
+    def efficiency(job: JobSpec, network: Network = FAST) -> tuple[float, float]:
+        return expected(job, network).rows[-1].efficiency
+
+    usual = efficiency(over(4))
+    assert efficiency(over(4), SLOW) < usual
+    assert efficiency(over(4, batchSize=2)) < usual
+    assert efficiency(over(4, gradientAccumulationSteps=8)) > usual
+    assert efficiency(over(4, "H100"), SLOW)[0] < efficiency(over(4), SLOW)[0]
+
+
+def test_an_all_reduce_takes_what_the_ring_says() -> None:
+    """Single precision at worst, by 4 ranks on 2 nodes over 1 GB/s: 2 · 3/4 of the gradients' bytes."""
+    slow, fast = (expected(over(2), Network((rate, rate), (0.0, 0.0))).step_seconds[1] for rate in (1e9, 1e18))
+    assert slow - fast == pytest.approx(2 * 3 / 4 * 4 * recipes.count(BERT) / 1e9)
+
+
+def test_a_step_of_fixed_cost_is_given_and_hardly_lost() -> None:
+    found = expected(job("env-001", "env-002", hyperparameters={"stepDelay": 0.5}))
+    assert found.step_seconds[0] > 0.5
+    assert found.rows[-1].efficiency[0] > 0.98
+    assert "SCALING_STEP_GIVEN" in {reason.code for reason in found.reasons}
+
+
+def test_a_slower_gpu_among_them_holds_up_the_others() -> None:
+    mixed = (*over(1).nodes, Node("old", "old", zone="a", gpu_type="V100", gpu_count=2))
+    found = expected(JobSpec("task", "pytorch-ddp", mixed, "n0", hyperparameters=BERT), FAST)
+    assert found.rows[-1].efficiency[1] < 0.5
+    assert "SCALING_WAITING_UNEQUAL" in {reason.code for reason in found.reasons}
+
+
+def test_a_split_model_is_measured_against_ranks_that_need_not_talk() -> None:
+    for framework in ("megatron-lm", "megatron-deepspeed"):
+        found = expected(gpt3(framework=framework))
+        [row] = found.rows
+        assert (row.nodes, row.ranks, row.theoretical) == (8, 64, 64)
+        assert 0.9 < row.efficiency[0] <= row.efficiency[1] <= 1
+        assert "SCALING_SPLIT" in {reason.code for reason in found.reasons}
+
+
+def test_nothing_is_said_of_a_model_of_which_nothing_is_known() -> None:
+    assert scaling.expect(gpt3(framework="pytorch-ddp", hyperparameters={}, strategy={}, options={})) is None
+
+
+def test_the_slowest_measured_link_counts_and_a_test_without_a_node_does_not() -> None:
+    nodes = over(2).nodes
+    pairs = [{"from": "n0", "to": "n1", "rttMs": 0.2, "bandwidthMbps": 8000.0},
+             {"from": "n1", "to": "n0", "rttMs": 0.4, "bandwidthMbps": 4000.0},
+             {"from": "n1", "to": "else", "rttMs": 90.0, "bandwidthMbps": 1.0}]  # fmt: skip
+    assert scaling.measured({"pairs": pairs}, nodes, "preflight-1") == Network((5e8, 5e8), (0.4, 0.4), "preflight-1")
+    assert scaling.measured({"pairs": pairs}, over(3).nodes, "preflight-1") is None
+    assert scaling.measured({}, nodes, "preflight-1") is None
+
+
+def test_how_far_off_is_told_from_the_nearer_end() -> None:
+    assert [scaling.off_by(found, (10, 20)) for found in (5, 10, 15, 20, 30)] == [-0.5, 0, 0, 0, 0.5]
+
+
+@pytest.mark.parametrize("framework", registry.FRAMEWORKS)
+@given(nodes=st.integers(1, 9), gpus=st.sampled_from(["A100", "T4", "unheard of"]), emulated=st.booleans())
+def test_it_is_never_above_the_ideal_and_has_words_for_all(
+    framework: str, nodes: int, gpus: str, emulated: bool
+) -> None:
+    chosen = tuple(Node(f"n{n}", f"n{n}", gpu_type=gpus, gpu_count=2, emulated=emulated) for n in range(nodes))
+    found = expected(JobSpec("task", framework, chosen, "n0"))
+    for row in found.rows:
+        assert 0 <= row.efficiency[0] <= row.efficiency[1] <= 1
+        assert row.speedup[1] <= row.theoretical
+    assert 0 < found.tokens_per_second[0] <= found.tokens_per_second[1]
+    for reason in found.reasons:
+        assert all(messages.text(reason.code, lang, **reason.params)[0] for lang in ("zh", "en"))
