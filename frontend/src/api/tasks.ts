@@ -136,8 +136,7 @@ export const stopTask = (id: string) => mutationOptions({ mutationFn: () => stop
 
 export const growTask = (id: string) =>
   mutationOptions({
-    mutationFn: () =>
-      unwrap(http.POST("/api/v1/training-tasks/{task_id}/grow", { params: { path: { task_id: id } } })),
+    mutationFn: () => unwrap(http.POST("/api/v1/training-tasks/{task_id}/grow", { params: { path: { task_id: id } } })),
   });
 
 export const retryTask = (id: string) =>
