@@ -63,11 +63,16 @@ def checkpointed(platform: Running, task_id: str, attempt: int) -> bool:
     return any(saved["attempt"] == attempt for saved in platform.items(task_id, "checkpoints"))
 
 
-def test_four_nodes_then_three_then_four_train_as_four(platform: Running) -> None:
-    kept, other = environments(platform, "e", 4), environments(platform, "f", 4)
-    unbroken = train(platform, other, "ddp")
+@pytest.fixture(scope="module")
+def unbroken(platform: Running) -> str:
+    return train(platform, environments(platform, "unbroken", 4), "ddp")
+
+
+@pytest.mark.parametrize("framework", ["ddp", "fsdp"])
+def test_four_nodes_then_three_then_four_train_as_four(framework: str, platform: Running, unbroken: str) -> None:
+    kept = environments(platform, framework, 4)
     elastic = {"elastic": {"minNodes": 2, "maxNodes": 4}}
-    broken = train(platform, kept, "ddp", config=elastic, hyperparameters={"stepDelay": 0.05}, maxRestarts=1)
+    broken = train(platform, kept, framework, config=elastic, hyperparameters={"stepDelay": 0.05}, maxRestarts=1)
 
     until(lambda: checkpointed(platform, broken, 1), seconds=120, what="a checkpoint on four nodes")
     cordon = {"cordoned": True}
@@ -91,6 +96,8 @@ def test_four_nodes_then_three_then_four_train_as_four(platform: Running) -> Non
     platform.until_state(unbroken, "succeeded", seconds=120)
     found, wanted = curve(platform, broken), curve(platform, unbroken)
     if folder := os.environ.get("FERMI_TEST_CURVES"):
-        Path(folder).write_text(json.dumps({"broken": found, "unbroken": wanted}), encoding="utf-8")
+        sizes = {one["step"]: one["attempt"] for one in platform.items(broken, "metrics", limit=5000)}
+        written = {"broken": found, "unbroken": wanted, "attempts": sizes}
+        Path(folder, f"{framework}.json").write_text(json.dumps(written), encoding="utf-8")
     assert_alike(found, wanted)
     assert platform.strays() == []

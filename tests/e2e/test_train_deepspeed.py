@@ -67,6 +67,25 @@ def test_a_killed_rank_ends_the_attempt_and_the_next_goes_on_bit_for_bit(kitchen
     assert {**before, **curve(again)} == uninterrupted
 
 
+def test_another_number_of_processes_goes_on_with_its_checkpoint(kitchen: Kitchen) -> None:
+    """Four processes saved it and three load it, and the other way round, at each stage."""
+    resized = {}
+    for stage in (1, 2, 3):
+        for saved_by, nodes in (("2+2", (1, 2)), ("1+2", (2, 2))):
+            folder = Path(events(kitchen.done(f"zero{stage}-{saved_by}"), "checkpoint")[1]["path"])
+            name = f"zero{stage}-{saved_by}-{sum(nodes)}"
+            options = {"zeroStage": stage, "trainBatchSize": 12}
+            kitchen.submit(kitchen.job(name, nodes, options=options, resume_from=str(folder)))
+            resized[name] = kitchen.folder / "checkpoints" / name
+    kitchen.start()
+    wanted = {step: values for step, values in curve(kitchen.done("single")).items() if step > 4}
+    for name, folder in resized.items():
+        records = kitchen.done(name)
+        assert events(records, "resumed")[0]["step"] == 4
+        assert_alike(curve(records), wanted)
+        assert {path.name for path in folder.glob("checkpoint*")} == {"checkpoint_step_6"}
+
+
 def test_a_stop_saves_and_ends_all_ranks_at_one_step(kitchen: Kitchen) -> None:
     kitchen.says("stopped", "step 3", lambda records: 3 in curve(records))
     kitchen.backend.cancel(kitchen.handles["stopped"], 60.0)

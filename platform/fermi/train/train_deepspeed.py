@@ -38,7 +38,7 @@ if os.environ.get("DS_ACCELERATOR", "cuda" if torch.cuda.device_count() else "cp
 import deepspeed
 from deepspeed.runtime.config import DeepSpeedConfig
 
-from fermi.train import deepspeed_parallel
+from fermi.train import deepspeed_parallel, deepspeed_universal
 from fermi.train.deepspeed_parallel import Split
 
 MANIFEST = "checkpoint.json"
@@ -150,7 +150,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
         return sum(sizes.values())
 
     def saved_by(self) -> dict[str, Any]:
-        """Only the like of it can load its checkpoints."""
+        """Only the like of it can load its checkpoints, with any number of processes where the model is not split."""
         dtype = str(self.model.get_data_types()[0]).removeprefix("torch.")
         stage = self.model.zero_optimization_stage()
         return {"processes": self.world.size, "zero_stage": stage, "dtype": dtype, **self.split.degrees}
@@ -185,8 +185,9 @@ class DeepSpeedTrainer(train_ddp.Trainer):
             for name, size in manifest["files"].items():
                 if (path / name).stat().st_size != size:
                     return f"{name} is not whole"
+            converts = self.world.rank == 0 and manifest["saved_by"]["processes"] != self.world.size
             for name in manifest["files"]:
-                if name.endswith(".pt") and self.reads(name):
+                if name.endswith(".pt") and (converts or self.reads(name)):
                     with zipfile.ZipFile(path / name) as archive:
                         if damaged := archive.testzip():
                             return f"{name}: {damaged} is damaged"
@@ -206,9 +207,15 @@ class DeepSpeedTrainer(train_ddp.Trainer):
         was = manifest["options"]
         if other := [f"--{name} {was[name]}" for name in MODEL_OPTIONS if was[name] != getattr(self.args, name)]:
             raise Refused(f"cannot resume from {path}: its model has {' '.join(other)}")
-        if manifest["saved_by"] != self.saved_by():
-            raise Refused(f"cannot resume from {path}: it was saved by {manifest['saved_by']}, not {self.saved_by()}")
-        self.model.load_checkpoint(str(path.parent), tag=path.name)
+        saved, mine = manifest["saved_by"], self.saved_by()
+        fewer_or_more = saved["processes"] != mine["processes"]
+        if {**saved, "processes": 0} != {**mine, "processes": 0} or (fewer_or_more and self.split.degrees):
+            raise Refused(f"cannot resume from {path}: it was saved by {saved}, not {mine}")
+        if fewer_or_more and mine["zero_stage"]:
+            with deepspeed_universal.converted(path, Path(self.args.checkpoint_dir), self.world.rank) as folder:
+                deepspeed_universal.load(self.model, folder)
+        else:
+            self.model.load_checkpoint(str(path.parent), tag=path.name)
         self.step = manifest["step"]
         self.report.event("resumed", step=self.step, path=str(path))
 

@@ -1,0 +1,78 @@
+"""A checkpoint of DeepSpeed's ZeRO loaded by another number of processes than saved it.
+
+ZeRO's files are one rank's each. DeepSpeed's own `ds_to_universal` puts them together, by parameter. Rank 0 has it do
+so into a folder among this run's checkpoints, which is gone again once all ranks have loaded it.
+
+    checkpoint_step_100/                             zero_pp_rank_0 … 3, as four processes saved it
+    checkpoint_step_100.universal.partial/whole/     zero/<parameter>/fp32.pt, exp_avg.pt, …: what three load
+"""
+
+import contextlib
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+WHOLE = "whole"
+
+
+@contextlib.contextmanager
+def converted(path: Path, own: Path, rank: int) -> Iterator[Path]:
+    """The folder that every rank loads from, on each of them; a failure of rank 0 is raised on all. It is made in
+    `own`, this run's folder of checkpoints, because `path` may be another task's."""
+    folder = own.absolute() / f"{path.name}.universal.partial"
+    why: list[str] = [""]
+    if rank == 0:
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            _convert(path.absolute(), folder)
+        except Exception as error:
+            why = [str(error).split("\n")[0] or type(error).__name__]
+    dist.broadcast_object_list(why)
+    if why[0]:
+        raise RuntimeError(f"{path} cannot be put together: {why[0]}")
+    yield folder / WHOLE
+    dist.barrier()
+    if rank == 0:
+        shutil.rmtree(folder)
+
+
+def _convert(path: Path, folder: Path) -> None:
+    """In this process, and with nothing on standard output, which is for metrics. DeepSpeed takes the path that it
+    writes to for a regular expression, so it is told a plain name."""
+    from deepspeed.checkpoint import ds_to_universal
+
+    (folder / WHOLE).mkdir(parents=True)
+    asked = SimpleNamespace(
+        input_folder=str(path), output_folder=WHOLE, num_extract_workers=1, num_merge_workers=1,
+        keep_temp_folder=False, strict=True, inject_missing_state=True,
+    )  # fmt: skip
+    quiet = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+        ds_to_universal.main(asked)
+
+
+def load(engine: Any, folder: Path) -> None:
+    """Weights, optimizer and counters. ZeRO 3 gives all groups of parameters the first one's weight decay, and one and
+    the same tensor that counts steps, so that each group would count for all of them: both are set right."""
+    kept = [{name: value for name, value in group.items() if name != "params"} for group in _groups(engine)]
+    engine._config.load_universal_checkpoint = True
+    try:
+        engine.load_checkpoint(str(folder.parent), tag=folder.name)
+    finally:
+        engine._config.load_universal_checkpoint = False
+    for group, values in zip(_groups(engine), kept, strict=True):
+        group["weight_decay"] = values["weight_decay"]
+    for state in engine.optimizer.optimizer.state.values():
+        if isinstance(state.get("step"), torch.Tensor):
+            state["step"] = state["step"].clone()
+
+
+def _groups(engine: Any) -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = engine.optimizer.param_groups
+    return groups
