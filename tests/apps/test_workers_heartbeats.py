@@ -119,6 +119,9 @@ def test_what_cannot_be_stored_is_stored_the_next_time(monkeypatch: pytest.Monke
         {"workers": [{"id": "gn6-0", "sequence": True}]},
         {"workers": [{"id": "gn6-0", "usage": 1}]},
         {"workers": [{"id": "gn6-0", "usage": {"cpuPercent": "1"}}]},
+        {"workers": [{"id": "gn6-0", "usage": {"ports": 29500}}]},
+        {"workers": [{"id": "gn6-0", "usage": {"ports": [{"holder": "pid 7 (nc)"}]}}]},
+        {"workers": [{"id": "gn6-0", "usage": {"ports": [{"port": 29500, "holder": "a\0b"}]}}]},
         {"workers": [{"id": "gn6-0", "process": {"name": "a\0b", "state": "running"}}]},
         {"workers": [{"id": "gn6-0", "process": {"name": "x", "state": "running", "pid": 2**31}}]},
         {"workers": [], "waitSeconds": -1}, {"workers": [], "waitSeconds": 1e9},
@@ -144,10 +147,13 @@ def test_what_a_newer_agent_says_besides_is_not_kept() -> None:
     said = {"name": "x", "state": "running", "more": ["a\0b"]}
     entry = {
         "id": "gn6-0", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1, "process": said,
-        "usage": {"cpuPercent": 1, "more": {"a": "\0"}},
+        "usage": {"cpuPercent": 1, "more": {"a": "\0"}, "ports": [{"port": 29500, "holder": None, "more": "\0"}]},
     }  # fmt: skip
     _, [beat] = read({"workers": [entry]})
-    assert (beat.process, beat.usage) == ({"name": "x", "state": "running"}, {"cpuPercent": 1})
+    assert (beat.process, beat.usage) == (
+        {"name": "x", "state": "running"},
+        {"cpuPercent": 1, "ports": [{"port": 29500, "holder": None}]},
+    )
 
 
 class Server:

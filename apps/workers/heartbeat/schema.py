@@ -53,6 +53,8 @@ def _beat(item: Any) -> Beat:
         raise ValueError("process or usage")
     if process and process.get("cause"):
         process = {**process, "cause": _known(process["cause"], CAUSE)}
+    if PORTS in usage:
+        usage = {**usage, PORTS: [_known(one, ("port", "holder")) for one in usage[PORTS]]}
     return Beat(
         _text(item, "id"), _text(item, "token"), _text(item, "incarnation"), _number(item, "sequence"),
         _number(item, "generation"), process and _known(process, PROCESS), _known(usage, (*USAGE, PORTS)),
