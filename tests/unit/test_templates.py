@@ -40,7 +40,7 @@ def test_a_use_case_asks_for_the_documents_nodes_and_size_and_breaks_no_rule(
     assert ([node.gpu_count for node in chosen], missing) == (gpus, [])
     made = spec(template.full.request(name, chosen), chosen)
     assert validate.problems(made) == []
-    assert recipes.parameters(made) == pytest.approx(parameters, rel=0.1)
+    assert recipes.count(made.hyperparameters) == pytest.approx(parameters, rel=0.1)
     assert framework(made.framework).plan(made).world_size == sum(gpus)
     small, missing = template.small.choose(nodes(*gpus, 2, emulated=True, gpu_type="V100"))
     if len(small) == template.small.nodes:

@@ -46,6 +46,7 @@ export function CreateForm({ start, store, restored, onStartOver }: CreateFormPr
   const form = useRef<HTMLFormElement>(null);
   const [initial] = useState(start);
   const [draft, setDraft] = useState(initial);
+  const [taken, setTaken] = useState<Draft>();
   const [tried, setTried] = useState(false);
   const [touched, setTouched] = useState(() => filledParts(initial));
   const inventory = useInventory(draft.selected);
@@ -61,13 +62,15 @@ export function CreateForm({ start, store, restored, onStartOver }: CreateFormPr
 
   const refused = create.variables?.body === body ? problemsOf(create.error) : NO_PROBLEMS;
   const found = refused.length > 0 ? refused : (preview.data?.problems ?? problemsOf(preview.error));
+  /** What is wrong with the form as it was is not said of a template that has just replaced it. */
+  const outdated = draft === taken && (asked !== body || preview.isPlaceholderData);
   const problems = useMemo(
     () =>
       byField(
-        found.filter(({ field }) => tried || touched.has(partOf(field))),
+        found.filter(({ field }) => !outdated && (tried || touched.has(partOf(field)))),
         draft.selected,
       ),
-    [found, tried, touched, draft.selected],
+    [found, outdated, tried, touched, draft.selected],
   );
 
   const touch = useCallback((...parts: (keyof Draft)[]) => {
@@ -87,9 +90,10 @@ export function CreateForm({ start, store, restored, onStartOver }: CreateFormPr
     },
     [touch],
   );
-  const onTake = useCallback((taken: Draft) => {
-    setDraft(taken);
-    setTouched(filledParts(taken));
+  const onTake = useCallback((template: Draft) => {
+    setDraft(template);
+    setTaken(template);
+    setTouched(filledParts(template));
   }, []);
   const onClear = useCallback(() => onChange({ selected: [], master: "" }), [onChange]);
   const goTo = ({ field }: Problem) => {

@@ -28,6 +28,8 @@ class Variant:
     options: Mapping[str, Any]
     gpu_type: str = ""
     same_zone: bool = False
+    script: str = ""
+    """Where the framework has no recipe."""
 
     def choose(self, there: Sequence[Node]) -> tuple[list[Node], list[Problem]]:
         """Of nodes that one task may use, those that it needs, as far as they are there, and what is missing."""
@@ -69,6 +71,7 @@ class Variant:
             "taskName": name,
             "launchMode": "existing",
             "distributedConfig": config,
+            **({"entrypoint": {"script": self.script, "args": []}} if self.script else {}),
             "hyperparameters": {**self.hyperparameters},
         }
 
@@ -109,6 +112,7 @@ def _variant(entry: Mapping[str, Any]) -> Variant:
         gpus_per_node=entry["gpusPerNode"],
         gpu_type=entry.get("gpuType", ""),
         same_zone=entry.get("sameZone", False),
+        script=entry.get("script", ""),
         framework=entry["framework"],
         strategy=entry.get("strategy", {}),
         options=entry.get("options", {}),
