@@ -35,7 +35,7 @@ def task(user: User, settings, tmp_path) -> Task:
     cluster = Cluster.objects.create(name="c", backend="agent")
     environment = DevEnvironment.objects.create(
         id="gn5", name="gn5", project=project, cluster=cluster, zone=AvailabilityZone.objects.create(name="z"),
-        gpu_type="A100", gpu_count=1, host="gn5", engine={"workers": ["w"], "gpus": [0], "address": "gn5"},
+        gpu_type="A100", gpu_count=1, host="gn5", engine={"workers": ["gn5-0"], "gpus": [0], "address": "gn5"},
     )  # fmt: skip
     job = JobSpec(
         "task-x", "pytorch-ddp", tuple(selectors.snapshots([environment])), "gn5", entrypoint=Entrypoint("train.py"),

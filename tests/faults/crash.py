@@ -39,12 +39,13 @@ from apps.training.ground.launching import backend_for  # noqa: E402
 from apps.training.models import Event, Node, Task  # noqa: E402
 from apps.training.reconcile import reconciler  # noqa: E402
 from apps.training.states import FINAL  # noqa: E402
-from fermi.launch import spec  # noqa: E402
+from fermi.launch import sizes, spec  # noqa: E402
 from fermi.launch.backends.kubernetes.client import Client  # noqa: E402
 from fermi.launch.backends.local.engine import running_attempts, stop_everything  # noqa: E402
 
 WATCHED = ("apps/training/reconcile/reconciler.py", "apps/training/reconcile/steps.py",
-           "apps/training/ground/transitions.py", "apps/training/output/ingest.py", "apps/clusters/leases.py",
+           "apps/training/ground/transitions.py", "apps/training/ground/placing.py",
+           "apps/training/ground/sizing.py", "apps/training/output/ingest.py", "apps/clusters/leases.py",
            "backends/local/engine.py", "backends/local/launcher.py", "runner/ending.py",
            "backends/kubernetes/engine.py", "backends/kubernetes/deletion.py")  # fmt: skip
 CONNECTION = {"kubeconfig": KUBECONFIG, "namespace": "fermi", "python": sys.executable} if KUBECONFIG else {}
@@ -54,7 +55,9 @@ rank, attempt = os.environ["RANK"], os.environ["FERMI_ATTEMPT"]
 with open(sys.argv[2], "a") as file:
     file.write(f"{attempt}/{rank}\\n")
 print('{"step": 1, "loss": 2.5}', flush=True)
-if sys.argv[1] == "restart" and attempt == "1" and rank == "1":
+while sys.argv[1] == "shrink" and attempt == "1" and rank == "1" and not os.path.exists(sys.argv[2] + ".lost"):
+    time.sleep(0.02)
+if sys.argv[1] in ("restart", "shrink") and attempt == "1" and rank == "1":
     sys.exit(3)
 if sys.argv[1] == "stop":
     time.sleep(600)
@@ -85,7 +88,9 @@ def make_world() -> None:
         "task-x", "pytorch-ddp", nodes, "env-1", env={"PYTHONHASHSEED": "0"}, grace_seconds=0.2, master_port=PORT,
         entrypoint=spec.Entrypoint(str(DATA / "workspace" / "script.py"), (SCENARIO, str(STARTS))),
         checkpoint_dir=str(DATA / "checkpoints" / "task-x"),
+        elastic=spec.Elastic(1, 2) if SCENARIO == "shrink" else None,
     )  # fmt: skip
+    job = sizes.begin(job)
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework="pytorch-ddp",
         dataset_version=version, model=model, distributed=True, node_count=2, total_gpus=3, world_size=3,
@@ -109,6 +114,10 @@ def live(seconds: float) -> None:
             return
         if SCENARIO == "stop" and STARTS.exists() and STARTS.read_text().count("\n") == 3:
             Task.objects.filter(stop_requested_at=None).update(stop_requested_at=now())
+        lost = STARTS.with_name(f"{STARTS.name}.lost")
+        if SCENARIO == "shrink" and STARTS.exists() and "1/1" in STARTS.read_text() and not lost.exists():
+            DevEnvironment.objects.filter(pk="env-2").update(status="unhealthy")
+            lost.touch()
         time.sleep(0.02)
 
 
@@ -178,6 +187,7 @@ def report(line: int, code: int) -> None:
                 "line": line, "place": (SCRATCH / "place").read_text(), "code": code, "state": task.state,
                 "reason": task.reason, "attempt": task.attempt, "starts": starts,
                 "finals": Event.objects.filter(code=f"STATE_{task.state.upper()}").count(),
+                "resized": Event.objects.filter(code="RESIZED").count(),
                 "points": task.metrics.count(), "printed": printed(), "strays": strays(),
                 "leases": Lease.objects.count() + PortLease.objects.count(),
                 "seen": list(task.attempts.values_list("seen", flat=True)),

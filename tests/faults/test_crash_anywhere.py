@@ -41,6 +41,7 @@ def check_lives(scenario: str, every: int, scratch: Path, state: str, starts: di
     [
         ("succeed", 37, "succeeded", {"1/0": 1, "1/1": 1, "1/2": 1}),
         ("restart", 83, "succeeded", {f"{attempt}/{rank}": 1 for attempt in (1, 2) for rank in range(3)}),
+        ("shrink", 211, "succeeded", {"1/0": 1, "1/1": 1, "1/2": 1, "2/0": 1}),
         ("stop", 47, "stopped", {"1/0": 1, "1/1": 1, "1/2": 1}),
     ],
 )
@@ -63,7 +64,10 @@ def check(life: dict, scenario: str, state: str, starts: dict[str, int]) -> dict
     where = f"died at line {life['line']}: {life['place']}: {life}"
     assert life["state"] == state, where
     assert {rank: count for rank, count in life["starts"].items() if count != 1} == {}, where
-    if scenario != "restart":  # a rank of the first attempt may be ended before it wrote its line
+    if scenario == "shrink":  # to the environment that is left
+        assert life["starts"].keys() - {"1/0", "1/1", "1/2"} == {"2/0"}, where
+        assert life["resized"] == 1, where
+    elif scenario != "restart":  # a rank of the first attempt may be ended before it wrote its line
         assert life["starts"] == starts, where
     assert life["finals"] == 1, where
     assert (life["strays"], life["leases"]) == ([], 0), where
