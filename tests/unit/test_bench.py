@@ -4,6 +4,7 @@ from importlib import import_module
 
 import pytest
 
+from bench import scaling
 from bench.__main__ import SECTIONS
 from bench.table import Figure, Target, number
 
@@ -25,3 +26,13 @@ def test_a_target_looks_at_the_value_or_at_the_ratio() -> None:
 
 def test_numbers_have_three_digits_that_count() -> None:
     assert [number(value) for value in (0, 0.07123, 3.189, 43.61, 1536.4)] == ["0", "0.0712", "3.19", "43.6", "1,536"]
+
+
+def test_the_table_of_speed_ups_reads_as_the_document_s_and_says_what_is_lost() -> None:
+    """By the document's own figures: 1.8, 3.5 (87 %: 3.49) and 6.8 times."""
+    seconds = {1: 1.0, 2: 2 / 1.8, 4: 4 / 3.49, 8: 8 / 6.8}
+    table = scaling.report(seconds, cores=2)
+    cells = [line.split()[-4:] for line in table.splitlines()]
+    assert ["1.00x", "1.80x", "3.49x", "6.80x"] in cells
+    assert ["100%", "90%", "87%", "85%"] in cells
+    assert "communication" in table
