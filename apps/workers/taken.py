@@ -2,8 +2,10 @@
 
 from collections.abc import Collection, Mapping
 
-from apps.workers.heartbeat.schema import PORTS
 from apps.workers.models import Worker
+
+PORTS = "ports"
+"""In what one worker of a host reports of its usage: those that others listen on there."""
 
 
 def ports(nodes: Collection[str]) -> Mapping[str, Mapping[int, str]]:

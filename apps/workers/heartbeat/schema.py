@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from apps.common.openapi import INT4
+from apps.workers.taken import PORTS
 
 STATES = ("starting", "running", "exited")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -14,8 +15,6 @@ COUNT = 2**53 - 1
 DAY_SECONDS = 86_400
 PROCESS = ("name", "rank", "state", "pid", "exitCode", "endedAt", "left", "asked", "stillSince", "cause")
 USAGE = ("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb")
-PORTS = "ports"
-"""Of the usage of one worker of a host: those that others listen on there."""
 MOST_PORTS = 1024
 CAUSE = ("code", "path", "free", "total", "rank", "port", "holder")
 LONGEST = 4096
