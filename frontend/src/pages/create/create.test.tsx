@@ -241,6 +241,7 @@ test("a recommendation is taken with its strategy and options; without any, noth
       return ok({
         modelParameters: 70e9,
         rejected: [],
+        scenes: [],
         items: [{ framework: "deepspeed", label: "DeepSpeed", strategy: {}, options: { zeroStage: 3 }, reasons }],
       });
     }),
