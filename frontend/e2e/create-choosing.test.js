@@ -50,7 +50,10 @@ test("a framework that is not installed says so, and choosing it says how it is 
   await framework.selectOption("horovod");
   if ((await chosenText(framework)) === "Horovod") return; // it is installed here
   assert.equal(await chosenText(framework), "Horovod（未安装）");
-  await page.getByText(/make test-frameworks ONLY=horovod/).first().waitFor();
+  await page
+    .getByText(/make test-frameworks ONLY=horovod/)
+    .first()
+    .waitFor();
   await looksRight("create-not-installed");
 });
 

@@ -12,6 +12,7 @@ export const crossingQuery = (environments: string[]) =>
   queryOptions({
     queryKey: ["between-zones", environments] as const,
     queryFn: async ({ signal }) =>
-      (await unwrap(http.GET("/api/v1/preflights/between-zones", { params: { query: { environments } }, signal }))).items,
+      (await unwrap(http.GET("/api/v1/preflights/between-zones", { params: { query: { environments } }, signal })))
+        .items,
     staleTime: 60_000,
   });

@@ -664,7 +664,8 @@ export const en: Messages = {
       cost: "Costs a little more",
       test: "See the test",
       suits: "Suits",
-      suitsItems: "One zone has not enough\nTasks that latency does not matter to\nHigh availability\nAsynchronous training",
+      suitsItems:
+        "One zone has not enough\nTasks that latency does not matter to\nHigh availability\nAsynchronous training",
     },
     summary: "Summary",
     single: "Single-node training",

@@ -120,7 +120,9 @@ test("without a test of the network its usual latency is said to be usual", asyn
 });
 
 test("a framework that the cluster has not installed says so and can be looked at all the same", async () => {
-  const clusters = [{ clusterId: "cluster-1", available: false, lacks: ["horovod"], message: "没有安装", hint: "make" }];
+  const clusters = [
+    { clusterId: "cluster-1", available: false, lacks: ["horovod"], message: "没有安装", hint: "make" },
+  ];
   platform.use(
     http.get(api("/frameworks"), () => list(framework, { ...framework, value: "horovod", label: "Horovod", clusters })),
   );
