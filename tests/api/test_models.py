@@ -44,7 +44,7 @@ def test_below_maintainer_nobody_adds_models(who: str, request: pytest.FixtureRe
 def test_frameworks_are_described_in_the_readers_language(viewer: Api) -> None:
     data = viewer.get("/frameworks").data
     ddp = {item["value"]: item for item in data["items"]}["pytorch-ddp"]
-    assert ddp["aliases"] == ["ddp"]
+    assert ddp["aliases"] == ["ddp", "single"]
     assert ddp["available"] is True
     assert "数据并行" in ddp["description"]
     assert ddp["options"]["type"] == "object"

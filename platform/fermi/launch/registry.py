@@ -29,7 +29,7 @@ FRAMEWORKS = {
 STAGES = {"preflight": "fermi.launch.preflight"}
 """What the platform itself runs beside training: planned as a framework is, and never offered as one."""
 
-ALIASES = {"single": "pytorch-ddp", "ddp": "pytorch-ddp", "fsdp": "pytorch-fsdp", "megatron": "megatron-lm"}
+ALIASES = {"ddp": "pytorch-ddp", "fsdp": "pytorch-fsdp", "megatron": "megatron-lm", "single": "pytorch-ddp"}
 
 DEFAULT = "pytorch-ddp"
 """The framework of a request that names none."""
