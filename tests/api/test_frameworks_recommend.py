@@ -151,3 +151,12 @@ def test_more_environments_take_no_more_queries(colleague: Api, django_assert_nu
     for environments in (["env-001"], ALL):
         with django_assert_num_queries(3):  # who is asking; the environments; the model that is not named
             ask(colleague, 10**8, environments)
+
+
+def test_what_the_form_has_of_the_model_s_shape_counts(colleague: Api, model: Any) -> None:
+    """BERT-Large's shape; a value that cannot be is as good as none."""
+    large = {"layers": 24, "hiddenSize": 1024, "sequenceLength": 512, "vocabSize": 30592}
+    assert ask(colleague, modelId=model.pk, hyperparameters=large).data["modelParameters"] == 365_488_128
+    assert ask(colleague, 10**9, modelId=model.pk, hyperparameters=large).data["modelParameters"] == 10**9
+    usual = ask(colleague, modelId=model.pk).data["modelParameters"]
+    assert ask(colleague, modelId=model.pk, hyperparameters={"layers": "many"}).data["modelParameters"] == usual

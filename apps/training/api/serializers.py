@@ -273,6 +273,10 @@ class FrameworkRecommendRequest(serializers.Serializer):
         source="environment_ids", child=serializers.CharField(max_length=100), max_length=4096
     )
     masterNode = Key(source="master", required=False, allow_null=True, default=None)
+    hyperparameters = serializers.DictField(
+        child=serializers.JSONField(), required=False, default=dict,
+        help_text="as in a task's request: those of the model that differ from its defaults",
+    )  # fmt: skip
 
 
 class RejectedFramework(serializers.Serializer):

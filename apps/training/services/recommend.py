@@ -1,6 +1,6 @@
 """Which framework suits a model on the chosen environments."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apps.accounts import access
@@ -18,9 +18,16 @@ from fermi.launch.spec import JobSpec, Problem
 
 
 def recommend(
-    user: User, *, environment_ids: Sequence[str], parameters: int | None, model_id: str | None, master: str | None
+    user: User,
+    *,
+    environment_ids: Sequence[str],
+    parameters: int | None,
+    model_id: str | None,
+    master: str | None,
+    hyperparameters: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """`parameters` wins over what the model says of itself. Raises ProblemsError with everything that is wrong."""
+    """`parameters` wins over what `hyperparameters` add up to, and these over what the model says of itself. Raises
+    ProblemsError with everything that is wrong."""
     environments, problems = clusters.pick(user, environment_ids, "environmentIds")
     if not environment_ids:
         problems.append(Problem("environmentIds", "ENVIRONMENT_REQUIRED"))
@@ -40,8 +47,8 @@ def recommend(
         tuple(clusters.snapshots(environments)),
         master or environment_ids[0],
         recipe=model.recipe if model else "gpt",
-        model_parameters=parameters or (model.parameters if model else None),
-        hyperparameters=model.defaults if model else recipes.typical(parameters or 1),
+        model_parameters=parameters or (model.parameters if model and not hyperparameters else None),
+        hyperparameters={**(model.defaults if model else recipes.typical(parameters or 1)), **hyperparameters},
     )
     backend = backend_for(environments[0].cluster)
     good, bad = weigh(job, lambda mine: installed.problems(mine, backend))

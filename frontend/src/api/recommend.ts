@@ -9,6 +9,8 @@ export interface RecommendRequest {
   modelId?: string | undefined;
   environmentIds: string[];
   masterNode?: string | undefined;
+  /** Those of the model that differ from its defaults. */
+  hyperparameters?: Record<string, unknown> | undefined;
 }
 
 /**

@@ -1583,6 +1583,10 @@ export interface components {
             modelId?: string | null;
             environmentIds: string[];
             masterNode?: string | null;
+            /** @description as in a task's request: those of the model that differ from its defaults */
+            hyperparameters?: {
+                [key: string]: unknown;
+            };
         };
         FrameworkRecommendation: {
             modelParameters: number;

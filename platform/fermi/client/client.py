@@ -1,6 +1,6 @@
 """The door to a platform."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -74,10 +74,16 @@ class Fermi:
         parameters: int | None = None,
         model: str | None = None,
         master: str | None = None,
+        hyperparameters: Mapping[str, Any] | None = None,
     ) -> FrameworkRecommendation:
-        """Which framework for a model of so many parameters (or for the one named) on these environments, best first;
-        those that are rejected come with the reasons against them."""
-        given = {"modelParameters": parameters, "modelId": model, "masterNode": master}
+        """Which framework for a model of so many parameters (or for the one named, with these `hyperparameters`) on
+        these environments, best first; those that are rejected come with the reasons against them."""
+        given = {
+            "modelParameters": parameters,
+            "modelId": model,
+            "masterNode": master,
+            "hyperparameters": hyperparameters,
+        }
         body: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         body["environmentIds"] = [*environment_ids]
         return self._transport.call("POST", "/frameworks/recommend", json=body, repeatable=True)

@@ -143,6 +143,10 @@ class FrameworkRecommendRequest(TypedDict):
     modelId: NotRequired[str | None]
     environmentIds: list[str]
     masterNode: NotRequired[str | None]
+    hyperparameters: NotRequired[dict[str, Any]]
+    """
+    as in a task's request: those of the model that differ from its defaults
+    """
 
 
 GroupAction: TypeAlias = Literal["start", "stop", "restart", "edit", "delete"]

@@ -1,4 +1,4 @@
-import { screen, within } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { beforeEach, expect, test } from "vitest";
@@ -42,7 +42,14 @@ const bert: TaskTemplate = {
 };
 
 test("a use case fills the form, ticks what is there and says what is missing", async () => {
-  platform.use(http.get(api("/task-templates"), () => list(bert)));
+  let weighed: unknown;
+  platform.use(
+    http.get(api("/task-templates"), () => list(bert)),
+    http.post(api("/frameworks/recommend"), async ({ request }) => {
+      weighed = ((await request.json()) as { hyperparameters?: unknown }).hyperparameters;
+      return ok({ modelParameters: 1, items: [], rejected: [], scenes });
+    }),
+  );
   visit("/training/create");
   await card("env-1");
   await userEvent.click(screen.getByText("从典型用例开始（LLaMA2-7B、BERT-Large、GPT-3）"));
@@ -54,6 +61,7 @@ test("a use case fills the form, ticks what is there and says what is missing", 
   await userEvent.click(screen.getByRole("button", { name: "小规模试跑" }));
   expect(screen.getByText("已选 2")).toBeTruthy();
   expect(screen.queryByText(/还缺 1 个/)).toBeNull();
+  await waitFor(() => expect(weighed).toEqual({ totalSteps: 4 }));
 });
 
 const scenes: Recommendation["scenes"] = [

@@ -111,9 +111,13 @@ export function hasScript(draft: Draft): boolean {
   return draft.script.trim() !== "";
 }
 
+export function hyperparametersOf(draft: Draft): Record<string, unknown> {
+  return filled(draft.hyperparameters, scalar);
+}
+
 /** What is not a number is sent as it was typed, so that the server's own words say what is wrong with it. */
 export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest {
-  const hyperparameters = filled(draft.hyperparameters, scalar);
+  const hyperparameters = hyperparametersOf(draft);
   const env = environmentOf(draft.env);
   const secretEnv = Object.fromEntries(
     draft.secrets.filter(({ variable }) => variable.trim()).map(({ variable, secret }) => [variable.trim(), secret]),

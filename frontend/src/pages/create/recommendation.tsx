@@ -9,7 +9,7 @@ import { useSettled } from "@/lib/hooks";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import type { Draft } from "./draft";
+import { type Draft, hasScript, hyperparametersOf } from "./draft";
 import { textOf } from "./options";
 import type { SectionProps } from "./section";
 import { parseSize } from "./size";
@@ -27,6 +27,7 @@ export function Recommendation({ draft, onChange }: SectionProps) {
     modelId: modelId || undefined,
     environmentIds: selected,
     masterNode: master || undefined,
+    hyperparameters: hasScript(draft) ? undefined : hyperparametersOf(draft),
   };
   const asked = useSettledValue(body);
   const { data } = useQuery({ ...recommendQuery(asked), placeholderData: keepPreviousData });
