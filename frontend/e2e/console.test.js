@@ -124,7 +124,7 @@ test("the master is chosen again when it is unticked", async () => {
 
 test("a task on one environment trains before one's eyes", async () => {
   await fillIn("e2e-one", 100_000, "pytorch-dev-env");
-  await page.getByText("单机训练").waitFor();
+  await page.getByText("单机训练", { exact: true }).waitFor();
   await create();
   await status("训练中").waitFor({ timeout: TRAINING_MS });
   const first = await eventually(steps, "a first step");

@@ -51,7 +51,7 @@ async function stopped() {
 test("scenario 1: one environment, from tick to first metric", async () => {
   await openFor("scenario-one");
   await card("pytorch-dev-env").click();
-  await page.getByText("单机训练").waitFor();
+  await page.getByText("单机训练", { exact: true }).waitFor();
   assert.equal(await fact("总GPU"), "2 个 (A100)");
   assert.equal(await fact("总CPU"), "16 核");
   assert.equal(await fact("总内存"), "128 GB");
