@@ -5,7 +5,7 @@ split.py      one complete way to split
 rules.py      which splits Megatron refuses
 memory.py     what a split takes on a GPU            cost.py         how long a step takes
 search.py     the fastest split that fits            arguments.py    what Megatron is launched with
-findings.py   what is said of a job in words
+findings.py   what is said of a job in words  plans.py        what is proposed and planned
 
 The framework `megatron_deepspeed` has all of it but the optimizer in common.
 """
@@ -14,13 +14,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fermi.launch import effective, environment, network, options, recipes
-from fermi.launch.frameworks._plans import gang
+from fermi.launch import effective, options, recipes
 from fermi.launch.frameworks.base import Info
-from fermi.launch.frameworks.megatron import arguments, findings, rules, search
+from fermi.launch.frameworks.megatron import arguments, findings, plans, rules, search
+from fermi.launch.frameworks.megatron.plans import PRELOAD
 from fermi.launch.frameworks.megatron.request import OPTIONS, Request, read
 from fermi.launch.frameworks.splits import words
-from fermi.launch.ranks import Placement
 from fermi.launch.spec import JobSpec, Late, Plan, Problem, Proposal, Value
 
 __all__ = ["INFO", "OPTIONS", "PRELOAD", "effective_batch", "plan", "problems", "propose", "splits", "warnings"]
@@ -32,9 +31,6 @@ INFO = Info(
     packages=("megatron-core",),
     needs_cuda=True,
 )
-
-PRELOAD = ("torch", "numpy", "torch.distributed", "torch._dynamo")
-"""Not megatron.core: importing it may touch CUDA, and a process that is to be forked must not have."""
 
 
 def problems(spec: JobSpec) -> list[Problem]:
@@ -60,13 +56,7 @@ def warnings(spec: JobSpec) -> list[Problem]:
 
 def propose(spec: JobSpec) -> Proposal:
     request = read(spec)
-    found = None if isinstance(request, list) else search.best(request)
-    if isinstance(request, list) or found is None:
-        return Proposal()
-    split = found.split
-    strategy = {name: value for name, value in split.strategy.items() if name not in spec.strategy}
-    chosen = {name: value for name, value in split.options.items() if name not in spec.options}
-    return Proposal(strategy, chosen, tuple(findings.reasons(request, found)))
+    return Proposal() if isinstance(request, list) else plans.proposal(spec, request)
 
 
 def splits(spec: JobSpec) -> list[Mapping[str, int]]:
@@ -84,21 +74,7 @@ def plan(spec: JobSpec) -> Plan:
     assert isinstance(request, Request)
     split = search.settled(request)
     given = arguments.arguments(spec, request, split)
-    files: dict[str, Value] = {
-        "megatron_config.yaml": arguments.config_file(request, split, given),
-        "megatron_args.txt": arguments.args_file(given),
-    }
-    env: dict[str, Value] = {
-        **network.torch_env(spec, environment.communication_backend(spec)),
-        "FERMI_MEGATRON_CONFIG": (Late.FILES_DIR, "/megatron_config.yaml"),
-        "FERMI_MEGATRON_ARGS": (Late.FILES_DIR, "/megatron_args.txt"),
-    }
-
-    def node_env(at: Placement) -> dict[str, Value]:
-        one = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if findings.one_connection(split, at.node.gpu_type) else {}
-        return {**env, **one}
-
-    return gang(spec, _command(spec, given), files=files, preload=PRELOAD, node_env=node_env)
+    return plans.plan(spec, request, split, _command(spec, given), given, files={}, env={})
 
 
 def _command(spec: JobSpec, given: dict[str, Any]) -> tuple[Value, ...]:

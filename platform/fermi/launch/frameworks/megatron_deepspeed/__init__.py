@@ -8,18 +8,18 @@ launch.py     the arguments and `ds_config.json`, which must agree
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from fermi.launch import effective, environment, network, options, recipes
-from fermi.launch.frameworks._plans import gang
+from fermi.launch import effective, options, recipes
 from fermi.launch.frameworks.base import Info
 from fermi.launch.frameworks.deepspeed import keys
-from fermi.launch.frameworks.megatron import arguments, findings, search
+from fermi.launch.frameworks.megatron import arguments, findings, plans, search
 from fermi.launch.frameworks.megatron import rules as megatron
+from fermi.launch.frameworks.megatron.plans import PRELOAD
 from fermi.launch.frameworks.megatron.request import Request
 from fermi.launch.frameworks.megatron_deepspeed import launch, rules
 from fermi.launch.frameworks.megatron_deepspeed.request import OPTIONS, read
 from fermi.launch.frameworks.splits import words
-from fermi.launch.ranks import Placement
 from fermi.launch.spec import Entrypoint, JobSpec, Late, Plan, Problem, Proposal, Value
 
 __all__ = ["INFO", "OPTIONS", "PRELOAD", "effective_batch", "plan", "problems", "propose", "splits", "warnings"]
@@ -35,9 +35,6 @@ INFO = Info(
 
 SCRIPT = Entrypoint("pretrain_gpt.py")
 """What stands in a plan for a script that is still to be named."""
-
-PRELOAD = ("torch", "numpy", "torch.distributed", "torch._dynamo")
-"""Not deepspeed: importing it looks for devices, and a process that is to be forked must not have touched CUDA."""
 
 
 def problems(spec: JobSpec) -> list[Problem]:
@@ -69,17 +66,15 @@ def warnings(spec: JobSpec) -> list[Problem]:
 
 def propose(spec: JobSpec) -> Proposal:
     request = read(spec)
-    found = None if isinstance(request, list) else search.best(request)
-    if isinstance(request, list) or found is None:
+    if isinstance(request, list):
         return Proposal()
-    split = found.split
-    strategy = {name: value for name, value in split.strategy.items() if name not in spec.strategy}
-    chosen = {name: value for name, value in split.options.items() if name not in spec.options}
-    reasons = findings.reasons(request, found)
-    if "zeroStage" in chosen:
-        params = {"stage": split.zero, "pipeline": split.pipeline, "data": split.data * split.context}
-        reasons.append(Problem("distributedConfig.options.zeroStage", "MEGATRON_DEEPSPEED_STAGE", params))
-    return Proposal(strategy, chosen, tuple(reasons))
+    made = plans.proposal(spec, request)
+    if "zeroStage" not in made.options:
+        return made
+    split = search.settled(request)
+    params = {"stage": split.zero, "pipeline": split.pipeline, "data": split.data * split.context}
+    why = Problem("distributedConfig.options.zeroStage", "MEGATRON_DEEPSPEED_STAGE", params)
+    return replace(made, reasons=(*made.reasons, why))
 
 
 def splits(spec: JobSpec) -> list[Mapping[str, int]]:
@@ -98,23 +93,11 @@ def plan(spec: JobSpec) -> Plan:
     script = spec.entrypoint or SCRIPT
     split = search.settled(request)
     given = launch.arguments(spec, request, split)
-    files: dict[str, Value] = {
-        "ds_config.json": launch.config(spec, request, split),
-        "megatron_config.yaml": arguments.config_file(request, split, given),
-        "megatron_args.txt": arguments.args_file(given),
-    }
+    appended = arguments.words(given) if options.value(spec, OPTIONS, "appendArguments") else []
+    command = (Late.PYTHON, "-u", script.script, *appended, *script.args)
     env: dict[str, Value] = {
-        **network.torch_env(spec, environment.communication_backend(spec)),
-        "FERMI_MEGATRON_CONFIG": (Late.FILES_DIR, "/megatron_config.yaml"),
-        "FERMI_MEGATRON_ARGS": (Late.FILES_DIR, "/megatron_args.txt"),
         "FERMI_DEEPSPEED_CONFIG": launch.CONFIG_FILE,
         "TORCH_EXTENSIONS_DIR": (Late.FILES_DIR, "/torch_extensions"),  # see docs/decisions/0008
     }
-
-    def node_env(at: Placement) -> dict[str, Value]:
-        one = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if findings.one_connection(split, at.node.gpu_type) else {}
-        return {**env, **one}
-
-    appended = arguments.words(given) if options.value(spec, OPTIONS, "appendArguments") else []
-    command = (Late.PYTHON, "-u", script.script, *appended, *script.args)
-    return gang(spec, command, files=files, preload=PRELOAD, node_env=node_env)
+    files = {"ds_config.json": launch.config(spec, request, split)}
+    return plans.plan(spec, request, split, command, given, files=files, env=env)
