@@ -274,7 +274,7 @@ class FrameworkRecommendRequest(serializers.Serializer):
     )
     masterNode = Key(source="master", required=False, allow_null=True, default=None)
     hyperparameters = serializers.DictField(
-        child=serializers.JSONField(), required=False, default=dict,
+        child=serializers.JSONField(allow_null=True), required=False, default=dict,
         help_text="as in a task's request: those of the model that differ from its defaults",
     )  # fmt: skip
 

@@ -110,7 +110,7 @@ def test_a_stream_is_sent_from_the_event_loop_and_closed_when_the_client_leaves(
     assert closed.is_set()
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error:StreamingHttpResponse must consume synchronous iterators")
 def test_a_sync_body_is_read_in_the_pool_piece_by_piece() -> None:
     async def ask() -> list[bytes]:
         client = Client("/in-pieces")
