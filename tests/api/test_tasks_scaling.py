@@ -43,6 +43,8 @@ def test_a_task_says_how_far_off_it_was(colleague: Api) -> None:
         MetricPoint(task_id=task, attempt=1, rank=0, step=step, at=timezone.now(), values={"tokens_per_s": high * 2})
         for step in range(3)
     )
+    nothing = {"tokens_per_s": None}  # of a line that said NaN
+    MetricPoint.objects.create(task_id=task, attempt=1, rank=0, step=3, at=timezone.now(), values=nothing)
     after = colleague.get(f"/training-tasks/{task}/scaling").data
     assert after["tokensPerSecond"] == high * 2
     assert after["offBy"] == pytest.approx(1)

@@ -230,3 +230,13 @@ def test_only_a_running_elastic_task_can_be_asked_to_grow(again: Task, user: Use
     Task.objects.update(spec={**again.spec, "elastic": None})
     with pytest.raises(ApiError, match="NOT_ELASTIC"):
         actions.grow(user, again.pk)
+
+
+def test_a_task_that_ended_neither_grows_nor_says_that_it_is_about_to(again: Task, user: User) -> None:
+    lose("gn6")
+    task = run(look(again))
+    lose("gn6", status="running")
+    actions.grow(user, task.pk)
+    Task.objects.update(state=State.SUCCEEDED)
+    detail = shown.detail(Task.objects.get(pk=task.pk), user)["elastic"]
+    assert (detail["resizing"], detail["nodes"], detail["largest"]) == (False, 3, 3)

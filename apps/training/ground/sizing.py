@@ -12,6 +12,7 @@ from apps.clusters.models import Lease
 from apps.training.ground import placing
 from apps.training.ground.launching import backend_for
 from apps.training.models import Task
+from apps.training.states import FINAL, State
 from fermi.launch import elastic, sizes, validate
 from fermi.launch.spec import JobSpec, Node
 
@@ -54,9 +55,9 @@ def shown(task: Task, job: JobSpec) -> dict[str, Any] | None:
     asked = job.elastic
     if asked is None or not asked.world_size:
         return None
-    why, present = away(task, job), _ids(job)
+    why, present, goes_on = away(task, job), _ids(job), State(task.state) not in FINAL
     missing = [node for node in asked.nodes if node.id not in present]
-    best = _best(task, job, why) if missing else None
+    best = _best(task, job, why) if missing and goes_on else None
     share = elastic.division(job)
     return {
         "minNodes": asked.min_nodes,
@@ -66,7 +67,7 @@ def shown(task: Task, job: JobSpec) -> dict[str, Any] | None:
         "globalBatchSize": asked.batch or None,
         "accumulationSteps": share.steps if share else None,
         "largest": len(best.nodes) if best and best.world_size > job.world_size else len(job.nodes),
-        "resizing": task.resize_requested_at is not None,
+        "resizing": goes_on and task.resize_requested_at is not None,
         "away": [
             {"environmentId": node.id, "name": node.name, "taskId": None, "status": FREE}
             | {{"task": "taskId"}.get(key, key): value for key, value in why.get(node.id, {}).items()}

@@ -28,7 +28,8 @@ def of_task(user: User, task: Task) -> dict[str, Any]:
     """The expectation, with what is known today, beside what the newest attempt does."""
     expected = expect(user, JobSpec.from_json(task.spec))
     points = MetricPoint.objects.filter(task=task, attempt=task.attempt, rank=0).order_by("-pk")[:NEWEST_POINTS]
-    speeds = [point["tokens_per_s"] for point in points.values_list("values", flat=True) if "tokens_per_s" in point]
+    told = [point.get("tokens_per_s") for point in points.values_list("values", flat=True)]
+    speeds = [speed for speed in told if speed is not None]  # null: what was printed is no finite number
     found = median(speeds) if speeds else None
     known = expected is not None and found is not None
     return {
