@@ -3,6 +3,7 @@
 Task 1──* Node        the environments it was made from, by node rank, as they were when it was submitted
   │ 1──* Attempt      one gang of processes; restarting = a higher number
   │ 1──* Event        what happened, once each, in order
+  │ 1──* Finding      what was found to be wrong while an attempt ran
   │ 1──* MetricPoint  a line of numbers a rank printed
   │ 1──* Checkpoint   what a restart can resume from
   ├ 1──* LogCursor    how far each rank's log has been read into the tables above
@@ -141,12 +142,34 @@ class Event(models.Model):
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="events")
     attempt = models.PositiveIntegerField(default=0)
     at = models.DateTimeField()
-    kind = models.CharField(max_length=20)  # state | attempt | script | preflight
+    kind = models.CharField(max_length=20)  # state | attempt | script | preflight | finding
     code = models.CharField(max_length=60)
     params = models.JSONField(default=dict)
 
     class Meta:
         indexes = [models.Index(fields=["task", "id"])]
+
+
+class Finding(models.Model):
+    """Something that was found while an attempt ran, once per attempt, code and key (`fermi.launch.diagnosis`).
+    `until`: when it was over; None: it goes on, or did to the attempt's end."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="findings")
+    attempt = models.PositiveIntegerField()
+    code = models.CharField(max_length=40)
+    key = models.CharField(max_length=100, default="", blank=True)
+    level = models.CharField(max_length=10)
+    params = models.JSONField(default=dict)
+    where = models.JSONField(default=list)
+    evidence = models.JSONField(default=list)
+    actions = models.JSONField(default=list)
+    since = models.DateTimeField()
+    until = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task", "attempt", "code", "key"], name="one_finding_per_key"),
+        ]
 
 
 class Preflight(models.Model):

@@ -330,7 +330,7 @@ class TaskEvent(serializers.Serializer):
     id = serializers.IntegerField()
     attempt = serializers.IntegerField()
     at = serializers.DateTimeField()
-    kind = serializers.ChoiceField([(kind, kind) for kind in ("state", "attempt", "script", "preflight")])
+    kind = serializers.ChoiceField([(kind, kind) for kind in ("state", "attempt", "script", "preflight", "finding")])
     code = serializers.CharField()
     params = serializers.JSONField()
     message = serializers.CharField()

@@ -2392,6 +2392,35 @@ export interface components {
              * @enum {string}
              */
             preflight?: "off" | "quick" | "full";
+            /**
+             * @description a small probe in every rank: steps, stacks and collectives without a line printed
+             * @default on
+             * @enum {string}
+             */
+            pulse?: "on" | "off";
+            /**
+             * @description when a hang is certain: report it, restart from the newest checkpoint, or stop
+             * @default restart
+             * @enum {string}
+             */
+            onHang?: "report" | "restart" | "stop";
+            /**
+             * @description without a step, a line or a metric for so long a rank is looked at; by default what its past explains
+             * @default null
+             */
+            hangSeconds?: number | null;
+            /**
+             * @description when the loss is not a number, infinite or jumps; rollback: go on from the newest checkpoint before it
+             * @default report
+             * @enum {string}
+             */
+            onBadLoss?: "report" | "stop" | "rollback";
+            /**
+             * @description when the same rank fails in the same way at the same step twice
+             * @default stop
+             * @enum {string}
+             */
+            onCrashLoop?: "stop" | "restart";
         };
         TaskCreated: {
             taskId: string;
@@ -2488,7 +2517,7 @@ export interface components {
             hint: string;
         };
         /** @enum {string} */
-        TaskEventKindEnum: "state" | "attempt" | "script" | "preflight";
+        TaskEventKindEnum: "state" | "attempt" | "script" | "preflight" | "finding";
         TaskEventPage: {
             total: number;
             page: number;

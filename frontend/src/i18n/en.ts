@@ -735,6 +735,9 @@ export const en: Messages = {
     graceSeconds: "Grace at the end (seconds)",
     graceSecondsHint:
       "How long ranks may take to save a checkpoint and exit when they are asked to end; then they are killed.",
+    hangSeconds: "Patience before a look (seconds)",
+    hangSecondsHint:
+      "Without a step, a line or a metric for so long a rank is looked at. Empty: as long as its own past explains.",
     priority: "Priority",
     priorityHint: "Among those that wait, the highest starts first.",
     spares: "Spare environments",

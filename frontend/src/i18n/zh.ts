@@ -728,6 +728,8 @@ export const zh = {
     maxRestartsHint: "进程失败后从最新检查点重新开始的次数。",
     graceSeconds: "结束宽限（秒）",
     graceSecondsHint: "要求结束后，进程保存检查点并退出的时间；到时强制结束。",
+    hangSeconds: "无进展容忍（秒）",
+    hangSecondsHint: "这么久没有一步、一行输出或一个指标，就查看该进程；留空则按它以往的表现。",
     priority: "优先级",
     priorityHint: "排队时大的先开始。",
     spares: "备用环境",

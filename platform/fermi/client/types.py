@@ -655,7 +655,7 @@ class TaskElastic(TypedDict):
     away: list[AwayNode]
 
 
-TaskEventKindEnum: TypeAlias = Literal["state", "attempt", "script", "preflight"]
+TaskEventKindEnum: TypeAlias = Literal["state", "attempt", "script", "preflight", "finding"]
 
 
 class TaskNode(TypedDict):
@@ -1451,6 +1451,26 @@ class TaskCreateRequest(TypedDict):
     preflight: NotRequired[Literal["off", "quick", "full"]]
     """
     a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit
+    """
+    pulse: NotRequired[Literal["on", "off"]]
+    """
+    a small probe in every rank: steps, stacks and collectives without a line printed
+    """
+    onHang: NotRequired[Literal["report", "restart", "stop"]]
+    """
+    when a hang is certain: report it, restart from the newest checkpoint, or stop
+    """
+    hangSeconds: NotRequired[float | None]
+    """
+    without a step, a line or a metric for so long a rank is looked at; by default what its past explains
+    """
+    onBadLoss: NotRequired[Literal["report", "stop", "rollback"]]
+    """
+    when the loss is not a number, infinite or jumps; rollback: go on from the newest checkpoint before it
+    """
+    onCrashLoop: NotRequired[Literal["stop", "restart"]]
+    """
+    when the same rank fails in the same way at the same step twice
     """
 
 

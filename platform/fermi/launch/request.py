@@ -23,6 +23,7 @@ LARGEST = 2**31 - 1
 MASTER_PORTS = range(1024, 65536)
 MOST_RESTARTS = 100
 LONGEST_GRACE = 3600  # seconds
+SHORTEST_PATIENCE, LONGEST_PATIENCE = 5, 86_400  # seconds
 NAME_LENGTH = 100
 
 
@@ -199,6 +200,46 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = "off"
 
+    pulse: Annotated[
+        Literal["on", "off"],
+        told(
+            "a small probe in every rank: steps, stacks and collectives without a line printed",
+            flag="--pulse",
+            choices=["on", "off"],
+        ),
+    ] = "on"
+    on_hang: Annotated[
+        Literal["report", "restart", "stop"],
+        told(
+            "when a hang is certain: report it, restart from the newest checkpoint, or stop",
+            flag="--on-hang",
+            choices=["report", "restart", "stop"],
+        ),
+    ] = "restart"
+    hang_seconds: Annotated[
+        Annotated[float, Meta(ge=SHORTEST_PATIENCE, le=LONGEST_PATIENCE)] | None,
+        told(
+            "without a step, a line or a metric for so long a rank is looked at; by default what its past explains",
+            flag="--hang-seconds",
+        ),
+    ] = None
+    on_bad_loss: Annotated[
+        Literal["report", "stop", "rollback"],
+        told(
+            "when the loss is not a number, infinite or jumps; rollback: go on from the newest checkpoint before it",
+            flag="--on-bad-loss",
+            choices=["report", "stop", "rollback"],
+        ),
+    ] = "report"
+    on_crash_loop: Annotated[
+        Literal["stop", "restart"],
+        told(
+            "when the same rank fails in the same way at the same step twice",
+            flag="--on-crash-loop",
+            choices=["stop", "restart"],
+        ),
+    ] = "stop"
+
     @property
     def distributed(self) -> DistributedConfigRequest:
         """As it counts: the defaults where there is none, or it is there and not enabled."""
@@ -261,6 +302,11 @@ def job(
         max_restarts=request.max_restarts,
         spares=request.spare_environment_ids,
         preflight=request.preflight,
+        pulse=request.pulse == "on",
+        on_hang=request.on_hang,
+        hang_seconds=request.hang_seconds,
+        on_bad_loss=request.on_bad_loss,
+        on_crash_loop=request.on_crash_loop,
         project=project,
         elastic=Elastic(asked.min_nodes, asked.max_nodes or len(nodes)) if asked else None,
     )

@@ -98,7 +98,9 @@ class JobSpec:
     """Everything a plan is made from. `master` is a node's id. `attempt` 0 = not launched (a preview).
     `model_parameters`: how many weights, where somebody said so; else see `recipes.parameters`. `secret_env`: variables
     whose values are secrets, with the secrets' names; a value is never part of a job, a plan or what is rendered.
-    `spares`: environments that take the places of lost ones; `preflight`: the test before the first attempt, or off."""
+    `spares`: environments that take the places of lost ones; `preflight`: the test before the first attempt, or off.
+    `pulse`: whether ranks carry the probe; `on_hang`, `on_bad_loss`, `on_crash_loop`: what follows from each, and
+    `hang_seconds`: without a sign of progress for so long a rank is looked at (None: what its own past explains)."""
 
     task_id: str
     framework: str
@@ -123,6 +125,11 @@ class JobSpec:
     max_restarts: int = MAX_RESTARTS
     spares: tuple[str, ...] = ()
     preflight: str = "off"
+    pulse: bool = True
+    on_hang: Literal["report", "restart", "stop"] = "restart"
+    hang_seconds: float | None = None
+    on_bad_loss: Literal["report", "stop", "rollback"] = "report"
+    on_crash_loop: Literal["stop", "restart"] = "stop"
     project: str = ""
     elastic: Elastic | None = None
 
@@ -291,6 +298,37 @@ class RankSeen:
     ended_at: float | None = None  # unix seconds
     asked: bool = False  # it was told to end before it did
     still_since: float | None = None  # unix seconds; it has done nothing at all for long (`fermi.runner.stillness`)
+    error: Mapping[str, Any] | None = None  # the exception that ended it, where its probe saw one
+    stalled: Mapping[str, Any] | None = None  # it has not advanced for longer than its past explains
+    kill: Mapping[str, Any] | None = None  # what the kernel has to say of its end by a signal
+
+
+@dataclass(frozen=True, slots=True)
+class PulseSeen:
+    """How one rank gets on, as its runner saw it at `at`; moments in unix seconds, None = not known. It is asked for by
+    whoever looks, and is no part of an observation: a healthy rank's steps are no news.
+
+    phase          one of `fermi.probe.page.PHASES`
+    step           optimizer steps of this attempt
+    step_seconds   from step to step, over the runner's window
+    waiting        share of that window spent in collectives, 0 to 1; None where it cannot be seen
+    printed_at     when its output last grew
+    gpu_bytes      the most that was allocated on its GPU; rss_bytes: the most of the host's memory
+    cpu            processors in use, over the window
+    """
+
+    rank: int
+    at: float
+    phase: str = "starting"
+    step: int | None = None
+    stepped_at: float | None = None
+    step_seconds: float | None = None
+    collectives: int | None = None
+    waiting: float | None = None
+    printed_at: float | None = None
+    gpu_bytes: int | None = None
+    rss_bytes: int | None = None
+    cpu: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,18 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from fermi.launch.discovery import Found
 from fermi.launch.findings import Finding
-from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Node, Observation, Plan, Problem, Rendered
+from fermi.launch.spec import (
+    NO_SECRETS,
+    Handle,
+    JobSpec,
+    LogChunk,
+    Node,
+    Observation,
+    Plan,
+    Problem,
+    PulseSeen,
+    Rendered,
+)
 
 
 class Backend(ABC):
@@ -55,6 +66,11 @@ class Backend(ABC):
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
         """Up to `limit` bytes from byte offset `cursor` (negative: so many before the present end); an absent log is
         empty."""
+
+    def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
+        """How the ranks of an attempt get on, by rank, as their runners saw it last; without those that have no pulse.
+        Cheap: it may be asked every second by who looks at one task."""
+        return {}
 
     def port_host(self, job: JobSpec) -> str | None:
         """The machine whose ports the job's rendezvous shares with other attempts; None where the head has an address

@@ -1,0 +1,45 @@
+"""What is found to be wrong with an attempt while it runs: stored once, told by an event, and over again when it is."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+
+from apps.common.clock import now
+from apps.training.ground import hints, transitions
+from apps.training.models import Finding as Row
+from fermi.launch.diagnosis import Finding
+
+
+def note(task_id: str, attempt: int, found: Iterable[Finding]) -> None:
+    """Stores each finding, with an event for one that is new or was over; one that goes on is brought up to date."""
+    with transaction.atomic():
+        for one in found:
+            values: dict[str, Any] = one.to_json()
+            code, key = values.pop("code"), values.pop("key")
+            values["since"] = _moment(values["since"])
+            row, is_new = Row.objects.get_or_create(
+                task_id=task_id, attempt=attempt, code=code, key=key, defaults=values
+            )
+            if is_new or row.until is not None:
+                transitions.record(task_id, attempt, "finding", code, one.params)
+            if not is_new:
+                since = {} if row.until is not None else {"since": row.since}
+                Row.objects.filter(pk=row.pk).update(**{**values, **since, "until": None})
+                hints.changed(task_id, "status")
+
+
+def over(task_id: str, attempt: int, code: str, *keys: str) -> None:
+    """It is so no more; without keys, none of the code."""
+    going_on = Row.objects.filter(task_id=task_id, attempt=attempt, code=code, until=None)
+    if (going_on.filter(key__in=keys) if keys else going_on).update(until=now()):
+        hints.changed(task_id, "status")
+
+
+def _moment(seconds: float | None) -> datetime:
+    """As the nodes' clocks say, where that can be."""
+    moment = now()
+    if seconds is None or not 0 < seconds < (moment + timedelta(days=1)).timestamp():
+        return moment
+    return datetime.fromtimestamp(seconds, UTC)

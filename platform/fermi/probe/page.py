@@ -1,0 +1,108 @@
+"""The page of one rank: a mapped file that the rank writes and its runner reads. Standard library only, Python 3.9 or
+later.
+
+Every field lies on its own eight bytes, so that neither side ever needs a lock: a number is old or new and never half
+of both. Moments are of CLOCK_MONOTONIC, which all processes of a host share; a runner makes unix seconds of them.
+Texts are JSON behind their length; the length is written last, and zero while the text is being written.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import struct
+from typing import Any, NamedTuple
+
+SIZE = 8192
+VARIABLE = "FERMI_PULSE"
+"""`<descriptor of the page>,<descriptor of the stacks>`, in a rank's environment; absent: the task has no pulse."""
+
+MAGIC = 0x31304D5245463031  # goes up with the layout
+PHASES = ("starting", "compiling", "running", "evaluating", "saving", "ending")
+"""What a rank is at, as far as hooks see it: `starting` until its first optimizer step or collective."""
+
+_NUMBER, _MOMENT, _LENGTH = struct.Struct("=Q"), struct.Struct("=d"), struct.Struct("=Q")
+
+_NUMBERS = {
+    "magic": 0,
+    "pid": 8,
+    "step": 16,  # optimizer steps that have ended
+    "phase": 24,  # an index of PHASES
+    "begun": 32,  # collectives
+    "ended": 40,
+    "gpu_bytes": 48,  # the most that was allocated on the GPU
+    "evaluations": 56,
+}
+_MOMENTS = {
+    "began": 256,  # when the probe did
+    "stepped_at": 264,  # when the newest step ended
+    "phase_at": 272,
+    "collective_at": 280,  # when the one that is under way began; 0.0: none is
+    "waited": 288,  # seconds in collectives, all that have ended together
+    "stepping": 296,  # seconds from end to end of steps, all together
+    "alive_at": 304,
+}
+_TEXTS = {"collective": (1024, 1024), "error": (2048, 4096), "trace": (6144, 2048)}
+"""Offset and room. `collective`: the newest one; `error`: the exception that ends the rank; `trace`: of flights."""
+
+
+class Seen(NamedTuple):
+    """A page as it was read. `error`, `collective` and `trace` are what the rank wrote: not yet believed."""
+
+    pid: int
+    step: int
+    phase: str
+    begun: int
+    ended: int
+    gpu_bytes: int
+    evaluations: int
+    began: float
+    stepped_at: float
+    phase_at: float
+    collective_at: float
+    waited: float
+    stepping: float
+    alive_at: float
+    collective: dict[str, Any]
+    error: dict[str, Any]
+    trace: dict[str, Any]
+
+
+class Page:
+    """`descriptor`: of a file of SIZE bytes."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.map = mmap.mmap(descriptor, SIZE)
+
+    def number(self, name: str, value: int) -> None:
+        _NUMBER.pack_into(self.map, _NUMBERS[name], value)
+
+    def moment(self, name: str, value: float) -> None:
+        _MOMENT.pack_into(self.map, _MOMENTS[name], value)
+
+    def text(self, name: str, value: dict[str, Any]) -> None:
+        """What has no room is left out as a whole."""
+        offset, room = _TEXTS[name]
+        data = json.dumps(value).encode()
+        if len(data) <= room - 8:
+            _LENGTH.pack_into(self.map, offset, 0)
+            self.map[offset + 8 : offset + 8 + len(data)] = data
+            _LENGTH.pack_into(self.map, offset, len(data))
+
+    def read(self) -> Seen | None:
+        """None: no probe of this layout has written here (yet)."""
+        if _NUMBER.unpack_from(self.map, 0)[0] != MAGIC:
+            return None
+        numbers = {name: _NUMBER.unpack_from(self.map, at)[0] for name, at in _NUMBERS.items() if name != "magic"}
+        moments = {name: _MOMENT.unpack_from(self.map, at)[0] for name, at in _MOMENTS.items()}
+        phase = PHASES[min(numbers.pop("phase"), len(PHASES) - 1)]
+        texts = {name: self._text(*place) for name, place in _TEXTS.items()}
+        return Seen(**{"phase": phase, **numbers, **moments, **texts})
+
+    def _text(self, offset: int, room: int) -> dict[str, Any]:
+        length = _LENGTH.unpack_from(self.map, offset)[0]
+        try:
+            found = json.loads(self.map[offset + 8 : offset + 8 + length]) if 0 < length <= room - 8 else {}
+        except ValueError:  # torn
+            return {}
+        return found if isinstance(found, dict) else {}
