@@ -186,3 +186,15 @@ def test_without_an_attempt_only_stop_and_deadline_end_a_task(state):
 def test_final_states_have_no_way_on_and_can_be_deleted():
     assert {state for state in State if "delete" in allowed_actions(state)} == FINAL
     assert all("stop" in allowed_actions(state) for state in (State.QUEUED, State.STARTING, State.RUNNING))
+
+
+def test_what_is_found_in_the_output_ends_an_attempt_that_runs_or_has_failed_and_no_success_or_stop():
+    bad = CAUSES[Reason.BAD_LOSS]
+    for phase in (Phase.RUNNING, Phase.FAILED):
+        decision = decide(Facts(State.RUNNING, found=bad), Observation(phase, True, cause=RANK_FAILED))
+        assert (decision.act, decision.cause) == (Act.RECORD, bad)
+    assert decide(Facts(State.RUNNING, found=bad), Observation(Phase.SUCCEEDED)).cause.code == Reason.COMPLETED
+    assert (
+        decide(Facts(State.RUNNING, True, found=bad), Observation(Phase.RUNNING)).cause.code == Reason.STOPPED_BY_USER
+    )
+    assert decide(Facts(State.RUNNING, found=bad), Observation(Phase.UNKNOWN)).act is Act.WAIT

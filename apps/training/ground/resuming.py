@@ -3,6 +3,9 @@
 An attempt that resumed, failed by its own ranks and brought neither a step nor a checkpoint tried its checkpoint in
 vain: it may be torn, or hold the numbers that made training diverge. From then on the one before it is taken, unless
 the script has written the same path anew.
+
+Of a task that is to stop or to roll back when its loss goes bad, what was saved after the last good step is left out,
+too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,8 +15,10 @@ from apps.clusters import paths
 from apps.training.ground import checkpoints
 from apps.training.ground.checkpoints import AUTO
 from apps.training.ground.launching import backend_for
-from apps.training.models import Attempt, Checkpoint, Event, Task
+from apps.training.models import Attempt, Checkpoint, Event, Finding, Task
+from apps.training.states.reasons import Reason
 from fermi.launch.causes import BY_RANKS
+from fermi.launch.diagnosis import Level, losses
 from fermi.launch.spec import JobSpec
 
 MOST_LOOKED_FOR = 20
@@ -25,6 +30,16 @@ class Saved:
 
     path: str
     attempt: int
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """An attempt's loss from `step` on. `good`: the last step before it that was well; None: none of this attempt."""
+
+    attempt: int
+    step: int
+    good: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +67,19 @@ def tried_in_vain(attempts: Iterable[Tried], newest_first: Iterable[Saved]) -> f
     return frozenset(bad) - written_anew
 
 
+def spoilt(bad: Iterable[Bad], saved: Iterable[Saved]) -> frozenset[str]:
+    """Pure. What was saved later than the last good step, by the attempt whose loss went bad or one before it."""
+    limits = [(one.attempt, one.step - 1 if one.good is None else one.good) for one in bad]
+    return frozenset(s.path for s in saved for attempt, good in limits if s.attempt <= attempt and s.step > good)
+
+
 def point(task: Task) -> tuple[str, list[str]]:
     """What the next attempt is told, and which newer checkpoints it does without. The recipe's trainer looks for the
     newest one that is whole (`auto`); a user's script is told a path. Without a checkpoint of the task's own it is what
     the user asked for."""
     saved = _saved(task)
+    if gone_bad := went_bad(task):
+        return _before(task, saved, gone_bad)
     if not saved:
         return task.spec["resume_from"], []
     bad = _bad(task, saved)
@@ -71,10 +94,34 @@ def point(task: Task) -> tuple[str, list[str]]:
 
 
 def newest(task: Task) -> str | None:
-    """The newest that is still there and was not tried in vain: scripts remove old ones, and so do people."""
-    saved = _saved(task)
-    bad = _bad(task, saved)
+    """The newest that is still there, was not tried in vain, and was saved before the loss went bad: scripts remove old
+    ones, and so do people."""
+    gone_bad, saved = went_bad(task), _saved(task)
+    left_out = spoilt(gone_bad, saved)
+    saved = [one for one in saved if one.path not in left_out]
+    bad = _bad(task, saved, gone_bad)
     return _there(task, [one.path for one in saved if one.path not in bad] or [one.path for one in saved])
+
+
+def went_bad(task: Task) -> list[Bad]:
+    """For certain, and not over; only where the task is not to go on with it."""
+    if task.spec.get("on_bad_loss", "report") == "report":
+        return []
+    rows = Finding.objects.filter(task=task, code__in=losses.CODES, level=Level.FAIL, until=None).order_by("attempt")
+    return [Bad(row.attempt, row.params["step"], row.params["good"]) for row in rows]
+
+
+def _before(task: Task, saved: list[Saved], gone_bad: list[Bad]) -> tuple[str, list[str]]:
+    """Always a path, as what `auto` finds may be bad. None from before: where the task began."""
+    left_out = spoilt(gone_bad, saved)
+    left = [one for one in saved if one.path not in left_out]
+    bad = left_out | _bad(task, left, gone_bad)
+    found = _there(task, [one.path for one in left if one.path not in bad])
+    if found is None:
+        asked = task.spec["resume_from"]
+        return ("" if asked == AUTO else asked), [one.path for one in saved]
+    newer = saved[: next(index for index, one in enumerate(saved) if one.path == found)]
+    return found, [one.path for one in newer if one.path in bad]
 
 
 def _there(task: Task, candidates: Iterable[str]) -> str | None:
@@ -88,18 +135,23 @@ def _there(task: Task, candidates: Iterable[str]) -> str | None:
 
 def _saved(task: Task) -> list[Saved]:
     """Without those that the script claims in other tasks' folders."""
-    rows = Checkpoint.objects.filter(task=task).order_by("-step", "-id").values_list("path", "attempt")
-    return [Saved(path, attempt) for path, attempt in rows if checkpoints.is_of(task.pk, path)]
+    rows = Checkpoint.objects.filter(task=task).order_by("-step", "-id").values_list("path", "attempt", "step")
+    return [Saved(*row) for row in rows if checkpoints.is_of(task.pk, row[0])]
 
 
-def _bad(task: Task, saved: list[Saved]) -> frozenset[str]:
+def _bad(task: Task, saved: list[Saved], gone_bad: Iterable[Bad] = ()) -> frozenset[str]:
     """No more than a query or two where no attempt that resumed has failed."""
-    resumed = [one for one in task.attempts.all() if one.resume_from and one.outcome in BY_RANKS]
+    at_once = {one.attempt for one in gone_bad if one.good is None}
+    resumed = [
+        one
+        for one in task.attempts.all()
+        if one.resume_from and (one.outcome in BY_RANKS or (one.outcome == Reason.BAD_LOSS and one.number in at_once))
+    ]
     if not resumed:
         return frozenset()
     numbers = [one.number for one in resumed]
     stepped = set(task.metrics.filter(attempt__in=numbers).values_list("attempt", flat=True).distinct())
-    stepped |= {one.attempt for one in saved}
+    stepped = (stepped - at_once) | {one.attempt for one in saved}
     said = _said(task, numbers)
     return tried_in_vain([_tried(one, said, stepped) for one in resumed], saved)
 

@@ -12,7 +12,7 @@ the lines' order. Events: 10,000 per rank and attempt; checkpoints all.
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zlib import crc32
@@ -22,10 +22,11 @@ from django.db import transaction
 from apps.clusters import paths
 from apps.clusters.models import Cluster
 from apps.common.clock import now
-from apps.training.ground import hints, transitions
+from apps.training.ground import findings, hints, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
 from apps.training.output import lines
+from fermi.launch.diagnosis import Finding, Level, losses
 
 log = logging.getLogger(__name__)
 
@@ -114,12 +115,23 @@ class Reading:
     def _load(self) -> dict[int, "_Tail"]:
         cursors = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt)
         tails = {cursor.rank: _Tail(cursor.rank, cursor.offset, cursor.state) for cursor in cursors}
-        absent = [rank for rank in range(self._handle.world_size) if rank not in tails]
+        absent = {rank: self._known(rank) for rank in range(self._handle.world_size) if rank not in tails}
         LogCursor.objects.bulk_create(
-            [LogCursor(task_id=self._task_id, attempt=self._attempt, rank=rank) for rank in absent],
+            [
+                LogCursor(task_id=self._task_id, attempt=self._attempt, rank=rank, state=state)
+                for rank, state in absent.items()
+            ],
             ignore_conflicts=True,
         )
-        return tails | {rank: _Tail(rank, 0, {}) for rank in absent}
+        return tails | {rank: _Tail(rank, 0, state) for rank, state in absent.items()}
+
+    def _known(self, rank: int) -> dict[str, Any]:
+        """What reading begins with: of the attempt before, the loss with which training began."""
+        if rank or self._attempt < 2:
+            return {}
+        before = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt - 1, rank=0).first()
+        known = losses.beginnings(before.state.get("losses", {})) if before else {}
+        return {"losses": known} if known else {}
 
     def _store(self, found: "_Found") -> None:
         """All or nothing."""
@@ -143,6 +155,7 @@ class Reading:
                     raise _Overtaken
             if found.progress:
                 Task.objects.filter(pk=self._task_id, attempt=self._attempt).update(progress=found.progress)
+            self._note(found.losses)
             if found.points or found.newest:
                 hints.changed(self._task_id, "metric")
             if found.events or found.checkpoints:
@@ -150,13 +163,24 @@ class Reading:
         for tail in found.tails:
             tail.stored = tail.position
 
+    def _note(self, found: Iterable[Finding | losses.Over]) -> None:
+        """One that is certain may end the attempt."""
+        for one in found:
+            if isinstance(one, losses.Over):
+                findings.over(self._task_id, self._attempt, one.code, one.key)
+                continue
+            findings.note(self._task_id, self._attempt, [one])
+            if one.level is Level.FAIL:
+                hints.poke(self._task_id)
+
 
 class _Tail:
     """Where reading a rank's log goes on. `stored` is the offset in the database; between it and `position` is nothing
     to be stored; `seen` is how long the log was.
 
     `state`: `skipping` inside an over-long line; `counted` points without a step; `kinds` of lines: how many, and the
-    key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss.
+    key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss; `losses`, what
+    `fermi.launch.diagnosis.losses` remembers.
     """
 
     def __init__(self, rank: int, offset: int, state: dict[str, Any]) -> None:
@@ -199,6 +223,7 @@ class _Found:
         self.checkpoints: dict[str, Checkpoint] = {}
         self.progress: dict[str, Any] = {}
         self.tails: list[_Tail] = []
+        self.losses: list[Finding | losses.Over] = []
 
     def add(self, tail: _Tail, text: bytes) -> bool:
         """Whether there was something to store."""
@@ -222,7 +247,11 @@ class _Found:
             self.progress["step"] = step
             if "loss" in point.values:
                 self.progress["loss"] = point.values["loss"]
-        row = MetricPoint(**self._of, rank=tail.rank, step=step, at=self._at(point.time), values=point.values)
+        at = self._at(point.time)
+        if tail.rank == 0:
+            for one in losses.read(tail.state.setdefault("losses", {}), step, point.values):
+                self.losses.append(replace(one, since=at.timestamp()) if isinstance(one, Finding) else one)
+        row = MetricPoint(**self._of, rank=tail.rank, step=step, at=at, values=point.values)
         kind = str(crc32(",".join(point.values).encode()) % KINDS_OF_LINES)
         slot = tail.state.setdefault("kinds", {}).setdefault(kind, [0, 0])
         slot[0] += 1

@@ -18,7 +18,7 @@ from apps.training.ground.launching import backend_for, cause, declared, handle_
 from apps.training.models import Attempt, Task
 from apps.training.output import ingest
 from apps.training.preflight import runs
-from apps.training.reconcile import ports, restarts
+from apps.training.reconcile import ports, restarts, verdicts
 from apps.training.states import FINAL, Kind, State
 from apps.training.states.decisions import Decision
 from apps.training.states.limits import DEADLINES, FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS, LOOK_AGAIN
@@ -90,9 +90,8 @@ def lease(task: Task) -> timedelta | None:
                 transitions.record(task.pk, number, "attempt", "ATTEMPT_BEGAN", params)
                 if there.busy:
                     transitions.record(task.pk, number, "attempt", "MASTER_PORT_BUSY", {**there.busy, "instead": port})
-                if in_vain:
-                    params = {"path": resume_from, "skipped": ", ".join(in_vain)}
-                    transitions.record(task.pk, number, "attempt", "RESUME_STEPPED_BACK", params)
+                if back := verdicts.stepped_back(task, resume_from, in_vain):
+                    transitions.record(task.pk, number, "attempt", *back)
     except leases.NoFreePort:
         if there.candidates:  # others were quicker: look again
             return timedelta()

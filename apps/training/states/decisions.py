@@ -25,8 +25,9 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the database says. `attempt`: the newest attempt's number; `outcome`: that attempt's, when its end is known.
-    `overdue`: past the deadline. `moment`: now, in unix seconds."""
+    """What the database says. `attempt`: the newest attempt's number; `outcome`: that attempt's, when its end is known;
+    `found`: why it is to end, as what it printed shows. `overdue`: past the deadline. `moment`: now, in unix
+    seconds."""
 
     state: State
     stop_requested: bool = False
@@ -36,6 +37,7 @@ class Facts:
     attempt: int = 0
     moment: float = 0.0
     resize_requested: bool = False
+    found: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ def _end_of_attempt(facts: Facts, seen: Observation) -> Cause | None:
         return Cause(Reason.COMPLETED)
     if facts.stop_requested:
         return Cause(Reason.STOPPED_BY_USER)
+    if facts.state is State.RUNNING and facts.found and seen.phase is not Phase.UNKNOWN:
+        return facts.found
     if seen.phase is Phase.FAILED:
         return seen.cause or Cause(Reason.ATTEMPT_LOST)
     if seen.phase is Phase.ABSENT and facts.state is State.RUNNING:

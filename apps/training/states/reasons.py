@@ -28,6 +28,7 @@ class Reason(StrEnum):
     STOPPED_BY_USER = "STOPPED_BY_USER"
     STOPPED_AND_KILLED = "STOPPED_AND_KILLED"
     NEVER_ENDED = "NEVER_ENDED"
+    BAD_LOSS = "BAD_LOSS"
     ATTEMPT_LOST = "ATTEMPT_LOST"
     START_FAILED = "START_FAILED"
     RESIZING = "RESIZING"
@@ -46,6 +47,7 @@ CAUSES = declared(
     *map(Cause, Reason),
     Cause(Reason.STOPPED_BY_USER, asked=True),
     Cause(Reason.NEVER_ENDED, retry=True),
+    Cause(Reason.BAD_LOSS, retry=True),
     Cause(Reason.ATTEMPT_LOST, retry=True),
     Cause(Reason.RESIZING, retry=True, asked=True, free=ALWAYS),
     Cause(Reason.START_FAILED, retry=True),

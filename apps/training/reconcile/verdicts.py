@@ -1,0 +1,48 @@
+"""What follows from what an attempt printed: its end, whether another may come, and where that one goes on."""
+
+from itertools import pairwise
+from typing import Any
+
+from apps.training.ground import resuming
+from apps.training.ground.launching import cause
+from apps.training.models import Attempt, Finding, Task
+from apps.training.states.reasons import Reason
+from fermi.launch.diagnosis import Level, losses
+from fermi.launch.spec import Cause
+
+MOST_ROLLBACKS = 2
+"""To the same place: what goes bad there a third time does so for ever."""
+
+
+def of(task: Task, attempt: Attempt) -> Cause | None:
+    """Why the attempt, which runs, is to end."""
+    then = task.spec.get("on_bad_loss", "report")
+    if then == "report":
+        return None
+    bad = Finding.objects.filter(task=task, attempt=attempt.number, code__in=losses.CODES, level=Level.FAIL, until=None)
+    if (row := bad.order_by("pk").first()) is None:
+        return None
+    return cause(task.cluster, Reason.BAD_LOSS, {**row.params, "how": row.code, "then": then})
+
+
+def is_last(task: Task, attempt: Attempt) -> bool:
+    """Whether no attempt may follow, however many are left."""
+    if attempt.outcome != Reason.BAD_LOSS:
+        return False
+    return attempt.outcome_params.get("then") == "stop" or _rolled_back_enough(task)
+
+
+def _rolled_back_enough(task: Task) -> bool:
+    attempts = sorted(task.attempts.all(), key=lambda one: one.number)
+    back = [after.resume_from for before, after in pairwise(attempts) if before.outcome == Reason.BAD_LOSS]
+    return len(back) >= MOST_ROLLBACKS and back.count(resuming.point(task)[0]) >= MOST_ROLLBACKS
+
+
+def stepped_back(task: Task, path: str, skipped: list[str]) -> tuple[str, dict[str, Any]] | None:
+    """The event that says so, where the next attempt goes on from an earlier place than the newest."""
+    gone_bad = resuming.went_bad(task)
+    newest = task.attempts.order_by("-number").first()
+    if gone_bad and newest and (skipped or newest.outcome == Reason.BAD_LOSS):
+        params = {"step": gone_bad[-1].step, **({"skipped": ", ".join(skipped)} if skipped else {})}
+        return ("ROLLED_BACK", {"path": path, **params}) if path else ("ROLLED_BACK_TO_START", params)
+    return ("RESUME_STEPPED_BACK", {"path": path, "skipped": ", ".join(skipped)}) if skipped else None

@@ -1,0 +1,210 @@
+"""Losses, point by point: what is bad is told, and no healthy run ever is."""
+
+import json
+import math
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fermi.launch.diagnosis import Finding, Level, losses
+from fermi.launch.diagnosis.losses import CERTAIN, JUMPED, NOT_FINITE, SUSTAINED, Over
+
+
+def said(points: list[float | None], name: str = "loss", state: dict[str, Any] | None = None) -> list[Finding | Over]:
+    """With what is remembered stored after each point, as a transaction might."""
+    state, found = state or {}, []
+    for step, value in enumerate(points, 1):
+        found += losses.read(state, step, {name: value, "lr": 0.1})
+        state = json.loads(json.dumps(state))
+    return found
+
+
+def codes(found: list[Finding | Over]) -> list[tuple[str, str]]:
+    return [(one.code, one.level if isinstance(one, Finding) else "over") for one in found]
+
+
+def falling(
+    chance: random.Random, points: int, start: float = 10.0, to: float = 2.5, noise: float = 0.02
+) -> list[float]:
+    pace = chance.uniform(0.02, 0.1)
+    return [(to + (start - to) * math.exp(-pace * i)) * math.exp(chance.gauss(0, noise)) for i in range(points)]
+
+
+Healthy = Callable[[random.Random], list[float]]
+
+
+def noisy(chance: random.Random) -> list[float]:
+    """Batches of one: some are ten times harder than others."""
+    return falling(chance, 400, chance.uniform(1, 11), chance.uniform(0.01, 0.9), chance.uniform(0.3, 1.0))
+
+
+def stepwise(chance: random.Random) -> list[float]:
+    """The learning rate is divided by ten twice; what is left is small and even."""
+    run = falling(chance, 150, 2.3, 0.8)
+    run += [0.35 * math.exp(chance.gauss(0, 0.05)) for _ in range(100)]
+    return run + [0.05 * math.exp(chance.gauss(0, 0.01)) for _ in range(150)]
+
+
+def cyclic(chance: random.Random) -> list[float]:
+    """Warm restarts of the learning rate: each cycle begins with up to a third of what was gained lost again."""
+    run, start = [], 2.3
+    for cycle in range(5):
+        low = 0.4 / (cycle + 1)
+        top = start if cycle == 0 else low + chance.uniform(0.1, 0.33) * (start - low)
+        run += [(low + (top - low) * math.exp(-0.05 * i)) * math.exp(chance.gauss(0, 0.05)) for i in range(90)]
+    return run
+
+
+def warming_up(chance: random.Random) -> list[float]:
+    """Spikes while the learning rate rises, of some points each."""
+    run = falling(chance, 300, 10.8, 3.0)
+    for _ in range(4):
+        at, height, length = chance.randrange(5, 70), chance.uniform(0.5, 4.0), chance.randrange(1, 8)
+        for i in range(length):
+            run[at + i] += height * (1 - i / length)
+    return run
+
+
+def curriculum(chance: random.Random) -> list[float]:
+    """Harder data from the middle on."""
+    run = falling(chance, 200, 10.8, 1.8)
+    return run + [chance.uniform(2.3, 3.5) * math.exp(chance.gauss(0, 0.02)) for _ in range(200)]
+
+
+def fine_tuning(chance: random.Random) -> list[float]:
+    return falling(chance, 250, chance.uniform(1.5, 2.5), chance.uniform(1.0, 1.4), 0.1)
+
+
+def policy(chance: random.Random) -> list[float]:
+    """Around zero, of both signs, with heavy tails and a scale that drifts."""
+    scale, run = 0.02, []
+    for _ in range(600):
+        scale *= math.exp(chance.gauss(0, 0.02))
+        run.append(scale * chance.gauss(0, 1) / max(chance.random(), 0.05))
+    return run
+
+
+def adversarial(chance: random.Random) -> list[float]:
+    """A critic's: below zero, wandering, and back."""
+    level, run = 0.0, []
+    for _ in range(600):
+        level = 0.99 * level + chance.gauss(-0.01, 0.15)
+        run.append(level + chance.gauss(0, 0.3))
+    return run
+
+
+def constant(chance: random.Random) -> list[float]:
+    """Nothing is learnt before the buffer is full."""
+    return [0.0] * chance.randrange(20, 200) + [chance.uniform(0.2, 0.4) for _ in range(200)]
+
+
+def spiking(chance: random.Random) -> list[float]:
+    """Single bad batches, far apart."""
+    run = falling(chance, 500, 10.8, 2.5)
+    for at in range(60, 500, 40):
+        for i in range(chance.randrange(1, 5)):
+            run[at + i] *= chance.uniform(1.5, 4)
+    return run
+
+
+KINDS: list[Healthy] = [
+    noisy, stepwise, cyclic, warming_up, curriculum, fine_tuning, policy, adversarial, constant, spiking,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_healthy_runs_give_no_alarm(kind: Healthy) -> None:
+    for seed in range(20):
+        run = kind(random.Random(seed))
+        assert not said(run), (kind.__name__, seed)
+        resumed = random.Random(seed).randrange(20, len(run) - 20)
+        first: dict[str, Any] = {}
+        for step, value in enumerate(run[:resumed], 1):
+            assert not list(losses.read(first, step, {"loss": value}))
+        again = [value * 1.3 for value in run[resumed - 20 : resumed]] + run[
+            resumed:
+        ]  # moments are lost, and found again
+        assert not said(again, state=losses.beginnings(first)), (kind.__name__, seed, resumed)
+
+
+def runs(seeds: int = 20) -> Iterator[list[float]]:
+    for seed in range(seeds):
+        chance = random.Random(seed)
+        yield falling(chance, 120, chance.uniform(6, 11), chance.uniform(0.5, 1.5), chance.uniform(0.01, 0.1))
+
+
+def test_a_loss_that_is_not_a_number_is_a_doubt_at_once_and_soon_certain() -> None:
+    for run in runs():
+        first, second = said([*run, None, None, None, None])
+        assert codes([first, second]) == [(NOT_FINITE, Level.WARN), (NOT_FINITE, Level.FAIL)]
+        assert isinstance(second, Finding)
+        assert second.params == {"metric": "loss", "step": 121, "good": 120, "count": CERTAIN}
+        assert second.evidence[0].lines[-1] == "step 123: loss is not finite"
+        assert second.evidence[0].lines[-2] == f"step 120: loss {run[-1]:.4g}"
+
+
+def test_a_step_that_the_scaler_skips_is_a_doubt_that_is_taken_back_and_told_once() -> None:
+    run: list[float | None] = list(next(runs()))
+    run[20:20] = [None]
+    run[60:60] = [None, None]
+    assert codes(said(run)) == [(NOT_FINITE, Level.WARN), (NOT_FINITE, "over"), (NOT_FINITE, "over")]
+
+
+def test_a_run_that_begins_without_a_number_has_no_good_step() -> None:
+    certain = said([None, None, None])[-1]
+    assert isinstance(certain, Finding)
+    assert (certain.params["step"], certain.params["good"]) == (1, None)
+
+
+def test_numbers_that_come_back_for_good_end_it() -> None:
+    assert codes(said([1.0, None, None, None, 1.0, 1.0]))[-1] == (NOT_FINITE, Level.FAIL)
+    assert codes(said([1.0, None, None, None, 1.0, 1.0, 1.0]))[-1] == (NOT_FINITE, "over")
+
+
+@pytest.mark.parametrize("to", [0.7, 1.0, 30.0], ids=["most of it lost", "as at the start", "exploded"])
+def test_a_loss_that_jumps_and_stays_is_told_with_the_step(to: float) -> None:
+    for run in runs():
+        bad = [run[0] * to * (1 + 0.05 * (i % 3)) for i in range(SUSTAINED + 5)]
+        (found,) = said(run + bad)
+        assert isinstance(found, Finding)
+        assert (found.code, found.level) == (JUMPED, Level.FAIL)
+        assert (found.params["step"], found.params["good"]) == (121, 120)
+        assert f"step 121: loss {float(f'{bad[0]:.6g}'):.4g}" in found.evidence[0].lines
+
+
+def test_a_jump_is_over_once_the_loss_is_back() -> None:
+    run = next(runs())
+    bad = [run[0]] * (SUSTAINED + 30)
+    assert codes(said(run + bad + run[-30:])) == [(JUMPED, Level.FAIL), (JUMPED, "over")]
+
+
+def test_a_resumed_run_is_held_against_the_loss_with_which_training_began() -> None:
+    (run,) = runs(1)
+    state: dict[str, Any] = {}
+    for step, value in enumerate(run, 1):
+        list(losses.read(state, step, {"loss": value}))
+    tail = run[-45:]
+    assert not said([*tail, *[run[0]] * 15])
+    assert codes(said([*tail, *[run[0]] * 15], state=losses.beginnings(state))) == [(JUMPED, Level.FAIL)]
+
+
+@pytest.mark.parametrize("name", ["loss", "train_loss", "train/loss", "Training Loss", "lm loss", "total-loss"])
+def test_what_trainers_call_their_loss_counts(name: str) -> None:
+    assert codes(said([None] * 3, name))[-1] == (NOT_FINITE, Level.FAIL)
+
+
+@pytest.mark.parametrize("name", ["val_loss", "eval_loss", "valid/loss", "loss_scale", "grad_norm", "accuracy", "lr"])
+def test_no_other_metric_does(name: str) -> None:
+    assert not said([None] * 10, name)
+
+
+def test_what_is_remembered_stays_small_and_told_bounded() -> None:
+    state: dict[str, Any] = {}
+    told = []
+    for step in range(3000):
+        values = dict.fromkeys(losses.NAMES, None if step // 10 % 2 else 1.0 + step % 7)
+        told += list(losses.read(state, step, values))
+    assert len(json.dumps(state)) < 4000
+    assert len([one for one in told if isinstance(one, Finding)]) < 25
