@@ -1,5 +1,5 @@
 """Our own modules that a node needs where nothing of ours is installed (a pod, a machine of a Slurm cluster): the node
-runner, and the trainer where the job uses one."""
+runner, the probe that it gives its ranks, and the trainer where the job uses one."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ _ROOT = Path(fermi.__file__).parent
 POD, SLURM, FOREGROUND = ("fermi.runner.pod",), ("fermi.runner.slurm",), ("fermi.runner.foreground",)
 """What is run there; what it imports of ours goes along."""
 
-_IMPORT = re.compile(r"^ *from fermi\.(runner|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
+_IMPORT = re.compile(r"^ *from fermi\.(probe|runner|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
 
 
 def trainers(words: Iterable[object]) -> tuple[str, ...]:
@@ -27,7 +27,8 @@ def modules(runner: tuple[str, ...], words: Iterable[object]) -> Mapping[str, st
 
 @lru_cache
 def _modules(runner: tuple[str, ...], trainers: tuple[str, ...]) -> Mapping[str, str]:
-    wanted, found = [*runner, *trainers], dict.fromkeys(("fermi/__init__.py", "fermi/runner/__init__.py"), "")
+    packages = ("fermi/__init__.py", "fermi/runner/__init__.py", "fermi/probe/__init__.py")
+    wanted, found = [*runner, *trainers], {**dict.fromkeys(packages, ""), **_probe()}
     if trainers:
         found["fermi/train/__init__.py"] = ""
     while wanted:
@@ -37,6 +38,13 @@ def _modules(runner: tuple[str, ...], trainers: tuple[str, ...]) -> Mapping[str,
             found[path] = (_ROOT.parent / path).read_text(encoding="utf-8")
             wanted += _imported(found[path])
     return found
+
+
+def _probe() -> dict[str, str]:
+    """All of it: a rank's process imports it, and no module of the runner."""
+    folder = _ROOT / "probe"
+    paths = sorted(path for path in folder.rglob("*.py") if path != folder / "__init__.py")
+    return {path.relative_to(_ROOT.parent).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 def _imported(text: str) -> list[str]:

@@ -13,6 +13,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from fermi.probe.give import Given
 from fermi.runner import processes
 from fermi.runner.exits import CANNOT_START, NOT_FOUND
 
@@ -36,10 +37,14 @@ def begin(
     confinement: Any,
     signals: Iterable[int],
     inherited: Iterable[int],
+    pulse: Given | None = None,
 ) -> int:
     """The pid of a process that leads its session and group. `output` is closed here. `fork`: it goes on with our
     modules (and BecomeRank is raised in it) instead of executing `command`. `signals`, `inherited`: what the runner has
-    handlers for, and descriptors that no rank is to have."""
+    handlers for, and descriptors that no rank is to have (those of other ranks' pulses among them). `pulse`: what the
+    rank's process is to tell of itself by."""
+    if pulse:
+        env = {**env, **pulse.environment(env, fork=fork)}
     runner = os.getpid()
     ready, not_yet = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
@@ -62,6 +67,8 @@ def begin(
             if os.getppid() != runner:
                 os._exit(1)
             os.chdir(cwd)
+            if pulse and not fork:
+                pulse.inherit()
         except BaseException as error:
             os.write(2, f"fermi: rank {rank} could not be set up: {error}\n".encode())
             os._exit(CANNOT_START)
