@@ -8,12 +8,15 @@
 # make check-api  sends more requests made from the API's schema (SEED=7 EXAMPLES=300: those again)
 # make test-frameworks  tests of Horovod and Megatron-LM, each in an environment of its own (ONLY=megatron: no other)
 # make test-deploy      the image, docker-compose.yml and the systemd unit for real (half an hour; a Docker engine)
+# make faults   makes every fault we know of happen and prints what is said of each (ONLY=name JOBS=4); make healthy runs
+#               a hundred trainings with which nothing is wrong (docs/faults.md)
 # make bench  measures; make schema and make lock write generated files anew; make clean removes what was built
 # make manifests  writes the chart as plain Kubernetes manifests to build/manifests.yaml
 #
 # Variables of `up`, `dev` and `down`: PORT=8000 HOST=127.0.0.1 DATA=var DEMO=1 (DEMO=0: no demo environments on first start).
 
-.PHONY: help up down dev test check fix coverage check-api test-frameworks test-deploy bench schema lock manifests clean
+.PHONY: help up down dev test check fix coverage check-api test-frameworks test-deploy faults healthy \
+	bench schema lock manifests clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -48,7 +51,7 @@ test:
 check:
 	@$(SETUP) check
 
-dev fix coverage check-api test-frameworks test-deploy bench schema lock manifests:
+dev fix coverage check-api test-frameworks test-deploy faults healthy bench schema lock manifests:
 	@$(SETUP) $@
 
 clean:

@@ -250,6 +250,11 @@ def prepare(target: str) -> list[str | Path]:
                 packages()
                 dev_packages()
                 return [PYTHON, ROOT / "scripts" / f"{target.replace('-', '_')}.py"]
+            case "faults" | "healthy":
+                packages()
+                dev_packages()
+                more = ["--healthy", "100", "--no-faults"] if target == "healthy" else []
+                return [PYTHON, "-m", "tests.faults.catalogue", *more]
             case "test" | "coverage":
                 packages()
                 dev_packages()

@@ -31,14 +31,21 @@ class Host:
         self.agent: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "Host":
+        self.launch()
+        self.wait()
+        return self
+
+    def launch(self, *prefix: str) -> None:
+        """`prefix`: what the agent's command is run by."""
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")])}
         with (self.folder / "agent.out").open("ab") as output:
             self.agent = subprocess.Popen(
-                [sys.executable, "-m", "fermi.cli", "worker", "--config", str(self.config), "--lang", "en"],
+                [*prefix, sys.executable, "-m", "fermi.cli", "worker", "--config", str(self.config), "--lang", "en"],
                 env=env, cwd=ROOT, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
+
+    def wait(self) -> None:
         until(self.is_online, what=f"{self.node} is online")
-        return self
 
     def is_online(self) -> bool:
         assert self.agent is not None

@@ -1,0 +1,7 @@
+"""Every fault that we know how to make, and whether the platform names it: see docs/faults.md.
+
+    python -m tests.faults.catalogue [name …]           what `make faults` runs
+
+`faults` holds a file for each fault, `healthy` one for each kind of run with which nothing is wrong. `fault` says what
+they are made of, `ground` is what they run on, `play` lets one happen, `answer` reads what the platform says of it.
+"""

@@ -1,0 +1,62 @@
+"""`python -m tests.faults.catalogue [name …] [--healthy N]`: prints the table, and exits by the bars."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.faults.catalogue import bars, play, registry
+from tests.faults.catalogue.answer import dump
+from tests.faults.catalogue.ground import Ground
+from tests.faults.catalogue.play import Result
+
+OUT = Path(__file__).resolve().parents[3] / "build" / "faults"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
+    parser.add_argument("names", nargs="*", help="of faults; all of them by default")
+    parser.add_argument("--jobs", type=int, default=int(os.environ.get("JOBS", "4")), help="so many at a time")
+    parser.add_argument("--healthy", type=int, default=int(os.environ.get("HEALTHY", "0")), help="so many healthy runs")
+    parser.add_argument("--no-faults", action="store_true", help="healthy runs alone")
+    asked = parser.parse_args()
+    wanted = asked.names or os.environ.get("ONLY", "").replace(",", " ").split()
+    faults = [] if asked.no_faults else registry.faults(wanted)
+    runs = registry.healthy(asked.healthy, wanted if asked.no_faults else ())
+    began = time.monotonic()
+    OUT.mkdir(parents=True, exist_ok=True)
+    with Ground() as ground:
+        left_out = [(name, why) for name, part in faults if (why := part.needs())]
+        absent = {name for name, _ in left_out}
+        together = [(name, part) for name, part in faults if name not in absent and not part.alone]
+        alone = [(name, part) for name, part in faults if name not in absent and part.alone]
+        found = list(each([lambda n=name, p=part: play.fault(ground, n, p) for name, part in together], asked.jobs))
+        found += each([lambda n=name, p=part: play.fault(ground, n, p) for name, part in alone], 1)
+        well = list(each([lambda n=name, p=part: play.healthy(ground, n, p) for name, part in runs], asked.jobs))
+    for result in found:
+        (OUT / f"{result.name}.json").write_text(dump(result.said))
+    (OUT / "table.json").write_text(json.dumps([summary(one) for one in [*found, *well]], indent=1))
+    print(f"\n{os.sysconf('SC_NPROCESSORS_ONLN')} processors, {time.monotonic() - began:.0f} s\n")
+    for name, why in left_out:
+        print(f"left out: {name}: {why}")
+    return bars.show(found, well)
+
+
+def each(todo: list[Callable[[], Result]], jobs: int) -> Iterator[Result]:
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        for result in pool.map(lambda one: one(), todo):
+            print(bars.row(result), flush=True)
+            yield result
+
+
+def summary(result: Result) -> dict[str, object]:
+    return {"name": result.name, "right": result.right, "seconds": result.seconds, "said": result.said.short,
+            "lacks": result.lacks, "note": result.note, "wall": round(result.wall, 1)}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

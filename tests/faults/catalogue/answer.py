@@ -1,0 +1,86 @@
+"""What the platform says of a task, as a person reads it, and whether that is right. Pure, but for `ask`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.faults.catalogue.fault import Expected
+from tests.running import Running
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The finding that stands first. `text`: its message and hint; `evidence`: what lies under it."""
+
+    code: str = ""
+    text: str = ""
+    evidence: str = ""
+    where: Sequence[Mapping[str, Any]] = ()
+    actions: Sequence[str] = ()
+    whole: Any = None
+
+    @property
+    def short(self) -> str:
+        return " ".join(f"{self.code}: {self.text}".split())
+
+
+NOTHING = Said(text="nothing is wrong")
+
+
+def ask(platform: Running, task_id: str) -> Said:
+    if platform.api.get(f"/training-tasks/{task_id}/diagnosis").status_code == 404:  # BASELINE
+        task = platform.task(task_id)
+        reason = task["reason"] or {"code": "", "message": "", "hint": ""}
+        if reason["code"] in ("COMPLETED", "RESTARTING"):
+            reason = {"code": "", "message": "", "hint": ""}
+        text = f"{reason['message']} {reason['hint']}"
+        import re
+
+        where = [{"rank": int(n), "node": ""} for n in re.findall(r"[Rr]anks? (\d+)", text)]
+        return Said(reason["code"], text, "", where, [], task)
+    return first(platform.get(f"/training-tasks/{task_id}/diagnosis"))
+
+
+def alarms(diagnosis: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What alarms a reader: INFO alarms nobody."""
+    return [one for one in diagnosis["findings"] if one["level"] != "info"]
+
+
+def first(diagnosis: Mapping[str, Any]) -> Said:
+    """A reader acts on what stands first."""
+    for one in alarms(diagnosis):
+        evidence = "\n".join("\n".join([each["message"], *each["lines"]]) for each in one["evidence"])
+        return Said(
+            one["code"], f"{one['message']} {one['hint']}", evidence, one["where"],
+            [action["code"] for action in one["actions"]], diagnosis,
+        )  # fmt: skip
+    return Said(text=diagnosis["summary"], whole=diagnosis)
+
+
+def missing(expected: Expected, said: Said, nodes: Sequence[str], marks: Mapping[str, int]) -> list[str]:
+    """What the answer lacks; nothing: it is right."""
+    lacks = []
+    if said.code not in expected.code.split("|"):
+        lacks.append(f"code {expected.code}")
+    if expected.rank is not None and expected.rank not in [one["rank"] for one in said.where]:
+        lacks.append(f"rank {expected.rank}")
+    wanted = [] if expected.node is None else [expected.node] if isinstance(expected.node, int) else expected.node
+    named = [one["node"] for one in said.where]
+    lacks += [f"node {nodes[node]}" for node in wanted if nodes[node] not in named and nodes[node] not in said.text]
+    lacks += [f"says {words}" for words in expected.says if not _has(said.text, words, marks)]
+    every = f"{said.text}\n{said.evidence}"
+    lacks += [f"shows {words}" for words in expected.shows if not _has(every, words, marks)]
+    if not said.text.strip() or (said.code and not (said.actions or len(said.text.split(". ")) > 1)):
+        lacks.append("what to do next")
+    return lacks
+
+
+def _has(text: str, words: str, marks: Mapping[str, int]) -> bool:
+    for mark, number in marks.items():
+        words = words.replace(f"{{{mark}}}", str(number))
+    return any(one.casefold() in text.casefold() for one in words.split("|"))
+
+
+def dump(said: Said) -> str:
+    return json.dumps(said.whole, indent=2, ensure_ascii=False)

@@ -1,0 +1,25 @@
+"""The platform's broker is killed, and with it a rank: what correctness never waits for, an answer does not either."""
+
+from tests.faults.catalogue.fault import Expected, Fault, Scene
+
+
+def kill(scene: Scene) -> None:
+    scene.reached("training")
+    scene.platform.kill("broker")
+    scene.kill(1)
+
+
+FAULT = Fault(
+    """
+from gang import Gang, reached
+
+gang = Gang()
+for step in range(10000):
+    gang.step()
+    if step == 5:
+        reached("training")
+""",
+    Expected("RANK_KILLED", rank=1, node=1, says=["SIGKILL"]),
+    inject=kill,
+    alone=True,
+)

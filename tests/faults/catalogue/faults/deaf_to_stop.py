@@ -1,0 +1,26 @@
+"""A stop is asked for; the script does not care, and is killed when its grace is over."""
+
+from tests.faults.catalogue.fault import Expected, Fault, Scene
+
+
+def stop(scene: Scene) -> None:
+    scene.reached("training")
+    scene.platform.api.post(f"/training-tasks/{scene.task_id}/stop").raise_for_status()
+    scene.stamp()
+
+
+FAULT = Fault(
+    """
+import signal, time
+from knowable import reached
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+reached("training")
+while True:
+    time.sleep(1)
+""",
+    Expected("STOPPED_AND_KILLED", says=["killed"]),
+    request={"graceSeconds": 2},
+    inject=stop,
+    ends=("stopped",),
+)

@@ -1,0 +1,37 @@
+"""The disk of the checkpoints is full."""
+
+import subprocess
+
+from tests.faults.catalogue.fault import Expected, Fault, Scene
+
+
+def mount(scene: Scene) -> None:
+    small = scene.folder / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=777", "tmpfs", str(small)], check=True)
+    scene.after.callback(subprocess.run, ["umount", "--lazy", str(small)])
+    scene.go("mounted")
+
+
+def missing() -> str:
+    done = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True)
+    return "" if done.returncode == 0 else "nothing can be mounted here"
+
+
+FAULT = Fault(
+    """
+import os
+from gang import RANK, Gang, knowable, torch, when
+
+when("mounted")
+gang = Gang()
+for step in range(1000):
+    gang.step()
+    if step == 5 and RANK == 0:
+        knowable()
+        torch.save(torch.zeros(1 << 20), os.path.join(os.path.dirname(__file__), "small", "model.pt"))  # here
+""",
+    Expected("RANK_FAILED|DISK_FULL", rank=0, node=0, says=["full|no space", "small", "train.py:{here}|free|room"]),
+    inject=mount,
+    needs=missing,
+)

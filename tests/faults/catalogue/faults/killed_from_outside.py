@@ -1,0 +1,23 @@
+"""Somebody kills a rank."""
+
+from tests.faults.catalogue.fault import Expected, Fault, Scene
+
+
+def kill(scene: Scene) -> None:
+    scene.reached("training")
+    scene.kill(1)
+
+
+FAULT = Fault(
+    """
+from gang import Gang, reached
+
+gang = Gang()
+for step in range(10000):
+    gang.step()
+    if step == 5:
+        reached("training")
+""",
+    Expected("RANK_KILLED", rank=1, node=1, says=["SIGKILL"]),
+    inject=kill,
+)

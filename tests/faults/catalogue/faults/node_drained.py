@@ -1,0 +1,26 @@
+"""Somebody drains a node of the cluster, as `kubectl drain` does."""
+
+import httpx
+
+from tests.fakes.kubernetes.cluster import TOKEN
+from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.faults.pod_evicted import SCRIPT, pod_of
+
+
+def drain(scene: Scene) -> None:
+    scene.reached("training")
+    cluster, _ = scene.ground.kubernetes
+    cluster.cordon(f"{scene.nodes[1]}-machine")
+    meta = {"name": pod_of(scene, 1)["metadata"]["name"], "namespace": cluster.namespace}
+    url = f"{cluster.url}/api/v1/namespaces/{cluster.namespace}/pods/{meta['name']}/eviction"
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+    scene.stamp()
+    httpx.post(url, json=body, headers={"Authorization": f"Bearer {TOKEN}"}).raise_for_status()
+
+
+FAULT = Fault(
+    SCRIPT,
+    Expected("EVICTED|POD_DELETED", node=1),
+    environments=lambda scene: scene.ground.on_kubernetes(scene),
+    inject=drain,
+)

@@ -1,0 +1,28 @@
+"""A file must not be read by whom the rank runs as."""
+
+from tests.faults.catalogue.fault import Expected, Fault, Scene
+
+
+def forbid(scene: Scene) -> None:
+    secret = scene.ground.scratch / "theirs"
+    secret.mkdir(mode=0o700)
+    (secret / "weights.bin").write_bytes(b"weights")
+    (scene.folder / "path").write_text(str(secret / "weights.bin"))
+    scene.go("forbidden")
+
+
+FAULT = Fault(
+    """
+import os
+from knowable import RANK, knowable, when
+
+when("forbidden")
+if RANK == 1:
+    path = open(os.path.join(os.path.dirname(__file__), "path")).read()
+    knowable()
+    open(path)  # here
+when("never")
+""",
+    Expected("RANK_FAILED", rank=1, node=1, says=["permission", "weights.bin", "train.py:{here}"]),
+    inject=forbid,
+)

@@ -1,0 +1,18 @@
+"""The platform's worker, which would find the answer, is killed together with a rank."""
+
+from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.faults.broker_dead import FAULT as ALIKE
+
+
+def kill(scene: Scene) -> None:
+    scene.reached("training")
+    scene.platform.kill("worker", "watch")
+    scene.kill(0)
+
+
+FAULT = Fault(
+    ALIKE.script,
+    Expected("RANK_KILLED", rank=0, node=0, says=["SIGKILL"]),
+    inject=kill,
+    alone=True,
+)

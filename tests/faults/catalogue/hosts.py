@@ -1,0 +1,115 @@
+"""Hosts with a network of their own: each a worker agent in a network namespace (`tests.netlab`), which reaches the
+platform past that network, as over a host's second interface."""
+
+import asyncio
+import ctypes
+import os
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from tests.agents import Host
+from tests.netlab import Lab
+from tests.running import Running
+
+CLONE_NEWNET = 0x40000000
+PORT = 8000
+
+
+class Site:
+    def __init__(self, platform: Running, folder: Path, name: str, nodes: int) -> None:
+        self.platform, self.folder, self.name, self.lab = platform, folder, name, Lab(nodes)
+        self.hosts: list[Host] = []
+        self.relay = Relay(platform.port)
+
+    def __enter__(self) -> "Site":
+        self.lab.__enter__()
+        try:
+            made = self.platform.api.post("/workers/join-tokens", json={"name": self.name})
+            token = made.raise_for_status().json()["data"]["token"]
+            for number in self.lab.nodes:
+                space = self.lab.space(number)
+                self.relay.listen(space)
+                name = f"{self.name.replace('_', '-')}-{'abcd'[number]}"
+                host = Inside(self.platform, self.folder / str(number), name, token, space, self.lab.address(number))
+                self.hosts.append(host)
+                host.begin()
+            for host in self.hosts:
+                host.wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for host in self.hosts:
+            with suppress(Exception):
+                host.close()
+        self.relay.close()
+        self.lab.__exit__()
+
+    def lose(self, number: int) -> None:
+        """The host loses its power: the agent and its ranks are gone at once, and nobody hears of it."""
+        host = self.hosts[number]
+        host.kill_agent()
+        host.kill_runs()
+
+
+class Inside(Host):
+    def __init__(self, platform: Running, folder: Path, node: str, token: str, space: str, address: str) -> None:
+        super().__init__(platform, folder, node, 1, token)
+        self.space = space
+        settings = self.config.read_text().replace(platform.url, f"http://127.0.0.1:{PORT}")
+        self.config.write_text(f'{settings}address = "{address}"\n')
+
+    def begin(self) -> None:
+        self.launch("ip", "netns", "exec", self.space)
+
+
+class Relay:
+    """Carries connections from a port of each namespace to the platform's on this machine."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.loop = port, asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+
+    def listen(self, space: str) -> None:
+        found: list[socket.socket] = []
+        inside = threading.Thread(target=lambda: found.append(_listen_in(space)))  # it stays in that namespace
+        inside.start()
+        inside.join()
+        asyncio.run_coroutine_threadsafe(asyncio.start_server(self._carry, sock=found[0]), self.loop).result(10)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(_pump(reader, other_writer), _pump(other_reader, writer))
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(5)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    with suppress(OSError):
+        writer.close()
+
+
+def _listen_in(space: str) -> socket.socket:
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = os.open(f"/var/run/netns/{space}", os.O_RDONLY)
+    try:
+        if libc.setns(descriptor, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+    finally:
+        os.close(descriptor)
+    return socket.create_server(("127.0.0.1", PORT))
