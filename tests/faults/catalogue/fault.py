@@ -146,10 +146,12 @@ class Scene:
     def begin(self) -> None:
         find = self.part.environments if isinstance(self.part, Fault) else None
         ids = find(self) if find else self.ground.environments(self, self.part.gpus)
+        own = {"entrypoint": {"script": str(self.folder / "train.py"), "args": []}} if self.part.script else {}
         changes = {
-            "taskName": self.name, "entrypoint": {"script": str(self.folder / "train.py"), "args": []},
-            "maxRestarts": 0, "graceSeconds": 3, **self.request, **self.part.request,
+            "taskName": self.name, "maxRestarts": 0, "graceSeconds": 3, **own, **self.request, **self.part.request,
         }  # fmt: skip
+        if framework := changes.pop("framework", ""):
+            changes["distributedConfig"] = {"nodeIds": ids, "masterNode": ids[0], "framework": framework}
         self.task_id = self.platform.create(ids, **changes)
 
     def end(self) -> None:

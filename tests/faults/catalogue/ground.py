@@ -16,7 +16,7 @@ from tests.e2e.kubernetes_platform import DEV
 from tests.fakes.kubernetes import FakeCluster
 from tests.faults.catalogue.cgroups import Group
 from tests.faults.catalogue.hosts import Site
-from tests.running import WARM, Running
+from tests.running import WARM, Running, free_port
 from tests.slurm import Slurm
 from tests.waiting import until
 
@@ -124,13 +124,17 @@ class Ground:
             return [ids[name] for name in names] if ids.keys() >= set(names) else None
 
         scene.nodes += names
-        return until(found, what="the dev pods are found") or []
+        made = until(found, what="the dev pods are found") or []
+        config = {"nodeIds": made, "masterNode": made[0], "framework": "ddp", "masterPort": free_port()}
+        scene.request["distributedConfig"] = config  # pods of the fake share this machine's addresses
+        return made
 
     # Hosts -----------------------------------------------------------------------------------------------------
 
     def hosts(self, scene: "Scene", nodes: int = 2) -> tuple[Site, list[str]]:
         """Worker agents, each in a network namespace of its own, and their environments."""
-        site = scene.after.enter_context(Site(self.platform, self.scratch / f"{scene.name}-hosts", scene.name, nodes))
+        folder = self.scratch / f"{scene.name}-hosts"
+        site = scene.after.enter_context(Site(self.platform, folder, scene.folder, scene.name, nodes))
         names = [host.node for host in site.hosts]
         scene.nodes += names
         ids = {}

@@ -3,6 +3,7 @@ platform past that network, as over a host's second interface."""
 
 import asyncio
 import ctypes
+import json
 import os
 import socket
 import threading
@@ -18,8 +19,11 @@ PORT = 8000
 
 
 class Site:
-    def __init__(self, platform: Running, folder: Path, name: str, nodes: int) -> None:
-        self.platform, self.folder, self.name, self.lab = platform, folder, name, Lab(nodes)
+    """`workspace`: what all of them share, with the scripts."""
+
+    def __init__(self, platform: Running, folder: Path, workspace: Path, name: str, nodes: int) -> None:
+        self.platform, self.folder, self.workspace, self.name = platform, folder, workspace, name
+        self.lab = Lab(nodes)
         self.hosts: list[Host] = []
         self.relay = Relay(platform.port)
 
@@ -32,7 +36,8 @@ class Site:
                 space = self.lab.space(number)
                 self.relay.listen(space)
                 name = f"{self.name.replace('_', '-')}-{'abcd'[number]}"
-                host = Inside(self.platform, self.folder / str(number), name, token, space, self.lab.address(number))
+                host = Inside(self.platform, self.folder / str(number), name, token)
+                host.settle(space, self.lab.address(number), self.workspace)
                 self.hosts.append(host)
                 host.begin()
             for host in self.hosts:
@@ -57,10 +62,10 @@ class Site:
 
 
 class Inside(Host):
-    def __init__(self, platform: Running, folder: Path, node: str, token: str, space: str, address: str) -> None:
-        super().__init__(platform, folder, node, 1, token)
+    def settle(self, space: str, address: str, workspace: Path) -> None:
         self.space = space
-        settings = self.config.read_text().replace(platform.url, f"http://127.0.0.1:{PORT}")
+        settings = self.config.read_text().replace(self.platform.url, f"http://127.0.0.1:{PORT}")
+        settings = settings.replace(json.dumps(str(self.workspace)), json.dumps(str(workspace)))
         self.config.write_text(f'{settings}address = "{address}"\n')
 
     def begin(self) -> None:

@@ -3,13 +3,14 @@
 from tests.fakes.kubernetes import Waits
 from tests.faults.catalogue.fault import Expected, Fault, Scene
 from tests.faults.catalogue.faults.pod_evicted import SCRIPT
+from tests.waiting import until
 
 
 def refuse(scene: Scene) -> None:
     cluster, _ = scene.ground.kubernetes
     said = 'Back-off pulling image "training:1": not found'
     cluster.script(f"{scene.task_id}-*", Waits("ImagePullBackOff", said))
-    scene.until(lambda: cluster.pods(f"{scene.task_id}-*"), what="its pods")
+    until(lambda: cluster.pods(f"{scene.task_id}-*"), what="its pods")
     scene.stamp()
 
 
@@ -18,5 +19,4 @@ FAULT = Fault(
     Expected("IMAGE_UNAVAILABLE", says=["image", "training:1"]),
     environments=lambda scene: scene.ground.on_kubernetes(scene),
     inject=refuse,
-    ends=(),
 )

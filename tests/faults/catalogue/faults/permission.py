@@ -16,11 +16,19 @@ FAULT = Fault(
 import os
 from knowable import RANK, knowable, when
 
+def load_weights(path):
+    if os.geteuid() == 0:
+        os.seteuid(65534)  # root may read everything
+    try:
+        return open(path)  # here
+    finally:
+        os.seteuid(os.getuid())
+
 when("forbidden")
 if RANK == 1:
     path = open(os.path.join(os.path.dirname(__file__), "path")).read()
     knowable()
-    open(path)  # here
+    load_weights(path)
 when("never")
 """,
     Expected("RANK_FAILED", rank=1, node=1, says=["permission", "weights.bin", "train.py:{here}"]),
