@@ -15,6 +15,7 @@ class Said:
 
     code: str = ""
     text: str = ""
+    hint: str = ""
     evidence: str = ""
     where: Sequence[Mapping[str, Any]] = ()
     actions: Sequence[str] = ()
@@ -38,7 +39,7 @@ def ask(platform: Running, task_id: str) -> Said:
         import re
 
         where = [{"rank": int(n), "node": ""} for n in re.findall(r"[Rr]anks? (\d+)", text)]
-        return Said(reason["code"], text, "", where, [], task)
+        return Said(reason["code"], text, reason["hint"], "", where, [], task)
     return first(platform.get(f"/training-tasks/{task_id}/diagnosis"))
 
 
@@ -52,7 +53,7 @@ def first(diagnosis: Mapping[str, Any]) -> Said:
     for one in alarms(diagnosis):
         evidence = "\n".join("\n".join([each["message"], *each["lines"]]) for each in one["evidence"])
         return Said(
-            one["code"], f"{one['message']} {one['hint']}", evidence, one["where"],
+            one["code"], f"{one['message']} {one['hint']}", one["hint"], evidence, one["where"],
             [action["code"] for action in one["actions"]], diagnosis,
         )  # fmt: skip
     return Said(text=diagnosis["summary"], whole=diagnosis)
@@ -71,7 +72,7 @@ def missing(expected: Expected, said: Said, nodes: Sequence[str], marks: Mapping
     lacks += [f"says {words}" for words in expected.says if not _has(said.text, words, marks)]
     every = f"{said.text}\n{said.evidence}"
     lacks += [f"shows {words}" for words in expected.shows if not _has(every, words, marks)]
-    if not said.text.strip() or (said.code and not (said.actions or len(said.text.split(". ")) > 1)):
+    if not (said.hint or said.actions):
         lacks.append("what to do next")
     return lacks
 

@@ -36,7 +36,7 @@ class Site:
                 space = self.lab.space(number)
                 self.relay.listen(space)
                 name = f"{self.name.replace('_', '-')}-{'abcd'[number]}"
-                host = Inside(self.platform, self.folder / str(number), name, token)
+                host = Inside(self.platform, self.folder / str(number), name, 1, token)
                 host.settle(space, self.lab.address(number), self.workspace)
                 self.hosts.append(host)
                 host.begin()
@@ -96,8 +96,15 @@ class Relay:
         await asyncio.gather(_pump(reader, other_writer), _pump(other_reader, writer))
 
     def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._cancel(), self.loop).result(10)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(5)
+
+    async def _cancel(self) -> None:
+        going_on = asyncio.all_tasks() - {asyncio.current_task()}
+        for one in going_on:
+            one.cancel()
+        await asyncio.gather(*going_on, return_exceptions=True)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
