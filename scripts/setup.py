@@ -253,8 +253,7 @@ def prepare(target: str) -> list[str | Path]:
             case "faults" | "healthy":
                 packages()
                 dev_packages()
-                more = ["--healthy", "100", "--no-faults"] if target == "healthy" else []
-                return [PYTHON, "-m", "tests.faults.catalogue", *more]
+                return [PYTHON, "-m", "tests.faults.catalogue", *(["--no-faults"] if target == "healthy" else [])]
             case "test" | "coverage":
                 packages()
                 dev_packages()

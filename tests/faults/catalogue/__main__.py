@@ -26,7 +26,8 @@ def main() -> int:
     asked = parser.parse_args()
     wanted = asked.names or os.environ.get("ONLY", "").replace(",", " ").split()
     faults = [] if asked.no_faults else registry.faults(wanted)
-    runs = registry.healthy(asked.healthy, wanted if asked.no_faults else ())
+    count = asked.healthy or (100 if asked.no_faults else 0)
+    runs = registry.healthy(count, wanted if asked.no_faults else ())
     began = time.monotonic()
     OUT.mkdir(parents=True, exist_ok=True)
     with Ground() as ground:

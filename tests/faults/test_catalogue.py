@@ -1,0 +1,49 @@
+"""A handful of the catalogue (docs/faults.md) on one platform; `make faults` plays all of it."""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from tests.faults.catalogue import play, registry
+from tests.faults.catalogue.__main__ import each
+from tests.faults.catalogue.ground import Ground
+from tests.faults.catalogue.play import Result
+
+pytestmark = [pytest.mark.faults]
+
+QUICK = ("exception_in_loader", "first_failure_explains", "missing_module_on_one_node", "cuda_out_of_memory",
+         "killed_from_outside", "segfault", "hang_in_loading", "early_exit", "crash_loop")  # fmt: skip
+HEALTHY = "evaluation_by_one"
+
+
+@pytest.fixture(scope="module")
+def played() -> Iterator[dict[str, Result]]:
+    """All at once: most of the time they wait."""
+    with Ground() as ground:
+        todo = [partial(play.fault, ground, name, registry.fault(name)) for name in QUICK]
+        [(name, run)] = registry.healthy(1, [HEALTHY])
+        yield {one.name: one for one in each([partial(play.healthy, ground, name, run), *todo], 5)}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_fault_is_named_with_rank_node_cause_and_what_to_do(name, played):
+    result = played[name]
+    assert result.right, (result.lacks, result.note, result.said)
+
+
+def test_a_long_evaluation_by_one_rank_alarms_nobody(played):
+    [result] = [one for name, one in played.items() if name.startswith(HEALTHY)]
+    assert result.right, (result.lacks, result.note, result.said)
+
+
+def test_every_fault_can_be_read_and_its_words_point_at_lines_that_are_there():
+    found = registry.faults()
+    assert len(found) >= 44
+    for name, part in found:
+        wanted = re.findall(r"\{(\w+)\}", " ".join([*part.expected.says, *part.expected.shows]))
+        assert all(f"# {mark}\n" in part.script for mark in wanted), name
+        if name != "syntax_error":
+            compile(part.script, name, "exec")
+        assert "knowable()" in part.script or part.inject or part.environments, f"{name}: when can it be known?"
