@@ -28,6 +28,7 @@ def end(task: Task, state: State = State.FAILED, reason: str = "QUEUE_TIMEOUT") 
 
 READS = [
     "",
+    "/diagnosis",
     "/events",
     "/metrics",
     "/scaling",
@@ -46,7 +47,9 @@ def test_a_stranger_finds_nothing_and_nobody_else_comes_in(task, stranger, anony
     assert anonymous.get(f"/training-tasks/{task.pk}{path}").error == "NOT_AUTHENTICATED"
 
 
-@pytest.mark.parametrize(("verb", "path"), [("post", "/stop"), ("post", "/retry"), ("delete", "")])
+@pytest.mark.parametrize(
+    ("verb", "path"), [("post", "/stop"), ("post", "/retry"), ("post", "/restart"), ("delete", "")]
+)
 def test_a_viewer_may_look_and_not_touch(task, viewer, stranger, verb, path):
     assert viewer.get(f"/training-tasks/{task.pk}").status == 200
     assert getattr(viewer, verb)(f"/training-tasks/{task.pk}{path}").error == "FORBIDDEN"

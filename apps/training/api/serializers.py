@@ -7,10 +7,13 @@ from apps.common.openapi import INT4, INT8, Key, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.states import Action, State
 from fermi.launch.byhand import TARGETS
+from fermi.launch.diagnosis import Level
+from fermi.launch.diagnosis.actions import Do
 from fermi.launch.request import MASTER_PORTS
 
 STATES = [(state.value, state.value) for state in State]
 ACTIONS = [(action.value, action.value) for action in Action]
+LEVELS = [(level.value, level.value) for level in Level]
 
 
 class DistributedInfo(serializers.Serializer):
@@ -163,6 +166,12 @@ class Reason(serializers.Serializer):
     hint = serializers.CharField(help_text="what to do")
 
 
+class OpenFinding(serializers.Serializer):
+    code = serializers.CharField()
+    level = serializers.ChoiceField(LEVELS)
+    message = serializers.CharField()
+
+
 class TaskBrief(serializers.Serializer):
     taskId = serializers.CharField()
     taskName = serializers.CharField()
@@ -184,6 +193,7 @@ class TaskBrief(serializers.Serializer):
     endedAt = serializers.DateTimeField(allow_null=True)
     step = serializers.IntegerField(allow_null=True)
     loss = serializers.FloatField(allow_null=True)
+    finding = OpenFinding(allow_null=True, help_text="the worst that is wrong with it while it goes on")
     allowedActions = serializers.ListField(
         child=serializers.ChoiceField(ACTIONS), help_text="what you may do with it now; nothing with the role viewer"
     )
@@ -261,6 +271,59 @@ class TaskDetail(TaskBrief):
     attempts = TaskAttempt(many=True)
     request = serializers.JSONField()
     totalSteps = serializers.IntegerField(allow_null=True)
+
+
+class FindingPlace(serializers.Serializer):
+    rank = serializers.IntegerField(allow_null=True)
+    nodeRank = serializers.IntegerField(allow_null=True)
+    node = serializers.CharField(help_text="its name; empty: not of one node")
+
+
+class FindingEvidence(serializers.Serializer):
+    message = serializers.CharField()
+    lines = serializers.ListField(child=serializers.CharField(), help_text="as they were printed: a log, a stack")
+    where = FindingPlace()
+
+
+class FindingAction(serializers.Serializer):
+    code = serializers.ChoiceField([(code.value, code.value) for code in Do])
+    label = serializers.CharField()  # type: ignore[assignment]
+    hint = serializers.CharField(help_text="what follows from it")
+    params = serializers.DictField(child=serializers.JSONField(), help_text="what it takes")
+    allowed = serializers.BooleanField(help_text="you may do it, and it is possible now")
+
+
+class TaskFinding(serializers.Serializer):
+    """Something that is so with a task, or was."""
+
+    code = serializers.CharField()
+    level = serializers.ChoiceField(LEVELS)
+    message = serializers.CharField()
+    hint = serializers.CharField(help_text="what to do")
+    since = serializers.DateTimeField(allow_null=True)
+    until = serializers.DateTimeField(allow_null=True, help_text="null: it goes on, or did to the attempt's end")
+    attempt = serializers.IntegerField(help_text="0: before the first")
+    where = FindingPlace(many=True)
+    evidence = FindingEvidence(many=True)
+    actions = FindingAction(many=True)
+
+
+class TaskDiagnosis(serializers.Serializer):
+    taskId = serializers.CharField()
+    status = serializers.ChoiceField(STATES)
+    healthy = serializers.BooleanField(help_text="nothing is wrong; waiting for one's turn is not")
+    summary = serializers.CharField(help_text="how it is, in one line")
+    findings = TaskFinding(many=True, help_text="what goes on first, the worst and newest of it first")
+
+
+class TaskRestartRequest(serializers.Serializer):
+    leaveOut = serializers.ListField(
+        source="leave_out", child=Key(), max_length=4096, required=False, default=list,
+        help_text="environments of the task to do without",
+    )  # fmt: skip
+    useSpares = serializers.BooleanField(
+        source="use_spares", required=False, default=False, help_text="free spares take their places"
+    )
 
 
 class FrameworkRecommendRequest(serializers.Serializer):

@@ -16,6 +16,8 @@ urlpatterns = [
     path("frameworks", framework_views.FrameworksView.as_view()),
     path("frameworks/recommend", views.FrameworkRecommendView.as_view()),
     path(TASK, views.TaskView.as_view()),
+    path(f"{TASK}/diagnosis", views.TaskDiagnosisView.as_view()),
+    path(f"{TASK}/restart", views.TaskRestartView.as_view()),
     path(f"{TASK}/stop", views.TaskStopView.as_view()),
     path(f"{TASK}/grow", views.TaskGrowView.as_view()),
     path(f"{TASK}/retry", views.TaskRetryView.as_view()),

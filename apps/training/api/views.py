@@ -13,7 +13,7 @@ from apps.common.texts import language
 from apps.training.api import serializers as forms
 from apps.training.models import Checkpoint, Task
 from apps.training.output import logs
-from apps.training.services import actions, scaling, scripts
+from apps.training.services import actions, diagnosis, going_on, scaling, scripts
 from apps.training.services.create import create, retry
 from apps.training.services.preview import preview
 from apps.training.services.recommend import recommend
@@ -69,6 +69,22 @@ class TaskView(APIView):
     def delete(self, request: Request, task_id: str) -> None:
         """Deletes a task that has ended, with its logs and checkpoints."""
         actions.delete(request.user, task_id)
+
+
+class TaskDiagnosisView(APIView):
+    @operation("getTaskDiagnosis", data=forms.TaskDiagnosis)
+    def get(self, request: Request, task_id: str) -> Data:
+        """Why the task is as it is: what, since when, where, the evidence, and what to do next. Also of a pre-flight
+        test, by its id."""
+        return diagnosis.of(request.user, actions.find_any(request.user, task_id))
+
+
+class TaskRestartView(APIView):
+    @operation("restartTask", body=forms.TaskRestartRequest, data=forms.TaskDetail)
+    def post(self, request: Request, task_id: str, body: Body) -> Data:
+        """Goes on from the newest checkpoint: a task that runs by its next attempt, one that has ended by a new task.
+        Answers with the task that goes on."""
+        return selectors.detail(going_on.restart(request.user, task_id, **body), request.user)
 
 
 class TaskStopView(APIView):

@@ -20,9 +20,11 @@ from apps.training.models import Task
 from fermi.launch import ranks, validate
 from fermi.launch.spec import JobSpec, Node
 
+LEFT_OUT = "leftOut"
 
-def unusable(nodes: Iterable[Node]) -> dict[str, str]:
-    """Why each that cannot train now cannot, by its id."""
+
+def unusable(nodes: Iterable[Node], left_out: Iterable[str] = ()) -> dict[str, str]:
+    """Why each that cannot train now cannot, by its id. `left_out`: those that the task is to do without."""
     wanted = [node.id for node in nodes]
     found = DevEnvironment.objects.in_bulk(wanted)
     why = {}
@@ -34,7 +36,7 @@ def unusable(nodes: Iterable[Node]) -> dict[str, str]:
             why[key] = environment.status
         elif environment.cordoned:
             why[key] = "cordoned"
-    return why
+    return why | dict.fromkeys(set(left_out) & set(wanted), LEFT_OUT)
 
 
 def replace_lost(task: Task) -> bool:
@@ -43,10 +45,10 @@ def replace_lost(task: Task) -> bool:
     before = JobSpec.from_json(task.spec)
     if not task.attempt or not before.spares:
         return False
-    lost = unusable(before.nodes)
+    lost = unusable(before.nodes, before.left_out)
     if not lost:
         return False
-    taken = _match([node for node in before.nodes if node.id in lost], _spares(task, before))
+    taken = spared(task, before, lost)
     if taken is None:
         return False
     nodes = tuple(taken.get(node.id, node) for node in before.nodes)
@@ -67,6 +69,12 @@ def replace_lost(task: Task) -> bool:
             if node.id in taken
         ],
     )
+
+
+def spared(task: Task, job: JobSpec, lost: Iterable[str]) -> dict[str, Node] | None:
+    """The spare that could take the place of each of these nodes now, by the node's id; None where some get none."""
+    wanted = set(lost)
+    return _match([node for node in job.nodes if node.id in wanted], _spares(task, job))
 
 
 def settle(task: Task, after: JobSpec, events: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
@@ -98,7 +106,7 @@ def _spares(task: Task, job: JobSpec) -> list[Node]:
         status=EnvironmentStatus.RUNNING,
         cordoned=False,
     )
-    rows = rows.exclude(pk__in=[node.id for node in job.nodes])
+    rows = rows.exclude(pk__in=[*(node.id for node in job.nodes), *job.left_out])
     rows = rows.exclude(pk__in=Lease.objects.exclude(holder=task.pk).values("environment"))
     return sorted(selectors.snapshots(rows.select_related("zone")), key=lambda node: job.spares.index(node.id))
 

@@ -40,6 +40,11 @@ def larger(task: Task) -> JobSpec | None:
     return found if found and found.world_size > job.world_size else None
 
 
+def without(task: Task, job: JobSpec) -> JobSpec | None:
+    """The job as it would run now without what it leaves out; None: not at all."""
+    return _best(task, job, away(task, job))
+
+
 def away(task: Task, job: JobSpec) -> dict[str, dict[str, str]]:
     """Why each of the nodes that were chosen cannot be had by the task now, by id: its status, or who has it."""
     if job.elastic is None:
@@ -47,7 +52,7 @@ def away(task: Task, job: JobSpec) -> dict[str, dict[str, str]]:
     ids = [node.id for node in job.elastic.nodes]
     others = Lease.objects.filter(environment__in=ids).exclude(holder=task.pk)
     held = {key: {"status": HELD, "task": by} for key, by in others.values_list("environment_id", "holder")}
-    return held | {key: {"status": status} for key, status in placing.unusable(job.elastic.nodes).items()}
+    return held | {key: {"status": status} for key, status in placing.unusable(job.elastic.nodes, job.left_out).items()}
 
 
 def shown(task: Task, job: JobSpec) -> dict[str, Any] | None:

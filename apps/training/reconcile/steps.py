@@ -55,10 +55,11 @@ def lease(task: Task) -> timedelta | None:
     if full := restarts.still_full(task.attempts.all()):
         transitions.explain(task, DISK_FULL.code, full)
         return LOOK_AGAIN[State.QUEUED]
-    nodes = JobSpec.from_json(task.spec).nodes
+    job = JobSpec.from_json(task.spec)
+    nodes = job.nodes
     if placing.replace_lost(task) or sizing.resize(task):
         return None
-    if lost := placing.unusable(nodes):
+    if lost := placing.unusable(nodes, job.left_out):
         first = next(node for node in nodes if node.id in lost)
         reason = {"environment": first.name, "status": lost[first.id]}
         transitions.explain(task, Reason.ENVIRONMENT_UNAVAILABLE, reason)
@@ -81,9 +82,9 @@ def lease(task: Task) -> timedelta | None:
                 attempt = Attempt(
                     task=task, number=number, master_port=port, resume_from=resume_from, created_at=now(), plan={}
                 )
-                job = job_for(task, attempt)
-                plan = registry.planner(task.framework).plan(job)
-                attempt.plan = backend.render(job, plan).to_json()
+                launched = job_for(task, attempt)
+                plan = registry.planner(task.framework).plan(launched)
+                attempt.plan = backend.render(launched, plan).to_json()
                 attempt.save(force_insert=True)
                 transitions.move(task, State.STARTING, attempt=number, resize_requested_at=None)
                 params = {"number": number, "port": port, "resumeFrom": resume_from}

@@ -66,13 +66,28 @@ def reason(code: str, params: Mapping[str, Any], lang: str | None = None) -> dic
     return {"code": code, "message": message, "hint": hint}
 
 
+def worst(task: Mapping[str, Any], lang: str | None = None) -> dict[str, Any] | None:
+    """The worst that is found to be wrong with a task, at a glance."""
+    if not (code := task["worst_code"]):
+        return None
+    message, _ = _said(code, _explained(task["worst_params"], lang), lang)
+    return {"code": code, "level": task["worst_level"], "message": message}
+
+
 def why(task: Mapping[str, Any], lang: str | None = None) -> dict[str, str] | None:
     """What a task waits for, or ended by, from its row as it is now (`WHY`): its reason, unless perhaps nobody is at
     work on it. Then that is what it waits for, whatever a pass wrote down before."""
+    if silent := silence(task):
+        return warning(Reason.PROCESS_SILENT, silent, lang)
+    return reason(task["reason"], task["reason_params"], lang)
+
+
+def silence(task: Mapping[str, Any]) -> dict[str, str] | None:
+    """Since when perhaps nobody is at work on it, and when somebody will be; None: somebody is."""
     since = task["claimed_at"]
     if since is None or now() - since < SILENT:
-        return reason(task["reason"], task["reason_params"], lang)
-    return warning(Reason.PROCESS_SILENT, {"since": _clock(since), "at": _clock(task["due_at"])}, lang)
+        return None
+    return {"since": _clock(since), "at": _clock(task["due_at"])}
 
 
 def again(task: Mapping[str, Any]) -> float:

@@ -12,10 +12,11 @@ from apps.accounts import access
 from apps.accounts.models import User
 from apps.common.encoding import encode
 from apps.training.ground import sizing
-from apps.training.models import Attempt, Event, MetricPoint, Preflight, Task
+from apps.training.models import Attempt, Event, Finding, MetricPoint, Preflight, Task
 from apps.training.shown import discretion, presenters
-from apps.training.states import State, allowed_actions
+from apps.training.states import FINAL, State, allowed_actions
 from fermi.launch import credentials, registry
+from fermi.launch.diagnosis import Level
 from fermi.launch.ranks import place
 from fermi.launch.spec import JobSpec
 
@@ -67,7 +68,12 @@ def tasks(user: User, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
 
 def _briefs(rows: QuerySet[Task, Any], user: User) -> QuerySet[Task, Any]:
     mine = access.may_change(user)
-    return rows.values(*BRIEF.values(), *presenters.WHY, "progress", may_change=mine)
+    return rows.values(*BRIEF.values(), *presenters.WHY, "progress", may_change=mine, **_WORST)
+
+
+_GOES_ON = Finding.objects.filter(task=OuterRef("pk"), attempt=OuterRef("attempt"), until=None)
+_WRONG = _GOES_ON.exclude(level=Level.INFO).order_by("level", "-since")  # by the alphabet a failure comes first
+_WORST = {f"worst_{name}": Subquery(_WRONG.values(name)[:1]) for name in ("code", "level", "params")}
 
 
 def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
@@ -77,6 +83,7 @@ def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
         "reason": presenters.why(row, lang),
         "step": progress.get("step"),
         "loss": progress.get("loss"),
+        "finding": presenters.worst(row, lang) if row["state"] not in FINAL else None,
         "allowedActions": allowed_actions(State(row["state"]), changes=row["may_change"]),
     }
 

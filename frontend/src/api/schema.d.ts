@@ -621,6 +621,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/diagnosis": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Why the task is as it is: what, since when, where, the evidence, and what to do next. Also of a pre-flight
+         *     test, by its id.
+         */
+        get: operations["getTaskDiagnosis"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/events": {
         parameters: {
             query?: never;
@@ -717,6 +737,26 @@ export interface paths {
         get: operations["getTaskPlan"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/restart": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Goes on from the newest checkpoint: a task that runs by its next attempt, one that has ended by a new task.
+         *     Answers with the task that goes on.
+         */
+        post: operations["restartTask"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1210,6 +1250,8 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
+        CodeEnum: "RESTART_FROM_CHECKPOINT" | "WITHOUT_NODE" | "USE_SPARE" | "CORDON" | "PREFLIGHT" | "STOP" | "RAISE_LIMIT" | "LOWER_BATCH" | "CHANGE_FIELD" | "CHOOSE_OTHERS" | "SEE_LOG" | "SEE_TASK" | "EDIT_SCRIPT" | "INSTALL" | "FREE_DISK" | "ADD_SECRET" | "ASK_OPERATOR" | "WAIT";
+        /** @enum {string} */
         CommunicationBackend: "nccl" | "gloo";
         DatasetCreateRequest: {
             name: string;
@@ -1281,6 +1323,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        DiagnosisLevel: "info" | "warn" | "fail";
         DistributedConfigRequest: {
             /** @default true */
             enabled?: boolean;
@@ -1534,8 +1578,32 @@ export interface components {
             errors: components["schemas"]["ProblemItem"][];
             requestId: string;
         };
+        FindingAction: {
+            code: components["schemas"]["CodeEnum"];
+            label: string;
+            /** @description what follows from it */
+            hint: string;
+            /** @description what it takes */
+            params: {
+                [key: string]: unknown;
+            };
+            /** @description you may do it, and it is possible now */
+            allowed: boolean;
+        };
+        FindingEvidence: {
+            message: string;
+            /** @description as they were printed: a log, a stack */
+            lines: string[];
+            where: components["schemas"]["FindingPlace"];
+        };
         /** @enum {string} */
         FindingLevel: "pass" | "warn" | "fail";
+        FindingPlace: {
+            rank: number | null;
+            nodeRank: number | null;
+            /** @description its name; empty: not of one node */
+            node: string;
+        };
         FrameworkCluster: {
             clusterId: string;
             /** @description null: its interpreter cannot be asked */
@@ -1888,6 +1956,11 @@ export interface components {
             message: string;
         };
         NullEnum: null;
+        OpenFinding: {
+            code: string;
+            level: components["schemas"]["DiagnosisLevel"];
+            message: string;
+        };
         PatchedClusterChangeRequest: {
             name?: string;
             /** @description its schema depends on the backend */
@@ -2299,6 +2372,8 @@ export interface components {
             step: number | null;
             /** Format: double */
             loss: number | null;
+            /** @description the worst that is wrong with it while it goes on */
+            finding: components["schemas"]["OpenFinding"] | null;
             /** @description what you may do with it now; nothing with the role viewer */
             allowedActions: components["schemas"]["AllowedActionsEnum"][];
         };
@@ -2460,6 +2535,8 @@ export interface components {
             step: number | null;
             /** Format: double */
             loss: number | null;
+            /** @description the worst that is wrong with it while it goes on */
+            finding: components["schemas"]["OpenFinding"] | null;
             /** @description what you may do with it now; nothing with the role viewer */
             allowedActions: components["schemas"]["AllowedActionsEnum"][];
             /** @description null: the script reads none of ours */
@@ -2484,6 +2561,21 @@ export interface components {
         };
         TaskDetailEnvelope: {
             data: components["schemas"]["TaskDetail"];
+            code: number;
+            message: string;
+        };
+        TaskDiagnosis: {
+            taskId: string;
+            status: components["schemas"]["TaskState"];
+            /** @description nothing is wrong; waiting for one's turn is not */
+            healthy: boolean;
+            /** @description how it is, in one line */
+            summary: string;
+            /** @description what goes on first, the worst and newest of it first */
+            findings: components["schemas"]["TaskFinding"][];
+        };
+        TaskDiagnosisEnvelope: {
+            data: components["schemas"]["TaskDiagnosis"];
             code: number;
             message: string;
         };
@@ -2528,6 +2620,26 @@ export interface components {
             data: components["schemas"]["TaskEventPage"];
             code: number;
             message: string;
+        };
+        /** @description Something that is so with a task, or was. */
+        TaskFinding: {
+            code: string;
+            level: components["schemas"]["DiagnosisLevel"];
+            message: string;
+            /** @description what to do */
+            hint: string;
+            /** Format: date-time */
+            since: string | null;
+            /**
+             * Format: date-time
+             * @description null: it goes on, or did to the attempt's end
+             */
+            until: string | null;
+            /** @description 0: before the first */
+            attempt: number;
+            where: components["schemas"]["FindingPlace"][];
+            evidence: components["schemas"]["FindingEvidence"][];
+            actions: components["schemas"]["FindingAction"][];
         };
         TaskNode: {
             nodeRank: number;
@@ -2602,6 +2714,15 @@ export interface components {
         };
         /** @enum {string} */
         TaskRankStateEnum: "waiting" | "running" | "exited";
+        TaskRestartRequest: {
+            /** @description environments of the task to do without */
+            leaveOut?: string[];
+            /**
+             * @description free spares take their places
+             * @default false
+             */
+            useSpares?: boolean;
+        };
         TaskScaling: {
             /** @description null: too little is known of the model */
             expected: components["schemas"]["ScalingExpectation"] | null;
@@ -4754,6 +4875,35 @@ export interface operations {
             };
         };
     };
+    getTaskDiagnosis: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskDiagnosisEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listTaskEvents: {
         parameters: {
             query?: {
@@ -4948,6 +5098,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskPlanEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    restartTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TaskRestartRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskDetailEnvelope"];
                 };
             };
             default: {

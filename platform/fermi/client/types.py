@@ -59,6 +59,28 @@ class ClusterItem(TypedDict):
     """
 
 
+CodeEnum: TypeAlias = Literal[
+    "RESTART_FROM_CHECKPOINT",
+    "WITHOUT_NODE",
+    "USE_SPARE",
+    "CORDON",
+    "PREFLIGHT",
+    "STOP",
+    "RAISE_LIMIT",
+    "LOWER_BATCH",
+    "CHANGE_FIELD",
+    "CHOOSE_OTHERS",
+    "SEE_LOG",
+    "SEE_TASK",
+    "EDIT_SCRIPT",
+    "INSTALL",
+    "FREE_DISK",
+    "ADD_SECRET",
+    "ASK_OPERATOR",
+    "WAIT",
+]
+
+
 CommunicationBackend: TypeAlias = Literal["nccl", "gloo"]
 
 
@@ -71,6 +93,9 @@ class DatasetCreateRequest(TypedDict):
     on the server: a folder with train.bin and val.bin, or a text file or folder
     """
     versionName: NotRequired[str]
+
+
+DiagnosisLevel: TypeAlias = Literal["info", "warn", "fail"]
 
 
 class DistributedInfo(TypedDict):
@@ -115,7 +140,33 @@ EnvironmentKind: TypeAlias = Literal["jupyter", "vscode", "custom"]
 EnvironmentStatus: TypeAlias = Literal["running", "stopped", "unhealthy"]
 
 
+class FindingAction(TypedDict):
+    code: CodeEnum
+    label: str
+    hint: str
+    """
+    what follows from it
+    """
+    params: dict[str, Any]
+    """
+    what it takes
+    """
+    allowed: bool
+    """
+    you may do it, and it is possible now
+    """
+
+
 FindingLevel: TypeAlias = Literal["pass", "warn", "fail"]
+
+
+class FindingPlace(TypedDict):
+    rank: int | None
+    nodeRank: int | None
+    node: str
+    """
+    its name; empty: not of one node
+    """
 
 
 class FrameworkCluster(TypedDict):
@@ -327,6 +378,12 @@ class NotSelectableReason(TypedDict):
 
 
 NullEnum: TypeAlias = None
+
+
+class OpenFinding(TypedDict):
+    code: str
+    level: DiagnosisLevel
+    message: str
 
 
 class PatchedClusterChangeRequest(TypedDict):
@@ -682,6 +739,17 @@ class TaskPlan(TypedDict):
 
 
 TaskRankStateEnum: TypeAlias = Literal["waiting", "running", "exited"]
+
+
+class TaskRestartRequest(TypedDict):
+    leaveOut: NotRequired[list[str]]
+    """
+    environments of the task to do without
+    """
+    useSpares: NotRequired[bool]
+    """
+    free spares take their places
+    """
 
 
 TaskState: TypeAlias = Literal[
@@ -1193,6 +1261,15 @@ class EnvironmentSummary(TypedDict):
     warnings: list[WarningItem]
 
 
+class FindingEvidence(TypedDict):
+    message: str
+    lines: list[str]
+    """
+    as they were printed: a log, a stack
+    """
+    where: FindingPlace
+
+
 class FrameworkItem(TypedDict):
     value: str
     aliases: list[str]
@@ -1397,6 +1474,10 @@ class TaskBrief(TypedDict):
     endedAt: str | None
     step: int | None
     loss: float | None
+    finding: OpenFinding | None
+    """
+    the worst that is wrong with it while it goes on
+    """
     allowedActions: list[AllowedActionsEnum]
     """
     what you may do with it now; nothing with the role viewer
@@ -1491,6 +1572,32 @@ class TaskEvent(TypedDict):
     params: Any
     message: str
     hint: str
+
+
+class TaskFinding(TypedDict):
+    """
+    Something that is so with a task, or was.
+    """
+
+    code: str
+    level: DiagnosisLevel
+    message: str
+    hint: str
+    """
+    what to do
+    """
+    since: str | None
+    until: str | None
+    """
+    null: it goes on, or did to the attempt's end
+    """
+    attempt: int
+    """
+    0: before the first
+    """
+    where: list[FindingPlace]
+    evidence: list[FindingEvidence]
+    actions: list[FindingAction]
 
 
 class TaskProposal(TypedDict):
@@ -1729,6 +1836,10 @@ class TaskDetail(TypedDict):
     endedAt: str | None
     step: int | None
     loss: float | None
+    finding: OpenFinding | None
+    """
+    the worst that is wrong with it while it goes on
+    """
     allowedActions: list[AllowedActionsEnum]
     """
     what you may do with it now; nothing with the role viewer
@@ -1762,6 +1873,23 @@ class TaskDetail(TypedDict):
     attempts: list[TaskAttempt]
     request: Any
     totalSteps: int | None
+
+
+class TaskDiagnosis(TypedDict):
+    taskId: str
+    status: TaskState
+    healthy: bool
+    """
+    nothing is wrong; waiting for one's turn is not
+    """
+    summary: str
+    """
+    how it is, in one line
+    """
+    findings: list[TaskFinding]
+    """
+    what goes on first, the worst and newest of it first
+    """
 
 
 class TaskPreview(TypedDict):

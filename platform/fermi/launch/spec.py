@@ -98,7 +98,8 @@ class JobSpec:
     """Everything a plan is made from. `master` is a node's id. `attempt` 0 = not launched (a preview).
     `model_parameters`: how many weights, where somebody said so; else see `recipes.parameters`. `secret_env`: variables
     whose values are secrets, with the secrets' names; a value is never part of a job, a plan or what is rendered.
-    `spares`: environments that take the places of lost ones; `preflight`: the test before the first attempt, or off.
+    `spares`: environments that take the places of lost ones; `left_out`: those that somebody asked to do without, from
+    the next attempt on; `preflight`: the test before the first attempt, or off.
     `pulse`: whether ranks carry the probe; `on_hang`, `on_bad_loss`, `on_crash_loop`: what follows from each, and
     `hang_seconds`: without a sign of progress for so long a rank is looked at (None: what its own past explains)."""
 
@@ -124,6 +125,7 @@ class JobSpec:
     grace_seconds: float = GRACE_SECONDS
     max_restarts: int = MAX_RESTARTS
     spares: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     preflight: str = "off"
     pulse: bool = True
     on_hang: Literal["report", "restart", "stop"] = "restart"

@@ -112,6 +112,7 @@ SPECTACULAR_SETTINGS = {
         "AllowedActionsEnum": "apps.training.api.serializers.ACTIONS",
         "CommunicationBackend": "apps.workers.models.CommunicationBackend",
         "FindingLevel": "apps.clusters.api.serializers.LEVELS",
+        "DiagnosisLevel": "apps.training.api.serializers.LEVELS",
         "JudgedLevel": "apps.training.api.preflight_forms.JUDGED_LEVELS",
         "PreflightLevel": "apps.training.api.preflight_forms.TEST_LEVELS",
         "PreflightStatus": "apps.training.api.preflight_forms.PREFLIGHT_STATUSES",

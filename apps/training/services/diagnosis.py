@@ -1,0 +1,107 @@
+"""Why a task is as it is, for its reader: what was found, the lines that its ranks printed last, and which of the
+actions are open to the reader now."""
+
+from dataclasses import replace
+from typing import Any
+
+from apps.accounts import access
+from apps.accounts.models import Role, User
+from apps.clusters.models import DevEnvironment
+from apps.training.models import Task
+from apps.training.output import logs
+from apps.training.services import going_on
+from apps.training.shown import facts, findings
+from apps.training.states import FINAL, Kind, State, allowed_actions
+from apps.training.states import Action as Step
+from fermi.launch.diagnosis import Action, Evidence, Where, why
+from fermi.launch.diagnosis.actions import Do
+from fermi.launch.errors import BackendError
+
+LINES = 30
+LOOKED_AT = 300
+LONGEST = 500  # characters of a line
+BEGINS = "Traceback (most recent call last)"
+
+CLONES = {Do.RAISE_LIMIT, Do.LOWER_BATCH, Do.CHANGE_FIELD, Do.CHOOSE_OTHERS}
+
+
+def of(user: User, task: Task) -> dict[str, Any]:
+    """`task` comes with its cluster."""
+    known = facts.of(task, user)
+    found = why.diagnose(known)
+    may = _May(user, task)
+    told = [_with_lines(task, one) for one in found.findings]
+    return {
+        "taskId": task.pk,
+        "status": task.state,
+        "healthy": found.healthy,
+        "summary": findings.said(found.summary)[0],
+        "findings": [findings.shown(one, [may.shown(action) for action in one.finding.actions]) for one in told],
+    }
+
+
+def _with_lines(task: Task, told: why.Told) -> why.Told:
+    """With the last lines of the rank that it names, where that rank failed in the newest attempt."""
+    finding, where = told.finding, next((where for where in told.finding.where if where.rank is not None), Where())
+    is_end = told.attempt == task.attempt and told.until is None and finding.params.get("rank") == where.rank
+    if where.rank is None or not is_end or any(one.lines for one in finding.evidence):
+        return told
+    lines = _last_lines(task, told.attempt, where.rank)
+    if not lines:
+        return told
+    evidence = Evidence("LAST_LINES", {"rank": where.rank, "node": where.node}, lines, where)
+    return replace(told, finding=replace(finding, evidence=[evidence, *finding.evidence]))
+
+
+def _last_lines(task: Task, attempt: int, rank: int) -> list[str]:
+    """From the last traceback on, or the last ones."""
+    try:
+        found, _, _ = logs.Reader(task, attempt).tail(rank, LOOKED_AT)
+    except BackendError:
+        return []
+    lines = [line.text[:LONGEST] for line in found]
+    begins = next((at for at in range(len(lines) - 1, -1, -1) if BEGINS in lines[at]), None)
+    if begins is None or len(lines) - begins <= LINES:
+        return lines[-LINES:] if begins is None else lines[begins:]
+    return [*lines[begins : begins + 3], "…", *lines[3 + 1 - LINES :]]
+
+
+class _May:
+    """What `user` may do with the task now."""
+
+    def __init__(self, user: User, task: Task) -> None:
+        self.user, self.task = user, task
+        self.state = State(task.state)
+        self.member = access.is_member(user, task.project_id)
+        self.steps = allowed_actions(self.state, changes=self.member) if task.kind == Kind.TRAINING else []
+        self.environments = dict(task.nodes.values_list("node_rank", "environment_id"))
+
+    def shown(self, action: Action) -> dict[str, Any]:
+        environment = self.environments.get(action.params.get("nodeRank", -1))
+        params = {**action.params, **({"environmentId": environment} if environment else {})}
+        return findings.action(action, params, allowed=self._may(Do(action.code), environment))
+
+    def _may(self, code: Do, environment: str | None) -> bool:
+        match code:
+            case Do.RESTART_FROM_CHECKPOINT:
+                return Step.RETRY in self.steps or (self.state is State.RUNNING and Step.STOP in self.steps)
+            case Do.WITHOUT_NODE | Do.USE_SPARE:
+                may = Step.RETRY in self.steps or Step.STOP in self.steps
+                use_spares = code is Do.USE_SPARE
+                return bool(
+                    may and environment
+                    and going_on.can(self.user, self.task, [environment], use_spares=use_spares)
+                )  # fmt: skip
+            case Do.CORDON:
+                open_ones = DevEnvironment.objects.filter(pk=environment, cordoned=False)
+                is_maintainer = access.role_in(self.user, self.task.project_id) is Role.MAINTAINER
+                return is_maintainer and open_ones.exists()
+            case Do.PREFLIGHT:
+                return self.member and self.state in FINAL
+            case Do.STOP:
+                return Step.STOP in self.steps
+            case Do.ADD_SECRET:
+                return access.role_in(self.user, self.task.project_id) is Role.MAINTAINER
+            case _ if code in CLONES:
+                return Step.CLONE in self.steps
+        return True

@@ -1,0 +1,102 @@
+"""What may be done about a cause, of whichever engine: from what is declared of it, and from what fills its text."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fermi.launch.causes import BY_RANKS
+from fermi.launch.diagnosis import Action
+from fermi.launch.diagnosis.actions import Do, take
+from fermi.launch.spec import Cause
+
+Params = Mapping[str, Any]
+Advice = Callable[[Params], list[Action]]
+
+
+def _just(*codes: Do) -> Advice:
+    return lambda _: [take(code) for code in codes]
+
+
+def _change(field: str, *more: Do) -> Advice:
+    return lambda _: [take(Do.CHANGE_FIELD, field=field), *(take(code) for code in more)]
+
+
+def _of_disk(params: Params) -> list[Action]:
+    return [take(Do.FREE_DISK, path=params["path"], node=params.get("node"))] if params.get("path") else []
+
+
+def _of_holders(params: Params) -> list[Action]:
+    tasks = dict.fromkeys(str(holder["task"]) for holder in params.get("holders", ()) if holder.get("task"))
+    return [*(take(Do.SEE_TASK, task=task) for task in tasks), take(Do.CHOOSE_OTHERS), take(Do.WAIT)]
+
+
+def _of_secret(params: Params) -> list[Action]:
+    return [take(Do.ADD_SECRET, secret=params["secret"])] if params.get("secret") else []
+
+
+KNOWN: Mapping[str, Advice] = {
+    # waiting
+    "DATASET_PREPARING": _just(Do.WAIT),
+    "WAITING_FOR_ENVIRONMENTS": _of_holders,
+    "ENVIRONMENT_UNAVAILABLE": _just(Do.CHOOSE_OTHERS, Do.ASK_OPERATOR),
+    "PORTS_TAKEN": _change("distributedConfig.masterPort", Do.ASK_OPERATOR),
+    "RESTARTING": _just(Do.WAIT),
+    "SECRET_MISSING": _of_secret,
+    "SECRET_UNREADABLE": _just(Do.ASK_OPERATOR),
+    "PREFLIGHT_RUNNING": _just(Do.WAIT),
+    "PROCESS_SILENT": _just(Do.WAIT, Do.ASK_OPERATOR),
+    "ATTEMPT_UNREADABLE": _just(Do.ASK_OPERATOR),
+    "STOP_UNCONFIRMED": _just(Do.WAIT, Do.ASK_OPERATOR),
+    # ends without an attempt
+    "DATASET_FAILED": _change("datasetVersionId"),
+    "INITIALIZE_TIMEOUT": _just(Do.ASK_OPERATOR),
+    "QUEUE_TIMEOUT": _just(Do.CHOOSE_OTHERS),
+    "PREFLIGHT_FAILED": _just(Do.CHOOSE_OTHERS, Do.ASK_OPERATOR),
+    # ends of an attempt
+    "NEVER_ENDED": _just(Do.EDIT_SCRIPT),
+    "RUN_TIMEOUT": _just(),
+    "START_TIMEOUT": _just(Do.PREFLIGHT),
+    "MASTER_PORT_TAKEN": _just(),
+    "MASTER_UNREACHABLE": _just(Do.PREFLIGHT),
+    "NODES_MISSING": _just(Do.PREFLIGHT),
+    "DISK_FULL": _of_disk,
+    "OUT_OF_MEMORY": _just(Do.LOWER_BATCH, Do.CHOOSE_OTHERS),
+    **dict.fromkeys(
+        ("ENGINE_UNREACHABLE", "ENGINE_UNAUTHORIZED", "ENGINE_NOT_CONFIGURED", "ENGINE_FORBIDDEN", "ENGINE_REJECTED"),
+        _just(Do.ASK_OPERATOR),
+    ),
+}
+"""Of codes that any engine may give, beside what follows from what is declared of them."""
+
+NODE_MAY_BE_UNFIT = frozenset({"NODES_MISSING", "MASTER_UNREACHABLE", "OUT_OF_MEMORY"})
+
+
+def actions(cause: Cause, nodes: Sequence[str], *, ended: bool) -> list[Action]:
+    """`cause` comes with what is declared of it; `nodes`: the names by node rank; `ended`: the task has."""
+    found = list(KNOWN.get(cause.code, lambda _: [])(cause.params))
+    if cause.code in BY_RANKS:
+        found.append(take(Do.EDIT_SCRIPT, at=cause.params.get("at")))
+    if isinstance(rank := cause.params.get("rank"), int):
+        found.append(take(Do.SEE_LOG, rank=rank))
+    if cause.lost or cause.underlying or cause.code in NODE_MAY_BE_UNFIT:
+        found += of_node(cause.params, nodes)
+    if ended:
+        found.append(take(Do.RESTART_FROM_CHECKPOINT))
+    elif cause.patient:
+        found.append(take(Do.WAIT))
+    if not ended and cause.code not in KNOWN and not cause.patient:
+        found += [take(Do.ASK_OPERATOR), take(Do.STOP)]
+    elif ended and not cause.retry and cause.code not in KNOWN:
+        found.append(take(Do.ASK_OPERATOR))
+    return list({(one.code, tuple(sorted(one.params.items()))): one for one in found}.values())
+
+
+def of_node(params: Params, nodes: Sequence[str]) -> list[Action]:
+    """Where the text names one node of the task."""
+    name = params.get("node") or params.get("environment")
+    node_rank = params.get("nodeRank")
+    if not isinstance(node_rank, int):
+        node_rank = nodes.index(name) if isinstance(name, str) and name in nodes else None
+    if node_rank is None or not 0 <= node_rank < len(nodes):
+        return []
+    about = {"nodeRank": node_rank, "node": nodes[node_rank]}
+    return [take(code, **about) for code in (Do.USE_SPARE, Do.WITHOUT_NODE, Do.CORDON)]

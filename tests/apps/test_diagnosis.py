@@ -1,0 +1,243 @@
+"""One answer to "why?" for a task in any state, on any engine, in every language; and what may be done about it."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils.translation import override
+
+from apps.accounts.models import Membership, Role, User
+from apps.clusters.models import AvailabilityZone, DevEnvironment, Lease
+from apps.common.clock import now
+from apps.training.ground import findings as ground
+from apps.training.models import Attempt, Checkpoint, Node, Task
+from apps.training.services import diagnosis
+from apps.training.shown import findings as shown
+from apps.training.shown import selectors
+from apps.training.states import FINAL, State
+from apps.training.states.reasons import CAUSES, Reason
+from fermi import messages
+from fermi.launch import registry
+from fermi.launch.diagnosis import Evidence, Finding, Level, Where, actions, why
+from fermi.launch.diagnosis.actions import Do, take
+from fermi.launch.spec import Cause, PulseSeen, RankSeen
+from fermi.messages import Words
+from tests import goldens
+from tests.apps.attempts import begin_attempt, write
+
+pytestmark = pytest.mark.django_db
+
+PARAMS: dict[str, Any] = {
+    **dict.fromkeys(re.findall(r"{(\w+)}", str(messages.entries("en"))), "x"),
+    "holders": [{"environment": "a", "task": "task-y"}], "held": "a (task-y)", "rank": 1, "nodeRank": 1,
+    "node": "env-b",
+    "path": "/data", "secret": "TOKEN", "cause": "RANK_FAILED", "evidence": "one\ntwo",
+}  # fmt: skip
+"""Everything that any text takes."""
+
+
+def every_cause() -> dict[str, Cause]:
+    found = dict(CAUSES)
+    for engine in registry.BACKENDS:
+        found |= registry.causes(engine)
+    return found
+
+
+def facts(state: str, reason: Cause | None = None, **more: Any) -> why.Facts:
+    ranks = [RankSeen(0, 0, "running"), RankSeen(1, 1, "waiting")]
+    known = {"since": 900.0, "moment": 1000.0, "nodes": ["env-a", "env-b"], "world_size": 2, "attempt": 1,
+             "ranks": ranks, "ends_at": 1500.0}  # fmt: skip
+    return why.Facts(state, reason=reason, **{**known, **more})
+
+
+@pytest.mark.parametrize("lang", messages.LANGUAGES)
+def test_no_state_and_no_cause_of_any_engine_is_without_an_answer(lang: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    causes = [replace(cause, params=PARAMS) for cause in every_cause().values()]
+    gaps: list[str] = []
+    monkeypatch.setattr(messages, "fault", lambda said, *about: gaps.append(said % about))
+    with override(lang):
+        for state in State:
+            for reason in [None, *causes]:
+                outcome = reason or Cause("RANK_FAILED", PARAMS)
+                ended = [why.Attempt(1, 100.0, outcome, 300.0, last_step=80),
+                         why.Attempt(2, 400.0, outcome, 800.0, "/c/60", from_step=60, last_step=90)]  # fmt: skip
+                for attempts in ((), ended):
+                    known = facts(state, reason, attempts=attempts, attempt=len(attempts), next_step=60)
+                    found = why.diagnose(known)
+                    line, _ = shown.said(found.summary)
+                    assert line, (state, reason)
+                    assert "\n" not in line.replace("one\ntwo", "")
+                    assert state != State.FAILED or not found.healthy
+                    for one in found.findings:
+                        said = shown.shown(
+                            one, [shown.action(act, act.params, allowed=True) for act in one.finding.actions]
+                        )
+                        assert said["message"]
+                        assert said["level"] == "info" or said["actions"], (state, one.finding.code)
+    assert not gaps
+
+
+def test_a_healthy_task_says_so_in_one_line() -> None:
+    ranks = [RankSeen(rank, rank // 7, "running") for rank in range(14)]
+    pulses = {rank: PulseSeen(rank, 1000.0, "running", 1204, 999.8, 1 / 3.1) for rank in range(14)}
+    known = facts("running", ranks=ranks, pulses=pulses, world_size=14, step=1204, total_steps=5000)
+    found = why.diagnose(known)
+    assert found.healthy
+    assert not found.findings
+    with override("en"):
+        assert shown.said(found.summary)[0] == (
+            "Training goes well: step 1,204 of 5,000, 3.1 steps/s, 14 of 14 ranks, last step 0.2 s ago."
+        )
+
+
+def test_the_worst_that_goes_on_comes_first_and_is_the_summary() -> None:
+    slow = why.Told(Finding("STARTING_X", Level.WARN, since=990.0), 1)
+    hang = why.Told(Finding("HANGS_X", Level.FAIL, {"n": 1}, since=950.0), 1)
+    over = why.Told(Finding("WAS_X", Level.FAIL, since=999.0), 1, until=999.5)
+    before = why.Told(Finding("EARLIER_X", Level.FAIL, since=200.0), 0, until=300.0)
+    found = why.diagnose(facts("running", stored=[slow, over, hang, before]))
+    assert [one.finding.code for one in found.findings] == ["HANGS_X", "STARTING_X", "WAS_X", "EARLIER_X"]
+    assert not found.healthy
+    assert found.summary == Words("HANGS_X", {"n": 1})
+    assert why.diagnose(facts("running", stored=[over, before])).healthy
+    assert why.diagnose(facts("succeeded", stored=[hang])).healthy
+
+
+def test_steps_that_a_restart_does_again_are_counted() -> None:
+    lost = Cause("RUNNER_LOST", PARAMS, retry=True, lost=True)
+    attempts = [why.Attempt(1, 1.0, lost, 50.0, last_step=1250)]
+    reason = Cause(Reason.RESTARTING, {**PARAMS, "cause": "RUNNER_LOST"})
+    known = facts("queued", reason, attempts=attempts, next_step=1200, max_attempts=4, begins_at=1007.0)
+    [told] = why.diagnose(known).findings
+    with override("en"):
+        assert [shown.said(Words(one.code, one.params))[0] for one in told.finding.evidence[1:]] == [
+            "Next is attempt 2 of 4 at most.", "It begins in 7.0 s.",
+            "It goes on from the checkpoint of step 1,200; 50 steps are done again.",
+        ]  # fmt: skip
+
+
+# --- of a stored task ---
+
+
+@pytest.fixture
+def stored(task: Task, user: User) -> Task:
+    """On two environments, the second of which has a spare."""
+    zone = AvailabilityZone.objects.create(name="z")
+    for name in ("env-a", "env-b", "env-c"):
+        DevEnvironment.objects.create(pk=name, name=name, project=task.project, cluster=task.cluster, zone=zone)
+    job = goldens.job("env-003", spares=("env-c",))
+    nodes = [replace(job.nodes[0], id=name, name=name, gpu_count=0) for name in ("env-a", "env-b")]
+    task.spec = replace(job, nodes=tuple(nodes), master="env-a").to_json()
+    task.request = {"taskName": "t", "environmentIds": ["env-a", "env-b"], "spareEnvironmentIds": ["env-c"], "env": {}}
+    task.world_size = 2
+    task.save()
+    for node_rank, name in enumerate(("env-a", "env-b")):
+        Node.objects.create(task=task, node_rank=node_rank, environment_id=name, name=name, zone="z", processes=1)
+        Lease.objects.create(environment_id=name, holder=task.pk)
+    Membership.objects.filter(user=user).update(role=Role.MAINTAINER)
+    return task
+
+
+def answer(task: Task, user: User) -> dict[str, Any]:
+    with override("en"):
+        return diagnosis.of(user, Task.objects.select_related("cluster").get(pk=task.pk))
+
+
+def test_a_failed_task_shows_the_culprits_last_lines_and_what_was_tried(stored: Task, user: User) -> None:
+    failed = {"rank": 1, "nodeRank": 1, "node": "env-b", "exitCode": 1}
+    Attempt.objects.filter(task=stored).update(outcome="RANK_FAILED", outcome_params=failed)
+    Checkpoint.objects.create(task=stored, attempt=1, step=20, path="/c/20", at=now())
+    begin_attempt(stored, 2)
+    Attempt.objects.filter(task=stored, number=2).update(outcome="RANK_FAILED", outcome_params=failed, ended_at=now())
+    Task.objects.filter(pk=stored.pk).update(
+        state=State.FAILED, due_at=None, reason="RANK_FAILED", reason_params=failed
+    )
+    noise = "".join(f"step {step}\n" for step in range(400))
+    write(stored, noise + 'Traceback (most recent call last):\n  File "train.py"\nValueError: bad\n', attempt=2, rank=1)
+    found = answer(stored, user)
+    newest, before = found["findings"]
+    assert not found["healthy"]
+    assert found["summary"] == newest["message"]
+    assert newest["where"] == [{"rank": 1, "nodeRank": 1, "node": "env-b"}]
+    assert newest["evidence"][0]["lines"][0].startswith("Traceback")
+    assert newest["evidence"][0]["lines"][-1] == "ValueError: bad"
+    assert [one["message"].partition(" lasted")[0] for one in newest["evidence"][1:]] == ["Attempt 1", "Attempt 2"]
+    assert (before["attempt"], before["level"], before["until"] is None) == (1, "info", False)
+    assert {one["code"] for one in newest["actions"] if one["allowed"]} == {
+        "EDIT_SCRIPT", "SEE_LOG", "RESTART_FROM_CHECKPOINT",
+    }  # fmt: skip
+
+
+def test_who_waits_reads_who_holds_what_and_since_when(stored: Task, user: User) -> None:
+    Lease.objects.all().delete()
+    Task.objects.filter(pk=stored.pk).update(
+        state=State.QUEUED, attempt=0, reason="WAITING_FOR_ENVIRONMENTS",
+        reason_params={"held": "env-a (task-y)", "holders": [{"environment": "env-a", "task": "task-y"}]},
+    )  # fmt: skip
+    stored.attempts.all().delete()
+    other = Task.objects.get(pk=stored.pk)
+    other.pk, other.name = "task-y", "nightly"
+    other.save(force_insert=True)
+    Lease.objects.create(environment_id="env-a", holder="task-y")
+    Lease.objects.filter(environment="env-a").update(since=now() - timedelta(minutes=130))
+    found = answer(stored, user)
+    [finding] = found["findings"]
+    assert found["healthy"]
+    assert finding["level"] == "info"
+    assert finding["evidence"][0]["message"] == "env-a is held by task nightly of reader, for 2 h 10 min."
+    assert (finding["actions"][0]["code"], finding["actions"][0]["params"]) == ("SEE_TASK", {"task": "task-y"})
+    Task.objects.filter(pk="task-y").update(project=stored.project.__class__.objects.create(name="secret"))
+    [hidden] = answer(stored, user)["findings"]
+    assert hidden["evidence"][0]["message"] == "env-a is held by task task-y, for 2 h 10 min."
+
+
+def node_finding() -> Finding:
+    about = {"nodeRank": 1, "node": "env-b"}
+    return Finding(
+        "ENVIRONMENT_CORDONED", Level.WARN, {"environment": "env-b"}, where=[Where(3, 1, "env-b")],
+        evidence=[Evidence("ENGINE_SAID", lines=["a", "b"])],
+        actions=[take(code, **about) for code in (Do.USE_SPARE, Do.WITHOUT_NODE, Do.CORDON)] + [take(Do.STOP)],
+    )  # fmt: skip
+
+
+def test_what_was_found_while_it_runs_is_told_with_what_its_reader_may_do(stored: Task, user: User) -> None:
+    ground.note(stored.pk, 1, [node_finding()])
+    found = answer(stored, user)
+    [finding] = found["findings"]
+    assert finding["evidence"][0]["lines"] == ["a", "b"]
+    allowed = {one["code"]: one["allowed"] for one in finding["actions"]}
+    assert allowed == {"USE_SPARE": True, "WITHOUT_NODE": False, "CORDON": True, "STOP": True}
+    assert finding["actions"][0]["params"] == {"nodeRank": 1, "node": "env-b", "environmentId": "env-b"}
+    Lease.objects.create(environment_id="env-c", holder="task-z")
+    Membership.objects.filter(user=user).update(role=Role.MEMBER)
+    assert [one["allowed"] for one in answer(stored, user)["findings"][0]["actions"]] == [False, False, False, True]
+    Membership.objects.filter(user=user).update(role=Role.VIEWER)
+    assert not any(one["allowed"] for one in answer(stored, user)["findings"][0]["actions"])
+
+
+def test_a_list_shows_the_worst_that_is_wrong_with_each_task_that_goes_on(stored: Task, user: User) -> None:
+    def finding() -> Any:
+        [row] = selectors.tasks(user, {})
+        return selectors.brief(row, "en")["finding"]
+
+    assert finding() is None
+    ground.note(stored.pk, 1, [node_finding(), Finding("COMPLETED", Level.INFO), Finding("ATTEMPT_LOST", Level.FAIL)])
+    assert (finding()["code"], finding()["level"]) == ("ATTEMPT_LOST", "fail")
+    before = selectors.pulse(user, stored.pk, "en")
+    ground.over(stored.pk, 1, "ATTEMPT_LOST")
+    assert finding()["code"] == "ENVIRONMENT_CORDONED"
+    after = selectors.pulse(user, stored.pk, "en")
+    assert before
+    assert after
+    assert before.fingerprint != after.fingerprint
+    Task.objects.filter(pk=stored.pk).update(state=State.FAILED, due_at=None)
+    assert finding() is None
+
+
+def test_every_final_state_offers_no_action_of_a_running_task() -> None:
+    for state in FINAL:
+        for one in why.diagnose(facts(state, Cause("RANK_FAILED", PARAMS, retry=True))).findings:
+            assert not {act.code for act in one.finding.actions} & {Do.STOP, Do.WAIT}
+    assert set(actions.ACTIONS) == set(Do)
