@@ -1,7 +1,10 @@
 """Who failed first, from what ranks and hosts say: one rule for all engines, as a table."""
 
+from typing import Any
+
 import pytest
 
+from fermi import messages
 from fermi.launch.backends.culprit import LAST_SECONDS, Loss, cause_of_failure, never_ending
 from fermi.launch.spec import Cause, RankSeen
 from fermi.runner import blame
@@ -9,9 +12,18 @@ from fermi.runner import blame
 LOST = Cause("WORKER_LOST", {"worker": "gn6-0"})
 
 
-def rank(number: int, exit_code: int | None, ended_at: float | None = None, *, asked: bool = False) -> RankSeen:
+def rank(
+    number: int, exit_code: int | None, ended_at: float | None = None, *, asked: bool = False, error: Any = None
+) -> RankSeen:
     state = "running" if exit_code is None else "exited"
-    return RankSeen(number, number, state, 100 + number, exit_code, ended_at, asked)
+    return RankSeen(number, number, state, 100 + number, exit_code, ended_at, asked, error=error)
+
+
+def error(at: float, kind: str = "ValueError", message: str = "bad shape (4, 7)") -> dict[str, Any]:
+    return {"type": kind, "message": message, "file": "/x/train.py", "line": 88, "function": "forward", "at": at}
+
+
+GONE = ("RuntimeError", "[../gloo/transport/tcp/pair.cc:535] Connection closed by peer [10.0.0.2]:4711")
 
 
 def judged(*ranks: RankSeen) -> tuple[object, ...] | None:
@@ -42,6 +54,13 @@ def judged(*ranks: RankSeen) -> tuple[object, ...] | None:
         ([rank(0, -11, 10.4), rank(1, 0, 10.0)], ("RANK_KILLED", 0)),
         ([rank(0, 1, 10.0), rank(1, 0, 10.4)], ("RANK_FAILED", 0)),
         ([rank(0, 1, 10.4), rank(1, 0, 10.0, asked=True)], ("RANK_FAILED", 0)),
+        # the exception counts, and not how long the process took to go down after it, asked meanwhile or not
+        ([rank(0, 1, 10.3, error=error(10.2)), rank(1, 1, 13.0, error=error(10.0))], ("RANK_FAILED", 1)),
+        ([rank(0, 1, 10.3, error=error(10.2)), rank(1, 1, 18.0, asked=True, error=error(10.0))], ("RANK_FAILED", 1)),
+        ([rank(0, 1, 10.3, error=error(10.2)), rank(1, 1, 18.0, asked=True, error=error(10.9))], ("RANK_FAILED", 0)),
+        # a broken connection is what comes of a peer's failure, whatever the hosts' clocks say
+        ([rank(0, 1, 10.0, error=error(9.9, *GONE)), rank(1, 1, 10.5, error=error(10.4))], ("RANK_FAILED", 1)),
+        ([rank(0, 1, 10.0, error=error(9.9, *GONE)), rank(1, 1, 10.5, error=error(10.4, *GONE))], ("RANK_FAILED", 0)),
     ],
 )  # fmt: skip
 def test_who_failed_first(ranks: list[RankSeen], expected: tuple[object, ...] | None) -> None:
@@ -119,6 +138,15 @@ def test_a_runner_judges_by_the_same_rule() -> None:
     found = blame.first_to_fail(blame.ends(entries))
     assert found is not None
     assert found.rank == 5
+
+
+def test_a_cause_carries_the_exception_and_the_users_own_line() -> None:
+    cause = cause_of_failure([rank(3, 1, 10.0, error=error(9.9))], lambda node_rank: "env-003")
+    assert cause is not None
+    assert messages.text(cause.code, "en", **cause.params)[0] == (
+        "Rank 3 on env-003: ValueError: bad shape (4, 7) — train.py:88 in forward"
+    )
+    assert "ValueError: bad shape (4, 7) — train.py:88 in forward" in messages.text(cause.code, "zh", **cause.params)[0]
 
 
 def test_an_unknown_signal_has_a_name_too() -> None:

@@ -27,7 +27,8 @@ def problem(found: Problem, lang: str | None = None) -> dict[str, str]:
 
 UNKNOWN = "CAUSE_UNKNOWN"
 EXPLAINED = ("cause", "outcome", "reason")
-"""Parameters that are themselves codes: a text that names one says what it means."""
+"""Parameters that are themselves codes: a text that names one says what it means. So does `why`, where `about` is what
+fills its text."""
 
 
 def warning(code: str, params: Mapping[str, Any], lang: str | None = None) -> dict[str, str]:
@@ -160,6 +161,9 @@ def artifacts(stored: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, str]]
 def _explained(params: Mapping[str, Any], lang: str | None) -> dict[str, Any]:
     """One that is named first may be part of the next one's text."""
     found = dict(params)
+    if isinstance(about := params.get("about"), Mapping) and isinstance(why := params.get("why"), str):
+        message, found["whyHint"] = _said(why, about, lang)
+        found["why"] = message.rstrip(".。")
     for name in EXPLAINED:
         if isinstance(code := params.get(name), str) and code.isupper():
             message, hint = _said(code, found, lang)
@@ -173,6 +177,6 @@ def _said(code: str, params: Mapping[str, Any], lang: str | None) -> tuple[str, 
     """Of a code without a text, as of an engine that was removed: the code, and whatever came with it."""
     if messages.has(code):
         return text(code, params, lang)
-    hidden = ("advice", *EXPLAINED)
+    hidden = ("advice", "about", "whyHint", *EXPLAINED)
     said = ", ".join(f"{name}: {value}" for name, value in sorted(params.items()) if name not in hidden)
     return text(UNKNOWN, {"code": code, "said": said or None}, lang)

@@ -39,6 +39,8 @@ class Reason(StrEnum):
     INITIALIZE_TIMEOUT = "INITIALIZE_TIMEOUT"
     QUEUE_TIMEOUT = "QUEUE_TIMEOUT"
     PREFLIGHT_FAILED = "PREFLIGHT_FAILED"
+    # ends of a task that would only fail again
+    CRASH_LOOP = "CRASH_LOOP"
     # the engine does not confirm that an attempt is gone
     STOP_UNCONFIRMED = "STOP_UNCONFIRMED"
 

@@ -170,12 +170,17 @@ class _Careful(Formatter):
 
 
 def _fitting(entry: Mapping[str, Any], params: Mapping[str, object]) -> Mapping[str, Any]:
-    """With what `when` says instead where a parameter is given (`left`) or has a value (`"signal=SIGBUS"`)."""
+    """With what `when` says instead where a parameter is given (`left`) or has a value (`"signal=SIGBUS"`), or several
+    do (`"at+again"`)."""
     for condition, instead in entry.get("when", {}).items():
-        name, _, value = condition.partition("=")
-        if name in params and (not value or str(params[name]) == value):
+        if all(_is_given(one, params) for one in condition.split("+")):
             entry = {**entry, **instead}
     return entry
+
+
+def _is_given(condition: str, params: Mapping[str, object]) -> bool:
+    name, _, value = condition.partition("=")
+    return name in params and (not value or str(params[name]) == value)
 
 
 def _shown(value: object, lang: str) -> object:

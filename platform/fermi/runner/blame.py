@@ -4,7 +4,8 @@ Standard library only, Python 3.9 or later.
 1. What the platform or a runner asked for (SIGTERM to the siblings, a stop) blames nobody.
 2. A rank that a signal killed explains its peers' errors, which follow it within moments, whatever the clocks say.
    SIGTERM is a request, and SIGABRT often a consequence: gloo and NCCL abort when a peer's connection breaks.
-3. Else who ended first.
+3. Else who failed first: by the moment of the exception, where it is known, for a process may take seconds to go down.
+   That its connection to a peer broke (`follows`) is what comes of another's failure.
 4. A host that was lost explains what its peers said in the end (`loss_explains`).
 5. A rank that ended with 0 failed by nothing, but its peers may have needed it: who was gone already is told
    (`left_before`).
@@ -13,42 +14,75 @@ Standard library only, Python 3.9 or later.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 TOGETHER_SECONDS = 5.0
 """How much later a cause may seem to have ended than what it caused: hosts' clocks differ, and so do kernels' minds."""
 EXPLAIN_NOTHING = (signal.SIGTERM, signal.SIGABRT)
+FOLLOWS = (
+    "Connection closed by peer", "Connection reset by peer", "Connection refused", "BrokenPipeError", "Broken pipe",
+    "ConnectionResetError", "ncclRemoteError", "remote process exited", "connection closed by remote",
+    "got 0 bytes", "recvValue failed", "sendBytes failed", "connectFullMesh failed", "Read timeout", "Socket Timeout",
+    "DistNetworkError", "collective operation timeout", "Timed out waiting", "HorovodInternalError",
+    "Horovod has been shut down", "ChildFailedError", "NCCL communicator was aborted",
+)  # fmt: skip
+"""What errors say that come of a peer's end: gloo's, NCCL's, the store's, Horovod's."""
 
 
 class End(NamedTuple):
     """`exit_code` negative = killed by that signal; `ended_at` in unix seconds, 0 = not known; `asked`: it was told to
-    end before it did."""
+    end before it did. `erred_at`: the moment of the exception that ended it, 0 = not known; `follows`: another's end
+    may have caused that."""
 
     rank: int
     exit_code: int
     ended_at: float
     asked: bool = False
+    erred_at: float = 0.0
+    follows: bool = False
+
+    @property
+    def failed_at(self) -> float:
+        return min(self.erred_at or self.ended_at, self.ended_at)
 
 
 def ends(entries: Iterable[dict[str, Any]]) -> list[End]:
     """Of a runner's entries."""
     return [
-        End(entry["rank"], entry["exit_code"], entry["ended_at"] or 0.0, bool(entry.get("asked")))
+        End(
+            entry["rank"], entry["exit_code"], entry["ended_at"] or 0.0, bool(entry.get("asked")),
+            *of_error(entry.get("error")),
+        )
         for entry in entries
         if entry["state"] == "exited" and entry["exit_code"] is not None
-    ]
+    ]  # fmt: skip
+
+
+def of_error(error: Mapping[str, Any] | None) -> tuple[float, bool]:
+    """When, and whether another's end may have caused it."""
+    if not error:
+        return 0.0, False
+    return error.get("at") or 0.0, follows(f"{error.get('type')}: {error.get('message')}")
+
+
+def follows(said: str) -> bool:
+    return any(words in said for words in FOLLOWS)
 
 
 def first_to_fail(found: Iterable[End]) -> End | None:
     failed = [end for end in found if end.exit_code]
-    candidates = [end for end in failed if not end.asked] or failed
+    unasked = [end for end in failed if not end.asked]
+    first = min((end.ended_at for end in unasked), default=0.0)
+    before = [end._replace(asked=False) for end in failed if end.asked and 0 < end.erred_at < first]
+    candidates = unasked + before or failed
     if not candidates:
         return None
-    begin = min(end.ended_at for end in candidates)
+    begin = min(end.failed_at for end in candidates)
 
-    def guilt(end: End) -> tuple[bool, float]:
-        return not (was_killed(end.exit_code) and together(begin, end.ended_at)), end.ended_at
+    def guilt(end: End) -> tuple[bool, bool, float]:
+        killed = was_killed(end.exit_code) and together(begin, end.ended_at)
+        return not killed, not killed and end.follows, end.failed_at
 
     return min(candidates, key=guilt)
 

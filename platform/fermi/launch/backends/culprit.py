@@ -44,8 +44,8 @@ def cause_of_failure(
         return min(explaining, key=lambda loss: loss.heard_at or 0.0).cause
     if culprit is None or culprit.asked:
         return _asked_from_outside(ranks, node_name)
-    node_rank = next(rank.node_rank for rank in ranks if rank.rank == culprit.rank)
-    about = {"rank": culprit.rank, "nodeRank": node_rank, "node": node_name(node_rank)}
+    seen = next(rank for rank in ranks if rank.rank == culprit.rank)
+    about = {"rank": culprit.rank, "nodeRank": seen.node_rank, "node": node_name(seen.node_rank), **erred(seen.error)}
     return told(culprit, about, blame.left_before(culprit, ends))
 
 
@@ -87,6 +87,19 @@ def told(culprit: blame.End, about: dict[str, object], gone: Sequence[blame.End]
     return Cause("RANK_FAILED", {**about, "left": left, "seconds": seconds})
 
 
+def erred(error: Mapping[str, Any] | None) -> dict[str, object]:
+    """What a cause says of the exception that ended a rank: its `exception`, and the user's own line (`at`)."""
+    if not error or not error.get("type"):
+        return {}
+    name, message, file = error["type"], str(error.get("message") or "").strip(), error.get("file")
+    said: dict[str, object] = {"exception": f"{name}: {message.splitlines()[0]}" if message else name}
+    if file:
+        function = error.get("function")
+        where = f" in {function}" if function and function != "<module>" else ""
+        said["at"] = f"{str(file).rpartition('/')[2]}:{error.get('line')}{where}"
+    return said
+
+
 def was_killed(cause: Cause) -> bool:
     """Whether a signal that explains its peers' errors is what `told` told of."""
     requests = [signal_name(number) for number in blame.EXPLAIN_NOTHING]
@@ -110,4 +123,6 @@ def rank_seen(entry: Mapping[str, Any], node_rank: int) -> RankSeen:
 
 def _end(rank: RankSeen) -> blame.End:
     assert rank.exit_code is not None
-    return blame.End(rank.rank, rank.exit_code, rank.ended_at or 0.0, rank.asked)
+    return blame.End(
+        rank.rank, rank.exit_code, rank.ended_at or 0.0, rank.asked, *blame.of_error(rank.error)
+    )  # fmt: skip

@@ -1,0 +1,261 @@
+"""What ended a rank, as the tail of its log tells it. Pure, linear in the tail, and it never raises.
+
+A log holds more errors than the one that ended its rank: caught ones, those of threads and of helpers, and what was
+printed while the process went down. A process dies by one exception of its main thread, and that one's traceback begins
+at `<module>`; without one, the first in time that the script did not go on after explains. Of a chain of exceptions it
+is the first one with a line of the user's own: a library's own troubles on the way are wrapped in what it says in the
+end.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+MOST_BYTES = 128 << 10
+"""Of a log's tail."""
+LONGEST_LINE = 1000
+MOST_MESSAGE = 500
+MOST_EVIDENCE = 24
+GOES_ON = 40
+"""So many other lines after a traceback show that the script went on."""
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_HEADER = "Traceback (most recent call last):"
+_FRAME = re.compile(r'  File "([^"]+)", line (\d+)(?:, in (.+))?$')
+_FATAL_FRAME = re.compile(r'  File "([^"]+)", line (\d+) in (.+)$')
+_EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?:: ?(.*))?$")
+_WRONG_SYNTAX = re.compile(r"(SyntaxError|IndentationError|TabError): (.*)$")
+_FATAL = "Fatal Python error: "
+_TERMINATE = "terminate called after throwing an instance of '"
+_PANIC = re.compile(r"thread '[^']*'(?: \(\d+\))? panicked at (?:'(?P<old>.*)', )?(?P<at>\S+:\d+(?::\d+)?):?$")
+_CHAINED = ("The above exception was the direct cause of", "During handling of the above exception, another")
+_SURVIVED = ("Exception ignored in", "Exception in thread ", "--- Logging error ---", "Exception ignored while")
+_WRAPPED = re.compile(r"Caught \w+ in \w+ worker process|RemoteTraceback|ProcessRaisedException|Process \d+ terminated")
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/fermi/", "/lib/python3", "/lib64/python3")
+_STEP = ('{"step"', '{"event"', "{'loss'", '{"loss"')
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    file: str
+    line: int
+    function: str
+
+    @property
+    def own(self) -> bool:
+        """Of the user's script, and of no library."""
+        return not self.file.startswith("<") and not any(part in self.file for part in _LIBRARIES)
+
+    def __str__(self) -> str:
+        name = self.file.rpartition("/")[2]
+        return f"{name}:{self.line}" + (f" in {self.function}" if self.function not in ("", "<module>") else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """`type`: without its module. `frames`: the innermost last. `begin`, `end`: of its lines. `chained`: the next one
+    belongs to it, as what came of it or as what it `wraps`. `survived`: the script went on after it, or it was no
+    exception of the main thread."""
+
+    type: str
+    message: str
+    frames: Sequence[Frame]
+    begin: int
+    end: int
+    chained: bool = False
+    wraps: bool = False
+    survived: bool = False
+    lines: Sequence[str] = ()
+
+    @property
+    def own(self) -> Frame | None:
+        return next((frame for frame in reversed(self.frames) if frame.own), None)
+
+    @property
+    def at(self) -> str:
+        return str(self.own or "")
+
+    @property
+    def exception(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+    @property
+    def of_main(self) -> bool:
+        return bool(self.frames) and self.frames[0].function in ("<module>", "_run_module_as_main", "")
+
+
+def lines_of(tail: bytes | str) -> list[str]:
+    """As a terminal would show them in the end."""
+    text = tail[-MOST_BYTES:].decode(errors="replace") if isinstance(tail, bytes) else tail[-MOST_BYTES:]
+    text = _COLOUR.sub("", text.replace("\r\n", "\n").replace("\0", ""))
+    return [line.rpartition("\r")[2][:LONGEST_LINE] for line in text.split("\n")]
+
+
+def explaining(lines: Sequence[str]) -> Crash | None:
+    """What ended it, or what comes nearest to that."""
+    ends = [chain for chain in _chains(crashes(lines)) if not any(crash.survived for crash in chain)]
+    mains = [chain for chain in ends if any(crash.of_main for crash in chain)]
+    if not ends:
+        return None
+    chain = mains[-1] if mains else ends[0]
+    inner = [crash for crash in chain if not crash.wraps] or chain
+    root = next((crash for crash in (*inner, *chain) if crash.own), inner[-1])
+    return replace(root, lines=_evidence(lines[root.begin : root.end]))
+
+
+def crashes(lines: Sequence[str]) -> Iterator[Crash]:
+    """All there are, in their order."""
+    at, last = 0, len(lines)
+    stepped = [index for index, line in enumerate(lines) if line.startswith(_STEP)]
+    last_step = stepped[-1] if stepped else -1
+    while at < last:
+        line = lines[at]
+        found: Crash | None = None
+        if _HEADER in line:
+            found = _traceback(lines, at)
+        elif line.startswith(_FATAL):
+            found = _fatal(lines, at)
+        elif _TERMINATE in line:
+            found = _terminated(lines, at)
+        elif "panicked at" in line:
+            found = _panicked(lines, at)
+        elif line.startswith('  File "'):
+            found = _unparsable(lines, at)
+        if found is None:
+            at += 1
+            continue
+        went_on = found.end < last_step or _others(lines, found.end) > GOES_ON
+        yield replace(found, survived=True) if went_on and not found.chained else found
+        at = max(found.end, at + 1)
+
+
+def _others(lines: Sequence[str], begin: int) -> int:
+    """How many lines after it begin like no error's: those of a traceback are indented or hold one."""
+    plain = 0
+    for line in lines[begin : begin + 8 * GOES_ON]:
+        if _HEADER in line:
+            break
+        plain += bool(line.strip()) and not line.startswith((" ", "[rank", "frame #"))
+    return plain
+
+
+def _chains(found: Iterable[Crash]) -> Iterator[list[Crash]]:
+    chain: list[Crash] = []
+    for crash in found:
+        chain.append(crash)
+        if not crash.chained:
+            yield chain
+            chain = []
+    if chain:
+        yield chain
+
+
+def _traceback(lines: Sequence[str], begin: int) -> Crash | None:
+    before, _, _ = lines[begin].partition(_HEADER)
+    prefix = _prefix(before, lines[begin + 1 : begin + 3])
+    survived = any(line.startswith(_SURVIVED) for line in lines[max(0, begin - 1) : begin + 1])
+    frames: list[Frame] = []
+    at = begin + 1
+    skipped = 0
+    while at < len(lines):
+        line = lines[at]
+        if prefix and not line.startswith(prefix):
+            skipped += 1
+            if skipped > GOES_ON:
+                return None
+            at += 1
+            continue
+        text = line[len(prefix) :]
+        if match := _FRAME.match(text):
+            frames.append(Frame(match[1], int(match[2][:9]), match[3] or ""))
+        elif text.startswith(" ") or not text.strip():
+            if not text.strip() and not frames:
+                return None
+        elif match := _EXCEPTION.match(text):
+            return _ended(lines, begin, at, prefix, match, frames, survived)
+        else:  # somebody else's line in between
+            skipped += 1
+            if skipped > GOES_ON:
+                return None
+        at += 1
+    return None
+
+
+def _prefix(before: str, following: Sequence[str]) -> str:
+    """What stands before each line of it: `[rank0]: `, the margin of a group. A logger writes its own once."""
+    before = before.removesuffix("Original ").removesuffix("Exception Group ").replace("+", "|")
+    return before if before and any(line.startswith(f"{before}  File ") for line in following) else ""
+
+
+def _ended(
+    lines: Sequence[str], begin: int, at: int, prefix: str, match: re.Match[str], frames: list[Frame], survived: bool
+) -> Crash:
+    name, message, end = match[1].rpartition(".")[2], match[2] or "", at + 1
+    more = [line.removeprefix(prefix).strip() for line in lines[end : end + 6]]
+    is_group = bool(more) and more[0].startswith("+-+-")
+    wraps = any(_WRAPPED.search(line) for line in (match[0], *more[:3])) or (
+        is_group and any(_HEADER in line for line in more)
+    )
+    if is_group and not wraps and len(more) > 1 and (member := _EXCEPTION.match(more[1].lstrip("| "))):
+        name, message = member[1].rpartition(".")[2], member[2] or ""
+    elif not message.strip() or message.rstrip().endswith(":"):
+        said = next((line for line in more[:2] if line), "")
+        message = message if _HEADER in said or said.startswith((*_CHAINED, '"""')) else f"{message} {said}".strip()
+    chained = wraps or any(line.startswith(_CHAINED) for line in more)
+    return Crash(name, message[:MOST_MESSAGE], frames, begin, end, chained, wraps, survived)
+
+
+def _fatal(lines: Sequence[str], begin: int) -> Crash:
+    what = lines[begin].removeprefix(_FATAL).strip()
+    frames: list[Frame] = []
+    end, ours = begin + 1, False
+    for index in range(begin + 1, min(begin + 400, len(lines))):
+        line = lines[index]
+        if line.startswith(("Current thread ", "Thread ")):
+            ours, end = line.startswith("Current thread ") or (ours and not frames), index + 1
+        elif match := _FATAL_FRAME.match(line):
+            end = index + 1
+            if ours:
+                frames.append(Frame(match[1], int(match[2][:9]), match[3]))
+        elif line.strip() and not line.startswith((" ", "Extension modules", "<")):
+            break
+    return Crash(what[:MOST_MESSAGE], "", list(reversed(frames)), begin, end)
+
+
+def _terminated(lines: Sequence[str], begin: int) -> Crash:
+    name = lines[begin].partition(_TERMINATE)[2].partition("'")[0]
+    said = lines[begin + 1].strip() if begin + 1 < len(lines) else ""
+    message = said.removeprefix("what():").strip() if said.startswith("what():") else ""
+    return Crash(name[:100], message[:MOST_MESSAGE], (), begin, begin + (2 if message else 1))
+
+
+def _panicked(lines: Sequence[str], begin: int) -> Crash | None:
+    match = _PANIC.search(lines[begin])
+    if match is None:
+        return None
+    following = lines[begin + 1].strip() if begin + 1 < len(lines) else ""
+    file, _, line = match["at"].rpartition(":")
+    while (head := file.rpartition(":"))[2].isdecimal():
+        file, line = head[0], head[2]
+    said = match["old"] if match["old"] is not None else following
+    frames = [Frame(file, int(line[:9]) if line.isdecimal() else 0, "")]
+    return Crash("panic", said[:MOST_MESSAGE], frames, begin, begin + 2)
+
+
+def _unparsable(lines: Sequence[str], begin: int) -> Crash | None:
+    """A script that is no Python: one frame, and no header."""
+    match = _FRAME.match(lines[begin])
+    if match is None or match[3]:
+        return None
+    for index in range(begin + 1, min(begin + 6, len(lines))):
+        if wrong := _WRONG_SYNTAX.match(lines[index]):
+            frames = [Frame(match[1], int(match[2][:9]), "")]
+            return Crash(wrong[1], wrong[2][:MOST_MESSAGE], frames, begin, index + 1)
+    return None
+
+
+def _evidence(lines: Sequence[str]) -> Sequence[str]:
+    """Its beginning and its end."""
+    if len(lines) <= MOST_EVIDENCE:
+        return list(lines)
+    return [lines[0], "…", *lines[-(MOST_EVIDENCE - 2) :]]
