@@ -8,7 +8,6 @@ Texts are JSON behind their length; the length is written last, and zero while t
 
 from __future__ import annotations
 
-import json
 import mmap
 import struct
 from typing import Any, NamedTuple
@@ -80,8 +79,14 @@ class Page:
     def moment(self, name: str, value: float) -> None:
         _MOMENT.pack_into(self.map, _MOMENTS[name], value)
 
+    def pid(self) -> int:
+        """Whose page this is."""
+        return int(_NUMBER.unpack_from(self.map, _NUMBERS["pid"])[0])
+
     def text(self, name: str, value: dict[str, Any]) -> None:
         """What has no room is left out as a whole."""
+        import json  # slow to import, and most ranks write no text
+
         offset, room = _TEXTS[name]
         data = json.dumps(value).encode()
         if len(data) <= room - 8:
@@ -100,6 +105,8 @@ class Page:
         return Seen(**{"phase": phase, **numbers, **moments, **texts})
 
     def _text(self, offset: int, room: int) -> dict[str, Any]:
+        import json
+
         length = _LENGTH.unpack_from(self.map, offset)[0]
         try:
             found = json.loads(self.map[offset + 8 : offset + 8 + length]) if 0 < length <= room - 8 else {}

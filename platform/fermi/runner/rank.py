@@ -11,11 +11,15 @@ import tempfile
 import threading
 import types
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fermi.probe.give import Given
+from fermi.probe.page import VARIABLE
 from fermi.runner import processes
 from fermi.runner.exits import CANNOT_START, NOT_FOUND
+
+if TYPE_CHECKING:
+    from fermi.probe.rank import Pulse
 
 
 class BecomeRank(BaseException):
@@ -99,6 +103,7 @@ def become(command: list[str], env: dict[str, str]) -> None:
         numpy_random.seed()  # a fork inherits the parent's state; `random` reseeds itself
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(int(env.get("OMP_NUM_THREADS") or 1))  # libgomp read its environment before the fork
+    pulse = _pulse() if VARIABLE in env else None
     sys.stdin = open(0, encoding="utf-8", closefd=False)
     sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)
     sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False, errors="backslashreplace")
@@ -110,10 +115,14 @@ def become(command: list[str], env: dict[str, str]) -> None:
         code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
         if not isinstance(leave.code, (int, type(None))):
             print(leave.code, file=sys.stderr)
+            if pulse:
+                pulse.failed(leave, leave.__traceback__)
     except BaseException as error:
         traceback = error.__traceback__
         while traceback and traceback.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
             traceback = traceback.tb_next  # only the script's own frames are of interest
+        if pulse:
+            pulse.failed(error, traceback)
         sys.excepthook(type(error), error.with_traceback(traceback), traceback)
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]
@@ -122,6 +131,16 @@ def become(command: list[str], env: dict[str, str]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code & 0xFF)  # tearing the inherited modules down would cost half a second and touch every shared page
+
+
+def _pulse() -> Pulse | None:
+    """Whatever becomes of it, the rank goes on."""
+    try:
+        from fermi.probe.rank import start  # only where it is used: a runner has no pulse
+
+        return start()
+    except Exception:
+        return None
 
 
 def _run_module(words: list[str]) -> None:

@@ -20,9 +20,11 @@ def _begin():  # type: ignore[no-untyped-def]
 
 
 _begin()
-del sys.modules["sitecustomize"]
+_this = sys.modules.pop("sitecustomize")
 try:
     __import__("sitecustomize")
 except ImportError as error:
     if getattr(error, "name", None) != "sitecustomize":
         raise
+finally:
+    sys.modules.setdefault("sitecustomize", _this)

@@ -1,0 +1,140 @@
+"""What a rank's collectives do, by torch's flight recorder, which counts them in C++: also those that DDP and FSDP
+begin there. To read the counts takes three microseconds, so a thread does it ten times a second. The entries are read
+of a collective that lasts.
+
+gloo says at once when a collective has ended. NCCL's watchdog looks every 100 ms, and what it waits for may be the GPU
+computing: there a collective counts as waited for only while none ends.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .rank import Pulse
+
+PERIOD = 0.1
+DEAR, DEAR_PERIOD = 0.001, 2.0
+"""Where a look takes so long (RCCL may add the state of its communicators), there are fewer."""
+LASTS = 1.0
+BETWEEN = 5.0
+"""Seconds between two looks at entries."""
+KEPT = 4
+READERS = {"nccl": "_dump_nccl_trace_json", "gloo": "_dump_fr_trace_json"}
+"""Each has a recorder of its own, and numbers its groups from 0."""
+
+Read = Callable[[bool, bool], bytes]
+Counts = dict[tuple[str, str], tuple[int, int]]
+"""By backend and group: how many collectives were begun, and how many have ended."""
+
+
+class Watch(threading.Thread):
+    def __init__(self, pulse: Pulse) -> None:
+        super().__init__(name="fermi-pulse", daemon=True)
+        self.pulse, self.page = pulse, pulse.page
+        self.over = threading.Event()
+        self.begun = self.ended = 0
+        self.active_since = self.waited = self.told_at = 0.0
+        self.told: tuple[int, int] = (0, 0)
+
+    def start(self) -> None:
+        super().start()
+        threading._register_atexit(self.stop)  # type: ignore[attr-defined]
+
+    def stop(self) -> None:
+        """Before the interpreter is torn down."""
+        self.over.set()
+        self.join(1.0)
+
+    def run(self) -> None:
+        try:
+            module = sys.modules["torch._C._distributed_c10d"]
+            readers = {name: getattr(module, one) for name, one in READERS.items() if hasattr(module, one)}
+            if readers:
+                self._watch(readers)
+        except Exception:  # another torch than those that are known: no collectives are told of
+            return
+
+    def _watch(self, readers: dict[str, Read]) -> None:
+        period, last = PERIOD, time.monotonic()
+        over = False
+        while not over:
+            over = self.over.wait(period)  # a last look, then
+            began = time.monotonic()
+            counts = _counts({name: json.loads(read(False, False)) for name, read in readers.items()})
+            now = time.monotonic()
+            if self._look(counts, now, now - last):
+                self.told, self.told_at = (self.begun, self.ended), now
+                self._tell({name: json.loads(read(True, False)) for name, read in readers.items()}, counts)
+            last, period = now, PERIOD if now - began < DEAR else DEAR_PERIOD
+
+    def _look(self, counts: Counts, now: float, passed: float) -> bool:
+        """Whether the entries are worth a look."""
+        page = self.page
+        page.moment("alive_at", now)
+        begun, ended = sum(one for one, _ in counts.values()), sum(min(pair) for pair in counts.values())
+        ends = ended != self.ended
+        if (begun, ended) != (self.begun, self.ended):
+            page.number("begun", begun)
+            page.number("ended", ended)
+            self.begun, self.ended = begun, ended
+        if begun == ended:
+            if self.active_since:
+                self.active_since = 0.0
+                page.moment("collective_at", 0.0)
+            return False
+        lasted = self.active_since and not ends
+        if lasted or not any(backend == "nccl" for backend, _ in counts):
+            self.waited += passed
+            page.moment("waited", self.waited)
+        if not lasted:
+            self.active_since = now
+            page.moment("collective_at", now)
+        lasts = now - self.active_since >= LASTS and now - self.told_at >= BETWEEN
+        return lasts and self.told != (begun, ended)
+
+    def _tell(self, states: dict[str, dict[str, Any]], counts: Counts) -> None:
+        entries = [{**entry, "backend": name} for name, state in states.items() for entry in state.get("entries", ())]
+        entries.sort(key=lambda entry: int(entry["time_created_ns"]))
+        going = next((entry for entry in entries if not _ended(entry)), None)
+        newest = entries[-KEPT:]
+        if going is not None:
+            self.page.text("collective", {name: _short(going)[name] for name in ("op", "seq", "group", "sizes")})
+            newest = newest if going in newest else [going, *newest[1:]]
+        groups = {_name(*group): {"enqueued": pair[0], "completed": pair[1]} for group, pair in counts.items()}
+        last = [_short(entry) for entry in newest]
+        self.page.text("trace", {"groups": dict(list(groups.items())[:16]), "last": last})
+
+
+def _counts(states: dict[str, dict[str, Any]]) -> Counts:
+    """-1: none."""
+    found: Counts = {}
+    for backend, state in states.items():
+        for group, status in (state.get("pg_status") or {}).items():
+            pair = [max(0, int(status[f"last_{name}_collective"])) for name in ("enqueued", "completed")]
+            found[backend, group] = (pair[0], pair[1])
+    return found
+
+
+def _name(backend: str, group: str) -> str:
+    return group if backend == "gloo" else f"{backend} {group}"
+
+
+def _ended(entry: dict[str, Any]) -> bool:
+    return bool(entry.get("retired")) or entry["state"] == "completed"
+
+
+def _short(entry: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "seq": entry["p2p_seq_id" if entry.get("is_p2p") else "collective_seq_id"],
+        "op": entry["profiling_name"].partition(":")[2] or entry["profiling_name"],
+        "sizes": [sizes[:4] for sizes in entry["input_sizes"][:4]],
+        "dtype": (entry.get("input_dtypes") or [""])[0],
+        "state": "completed" if _ended(entry) else entry["state"],
+        "group": _name(entry["backend"], str(entry["pg_id"])),
+    }

@@ -1,0 +1,75 @@
+"""The exception that ends a rank, in a few words."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+LONGEST = 500
+
+_OURS = os.path.dirname(os.path.abspath(__file__))
+_NOT_OWN = (
+    os.path.dirname(os.path.abspath(os.__file__)) + os.sep,  # the standard library, and most often site-packages
+    _OURS + os.sep,
+    os.path.join(os.path.dirname(_OURS), "runner") + os.sep,
+)
+
+
+def describe(error: BaseException, traceback: TracebackType | None) -> dict[str, Any]:
+    """With the innermost frame of the user's own, not of the packages that it called."""
+    file, line, function = _syntax(error) or _innermost(traceback)
+    return {
+        "type": type(error).__qualname__,
+        "message": _short(error),
+        "file": _relative(file),
+        "line": line,
+        "function": function,
+        "at": time.time(),
+    }
+
+
+def is_own(file: str) -> bool:
+    path = os.path.abspath(file)
+    packages = f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path
+    return not (file.startswith("<") or packages or path.startswith(_NOT_OWN))
+
+
+def _innermost(traceback: TracebackType | None) -> tuple[str, int, str]:
+    found, own = ("", 0, ""), False
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if is_own(code.co_filename) or not own:
+            own = own or is_own(code.co_filename)
+            found = (code.co_filename, traceback.tb_lineno or 0, code.co_name)
+        traceback = traceback.tb_next
+    return found
+
+
+def _syntax(error: BaseException) -> tuple[str, int, str] | None:
+    if isinstance(error, SyntaxError) and error.filename:
+        return error.filename, error.lineno or 0, "<module>"
+    return None
+
+
+def _short(error: BaseException) -> str:
+    """Of what is long, the beginning and the end: an exception of a DataLoader's worker says last what it was."""
+    try:
+        text = str(error).strip()
+    except Exception:  # the user's own
+        return ""
+    half = LONGEST // 2 - 2
+    return text if len(text) <= LONGEST else f"{text[:half]} … {text[-half:]}"
+
+
+def _relative(file: str) -> str:
+    try:
+        folder = os.getcwd() + os.sep
+    except OSError:
+        return file
+    for start in (folder, os.path.dirname(os.path.abspath(sys.argv[0] if sys.argv else "")) + os.sep):
+        if file.startswith(start):
+            return file[len(start) :]
+    return file

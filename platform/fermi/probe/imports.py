@@ -1,0 +1,74 @@
+"""Hooks for what a script imports, once it does: nothing is imported for them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .rank import Pulse
+
+HOOKS = {
+    "torch": "of_torch.steps",
+    "torch.serialization": "of_torch.saves",
+    "torch.distributed.checkpoint.state_dict_saver": "of_torch.saves_distributed",
+    "torch.distributed.distributed_c10d": "of_torch.groups",
+    "torch._dynamo.callback": "of_torch.compiles",
+    "safetensors.torch": "of_torch.saves_tensors",
+    "deepspeed.runtime.engine": "of_torch.deepspeed",
+    "horovod.torch.mpi_ops": "of_torch.horovod",
+    "jax.monitoring": "of_jax.compiles",
+}
+"""Module -> what is called with the pulse and it, once it has been imported."""
+
+
+def watch(pulse: Pulse) -> None:
+    for name in HOOKS:
+        if name in sys.modules:  # in a rank that is forked
+            _call(name, pulse, sys.modules[name])
+    sys.meta_path.insert(0, _Finder(pulse))
+
+
+def _call(name: str, pulse: Pulse, module: ModuleType) -> None:
+    with contextlib.suppress(Exception):
+        where, _, function = HOOKS[name].partition(".")
+        getattr(import_module(f".{where}", __package__), function)(pulse, module)
+
+
+class _Finder:
+    """Finds nothing itself."""
+
+    def __init__(self, pulse: Pulse) -> None:
+        self.pulse = pulse
+        self.wanted = {name for name in HOOKS if name not in sys.modules}
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in self.wanted:
+            return None
+        self.wanted.discard(name)
+        for finder in sys.meta_path:
+            if finder is not self and (spec := finder.find_spec(name, path, target)):
+                with contextlib.suppress(Exception):
+                    _hook(name, spec, self.pulse)
+                return spec
+        return None
+
+
+def _hook(name: str, spec: ModuleSpec, pulse: Pulse) -> None:
+    """Only what the loader does with this module changes: sources are found by it all the same."""
+    loader: Any = spec.loader
+    load: Callable[[ModuleType], None] = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        del loader.exec_module  # the instance's
+        load(module)
+        _call(name, pulse, module)
+
+    loader.exec_module = exec_module

@@ -1,0 +1,204 @@
+"""A rank's own process tells of itself: which process that is, and what it writes.
+
+`start` is called in every Python process of a rank. The page belongs to one of them:
+
+    watches ─▶ trains      The first that finds nobody watches: it may be a launcher, and the one that trains its child,
+                           or its heir. The first that steps or makes a process group trains, for good; whoever watched
+                           until then falls silent. When one ends, its place is free.
+
+What a DataLoader or `multiprocessing` forks or starts never steps, so it never says a word. A place is a POSIX lock on
+the page: it is no child's, and ends with its process.
+
+Nothing here may be felt by the script: what goes wrong turns the pulse off, without a word.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import fcntl
+import os
+import signal
+import sys
+import threading
+import time
+from types import TracebackType
+
+from . import errors, imports
+from .page import MAGIC, PHASES, SIZE, VARIABLE, Page
+
+SIGNAL = signal.SIGURG
+"""Asks for the stacks. Its default is to do nothing: a process that has not come to `start`, has executed another
+program, or tears its interpreter down is not ended by it, as it would be by a real-time signal. No training library
+uses it, and no kernel sends it unless a program asks (F_SETOWN)."""
+
+WATCHES, TRAINS = 0, 1  # bytes of the page that are locked
+GPU_SECONDS = 10.0
+STARTING, COMPILING, RUNNING, EVALUATING, SAVING, ENDING = range(len(PHASES))
+
+_SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
+
+
+class Pulse:
+    """`mine`: this process writes the page."""
+
+    def __init__(self, page: int, stacks: int) -> None:
+        self.descriptors = (page, stacks)
+        self.page = Page(page)
+        self.mine = self.trains = self.over = False
+        self.main = threading.get_ident()
+        self._begin()
+        if self._lock(WATCHES):
+            self._take()
+
+    def _begin(self) -> None:
+        self.steps = self.evaluations = 0
+        self.phase = STARTING
+        self.stepped_at = self.stepping = self.gpu_at = 0.0
+
+    # --- whose the page is ---
+
+    def _lock(self, place: int) -> bool:
+        try:
+            fcntl.lockf(self.descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+        except OSError:
+            return False
+        return True
+
+    def _take(self) -> None:
+        page, (_, stacks) = self.page, self.descriptors
+        page.map[:] = bytes(SIZE)
+        faulthandler.register(SIGNAL, stacks, all_threads=True, chain=False)
+        if not faulthandler.is_enabled():
+            faulthandler.enable(2)  # a rank that a signal ends says where it was
+        page.moment("began", time.monotonic())
+        page.number("pid", os.getpid())
+        page.number("magic", MAGIC)
+        self.mine = True
+
+    def advance(self) -> bool:
+        """This process steps, or is about to: whether it may say so."""
+        if self.trains:
+            return True
+        if self.over or not self._lock(TRAINS):
+            self.over, self.mine = True, False
+            return False
+        if not self.mine:
+            self._take()
+        self.trains = True
+        for descriptor in self.descriptors:
+            os.set_inheritable(descriptor, False)
+        forget()
+        return True
+
+    def forked(self) -> None:
+        """In the child: nothing is its own, unless it trains."""
+        self.mine = self.trains = False
+        self.main = threading.get_ident()
+        self._begin()
+
+    def owns(self) -> bool:
+        """Asked where that is rare: another process may have begun to train."""
+        self.mine = self.mine and self.page.pid() == os.getpid()
+        return self.mine
+
+    # --- what it says ---
+
+    def step(self) -> None:
+        now, page = time.monotonic(), self.page
+        if not self.trains and not self.advance():
+            return
+        self.steps += 1
+        page.number("step", self.steps)
+        page.moment("stepped_at", now)
+        if self.stepped_at:
+            self.stepping += now - self.stepped_at
+            page.moment("stepping", self.stepping)
+        self.stepped_at = now
+        if self.phase != RUNNING:
+            self.to(RUNNING)
+        if now >= self.gpu_at:
+            self.gpu_at = now + GPU_SECONDS
+            self._gpu()
+
+    def to(self, phase: int) -> int:
+        """The phase before."""
+        before, self.phase = self.phase, phase
+        if before != phase and self.owns():
+            self.page.moment("phase_at", time.monotonic())
+            self.page.number("phase", phase)
+        return before
+
+    def evaluates(self) -> None:
+        """Some set parts of a model to evaluate in every step: that is no evaluation."""
+        self.evaluations += 1
+        if self.evaluations * 2 <= self.steps or self.steps < 10:
+            self.to(EVALUATING)
+            if self.mine:
+                self.page.number("evaluations", self.evaluations)
+
+    def on_main_thread(self) -> bool:
+        return threading.get_ident() == self.main
+
+    def _gpu(self) -> None:
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            self.page.number("gpu_bytes", torch.cuda.max_memory_allocated())
+
+    # --- how it ends ---
+
+    def failed(self, error: BaseException, traceback: TracebackType | None) -> None:
+        """By this exception. Never raises."""
+        with contextlib.suppress(Exception):
+            if self.owns():
+                self.page.text("error", {**errors.describe(error, traceback), "step": self.steps})
+                self.to(ENDING)
+
+    def ends(self) -> None:
+        """The interpreter does. Never raises."""
+        with contextlib.suppress(Exception):
+            error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)  # printed, and not caught
+            if self.phase != ENDING and isinstance(error, BaseException):
+                self.failed(error, error.__traceback__)
+            self.to(ENDING)
+
+
+def start() -> Pulse | None:
+    """None: the task has no pulse. May raise, and has then done nothing that matters."""
+    if VARIABLE not in os.environ:
+        return None
+    page, stacks, *watcher = map(int, os.environ[VARIABLE].split(","))
+    if not _are_ours(page, stacks):
+        if not watcher:
+            return None
+        # what started this process has closed them; its own are still open
+        page, stacks = (os.open(f"/proc/{watcher[0]}/fd/{one}", os.O_RDWR | os.O_APPEND) for one in (page, stacks))
+        if not _are_ours(page, stacks):
+            return None
+    pulse = Pulse(page, stacks)
+    if pulse.mine and not watcher:
+        os.environ[VARIABLE] = f"{page},{stacks},{os.getpid()}"
+    os.register_at_fork(after_in_child=pulse.forked)
+    with contextlib.suppress(Exception):  # first in line, before threads are waited for; not part of Python's interface
+        threading._register_atexit(pulse.ends)  # type: ignore[attr-defined]
+    atexit.register(pulse.ends)
+    imports.watch(pulse)
+    return pulse
+
+
+def _are_ours(*descriptors: int) -> bool:
+    with contextlib.suppress(OSError):
+        return all(os.readlink(f"/proc/self/fd/{one}").startswith("/memfd:fermi-") for one in descriptors)
+    return False
+
+
+def forget() -> None:
+    """What this process starts from now on does not train."""
+    os.environ.pop(VARIABLE, None)
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if _SITE in folders:
+        folders.remove(_SITE)
+        os.environ["PYTHONPATH"] = os.pathsep.join(folders)
+        if not folders:
+            del os.environ["PYTHONPATH"]
