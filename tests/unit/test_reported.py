@@ -4,6 +4,7 @@ has not."""
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from fermi import messages
 from fermi.launch import storable
 from fermi.launch.backends import logfiles, reported
+from fermi.launch.backends.culprit import rank_seen
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes import state as kubernetes
 from fermi.launch.backends.kubernetes.gang import Gang
@@ -21,7 +23,7 @@ from fermi.launch.backends.slurm import state as slurm
 from fermi.launch.backends.slurm.driver import Job
 from fermi.launch.backends.slurm.rundir import RunDir, Seen
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import Cause, Handle, Observation
+from fermi.launch.spec import Cause, Handle, Observation, PulseSeen
 
 HANDLE = Handle("task-1-1", "task-1", 1, world_size=2)
 ENTRY = {
@@ -33,6 +35,24 @@ ENTRY = {
     "asked": False,
     "still_since": 2.5,
 }
+ERROR = {
+    "type": "ValueError", "message": "bad shape (4, 7)", "file": "train.py", "line": 88, "function": "forward",
+    "at": 9.5, "step": 12,
+}  # fmt: skip
+KILL = {"by": "memory", "scope": "cgroup", "limit": 1 << 30, "used": None}
+SEQUENCE = {"op": "all_reduce", "seq": 12, "group": "0", "sizes": [[4, 7]]}
+STALLED = {
+    "since": 8.5, "looked_at": 17.0, "looks": 1, "still": True, "phase": "running", "step": 417, "in": "all_reduce",
+    "for": 8.4, "op": SEQUENCE, "at": "train.py:120 in step", "stack": ["wait (torch/distributed/x.py:1)"], "cpu": 0.01,
+    "state": "S", "waits": "futex_wait", "links": [{"peer": "10.0.0.2", "port": 4711, "unacked": 9, "retries": 3,
+    "seconds": 4.5}], "flight": {"groups": {"0": {"enqueued": 12, "completed": 11}},
+    "last": [{**SEQUENCE, "dtype": "Float", "state": "started"}]},
+}  # fmt: skip
+NEWS = {"error": ERROR, "stalled": STALLED, "kill": KILL}
+PULSE = {
+    "rank": 1, "phase": "running", "step": 417, "stepped_at": 8.5, "step_seconds": 0.2, "collectives": 900,
+    "waiting": 0.25, "printed_at": 8.0, "gpu_bytes": 1 << 30, "rss_bytes": 1 << 28, "cpu": 1.5,
+}  # fmt: skip
 NAMES = ["state", "ranks", "asked", "cause", "kill_at", "job", "nodes", "names"]
 ODD: list[Any] = [
     None, True, 0, 1, -1, 255, 1 << 70, 10**400, 0.5, -0.5, float("inf"), float("nan"),
@@ -42,7 +62,21 @@ ODD: list[Any] = [
 ]  # fmt: skip
 """What a hostile or unlucky script may put where something else is expected."""
 ANYTHING = st.sampled_from(ODD)
-LIKE_AN_ENTRY = st.fixed_dictionaries({name: ANYTHING | st.just(value) for name, value in ENTRY.items()})
+
+
+def like(value: Any) -> st.SearchStrategy[Any]:
+    """It, with anything in the place of any of its parts."""
+    if isinstance(value, dict):
+        return st.fixed_dictionaries({}, optional={name: like(one) for name, one in value.items()}) | ANYTHING
+    if isinstance(value, list):
+        return st.lists(st.one_of(map(like, value)), max_size=3) | ANYTHING
+    return ANYTHING | st.just(value)
+
+
+LIKE_AN_ENTRY = st.fixed_dictionaries(
+    {name: ANYTHING | st.just(value) for name, value in ENTRY.items()},
+    optional={name: like(value) for name, value in NEWS.items()},
+)
 LIKE_A_CAUSE = st.fixed_dictionaries({"code": st.just("DISK_FULL") | ANYTHING, "free": ANYTHING})
 LIKE_A_STATUS = st.fixed_dictionaries(
     {
@@ -55,7 +89,8 @@ LIKE_A_STATUS = st.fixed_dictionaries(
 ROW = st.tuples(ANYTHING | st.just(0), ANYTHING | st.just(1), ANYTHING | st.just(5.0)).map(list)
 LIKE_LAST_WORDS = st.fixed_dictionaries(
     {"ranks": st.lists(ROW) | ANYTHING, "asked": st.just([0]) | ANYTHING},
-    optional=dict.fromkeys(("rank", "cause", "about", "detail", "tail", "terminated"), ANYTHING),
+    optional=dict.fromkeys(("rank", "cause", "about", "detail", "tail", "terminated"), ANYTHING)
+    | {name: like(value) for name, value in NEWS.items()},
 )
 
 
@@ -116,6 +151,40 @@ def test_a_rank_counts_once_and_only_as_a_rank_can_be() -> None:
     wrong = [{"rank": -1}, {"pid": 1 << 40}, {"state": "dancing"}, {"exit_code": 1e400}, {"ended_at": float("nan")}]
     found = [ENTRY, {**ENTRY, "pid": 8}, *({**ENTRY, "rank": 2, **more} for more in wrong), "rank", None]
     assert reported.entries(found) == [ENTRY]
+
+
+def test_what_a_rank_says_of_its_trouble_is_believed_part_by_part() -> None:
+    assert reported.entries([{**ENTRY, **NEWS}]) == [{**ENTRY, **NEWS}]
+    odd = {**NEWS, "error": {**ERROR, "line": "88", "more": 1, "message": "\0" * 9999}, "kill": "the kernel"}
+    found = reported.entries([{**ENTRY, **odd}])
+    assert found == [
+        {**ENTRY, "error": {**ERROR, "line": None, "message": "\N{REPLACEMENT CHARACTER}" * 500}, "stalled": STALLED}
+    ]
+    deep = {**STALLED, "stack": [1, *"abcdefghijklmnopqrst"], "op": {**SEQUENCE, "sizes": [[1] * 99] * 99}}
+    (entry,) = reported.entries([{**ENTRY, "stalled": deep}])
+    assert entry["stalled"]["stack"] == list("abcdefghijklmno")
+    assert entry["stalled"]["op"]["sizes"] == [[1] * 8] * 8
+
+
+def test_a_runner_that_knows_nothing_of_trouble_says_what_it_always_said() -> None:
+    assert reported.entries([ENTRY]) == [ENTRY]
+    (seen,) = [rank_seen(entry, 0) for entry in reported.entries([ENTRY])]
+    assert (seen.error, seen.stalled, seen.kill) == (None, None, None)
+
+
+def test_a_pulse_is_believed_where_it_has_a_rank_and_a_moment() -> None:
+    seen = PulseSeen(**PULSE, at=9.0)
+    assert reported.pulses({"at": 9.0, "ranks": [PULSE, PULSE, {"phase": "running"}, None]}) == {1: seen}
+    assert reported.pulses([{**PULSE, "at": 9.0}]) == {1: seen}
+    assert reported.pulses([PULSE]) == reported.pulses(None) == reported.pulses({"at": 9.0, "ranks": {}}) == {}
+    (odd,) = reported.pulses([{"rank": 1, "at": 9.0, "phase": "dancing", "waiting": 7, "step": 1.5}]).values()
+    assert odd == PulseSeen(1, 9.0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(like({"at": 9.0, "ranks": [PULSE]}))
+def test_no_pulse_raises_or_says_what_cannot_be_shown(found: Any) -> None:
+    json.dumps([asdict(seen) for seen in reported.pulses(found).values()], allow_nan=False)
 
 
 @pytest.fixture

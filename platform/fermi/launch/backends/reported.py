@@ -5,11 +5,13 @@ What is not as a runner writes it counts as not said; nothing here raises, waits
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fermi.launch.backends import logfiles
+from fermi.launch.backends import believed, logfiles
+from fermi.launch.spec import PulseSeen
+from fermi.probe.page import PHASES
 
 MOST_BYTES = 4 << 20  # a hundred times what is written for a thousand nodes
 MOST_TEXT = 2000
@@ -63,15 +65,38 @@ _ENTRY: dict[str, _Shape] = {
 }
 
 
+NEWS = {"error": believed.ERROR, "stalled": believed.STALLED, "kill": believed.KILL}
+"""What an entry says besides, where there is anything: without it, or wrongly said, the rest of the entry holds."""
+
+
 def entries(found: Any) -> list[dict[str, Any]]:
     """Of ranks, each once."""
     kept: dict[int, dict[str, Any]] = {}
     for entry in found if isinstance(found, list) else ():
         if isinstance(entry, dict) and all(is_so(entry.get(name)) for name, is_so in _ENTRY.items()):
-            kept.setdefault(
-                entry["rank"], {**{name: entry.get(name) for name in _ENTRY}, "asked": bool(entry.get("asked"))}
-            )
+            said = {name: entry.get(name) for name in _ENTRY} | {"asked": bool(entry.get("asked"))}
+            kept.setdefault(entry["rank"], said | news(entry))
     return list(kept.values())
+
+
+def news(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """`error`, `stalled` and `kill` of a rank, those that there are."""
+    found = ((name, take(entry.get(name))) for name, take in NEWS.items())
+    return {name: value for name, value in found if value}
+
+
+def pulses(found: Any) -> dict[int, PulseSeen]:
+    """Of the ranks of a node: `[{"rank": 0, "at": …, "phase": …, …}]`; or with one `at` for all of them, as runners
+    write it into a file: `{"at": …, "ranks": […]}`."""
+    at = found.get("at") if isinstance(found, dict) else None
+    records = found.get("ranks") if isinstance(found, dict) else found
+    kept: dict[int, PulseSeen] = {}
+    for one in records if isinstance(records, list) else ():
+        taken = believed.PULSE({"at": at, **one}) if isinstance(one, dict) else None
+        if taken and taken["rank"] is not None and taken["at"] is not None:
+            phase = taken["phase"] if taken["phase"] in PHASES else PHASES[0]
+            kept.setdefault(taken["rank"], PulseSeen(**{**taken, "phase": phase}))
+    return kept
 
 
 def words(found: Any) -> dict[str, Any] | None:
@@ -88,9 +113,10 @@ def _plain(value: Any) -> bool:
 
 
 def last_words(text: str) -> dict[str, Any]:
-    """A pod's termination message: see `fermi.runner.pod`. Empty when its runner could not write it."""
+    """A pod's termination message: see `fermi.runner.pod`. Empty when its runner could not write it. `error` and `kill`
+    are of the `rank` that it names."""
     found = parse(text) or {}
-    return {name: value for name, is_so in _LAST_WORDS.items() if is_so(value := found.get(name))}
+    return {name: value for name, is_so in _LAST_WORDS.items() if is_so(value := found.get(name))} | news(found)
 
 
 def _is_row(found: Any) -> bool:

@@ -22,6 +22,7 @@ def _rank(report: Report) -> RankSeen:
     return RankSeen(
         report.rank, report.node_rank, _SEEN[report.state],  # type: ignore[arg-type]
         report.pid, report.exit_code, report.ended_at, report.asked, report.still_since,
+        report.error, report.stalled, report.kill,
     )  # fmt: skip
 
 

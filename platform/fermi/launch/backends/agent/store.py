@@ -49,7 +49,8 @@ class Report:
     goes on to another: `exit_code` negative = killed by that signal; None with `exited` = it never began, or its runner
     died. `left`: whether the process, anything that it started, or a byte of its log that the server has not got is
     still there; None = the worker has not said. `asked`: the process was told to end before it did. `heard_at`: when
-    the worker was heard last, in unix seconds by the server's clock. `cause`: what its runner wrote down as such."""
+    the worker was heard last, in unix seconds by the server's clock. `cause`: what its runner wrote down as such;
+    `error`, `stalled`, `kill`: as in `RankSeen`."""
 
     worker: str
     rank: int
@@ -65,6 +66,9 @@ class Report:
     heard_at: float | None = None
     still_since: float | None = None  # unix seconds, by the worker's clock
     cause: Mapping[str, Any] = field(default_factory=dict)
+    error: Mapping[str, Any] | None = None
+    stalled: Mapping[str, Any] | None = None
+    kill: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

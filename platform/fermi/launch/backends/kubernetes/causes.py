@@ -348,6 +348,12 @@ def ends(ended: Mapping[str, Any]) -> list[blame.End]:
     return [blame.End(rank, code, at or 0.0, rank in asked) for rank, code, at in found]
 
 
+def news(ended: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """What the runner's last words tell of how that rank ended."""
+    said = report(ended)
+    return reported.news(said) if said.get("rank") == rank else {}
+
+
 def _ended_at(pod: Object) -> float:
     """Unix seconds; the runner's own to the fraction, else Kubernetes' whole ones; 0 when nobody knows."""
     from datetime import datetime

@@ -79,8 +79,8 @@ def _ranks_of(pod: Object, node_rank: int, report: Mapping[str, Any], gone: bool
     at_the_end = {end.rank: end for end in causes.ends(ended or {})}
     killed = as_process(int(ended.get("exitCode", 0))) if ended else None
     return [
-        _rank(rank, node_rank, reported.get(rank, {}), at_the_end.get(rank), over, killed,
-              begun=phase(pod) != "Pending")
+        _rank(rank, node_rank, {**causes.news(ended or {}, rank), **reported.get(rank, {})}, at_the_end.get(rank), over,
+              killed, begun=phase(pod) != "Pending")
         for rank in names.ranks(pod)
     ]  # fmt: skip
 
@@ -105,4 +105,7 @@ def _rank(
         entry.get("ended_at") or (end.ended_at or None if end else None),
         bool(entry.get("asked") or (end and end.asked)),
         entry.get("still_since") if state == "running" else None,
+        entry.get("error"),
+        entry.get("stalled") if state == "running" else None,
+        entry.get("kill"),
     )
