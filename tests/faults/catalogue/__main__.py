@@ -40,6 +40,7 @@ def main() -> int:
         well = list(each([lambda n=name, p=part: play.healthy(ground, n, p) for name, part in runs], asked.jobs))
     for result in found:
         (OUT / f"{result.name}.json").write_text(dump(result.said))
+        (OUT / f"{result.name}.log").write_text(result.printed)
     (OUT / "table.json").write_text(json.dumps([summary(one) for one in [*found, *well]], indent=1))
     print(f"\n{os.sysconf('SC_NPROCESSORS_ONLN')} processors, {time.monotonic() - began:.0f} s\n")
     for name, why in left_out:

@@ -30,16 +30,6 @@ NOTHING = Said(text="nothing is wrong")
 
 
 def ask(platform: Running, task_id: str) -> Said:
-    if platform.api.get(f"/training-tasks/{task_id}/diagnosis").status_code == 404:  # BASELINE
-        task = platform.task(task_id)
-        reason = task["reason"] or {"code": "", "message": "", "hint": ""}
-        if reason["code"] in ("COMPLETED", "RESTARTING"):
-            reason = {"code": "", "message": "", "hint": ""}
-        text = f"{reason['message']} {reason['hint']}"
-        import re
-
-        where = [{"rank": int(n), "node": ""} for n in re.findall(r"[Rr]anks? (\d+)", text)]
-        return Said(reason["code"], text, reason["hint"], "", where, [], task)
     return first(platform.get(f"/training-tasks/{task_id}/diagnosis"))
 
 

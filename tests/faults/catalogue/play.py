@@ -34,11 +34,12 @@ class Result:
     note: str = ""
     task_id: str = ""
     wall: float = 0.0
+    printed: str = ""
 
 
 def fault(ground: Ground, name: str, part: Fault) -> Result:
     scene, began = Scene(ground, name, part), time.monotonic()
-    seen = Seen(scene)
+    seen, printed = Seen(scene), ""
     try:
         scene.set_up()
         scene.begin()
@@ -56,10 +57,12 @@ def fault(ground: Ground, name: str, part: Fault) -> Result:
             traceback.print_exc()
     finally:
         with suppress(Exception):
+            printed = "".join(f"--- rank {rank}\n{scene.log(rank)[-4000:]}" for rank in range(4))
+        with suppress(Exception):
             scene.end()
     right = seconds is not None and not seen.lacks
     wall = time.monotonic() - began
-    return Result(name, right, seconds, seen.said, tuple(seen.lacks), note, scene.task_id, wall)
+    return Result(name, right, seconds, seen.said, tuple(seen.lacks), note, scene.task_id, wall, printed)
 
 
 class Seen:

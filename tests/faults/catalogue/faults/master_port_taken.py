@@ -1,18 +1,21 @@
-"""Another process of the first node listens on the port that the task insists on."""
+"""Another process of the first node listens on the port that the ranks are to meet at, on a host with addresses of its
+own, where nobody else's ports are known before."""
 
 import socket
 
 from tests.faults.catalogue.fault import Expected, Fault, Scene
 
 
-def take(scene: Scene) -> list[str]:
-    holder = scene.after.enter_context(socket.create_server(("0.0.0.0", 0)))
-    port = holder.getsockname()[1]
-    ids = scene.ground.environments(scene, (1, 1))
-    config = {"nodeIds": ids, "masterNode": ids[0], "framework": "ddp", "masterPort": port}
-    scene.request["distributedConfig"] = config
-    scene.stamp()
+def begin(scene: Scene) -> list[str]:
+    ids = scene.ground.on_kubernetes(scene)
+    port = scene.request["distributedConfig"]["masterPort"]
+    scene.after.enter_context(socket.create_server(("", port)))
     return ids
+
+
+def wait(scene: Scene) -> None:
+    scene.until(lambda: scene.task()["attempts"], what="its first attempt")
+    scene.stamp()
 
 
 FAULT = Fault(
@@ -21,7 +24,7 @@ from gang import Gang
 
 gang = Gang()
 """,
-    Expected("MASTER_PORT_TAKEN|PORTS_TAKEN", node=0, says=["port"]),
-    environments=take,
-    ends=(),
+    Expected("MASTER_PORT_TAKEN", node=0, says=["port", "pid"]),
+    environments=begin,
+    inject=wait,
 )
