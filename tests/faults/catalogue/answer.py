@@ -39,8 +39,8 @@ def alarms(diagnosis: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def first(diagnosis: Mapping[str, Any]) -> Said:
-    """A reader acts on what stands first."""
-    for one in alarms(diagnosis):
+    """A reader acts on what stands first; on what only informs where there is nothing else."""
+    for one in alarms(diagnosis) or diagnosis["findings"]:
         evidence = "\n".join("\n".join([each["message"], *each["lines"]]) for each in one["evidence"])
         return Said(
             one["code"], f"{one['message']} {one['hint']}", one["hint"], evidence, one["where"],

@@ -115,11 +115,9 @@ def healthy(ground: Ground, name: str, part: Healthy) -> Result:
         scene.begin()
         deadline = time.monotonic() + 300
         while (task := scene.task())["status"] not in FINAL and time.monotonic() < deadline:
-            found = answer.ask(scene.platform, scene.task_id)
-            said = found if found.code else said
+            said = alarm(scene) or said
             time.sleep(2)
-        found = answer.ask(scene.platform, scene.task_id)
-        said = found if found.code else said
+        said = alarm(scene) or said
         told = [event for event in scene.platform.items(scene.task_id, "events", pageSize=200) if _alarms(event)]
         lacks = [f"a success: {task['status']}"] * (task["status"] != "succeeded")
         lacks += ["one attempt"] * (task["attempt"] != 1)
@@ -134,6 +132,11 @@ def healthy(ground: Ground, name: str, part: Healthy) -> Result:
             scene.end()
     wall = time.monotonic() - began
     return Result(name, not lacks and not note, None, said, tuple(lacks), note, scene.task_id, wall)
+
+
+def alarm(scene: Scene) -> Said | None:
+    found = answer.ask(scene.platform, scene.task_id)
+    return found if answer.alarms(found.whole) else None
 
 
 def _alarms(event: dict[str, Any]) -> bool:
