@@ -174,6 +174,13 @@ def test_a_loss_that_jumps_and_stays_is_told_with_the_step(to: float) -> None:
         assert f"step 121: loss {float(f'{bad[0]:.6g}'):.4g}" in found.evidence[0].lines
 
 
+def test_a_level_loss_that_jumps_to_a_multiple_is_told_before_it_was_level_for_long() -> None:
+    chance = random.Random(3)
+    level = [2.0 + chance.random() / 20 for _ in range(60)]
+    assert [one.code for one in said(level + [25.0] * SUSTAINED)] == [JUMPED]
+    assert said(level + [3.0] * SUSTAINED) == []
+
+
 def test_a_jump_is_over_once_the_loss_is_back() -> None:
     run = next(runs())
     bad = [run[0]] * (SUSTAINED + 30)

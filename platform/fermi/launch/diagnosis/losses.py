@@ -5,8 +5,9 @@ LOSS_NOT_FINITE   Not a number, or infinite. The first such point is a doubt: a 
                   points in a row are certain.
 LOSS_JUMPED       Of `SUSTAINED` points in a row all but two lie far above the window before them: `SPREADS` times its
                   own noise, and training has lost `LOST` of all that it had gained since it began, or is farther off by
-                  ten times all that it ever varied. A learning rate that begins a new cycle, harder data, or a loss
-                  that swings around zero does not get there. A slow rise is no jump.
+                  ten times all that it ever varied; where that is not long yet, by `MANIFOLD` of the level, too. A
+                  learning rate that begins a new cycle, harder data, or a loss that swings around zero does not get
+                  there. A slow rise is no jump.
 
 A run is judged from `SHORTEST` points on, and after a resume anew: only the loss with which training began is passed
 on.
@@ -34,7 +35,7 @@ WINDOW, SUSTAINED, LOWEST = 50, 10, 2
 SHORTEST = 40
 BEGINNING = 10
 SPREADS, LOST, WORTH, FARTHER = 8.0, 0.5, 0.3, 10.0
-FARTHER_FROM = 200
+FARTHER_FROM, MANIFOLD = 200, 5.0
 MOST_SERIES, MOST_TOLD, SHOWN = 3, 5, 6
 
 
@@ -132,7 +133,8 @@ def _jump(one: Mapping[str, Any]) -> tuple[float, float] | None:
     start, (low, high) = one["start"], one["range"]
     gained = start - before
     lost = low > 0 and gained >= WORTH * start and height >= LOST * gained
-    farther = one["count"] >= FARTHER_FROM and high > low and height >= FARTHER * (high - low)
+    long = one["count"] >= FARTHER_FROM or (before > 0 and level >= MANIFOLD * before)
+    farther = long and high > low and height >= FARTHER * (high - low)
     return (before, level) if lost or farther else None
 
 
