@@ -1,6 +1,6 @@
 """A hang in a pod: the answer is the one of every engine."""
 
-from tests.faults.catalogue.fault import Expected, Fault
+from tests.faults.catalogue.fault import Fault
 from tests.faults.catalogue.faults.slurm_hang import FAULT as ALIKE
 
 FAULT = Fault(ALIKE.script, ALIKE.expected, environments=lambda scene: scene.ground.on_kubernetes(scene))
