@@ -38,7 +38,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fermi.runner import blame, ports, processes, room
+from fermi.runner import blame, drill, ports, processes, room
 from fermi.runner.exits import CANNOT_START
 from fermi.runner.files import Paths, StatusFile, first_status, read_json, try_lock
 from fermi.runner.outputs import Pipes
@@ -98,6 +98,7 @@ class Node:
         self.stillness: Stillness | None = None
         self.never_ended: list[int] = []  # ranks that were killed because all others had ended well, and long ago
         self.confinement: Any = None  # a `confine.Confinement`
+        self.drill = drill.Drill.of(spec)
 
     def run(self) -> None:
         """To the end. May raise BecomeRank (in a child)."""
@@ -179,6 +180,8 @@ class Node:
             self.reap()
             if self.unsaved:
                 self.save(self.status["state"])
+            if self.drill and self.kill_at is None and (about := self.drill.due()):
+                self.kill_for_drill(self.drill.rank, about)
             if self.kill_at is not None and time.monotonic() >= self.kill_at:
                 self.signal_ranks(signal.SIGKILL)
             elif self.stillness:
@@ -273,6 +276,18 @@ class Node:
         entry["asked"] = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(entry["pid"], number)
+
+    def kill_for_drill(self, rank: int, about: dict[str, Any]) -> None:
+        """Once, as if something on the node had done it."""
+        self.drill = None
+        for entry, asked in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
+            if entry["rank"] == rank and entry["state"] == "running":
+                if self.pipes:
+                    self.pipes.sinks[rank](drill.say(about))
+                else:
+                    with open(asked["log"], "ab") as log:
+                        log.write(drill.say(about))
+                drill.kill(entry["pid"])
 
     # --- those that do nothing ---
 
