@@ -19,7 +19,6 @@ class Kind(StrEnum):
 
     TRAINING = "training"
     PREFLIGHT = "preflight"
-    DRILL = "drill"
 
 
 class State(StrEnum):

@@ -8,9 +8,16 @@ How one is started                              What all of them do
   foreground.py  in a terminal, by hand           outputs.py    what ranks print, where a runner passes it on
 
 Why a node fails                                What is kept, and read by the platform
-  blame.py       who failed first                 files.py      spec, lock, status, request to end
-  ports.py       who has the port                 status.py     reads a status, and knows whether its runner still lives
-  room.py        which disk is full               ending.py     ends a runner, whatever it is doing
-  stillness.py   who does nothing                 processes.py  pid and start time, sessions, signals
-  exits.py       exit codes                       confine.py    what ranks may reach
+  blame.py       who failed first                 files.py      spec, lock, status, pulses, request to end
+  causes.py      what only its machine can tell   status.py     reads a status, and knows whether its runner still lives
+  ports.py       who has the port                 ending.py     ends a runner, whatever it is doing
+  room.py        which disk is full               processes.py  pid and start time, sessions, signals
+  kernel.py      whom the kernel killed           confine.py    what ranks may reach
+  exits.py       exit codes
+
+Who does not get on
+  watch.py       looks at all ranks once a second, and closer at those that do not advance
+  pulse.py       how one gets on                  patience.py   how long it may be silent, learnt from its past
+  stalls.py      whether it does anything         stacks.py     where its threads are
+  stillness.py   what its processes have done     links.py      which of its connections get no answer
 """

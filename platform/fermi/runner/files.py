@@ -25,6 +25,7 @@ class Paths:
     def __init__(self, spec_path: str) -> None:
         stem = os.path.abspath(spec_path).removesuffix(".json")
         self.spec, self.lock, self.status, self.log = (stem + end for end in (".json", ".lock", ".status.json", ".log"))
+        self.pulse = stem + ".pulse.json"
         self.folder = os.path.dirname(stem)
         self.stop = os.path.join(self.folder, "stop.json")
 
@@ -101,3 +102,19 @@ class StatusFile:
         if status["state"] == "exited":
             self.reserve.give_back()
         return True
+
+
+class PulseFile:
+    """`{"ranks": [what is known of each]}`, replaced while something changes. A full disk harms nothing."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._before: list[dict[str, Any]] = []
+
+    def save(self, pulses: list[dict[str, Any]]) -> None:
+        known = [{name: value for name, value in pulse.items() if name != "at"} for pulse in pulses]
+        if known == self._before:
+            return
+        with contextlib.suppress(OSError):
+            replace_atomically(self.path, json.dumps({"ranks": pulses}).encode())
+            self._before = known

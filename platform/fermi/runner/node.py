@@ -11,7 +11,11 @@ The spec:
 
     {"name": "task-x-1", "node_rank": 0, "command": ["python", "train.py"], "cwd": "/…", "env": {"MASTER_ADDR": "…"},
      "ranks": [{"rank": 0, "local_rank": 0, "env": {"RANK": "0"}, "log": "/…/0.log"}],
-     "stop_signal": "SIGTERM", "grace_seconds": 30, "last_seconds": 300, "fork": true, "port": 29500, "confine": {…}}
+     "stop_signal": "SIGTERM", "grace_seconds": 30, "last_seconds": 300, "fork": true, "port": 29500, "confine": {…},
+     "pulse": true, "pulse_seconds": 1, "hang_seconds": null}
+
+`pulse`: the ranks carry a probe and are watched (see `watch.py`): `error`, `stalled` and `kill` of their entries, and
+their pulses, every `pulse_seconds`. `hang_seconds`: after so long without a sign of progress they are looked at.
 
 `last_seconds`: a rank that has done nothing at all for so long says since when (`still_since`).
 
@@ -38,13 +42,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fermi.runner import blame, drill, ports, processes, room
-from fermi.runner.exits import CANNOT_START
-from fermi.runner.files import Paths, StatusFile, first_status, read_json, try_lock
+from fermi.runner import blame, causes, kernel, processes, stalls
+from fermi.runner.exits import CANNOT_START, shown
+from fermi.runner.files import Paths, PulseFile, StatusFile, first_status, read_json, try_lock
 from fermi.runner.outputs import Pipes
 from fermi.runner.rank import BecomeRank, become, begin
 from fermi.runner.stillness import LAST_SECONDS, NEVER, Stillness, never_end
 from fermi.runner.stops import Stop, Stops
+from fermi.runner.watch import LogFile, Tell, Watch
 
 SIBLINGS_GRACE_SECONDS = 5.0
 """How long the other ranks get to end by themselves (to save, and to print why) after one of them failed."""
@@ -54,9 +59,6 @@ STILL_POLL_SECONDS = 0.1
 LOOKS = 10
 """How often it is looked, within the time after which a rank counts as still, whether one does anything at all."""
 UNSAVED_SECONDS = 0.5
-PORT_BLAMED_SECONDS = 120.0
-"""Within so long of the start, a rank's failure is blamed on its port if somebody else listens there: what imports for
-longer than that is rare, and what fails later has had its port."""
 STOP_POLL_SECONDS = 0.25
 
 Save = Callable[[dict[str, Any]], bool]
@@ -67,7 +69,7 @@ class Node:
     """One node's life. `ranks` are the entries of its status, in order of local rank. Its parts: `stops` (who asks for
     the end, and how), `save` (who is told of the status) and `pipes` (who takes what ranks print; without them it goes
     into their log files). `folder`: where its own files lie. `lock`: a descriptor that no rank is to have. `whole`:
-    there are no other nodes, and nobody else looks."""
+    there are no other nodes, and nobody else looks. `tell`: who takes the ranks' pulses, every `tell_seconds`."""
 
     def __init__(
         self,
@@ -79,6 +81,8 @@ class Node:
         folder: str = "",
         lock: int | None = None,
         whole: bool = False,
+        tell: Tell | None = None,
+        tell_seconds: float = 1.0,
     ) -> None:
         self.spec, self.stops, self._save, self.pipes = spec, stops, save, pipes
         self.folder, self.lock, self.whole = folder or spec["cwd"], lock, whole
@@ -87,7 +91,8 @@ class Node:
         self.status["runner"] = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
         self.ranks = self.status["ranks"] = [
             {"rank": r["rank"], "local_rank": r["local_rank"], "pid": None, "start_time": None, "state": "waiting",
-             "exit_code": None, "ended_at": None, "asked": False, "still_since": None} for r in spec["ranks"]
+             "exit_code": None, "ended_at": None, "asked": False, "still_since": None, "error": None, "stalled": None,
+             "kill": None} for r in spec["ranks"]
         ]  # fmt: skip
         self.last_seconds: float = spec.get("last_seconds", LAST_SECONDS)
         self.kill_at: float | None = None  # monotonic seconds; set once the ranks have been asked to end
@@ -96,9 +101,14 @@ class Node:
         self.unsaved = False  # what is in memory is newer than what is written
         self.still_seconds: float | None = None
         self.stillness: Stillness | None = None
+        self.failed: set[int] = set()  # processes of ranks that an exception had ended before they were killed
         self.never_ended: list[int] = []  # ranks that were killed because all others had ended well, and long ago
         self.confinement: Any = None  # a `confine.Confinement`
-        self.drill = drill.Drill.of(spec)
+        self.memory = kernel.Memory()
+        self.watch: Watch | None = None
+        if spec.get("pulse"):
+            seconds = spec.get("pulse_seconds", tell_seconds)
+            self.watch = Watch(spec["cwd"], spec.get("hang_seconds"), tell, seconds)
 
     def run(self) -> None:
         """To the end. May raise BecomeRank (in a child)."""
@@ -158,11 +168,16 @@ class Node:
             entry.update(state="exited", exit_code=CANNOT_START, ended_at=time.time())
             self.blame_disk()
             return
+        number, watch = rank["rank"], self.watch
         pid = begin(
-            rank["rank"], self.spec["command"], {**env, **self.spec["env"], **rank["env"]}, self.spec["cwd"], output,
-            fork=bool(self.spec.get("fork")), confinement=confinement, signals=self.stops.signals, inherited=inherited,
+            number, self.spec["command"], {**env, **self.spec["env"], **rank["env"]}, self.spec["cwd"], output,
+            fork=bool(self.spec.get("fork")), confinement=confinement, signals=self.stops.signals,
+            pulse=watch.give(number) if watch else None,
+            inherited=[*inherited, *(watch.descriptors(but=number) if watch else ())],
         )  # fmt: skip
         entry.update(pid=pid, start_time=processes.start_time(pid), state="running")
+        if watch:
+            watch.add(entry, self.pipes.carried[number] if self.pipes else LogFile(rank["log"]))
 
     def open_output(self, rank: dict[str, Any]) -> int:
         """A descriptor that takes what the rank prints."""
@@ -180,14 +195,13 @@ class Node:
             self.reap()
             if self.unsaved:
                 self.save(self.status["state"])
-            if self.drill and self.kill_at is None and (about := self.drill.due()):
-                self.kill_for_drill(self.drill.rank, about)
             if self.kill_at is not None and time.monotonic() >= self.kill_at:
                 self.signal_ranks(signal.SIGKILL)
             elif self.stillness:
                 self.end_the_still(self.stillness)
             elif self.kill_at is None and time.monotonic() >= self.look_at:
                 self.note_the_still(activity)
+            self.look_closer()
 
     def running(self) -> list[dict[str, Any]]:
         return [entry for entry in self.ranks if entry["state"] == "running"]
@@ -218,8 +232,9 @@ class Node:
             if pid == 0:
                 break
             if entry := by_pid.get(pid):
-                code = os.waitstatus_to_exitcode(wait_status)
+                code = 1 if pid in self.failed else os.waitstatus_to_exitcode(wait_status)
                 entry.update(state="exited", exit_code=code, ended_at=time.time(), still_since=None)
+                self.last_words(entry)
                 changed.append(code)
         if any(code > 0 or code == -signal.SIGBUS for code in changed) and self.kill_at is None:
             self.blame_disk()
@@ -227,6 +242,14 @@ class Node:
             self.ask_to_end(SIBLINGS_GRACE_SECONDS, STILL_SECONDS)
         if changed:
             self.save("running")
+
+    def last_words(self, entry: dict[str, Any]) -> None:
+        """Of a rank that has ended, and the kernel's."""
+        process = self.watch.process(entry) if self.watch else entry["pid"]
+        if shown(entry["exit_code"]) == shown(-signal.SIGKILL) and not entry["asked"]:
+            entry["kill"] = self.memory.explains(process)
+        if self.watch:
+            self.watch.ended(entry)
 
     def sweep(self) -> None:
         """Kills what is left of the ranks' sessions and every orphan that came here, until nothing is."""
@@ -277,18 +300,6 @@ class Node:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(entry["pid"], number)
 
-    def kill_for_drill(self, rank: int, about: dict[str, Any]) -> None:
-        """Once, as if something on the node had done it."""
-        self.drill = None
-        for entry, asked in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
-            if entry["rank"] == rank and entry["state"] == "running":
-                if self.pipes:
-                    self.pipes.sinks[rank](drill.say(about))
-                else:
-                    with open(asked["log"], "ab") as log:
-                        log.write(drill.say(about))
-                drill.kill(entry["pid"])
-
     # --- those that do nothing ---
 
     def end_the_still(self, stillness: Stillness) -> None:
@@ -312,6 +323,34 @@ class Node:
         if self.whole:
             self.end_the_waiting(moment)
 
+    def look_closer(self) -> None:
+        """What cannot be looked at ends no training."""
+        try:
+            changed = bool(self.watch and self.watch.look())
+        except Exception as error:
+            print(f"fermi: ranks are not watched any more: {error!r}", file=sys.stderr, flush=True)
+            changed = any(entry["stalled"] for entry in self.ranks)
+            self.watch = None
+            for entry in self.ranks:
+                entry["stalled"] = None
+        if changed:
+            self.save(self.status["state"])
+        if not changed or self.kill_at is not None:
+            return
+        hanging = [entry for entry in self.running() if stalls.leaves(entry["stalled"])]
+        if failed := [entry for entry in hanging if entry["error"]]:
+            self.end_the_failed(failed)
+        elif self.whole and len(hanging) == len(self.running()) < len(self.ranks):
+            self.never_ended = [entry["rank"] for entry in hanging]
+            self.ask_to_end(0.0)
+
+    def end_the_failed(self, failed: list[dict[str, Any]]) -> None:
+        """An exception has ended their script, and they hang in their teardown: that is their end."""
+        for entry in failed:
+            self.failed.add(entry["pid"])
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(entry["pid"], signal.SIGKILL)
+
     def end_the_waiting(self, moment: float) -> None:
         """Here are all ranks, and those that ended ended well, or it would be over."""
         left, ended = self.running(), [entry["ended_at"] for entry in self.ranks if entry["state"] == "exited"]
@@ -327,22 +366,19 @@ class Node:
         return end and next(entry for entry in self.ranks if entry["rank"] == end.rank)
 
     def blame_port(self) -> bool:
-        """Whether the port that rank 0 is to listen on is somebody else's. To be asked while nothing of ours lives:
-        before the ranks are started, and once they have failed (it may have been taken in between)."""
-        port = self.spec.get("port")
-        if port is None or ports.is_free(port) or time.monotonic() - self.began > PORT_BLAMED_SECONDS:
-            return False
-        self.status["cause"] = {"code": "MASTER_PORT_TAKEN", "port": port, "holder": ports.holder(port) or None}
-        return True
+        """Before the ranks are started, and once they have failed: it may have been taken in between."""
+        found = causes.port_taken(self.spec.get("port"), time.monotonic() - self.began)
+        if found:
+            self.status["cause"] = found
+        return bool(found)
 
     def blame_disk(self) -> None:
         """A rank has failed: a disk that it writes to may be full."""
-        env, failed = self.spec["env"], self.first_to_fail()
-        logs = [os.path.dirname(rank["log"]) for rank in self.spec["ranks"] if "log" in rank]
-        folders = [env.get("FERMI_CHECKPOINT_DIR", ""), *logs[:1], self.folder, self.spec["cwd"]]
-        found = room.full([folder for folder in folders if folder])
-        if found and failed and not self.status.get("cause"):
-            self.status["cause"] = {"code": "DISK_FULL", **found, "rank": failed["rank"]}
+        failed = self.first_to_fail()
+        if failed and not self.status.get("cause"):
+            self.status["cause"] = causes.disk_full(self.spec, [self.folder], failed["rank"]) or self.status.get(
+                "cause"
+            )
 
 
 def run(spec_path: str, secrets: dict[str, str]) -> None:
@@ -356,7 +392,7 @@ def run(spec_path: str, secrets: dict[str, str]) -> None:
         spec = json.load(file)
     spec["env"] = {**spec["env"], **secrets}
     stops, save = Stops(signal.SIGTERM, path=paths.stop), StatusFile(paths, len(spec["ranks"])).save
-    Node(spec, stops, save, folder=paths.folder, lock=lock).run()
+    Node(spec, stops, save, folder=paths.folder, lock=lock, tell=PulseFile(paths.pulse).save).run()
 
 
 def main(spec_path: str, secrets: dict[str, str]) -> None:

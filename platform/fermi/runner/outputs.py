@@ -10,8 +10,22 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 ONCE = 1 << 16
+TAIL = 2048
 LINGER_SECONDS = 5.0
 """How long the runner waits for the end of the pipes once its ranks have ended: somebody else may hold one."""
+
+
+class Carried:
+    """How much of one rank's output has been carried, and the last of it."""
+
+    def __init__(self) -> None:
+        self.bytes, self.last = 0, b""
+
+    def size(self) -> int:
+        return self.bytes
+
+    def tail(self) -> bytes:
+        return self.last
 
 
 class Pipes:
@@ -21,6 +35,7 @@ class Pipes:
     def __init__(self, sinks: Mapping[int, Callable[[bytes], None]], always: Iterable[Callable[[], None]] = ()) -> None:
         self.sinks, self.always = sinks, list(always)
         self.ranks: dict[int, int] = {}  # by open pipe
+        self.carried = {rank: Carried() for rank in sinks}
 
     def open(self, rank: int) -> int:
         """The end into which the rank prints."""
@@ -51,6 +66,8 @@ class Pipes:
         except BlockingIOError:
             return
         if data:
+            carried = self.carried[self.ranks[pipe]]
+            carried.bytes, carried.last = carried.bytes + len(data), data[-TAIL:]
             self.sinks[self.ranks[pipe]](data)
         else:
             self._end(pipe)

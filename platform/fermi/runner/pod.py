@@ -10,6 +10,7 @@ A pod has one output, and its ranks have one each; every line of it is one of
     3:10240:a line of rank 3, which begins at byte 10240 of what rank 3 has printed
     3+10240:a piece of such a line: it goes on, or the rank is in the middle of it
     @{"ranks": [{"rank": 3, "pid": 17, "state": "running", …}]}           how the ranks are, at each change
+    @{"pulse": [{"rank": 3, "step": 41, …}]}                              how they get on, every ten seconds
 
 so whoever follows it can tell them apart, begin anywhere again, and neither lose nor double a byte. What the runner
 itself has to say are lines of the node's first rank. When the node ends, the termination message says how, in JSON.
@@ -37,6 +38,7 @@ PIECE = 8192
 """Bytes of an unfinished line that are sent on; container runtimes split lines at 16 KiB."""
 UNFINISHED_SECONDS = 0.2
 """How long half a line waits for its other half (a progress bar, a prompt)."""
+PULSE_SECONDS = 10.0
 TAIL = 1800  # bytes of a rank's last output in the termination message, of which Kubernetes keeps 4096
 
 
@@ -88,10 +90,14 @@ class Lines:
 
 
 def emit(status: dict[str, Any]) -> bool:
-    keys = ("rank", "pid", "state", "exit_code", "ended_at", "asked", "still_since")
+    keys = ("rank", "pid", "state", "exit_code", "ended_at", "asked", "still_since", "error", "stalled", "kill")
     ranks = [{key: entry[key] for key in keys} for entry in status["ranks"]]
     write_all(1, b"@" + json.dumps({"ranks": ranks}).encode() + b"\n")
     return True
+
+
+def tell(pulses: list[dict[str, Any]]) -> None:
+    write_all(1, b"@" + json.dumps({"pulse": pulses}).encode() + b"\n")
 
 
 def report(node: Node, lines: dict[int, Lines]) -> int:
@@ -110,7 +116,8 @@ def report(node: Node, lines: dict[int, Lines]) -> int:
             return terminate(said, GAVE_UP)
         return terminate(said, 0 if ended and not node.status["asked"] else shown(-signal.SIGTERM))
     tail = lines[culprit["rank"]].tail.decode(errors="replace").strip()
-    return terminate({"rank": culprit["rank"], **said, "tail": tail}, shown(culprit["exit_code"]))
+    why = {name: culprit[name] for name in ("error", "kill") if culprit[name]}
+    return terminate({"rank": culprit["rank"], **said, **why, "tail": tail}, shown(culprit["exit_code"]))
 
 
 def terminate(message: dict[str, Any], code: int) -> int:
@@ -143,6 +150,7 @@ def main(job_dir: str, run_dir: str) -> int:
         "ranks": json.loads(os.environ["FERMI_RANKS"]),
         "command": order["command"], "env": order["env"], "stop_signal": order["stop_signal"],
         "grace_seconds": order["grace_seconds"],
+        "pulse": order.get("pulse", False), "hang_seconds": order.get("hang_seconds"),
     }  # fmt: skip
     lines = {rank["rank"]: Lines(rank["rank"]) for rank in spec["ranks"]}
     first = next(iter(lines.values()))
@@ -152,7 +160,8 @@ def main(job_dir: str, run_dir: str) -> int:
         first.say(f"gave up: {error.cause}: {error.detail}")
         return terminate({"cause": error.cause, "detail": error.detail, "about": error.about}, GAVE_UP)
     takers = {rank: one.take for rank, one in lines.items()}
-    node = Node(spec, stops, emit, Pipes(takers, [one.flush for one in lines.values()]))
+    pipes = Pipes(takers, [one.flush for one in lines.values()])
+    node = Node(spec, stops, emit, pipes, tell=tell, tell_seconds=PULSE_SECONDS)
     node.run()
     return report(node, lines)
 

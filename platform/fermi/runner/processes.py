@@ -67,6 +67,12 @@ def strays(sessions: Collection[int]) -> list[int]:
     return [pid for pid, fields in _all() if int(fields[1]) == own or int(fields[3]) in sessions]
 
 
+def status(pid: int) -> dict[str, str]:
+    """What /proc/<pid>/status says; of switches and signals, the main thread's. Raises OSError."""
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+
+
 def adopt_orphans() -> None:
     """What children leave behind becomes our child, so that `strays` finds it."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -18,12 +18,14 @@ from typing import Any
 
 from fermi.runner import meet
 from fermi.runner.exits import GAVE_UP, shown
-from fermi.runner.files import SECRETS, Paths, StatusFile, read_json
+from fermi.runner.files import SECRETS, Paths, PulseFile, StatusFile, read_json
 from fermi.runner.late import Late, decode
 from fermi.runner.node import Node
 from fermi.runner.prepare import Meeting, prepare
 from fermi.runner.stops import Stops
 
+PULSE_SECONDS = 5.0
+"""Between two writings of pulses: the folder is shared by all nodes."""
 ENDED_BEFORE = shown(-signal.SIGTERM)
 
 
@@ -75,7 +77,8 @@ def make(spec: dict[str, Any], paths: Paths) -> Node:
         return file.save(status)
 
     stops = Stops(signal.SIGTERM, signal.SIGURG, heard=(signal.SIGTERM,), path=paths.stop)
-    node = Node(spec, stops, save, folder=paths.folder)
+    pulses = PulseFile(paths.pulse)
+    node = Node(spec, stops, save, folder=paths.folder, tell=pulses.save, tell_seconds=PULSE_SECONDS)
     numbers = {name: int(os.environ.get(name, "-1")) for name in ("SLURM_PROCID", "SLURM_NODEID")}
     node.status.update(host=os.environ.get("SLURMD_NODENAME", ""), cause=None, **numbers)
     return node

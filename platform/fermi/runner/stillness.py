@@ -13,7 +13,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 TICKS = os.sysconf("SC_CLK_TCK")
 WATCHDOGS = 0.04
@@ -33,12 +33,14 @@ def never_end(good_ends: Iterable[float], still_since: Iterable[float | None], m
 
 
 @dataclass
-class Pulse:
+class Activity:
     """Of all processes of a session. `busy`: a thread runs, or waits for a processor or a disk."""
 
     seconds: float = 0.0
     written: int = 0
+    read: int = 0
     busy: bool = False
+    pids: list[int] = field(default_factory=list)
 
 
 class Stillness:
@@ -48,23 +50,23 @@ class Stillness:
         self._share = share
         moment, wanted = time.monotonic(), set(sessions)
         found = look(wanted)
-        self._marks = {session: (moment, found.get(session, Pulse())) for session in wanted}
+        self._marks = {session: (moment, found.get(session, Activity())) for session in wanted}
 
     def seconds(self) -> dict[int, float]:
         """How long each has been still; to be called again and again, several times in the length that matters."""
         moment = time.monotonic()
-        pulses = look(self._marks)
+        looks = look(self._marks)
         for session, (since, mark) in self._marks.items():
-            pulse = pulses.get(session, Pulse(busy=True))
-            used = pulse.seconds - mark.seconds
-            if pulse.busy or pulse.written != mark.written or used > WATCHDOGS + self._share * (moment - since):
-                self._marks[session] = moment, pulse
+            activity = looks.get(session, Activity(busy=True))
+            used = activity.seconds - mark.seconds
+            if activity.busy or activity.written != mark.written or used > WATCHDOGS + self._share * (moment - since):
+                self._marks[session] = moment, activity
         return {session: moment - since for session, (since, _) in self._marks.items()}
 
 
-def look(sessions: Iterable[int]) -> dict[int, Pulse]:
+def look(sessions: Iterable[int]) -> dict[int, Activity]:
     """Without those of which nothing can be seen."""
-    wanted, found = set(sessions), dict[int, Pulse]()
+    wanted, found = set(sessions), dict[int, Activity]()
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
@@ -72,21 +74,23 @@ def look(sessions: Iterable[int]) -> dict[int, Pulse]:
     return found
 
 
-def _add(wanted: set[int], found: dict[int, Pulse], pid: str) -> None:
+def _add(wanted: set[int], found: dict[int, Activity], pid: str) -> None:
     fields = _stat(f"/proc/{pid}/stat")
     session = int(fields[3])
     if session not in wanted:
         return
-    pulse = found.setdefault(session, Pulse())
-    pulse.seconds += (int(fields[11]) + int(fields[12])) / TICKS
+    activity = found.setdefault(session, Activity())
+    activity.pids.append(int(pid))
+    activity.seconds += (int(fields[11]) + int(fields[12])) / TICKS
     try:
         with open(f"/proc/{pid}/io", encoding="ascii") as file:
-            pulse.written += next(int(line.split()[1]) for line in file if line.startswith("wchar"))
-        pulse.busy |= any(
+            read, written = (int(file.readline().split()[1]) for _ in range(2))
+        activity.read, activity.written = activity.read + read, activity.written + written
+        activity.busy |= any(
             _stat(f"/proc/{pid}/task/{thread}/stat")[0] not in SLEEPS for thread in os.listdir(f"/proc/{pid}/task")
         )
-    except (PermissionError, StopIteration):
-        pulse.busy = True
+    except (PermissionError, IndexError, ValueError):
+        activity.busy = True
 
 
 def _stat(path: str) -> list[bytes]:

@@ -1,0 +1,131 @@
+"""What the kernel has to say of a rank that SIGKILL ended and nobody asked to end: memory, most often. Standard library
+only, Python 3.9 or later."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+UNLIMITED = 1 << 60  # cgroup v1 has a number for it
+MOST_RECORDS = 1 << 16
+_OOM = re.compile(rb"oom-kill:constraint=CONSTRAINT_(\w+),.*\bpid=(\d+)")
+
+
+class Memory:
+    """Counts of the memory cgroups that this process and its ranks are in, as they were when this was made. `groups`:
+    their folders, the innermost first."""
+
+    def __init__(self, groups: Iterable[str] | None = None) -> None:
+        self.began = _uptime()
+        self.groups = list(_groups() if groups is None else groups)
+        self.before = [_counts(folder) for folder in self.groups]
+
+    def explains(self, pid: int) -> dict[str, Any] | None:
+        """Why `pid` was killed; None where nothing is known."""
+        return self._by_log(pid) or self._by_counts()
+
+    def _by_counts(self) -> dict[str, Any] | None:
+        """The limit that was hit is the one of the group whose own `oom` grew; elsewhere the machine had no more."""
+        after = [_counts(folder) for folder in self.groups]
+        if not any(new.get("oom_kill", 0) > old.get("oom_kill", 0) for old, new in zip(self.before, after)):  # noqa: B905
+            return None
+        limited = [
+            folder
+            for folder, old, new in zip(self.groups, self.before, after)  # noqa: B905
+            if new.get("oom", 0) > old.get("oom", 0) and _limit(folder) is not None
+        ]
+        return _killed(limited[0]) if limited else self._killed_here() or _killed(None)
+
+    def _by_log(self, pid: int) -> dict[str, Any] | None:
+        """The log names processes as the machine does: in a container it is neither readable nor ours."""
+        for moment, record in _records():
+            if moment >= self.began and (found := _OOM.search(record)) and int(found[2]) == pid:
+                return (self._killed_here() if found[1] == b"MEMCG" else None) or _killed(None)
+        return None
+
+    def _killed_here(self) -> dict[str, Any] | None:
+        limited = [folder for folder in self.groups if _limit(folder) is not None]
+        return _killed(limited[0]) if limited else None
+
+
+def _killed(folder: str | None) -> dict[str, Any]:
+    """`folder`: of the cgroup whose limit it was; None: the host's memory was used up."""
+    if folder is None:
+        return {"by": "memory", "scope": "host", "limit": _total(), "used": None}
+    used = _number(folder, "memory.peak") or _number(folder, "memory.max_usage_in_bytes")
+    return {"by": "memory", "scope": "cgroup", "limit": _limit(folder), "used": used}
+
+
+def _groups() -> Iterator[str]:
+    """Folders, the innermost first."""
+    with contextlib.suppress(OSError), open("/proc/self/cgroup", encoding="utf-8") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            if "memory" in controllers.split(","):
+                root = "/sys/fs/cgroup/memory"
+            elif not controllers and os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+                root = "/sys/fs/cgroup"
+            else:
+                continue
+            while True:
+                if os.path.isdir(folder := root + path.rstrip("/")):
+                    yield folder
+                if path in ("", "/"):
+                    break
+                path = os.path.dirname(path)
+
+
+def _counts(folder: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in ("memory.events", "memory.oom_control"):
+        with contextlib.suppress(OSError, ValueError), open(f"{folder}/{name}", encoding="ascii") as file:
+            found.update((key, int(value)) for key, value in (line.split() for line in file))
+    if "oom" not in found and "oom_kill" in found and _limit(folder) is not None:  # version 1 counts one of them
+        found["oom"] = found["oom_kill"]
+    return found
+
+
+def _limit(folder: str) -> int | None:
+    limit = _number(folder, "memory.max") or _number(folder, "memory.limit_in_bytes")
+    return limit if limit and limit < UNLIMITED else None
+
+
+def _number(folder: str, name: str) -> int | None:
+    with contextlib.suppress(OSError, ValueError), open(f"{folder}/{name}", encoding="ascii") as file:
+        return int(file.read())
+    return None
+
+
+def _total() -> int | None:
+    with contextlib.suppress(OSError, ValueError, ArithmeticError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def _uptime() -> float:
+    with contextlib.suppress(OSError, ValueError), open("/proc/uptime", encoding="ascii") as file:
+        return float(file.read().split()[0])
+    return 0.0
+
+
+def _records() -> Iterator[tuple[float, bytes]]:
+    """The kernel's log: seconds since boot, and what was said."""
+    try:
+        log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        for _ in range(MOST_RECORDS):
+            try:
+                head, _, text = os.read(log, 8192).partition(b";")
+            except BrokenPipeError:  # overwritten meanwhile
+                continue
+            with contextlib.suppress(ValueError, IndexError):
+                yield int(head.split(b",")[2]) / 1e6, text
+    except OSError:
+        return
+    finally:
+        os.close(log)

@@ -1,0 +1,83 @@
+"""TCP connections of a rank on which data waits that nobody acknowledges, from /proc. Standard library only, Python 3.9
+or later.
+
+A peer that is cut off takes nothing: what was sent to it stays in the queue, and the kernel sends it again, ever more
+rarely. That is seen seconds after the cut, where a collective waits for half an hour.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+MOST = 8
+_RETRANSMITS = 1  # the timer that is set
+_ESTABLISHED, _SYN_SENT = 1, 2
+
+
+class Link(NamedTuple):
+    """`unacked`: bytes that the peer has not taken. `retries`: how often in a row they were sent again without an
+    answer. A socket with `retries` 0 is merely full or busy."""
+
+    inode: int
+    peer: str
+    port: int
+    unacked: int
+    retries: int
+
+
+def look(pids: Iterable[int]) -> list[Link]:
+    """Of these processes, which share a network: those on which something waits."""
+    numbers = list(pids)
+    inodes = {inode for pid in numbers for inode in _sockets(pid)}
+    found = []
+    for path in [f"/proc/{pid}/net/{name}" for pid in numbers[:1] for name in ("tcp", "tcp6")]:
+        with contextlib.suppress(OSError, ValueError, IndexError), open(path, encoding="ascii") as file:
+            found += [link for line in list(file)[1:] if (link := parse(line)) and link.inode in inodes]
+    return found
+
+
+def parse(line: str) -> Link | None:
+    """A line of /proc/net/tcp or tcp6; None where nothing waits."""
+    fields = line.split()
+    state, queued, timer = int(fields[3], 16), int(fields[4].split(":")[0], 16), int(fields[5].split(":")[0], 16)
+    if state not in (_ESTABLISHED, _SYN_SENT) or not (queued or state == _SYN_SENT):
+        return None
+    peer, port = fields[2].split(":")
+    retries = int(fields[6], 16) if timer == _RETRANSMITS else 0
+    return Link(int(fields[9]), _address(peer), int(port, 16), queued, retries)
+
+
+def told(links: Iterable[Link], since: dict[int, float], moment: float) -> list[dict[str, Any]]:
+    """Those that get no answer, for a status. `since`: by inode, when each was first seen so; kept here."""
+    silent = [link for link in links if link.retries]
+    for gone in since.keys() - {link.inode for link in silent}:
+        del since[gone]
+    silent.sort(key=lambda link: since.setdefault(link.inode, moment))
+    return [
+        {"peer": link.peer, "port": link.port, "unacked": link.unacked, "retries": link.retries,
+         "seconds": round(moment - since[link.inode], 1)} for link in silent[:MOST]
+    ]  # fmt: skip
+
+
+def _address(text: str) -> str:
+    """As the kernel prints it: words of four bytes in the machine's own order."""
+    raw = b"".join(bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, len(text), 8))
+    if len(raw) == 4:
+        return socket.inet_ntop(socket.AF_INET, raw)
+    shown = socket.inet_ntop(socket.AF_INET6, raw)
+    return shown[len("::ffff:") :] if shown.startswith("::ffff:") and "." in shown else shown
+
+
+def _sockets(pid: int) -> set[int]:
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if match := re.match(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{name}")):
+                    found.add(int(match[1]))
+    return found

@@ -1,0 +1,60 @@
+"""How long a rank may be without a sign of progress before it is worth a look: learnt from its own past, and bounded.
+Standard library only, Python 3.9 or later. Knows neither a clock nor a process.
+
+    silence   since its last sign: a step, a line, a collective, a phase
+    rest      since it last did anything at all
+
+Both are compared with three times the longest that this rank ever took and went on after, in the same phase. A silence
+alone may be an evaluation that no hook sees: its rank computes, so it has hardly any rest in its past, and a rank that
+hangs there later is noticed by its rest as early as ever.
+"""
+
+from __future__ import annotations
+
+TIMES = 3.0
+MOST = 1800.0
+FLOOR, UNUSED_FLOOR = 8.0, 60.0
+"""The least patience: with what is seen to repeat itself, and with all else."""
+STEADY = 3
+"""After so many steps (or lines of figures, where steps cannot be seen) a rank is seen to repeat itself."""
+
+
+class Patience:
+    """`fixed`: what the task itself asks for, in place of all that is learnt."""
+
+    def __init__(self, began: float, fixed: float | None = None) -> None:
+        self.fixed = fixed
+        self.advanced_at = self.active_at = began
+        self.kind, self.floor = "starting", UNUSED_FLOOR
+        self._longest: dict[tuple[str, str], float] = {}
+
+    def look(self, moment: float, phase: str, repeats: int, *, advanced: bool, active: bool) -> None:
+        """`repeats`: steps or lines of figures so far. `active`: it has done something since the last look."""
+        if advanced or active:
+            self._learn("rest", moment - self.active_at)
+            self.active_at = moment
+        if advanced:
+            self._learn("silence", moment - self.advanced_at)
+            self.advanced_at = moment
+        self.kind = phase
+        if phase in ("starting", "running"):  # of what shows no phases, figures show that it runs
+            self.kind = "running" if repeats else "starting"
+        self.floor = FLOOR if phase == "ending" or (self.kind == "running" and repeats >= STEADY) else UNUSED_FLOOR
+
+    def silence(self, moment: float) -> float:
+        return moment - self.advanced_at
+
+    def is_silent_for_long(self, moment: float) -> bool:
+        return self.silence(moment) >= self.of("silence")
+
+    def rests_for_long(self, moment: float) -> bool:
+        return moment - self.active_at >= self.of("rest")
+
+    def of(self, what: str) -> float:
+        if self.fixed:
+            return self.fixed
+        return min(MOST, max(self.floor, TIMES * self._longest.get((self.kind, what), 0.0)))
+
+    def _learn(self, what: str, seconds: float) -> None:
+        key = self.kind, what
+        self._longest[key] = max(seconds, self._longest.get(key, 0.0))

@@ -1,0 +1,206 @@
+"""How one rank gets on, looked at once a second: its page, what it has printed, and its process in /proc. Standard
+library only, Python 3.9 or later. What cannot be read is not known, and nothing here ever fails for it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+from collections import deque
+from typing import Any, NamedTuple, Protocol
+
+from fermi.probe.give import Given
+from fermi.probe.page import Page, Seen
+from fermi.runner import processes
+from fermi.runner.stillness import TICKS
+
+WINDOW_SECONDS = 10.0
+MAIN_SHARE, SHARE = 0.02, 0.1
+"""Of a processor, by the main thread and by the whole process: less is what watchdogs and heartbeats use."""
+FIGURES = re.compile(rb"(?i)\b(loss|step|iter|iteration|epoch|batch)\b\W{0,4}\d")
+TAIL = 2048
+
+
+class Output(Protocol):
+    """What a rank has printed: how many bytes, and the last of them."""
+
+    def size(self) -> int: ...
+
+    def tail(self) -> bytes: ...
+
+
+class Sample(NamedTuple):
+    """At one moment (monotonic). `pid`: the process that speaks for the rank. `seconds`, `main_seconds`: of processor
+    time, all its threads' and the main one's. `rests`: of the main thread, since the sample before."""
+
+    at: float
+    page: Seen | None = None
+    pid: int = 0
+    printed: int = 0
+    state: str = ""
+    seconds: float = 0.0
+    main_seconds: float = 0.0
+    switches: int = 0
+    rss: int | None = None
+
+    @property
+    def signs(self) -> tuple[object, ...]:
+        """Another value means progress."""
+        page = self.page
+        return (self.printed, *((page.pid, page.step, page.phase, page.begun, page.ended) if page else ()))
+
+    def advanced_at(self, before: Sample) -> float:
+        """When it showed the newest sign since then."""
+        if self.page is None or self.printed != before.printed:
+            return self.at
+        newest = max(self.page.stepped_at, self.page.phase_at, self.page.collective_at)
+        return newest if before.at <= newest <= self.at else self.at
+
+    @property
+    def waits(self) -> bool:
+        """In a collective, since `page.collective_at`."""
+        return bool(self.page and self.page.collective_at and self.page.begun > self.page.ended)
+
+    def collectives(self) -> tuple[int, int]:
+        return (self.page.begun, self.page.ended) if self.page else (0, 0)
+
+    def acts(self, before: Sample) -> bool:
+        """Whether it has done anything since. Who waits in the same collective as then only spins."""
+        if self.pid != before.pid or (self.state == "D" and not self.waits):
+            return True
+        if self.waits and self.collectives() == before.collectives():
+            return False
+        passed = max(self.at - before.at, 1e-3)
+        main, all_of_it = self.main_seconds - before.main_seconds, self.seconds - before.seconds
+        return main / passed >= MAIN_SHARE or all_of_it / passed >= SHARE
+
+
+class Pulse:
+    """Of the rank of one entry. `given`: its files, None where it has none."""
+
+    def __init__(self, entry: dict[str, Any], given: Given | None, output: Output) -> None:
+        self.entry, self.given, self._output = entry, given, output
+        self._page: Page | None = None
+        self._size = 0
+        self.figures = 0  # looks at which figures had been printed
+        self.printed_at: float | None = None
+        self.samples: deque[Sample] = deque()
+
+    def page(self) -> Seen | None:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            if self._page is None and self.given:
+                self._page = Page(self.given.page)
+            seen = self._page.read() if self._page else None
+            moments = (
+                (seen.began, seen.stepped_at, seen.phase_at, seen.collective_at, seen.waited, seen.stepping)
+                if seen
+                else ()
+            )
+            return seen if all(map(math.isfinite, moments)) else None
+        return None
+
+    def close(self) -> None:
+        if self._page:
+            self._page.map.close()
+        if self.given:
+            self.given.close()
+        self._page = self.given = None
+
+    def look(self, now: float) -> Sample:
+        page = self.page()
+        printed = self._printed(now, page)
+        sample = self._process(Sample(now, page, printed=printed))
+        self.samples.append(sample)
+        while len(self.samples) > 2 and now - self.samples[1].at >= WINDOW_SECONDS:
+            self.samples.popleft()
+        return sample
+
+    def repeats(self, sample: Sample) -> int:
+        """Steps; where none can be seen, figures that were printed."""
+        return (sample.page.step if sample.page else 0) or self.figures
+
+    def _printed(self, now: float, page: Seen | None) -> int:
+        size = self._output.size()
+        if size != self._size:
+            self.printed_at, self._size = now, size
+            if not (page and page.step) and FIGURES.search(self._output.tail()):
+                self.figures += 1
+        return size
+
+    def _process(self, sample: Sample) -> Sample:
+        leader = self.entry["pid"]
+        for pid in (sample.page.pid if sample.page else 0, leader):
+            with contextlib.suppress(OSError, ValueError, IndexError, KeyError, OverflowError):
+                if not pid or os.getsid(pid) != leader:  # the rank can write any number into its page
+                    continue
+                fields, status = _stat(f"/proc/{pid}/stat"), processes.status(pid)
+                return sample._replace(
+                    pid=pid, state=fields[0].decode(), seconds=(int(fields[11]) + int(fields[12])) / TICKS,
+                    main_seconds=_main_seconds(pid), switches=int(status.get("voluntary_ctxt_switches", 0)),
+                    rss=int(status["VmHWM"].split()[0]) << 10 if "VmHWM" in status else None,
+                )  # fmt: skip
+        return sample
+
+    def record(self, unix: float) -> dict[str, Any] | None:
+        """A `PulseSeen`'s fields. `unix`: what is added to a monotonic moment."""
+        if not self.samples:
+            return None
+        first, last = self.samples[0], self.samples[-1]
+        old, page, passed = first.page, last.page, last.at - first.at
+        told: dict[str, Any] = {
+            "rank": self.entry["rank"], "at": round(last.at + unix, 1), "rss_bytes": last.rss,
+            "printed_at": round(self.printed_at + unix, 1) if self.printed_at else None,
+            "cpu": round((last.seconds - first.seconds) / passed, 2) if passed > 0 and last.pid == first.pid else None,
+        }  # fmt: skip
+        if page is None:
+            return told
+        told.update(phase=page.phase, gpu_bytes=page.gpu_bytes or None, collectives=page.ended or None)
+        if page.step:
+            told.update(step=page.step, stepped_at=round(page.stepped_at + unix, 1))
+            told["step_seconds"] = _step_seconds(old if old and old.pid == page.pid else None, page)
+        if page.begun and old and old.pid == page.pid and passed > 0:
+            told["waiting"] = round(min(1.0, max(0.0, _waited(last) - _waited(first)) / passed), 3)
+        return told
+
+
+def _step_seconds(old: Seen | None, page: Seen) -> float | None:
+    """Over the window; where no two steps are in it, over all."""
+    steps, seconds = (page.step - old.step, page.stepping - old.stepping) if old else (0, 0.0)
+    if not (steps and seconds > 0):
+        steps, seconds = page.step - 1, page.stepping
+    return round(seconds / steps, 4) if steps > 0 and seconds > 0 else None
+
+
+def _waited(sample: Sample) -> float:
+    return sample.page.waited if sample.page else 0.0
+
+
+class LogFile:
+    """An Output."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def size(self) -> int:
+        with contextlib.suppress(OSError):
+            return os.stat(self.path).st_size
+        return 0
+
+    def tail(self) -> bytes:
+        with contextlib.suppress(OSError), open(self.path, "rb") as file:
+            file.seek(max(0, self.size() - TAIL))
+            return file.read(TAIL)
+        return b""
+
+
+def _stat(path: str) -> list[bytes]:
+    with open(path, "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
+def _main_seconds(pid: int) -> float:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/schedstat", encoding="ascii") as file:
+        return int(file.read().split()[0]) / 1e9
+    fields = _stat(f"/proc/{pid}/task/{pid}/stat")
+    return (int(fields[11]) + int(fields[12])) / TICKS

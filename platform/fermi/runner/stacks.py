@@ -1,0 +1,105 @@
+"""Where a rank's threads are in its script: asked for by a signal, answered by `faulthandler` from whatever the rank is
+doing. Standard library only, Python 3.9 or later.
+
+Nothing is sent to a process that has no handler for the signal (it would be ended by it), nor to one outside of the
+rank's session: the page says whom to ask, and the rank can write anything there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fermi.runner import processes
+
+MOST_BYTES = 1 << 18
+MOST_FRAMES, MOST_TEXT = 16, 120
+_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+")
+_FRAME = re.compile(r'\s+File "(.*)", line (\d+|\?\?\?) in (.*)')
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
+_LIBRARY = re.compile(r".*/lib/python\d[\d.]*/")
+_OURS = re.compile(r".*/(?:fermi/(?:runner|probe)|_fermi_probe)/")
+_LEAVE = re.compile(r"(?:destroy_process_group|_abort_process_group) \(torch/|shutdown \(horovod/")
+"""Functions in which ranks take leave of each other."""
+SIGNAL = signal.SIGURG
+"""What `fermi.probe.rank` has the handler for."""
+
+
+class Frame(NamedTuple):
+    file: str
+    line: int
+    function: str
+
+    def short(self, folder: str) -> str:
+        return f"{self.function} ({_short(self.file, folder)}:{self.line})"[:MOST_TEXT]
+
+    def is_own(self) -> bool:
+        """Of the user's code: not a library's, not ours."""
+        foreign = (_PACKAGES, _LIBRARY, _OURS)
+        return not self.file.startswith("<") and not any(pattern.match(self.file) for pattern in foreign)
+
+
+def ask(pid: int, session: int, stacks: int) -> bool:
+    """Whether an answer may come; it stands in the file `stacks` some milliseconds later."""
+    try:
+        if os.getsid(pid) != session or not _catches(pid):
+            return False
+        os.ftruncate(stacks, 0)
+        os.kill(pid, SIGNAL)
+    except OSError:
+        return False
+    return True
+
+
+def read(stacks: int) -> list[Frame]:
+    """The main thread's frames, innermost first; empty when nothing (new) was said."""
+    with contextlib.suppress(OSError):
+        return main_thread(os.pread(stacks, MOST_BYTES, 0).decode(errors="replace"))
+    return []
+
+
+def main_thread(text: str) -> list[Frame]:
+    """Threads stand from the newest to the oldest; what `threading` has started begins in `_bootstrap`."""
+    threads: list[list[Frame]] = []
+    for line in text.replace("\0", "").splitlines():
+        if _THREAD.match(line):
+            threads.append([])
+        elif threads and (found := _FRAME.match(line)):
+            file, number, function = found.groups()
+            threads[-1].append(Frame(file, int(number) if number.isdigit() else 0, function))
+    mains = [frames for frames in threads if frames and frames[-1].function != "_bootstrap"]
+    return mains[-1] if mains else []
+
+
+def short(frames: list[Frame], folder: str) -> list[str]:
+    return [frame.short(folder) for frame in frames[:MOST_FRAMES]]
+
+
+def own(frames: list[Frame], folder: str) -> str:
+    """The innermost line of the user's own, such as `data.py:88 in load_batch`."""
+    for frame in frames:
+        if frame.is_own():
+            return f"{_short(frame.file, folder)}:{frame.line} in {frame.function}"[:MOST_TEXT]
+    return ""
+
+
+def take_leave(shown: Iterable[str]) -> bool:
+    """Of frames as `short` gives them."""
+    return any(_LEAVE.match(frame) for frame in shown)
+
+
+def _short(file: str, folder: str) -> str:
+    for pattern in (_PACKAGES, _LIBRARY):
+        if found := pattern.match(file):
+            return file[found.end() :]
+    inside = folder.rstrip("/") + "/"
+    return file[len(inside) :] if file.startswith(inside) else os.path.basename(file)
+
+
+def _catches(pid: int) -> bool:
+    mask = processes.status(pid).get("SigCgt", "0")
+    return bool(int(mask, 16) >> (SIGNAL - 1) & 1)

@@ -1,0 +1,130 @@
+"""Whether a rank that does not advance does anything: what two looks at it, some seconds apart, say together. Standard
+library only, Python 3.9 or later.
+
+Still is a rank whose main thread neither computes nor changes its place, and whose processes neither compute, read,
+write, nor send. Who waits in a collective is still while none ends, though it may spin there (NCCL does). Who saves or
+compiles never is. What cannot be read counts as doing something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from fermi.runner import stacks
+from fermi.runner.links import Link
+from fermi.runner.pulse import MAIN_SHARE, SHARE, Sample
+from fermi.runner.stacks import Frame
+from fermi.runner.stillness import Activity
+
+APART_SECONDS = 3.0
+QUIET = 16 << 10
+"""Bytes per second that heartbeats and monitors read and write."""
+SWITCHES = 2.0
+"""How often in a second the main thread may wake up to look whether it may go on; a download does so more often."""
+_SLEEPS = ("hrtimer_nanosleep", "do_nanosleep")
+MOST_TEXT = 64
+
+
+class Evidence(NamedTuple):
+    """Of one look. `place`: the main thread's frames, innermost first. `channel`: where in the kernel it waits."""
+
+    sample: Sample
+    activity: Activity
+    place: list[Frame]
+    links: list[Link]
+    channel: str
+
+    def queued(self) -> dict[int, int]:
+        """By socket, what waits where the peer answers."""
+        return {link.inode: link.unacked for link in self.links if not link.retries}
+
+
+def is_still(before: Evidence, now: Evidence) -> bool:
+    passed = now.sample.at - before.sample.at
+    same = now.place == before.place and now.sample.pid == before.sample.pid != 0
+    if passed < APART_SECONDS or not now.activity.pids or not _is_quiet(before, now, passed):
+        return False
+    rests = _rests(before, now, passed)
+    if now.sample.waits and now.sample.collectives() == before.sample.collectives():
+        return rests or same
+    if stacks.take_leave(stacks.short(now.place, "")) and same:
+        return True
+    page = now.sample.page
+    if not same or not rests or (page and page.phase in ("saving", "compiling")):
+        return False
+    if (now.activity.seconds - before.activity.seconds) / passed >= SHARE:
+        return False
+    return not gpu_computes(now.activity.pids)
+
+
+def _is_quiet(before: Evidence, now: Evidence, passed: float) -> bool:
+    moved = now.activity.read + now.activity.written - before.activity.read - before.activity.written
+    return moved <= QUIET * passed and now.queued() == before.queued()
+
+
+def _rests(before: Evidence, now: Evidence, passed: float) -> bool:
+    """The main thread does."""
+    if now.sample.state not in ("S", "I", "t", "T"):
+        return False
+    wakes = (now.sample.switches - before.sample.switches) / passed > SWITCHES
+    if wakes and not (now.channel in _SLEEPS and before.channel in _SLEEPS):
+        return False
+    return (now.sample.main_seconds - before.sample.main_seconds) / passed < MAIN_SHARE
+
+
+def leaves(stalled: dict[str, Any] | None) -> bool:
+    """Whether a rank's entry says that it hangs in taking leave: it has done its work, or has failed."""
+    return bool(stalled and stalled["still"] and (stalled["phase"] == "ending" or stacks.take_leave(stalled["stack"])))
+
+
+def waits_in(sample: Sample) -> dict[str, Any]:
+    """The collective that has not ended, as the rank says: `in`, `for` and `op`."""
+    page = sample.page
+    if page is None or not sample.waits:
+        return {"in": "", "for": 0.0, "op": None}
+    said = page.collective
+    sizes = said.get("sizes")
+    op = {"seq": said.get("seq"), "group": str(said.get("group", ""))[:MOST_TEXT], "sizes": sizes}
+    name = said.get("op")
+    return {
+        "in": name[:MOST_TEXT] if isinstance(name, str) and name else "collective",
+        "for": round(max(0.0, sample.at - page.collective_at), 1),
+        "op": op if isinstance(op["seq"], int) and isinstance(sizes, list) else None,
+    }
+
+
+def channel(pid: int) -> str:
+    """Empty where the kernel does not tell."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as file:
+        found = file.read().strip()[:MOST_TEXT]
+        return "" if found == "0" else found
+    return ""
+
+
+def gpu_computes(pids: Iterable[int]) -> bool:
+    """Whether a GPU that one of these processes has open does; also where that cannot be found out."""
+    minors = {minor for pid in pids for minor in _gpus(pid)}
+    if not minors:
+        return False
+    query = ["nvidia-smi", "--query-gpu=index,utilization.gpu", "--format=csv,noheader,nounits"]
+    try:
+        text = subprocess.run(query, capture_output=True, text=True, timeout=5.0, check=True).stdout
+        rows = [line.split(",") for line in text.splitlines()]
+        return any(int(use) > 0 for index, use in rows if int(index) in minors)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return True
+
+
+def _gpus(pid: int) -> set[int]:
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if match := re.fullmatch(r"/dev/nvidia(\d+)", os.readlink(f"/proc/{pid}/fd/{name}")):
+                    found.add(int(match[1]))
+    return found

@@ -1,0 +1,234 @@
+"""Looks at the ranks of a node once a second, and closer at those that do not advance. Standard library only, Python
+3.9 or later.
+
+    advances ─ silent for longer than its past explains ─▶ stalled: its stack, its connections; again some seconds later
+             ─ at rest for so long ─▶ the same, but said only once the second look has found it still
+
+When one has stalled, the others of the node that do not advance either are looked at with it: what a hang is about
+stands in their stacks together. Nothing here ends a rank or raises: what cannot be read is not known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fermi.probe import give
+from fermi.probe.give import Given
+from fermi.runner import links, stacks, stalls, stillness
+from fermi.runner.patience import FLOOR, Patience
+from fermi.runner.pulse import LogFile, Output, Pulse, Sample  # noqa: F401 (for others)
+from fermi.runner.stalls import Evidence
+
+PERIOD_SECONDS = 1.0
+ANSWER_SECONDS = 0.3
+"""How long a rank has to say where it is."""
+AGAIN = (2.8, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Seconds from look to look; the last for all that follow."""
+SHOWN = 6
+"""Looks that change a status; later ones do so only where they find something else."""
+Tell = Callable[[list[dict[str, Any]]], None]
+
+
+class Stall:
+    """`shown`: it stands in the status."""
+
+    def __init__(self, since: float, now: float, *, shown: bool) -> None:
+        self.since, self.shown = since, shown
+        self.looks, self.looked_at, self.next_at = 0, now, now
+        self.evidence: Evidence | None = None
+        self.links: dict[int, float] = {}
+        self.asked = False
+
+
+class Watched:
+    def __init__(self, entry: dict[str, Any], pulse: Pulse, patience: Patience) -> None:
+        self.entry, self.pulse, self.patience = entry, pulse, patience
+        self.sample = Sample(patience.advanced_at)
+        self.stall: Stall | None = None
+
+
+class Watch:
+    """`cwd`: what the user's files are named in relation to. `patience`: the task's own, in place of what is learnt.
+    `tell`: who takes pulses, every `tell_seconds`."""
+
+    def __init__(
+        self, cwd: str, patience: float | None = None, tell: Tell | None = None, tell_seconds: float = PERIOD_SECONDS
+    ) -> None:
+        self.cwd, self.fixed, self.tell, self.tell_seconds = cwd, patience, tell, tell_seconds
+        self.watched: dict[int, Watched] = {}  # by rank
+        self.due = self.tell_at = time.monotonic() + PERIOD_SECONDS
+        self.read_at = math.inf
+        self._given: dict[int, Given] = {}
+
+    # --- how ranks come under watch, and leave it ---
+
+    def give(self, rank: int) -> Given | None:
+        """What it is to tell of itself by."""
+        with contextlib.suppress(OSError):
+            self._given[rank] = give.make()
+        return self._given.get(rank)
+
+    def descriptors(self, but: int) -> list[int]:
+        """That the rank `but` is not to have."""
+        return [one for rank, given in self._given.items() if rank != but for one in given]
+
+    def add(self, entry: dict[str, Any], output: Output) -> None:
+        pulse = Pulse(entry, self._given.get(entry["rank"]), output)
+        self.watched[entry["rank"]] = Watched(entry, pulse, Patience(time.monotonic(), self.fixed))
+
+    def ended(self, entry: dict[str, Any]) -> None:
+        """Its last words."""
+        entry["stalled"] = None
+        if one := self.watched.pop(entry["rank"], None):
+            page = one.pulse.page()
+            entry["error"] = entry["error"] or (error_of(page.error) if page else None)
+            one.pulse.close()
+        if entry["exit_code"] == 0:
+            entry["error"] = None
+
+    def process(self, entry: dict[str, Any]) -> int:
+        """The one that speaks for the rank."""
+        one = self.watched.get(entry["rank"])
+        return (one.sample.pid if one else 0) or entry["pid"]
+
+    # --- once a second ---
+
+    def look(self) -> bool:
+        """Whether the status has something new to say. To be called several times a second."""
+        now = time.monotonic()
+        changed = False
+        if now >= self.read_at:
+            self.read_at = math.inf
+            changed = self._read(now)
+        if now >= self.due:
+            self.due = now + PERIOD_SECONDS
+            for one in self.watched.values():
+                changed = self._advance(one, now) or changed
+            self._begin_stalls(now)
+        self._ask(now)
+        if self.tell and now >= self.tell_at:
+            self.tell_at = now + self.tell_seconds
+            unix = time.time() - now
+            self.tell([told for one in self.watched.values() if (told := one.pulse.record(unix))])
+        return changed
+
+    def _advance(self, one: Watched, now: float) -> bool:
+        before, sample = one.sample, one.pulse.look(now)
+        one.sample = sample
+        advanced = sample.signs != before.signs
+        phase = sample.page.phase if sample.page else "starting"
+        one.patience.look(
+            sample.advanced_at(before) if advanced else now, phase, one.pulse.repeats(sample),
+            advanced=advanced, active=bool(before.pid) and sample.acts(before),
+        )  # fmt: skip
+        changed = False
+        if one.entry["error"] is None and sample.page and (error := error_of(sample.page.error)):
+            one.entry["error"], changed = error, True
+        if advanced and one.stall:
+            changed = changed or one.stall.shown
+            one.stall = one.entry["stalled"] = None
+        return changed
+
+    def _begin_stalls(self, now: float) -> None:
+        for one in self.watched.values():
+            if one.stall and one.stall.shown:
+                continue
+            if one.patience.is_silent_for_long(now):
+                self._stall(one, now, shown=True)
+            elif not one.stall and one.patience.rests_for_long(now):
+                self._stall(one, now, shown=False)
+        silences = [one.patience.silence(now) for one in self.watched.values() if one.stall and one.stall.shown]
+        if not silences:
+            return
+        for one in self.watched.values():
+            if not (one.stall and one.stall.shown) and one.patience.silence(now) >= max(silences) / 2:
+                self._stall(one, now, shown=True)
+
+    @staticmethod
+    def _stall(one: Watched, now: float, *, shown: bool) -> None:
+        if one.stall:
+            one.stall.shown = shown
+        else:
+            one.stall = Stall(one.patience.advanced_at, now, shown=shown)
+
+    # --- a closer look ---
+
+    def _ask(self, now: float) -> None:
+        for one in self.watched.values():
+            stall = one.stall
+            if stall is None or stall.asked or not (now >= stall.next_at or self._has_come_to_rest(one, now)):
+                continue
+            stall.asked, self.read_at = True, now + ANSWER_SECONDS
+            if one.pulse.given and one.sample.pid:
+                stacks.ask(one.sample.pid, one.entry["pid"], one.pulse.given.stacks)
+
+    @staticmethod
+    def _has_come_to_rest(one: Watched, now: float) -> bool:
+        """Since the last look, which found it at work."""
+        stall = one.stall
+        if stall is None or (one.entry["stalled"] or {}).get("still"):
+            return False
+        return now - max(one.patience.active_at, stall.looked_at) >= FLOOR
+
+    def _read(self, now: float) -> bool:
+        asked = [one for one in self.watched.values() if one.stall and one.stall.asked]
+        found = stillness.look(one.entry["pid"] for one in asked)
+        changed = [self._judge(one, one.stall, found, now) for one in asked if one.stall]
+        return any(changed)
+
+    def _judge(self, one: Watched, stall: Stall, found: dict[int, stillness.Activity], now: float) -> bool:
+        before, evidence = stall.evidence, self._evidence(one, found, now)
+        still = before is not None and stalls.is_still(before, evidence)
+        again = AGAIN[min(stall.looks, len(AGAIN) - 1)]
+        stall.evidence, stall.asked = evidence, False
+        stall.looks, stall.looked_at, stall.next_at = stall.looks + 1, now, now + again
+        if not stall.shown and stall.looks > 1 and not still:
+            one.stall = None
+            one.patience.look(
+                now, one.patience.kind, one.pulse.repeats(one.sample), advanced=False, active=True
+            )  # it worked where a look at its main thread does not see it
+            return False
+        stall.shown = stall.shown or still
+        told = one.entry["stalled"]
+        if not stall.shown or (told and told["still"] == still and stall.looks > SHOWN):
+            return False
+        one.entry["stalled"] = self._told(stall, evidence, before, still=still)
+        return True
+
+    def _evidence(self, one: Watched, found: dict[int, stillness.Activity], now: float) -> Evidence:
+        sample = one.pulse.look(now)
+        activity = found.get(one.entry["pid"], stillness.Activity())
+        place = stacks.read(one.pulse.given.stacks) if one.pulse.given else []
+        return Evidence(sample, activity, place, links.look(activity.pids), stalls.channel(sample.pid))
+
+    def _told(self, stall: Stall, now: Evidence, before: Evidence | None, *, still: bool) -> dict[str, Any]:
+        unix, page = time.time() - now.sample.at, now.sample.page
+        passed = now.sample.at - before.sample.at if before else 0.0
+        used = now.activity.seconds - before.activity.seconds if before else 0.0
+        return {
+            "since": round(stall.since + unix, 1), "looked_at": round(now.sample.at + unix, 1), "looks": stall.looks,
+            "still": still, "phase": page.phase if page else "starting", "step": page.step if page else None,
+            **stalls.waits_in(now.sample),
+            "at": stacks.own(now.place, self.cwd), "stack": stacks.short(now.place, self.cwd),
+            "cpu": round(used / passed, 2) if passed > 0 else None, "state": now.sample.state, "waits": now.channel,
+            "links": links.told(now.links, stall.links, now.sample.at),
+            "flight": page.trace or None if page and now.sample.waits else None,
+        }  # fmt: skip
+
+
+_ERROR: dict[str, Any] = {"type": 200, "message": 500, "file": 300, "function": 200}
+
+
+def error_of(said: dict[str, Any]) -> dict[str, Any] | None:
+    """What a rank wrote of its exception, where it has the shape of one."""
+    texts = {name: said.get(name) for name in _ERROR}
+    at, line, step = said.get("at"), said.get("line"), said.get("step")
+    numbers = isinstance(line, int) and isinstance(at, (int, float)) and math.isfinite(at)
+    if not numbers or not all(isinstance(text, str) for text in texts.values()):
+        return None
+    cut = {name: str(text)[: _ERROR[name]] for name, text in texts.items()}
+    return {**cut, "line": line, "at": at, "step": step if isinstance(step, int) else None}

@@ -1,0 +1,46 @@
+"""What cgroups have to say of a rank that was killed."""
+
+from pathlib import Path
+
+from fermi.runner.kernel import Memory
+
+GIB = 1 << 30
+NOBODY = 1 << 30  # a process id that no log names
+
+
+def group(folder: Path, limit: str, oom: int, oom_kill: int) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "memory.events").write_text(f"low 0\nhigh 0\nmax 7\noom {oom}\noom_kill {oom_kill}\noom_group_kill 0\n")
+    (folder / "memory.max").write_text(limit + "\n")
+    (folder / "memory.peak").write_text(f"{2 * GIB}\n")
+    return str(folder)
+
+
+def test_a_limit_that_was_hit_is_named_with_what_was_used(tmp_path: Path) -> None:
+    pod, machine = tmp_path / "machine" / "pod", tmp_path / "machine"
+    memory = Memory([group(pod, str(2 * GIB), 0, 3), group(machine, "max", 0, 3)])
+    assert memory.explains(NOBODY) is None, "nothing new has happened"
+    group(pod, str(2 * GIB), 1, 4), group(machine, "max", 0, 4)
+    assert memory.explains(NOBODY) == {"by": "memory", "scope": "cgroup", "limit": 2 * GIB, "used": 2 * GIB}
+
+
+def test_without_a_limit_it_was_the_machine_that_had_no_more(tmp_path: Path) -> None:
+    memory = Memory([group(tmp_path, "max", 0, 0)])
+    group(tmp_path, "max", 0, 1)
+    found = memory.explains(NOBODY)
+    assert found is not None
+    assert (found["by"], found["scope"], found["used"]) == ("memory", "host", None)
+
+
+def test_the_older_cgroups_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "memory.limit_in_bytes").write_text(f"{GIB}\n")
+    (tmp_path / "memory.max_usage_in_bytes").write_text(f"{GIB}\n")
+    counts = tmp_path / "memory.oom_control"
+    counts.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 0\n")
+    memory = Memory([str(tmp_path)])
+    counts.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    assert memory.explains(NOBODY) == {"by": "memory", "scope": "cgroup", "limit": GIB, "used": GIB}
+
+
+def test_what_cannot_be_read_explains_nothing(tmp_path: Path) -> None:
+    assert Memory([str(tmp_path / "absent")]).explains(NOBODY) is None
