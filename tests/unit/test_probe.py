@@ -1,0 +1,381 @@
+"""What a rank's process tells of itself, with real processes: who may write the page, stacks on the signal, the
+exception that ends it, and what is seen of PyTorch."""
+
+import json
+import os
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from fermi.launch import shipped
+from fermi.probe import give, native
+from fermi.probe.errors import LONGEST, describe
+from fermi.probe.page import VARIABLE, Page, Seen
+from fermi.probe.rank import SIGNAL
+from fermi.runner import rank
+from tests.waiting import until
+
+PYTHON = [sys.executable, "-u"]
+ROOT = Path(__file__).parents[2]
+
+
+class Rank:
+    """One executed process, as a node runner begins it."""
+
+    def __init__(self, folder: Path, command: list[str], **env: str) -> None:
+        self.given = give.make()
+        self.page = Page(self.given.page)
+        self.path = folder / "log"
+        output = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.pid = rank.begin(
+            0, command, {**os.environ, **env}, str(folder), output,
+            fork=False, confinement=None, signals=(), inherited=(), pulse=self.given,
+        )  # fmt: skip
+        self.code: int | None = None
+
+    def wait(self) -> Seen | None:
+        self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.page.read()
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text()
+
+    def stacks(self) -> str:
+        return os.pread(self.given.stacks, 1 << 16, 0).decode()
+
+    def close(self) -> None:
+        if self.code is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, 9)
+            os.waitpid(self.pid, 0)
+        self.given.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator["Start"]:
+    made = Start(tmp_path)
+    yield made
+    for one in made.ranks:
+        one.close()
+
+
+class Start:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.ranks = folder, []
+
+    def __call__(self, code: str, *, command: list[str] | None = None, **env: str) -> Rank:
+        (self.folder / "train.py").write_text(textwrap.dedent(code))
+        self.ranks.append(Rank(self.folder, command or [*PYTHON, "train.py"], **env))
+        return self.ranks[-1]
+
+
+def test_a_script_sees_nothing_of_the_probe_and_its_own_sitecustomize_runs(start):
+    theirs = start.folder / "theirs"
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("print('theirs', __name__)")
+    one = start(
+        """
+        import sys
+        print([path for path in sys.path if path.endswith("site")], sys.modules["sitecustomize"].__file__)
+        import fermi  # the script's own
+        print(fermi.__file__)
+        """,
+        PYTHONPATH=str(theirs),
+    )
+    (start.folder / "fermi.py").touch()
+    seen = one.wait()
+    assert one.text.splitlines() == [
+        "theirs sitecustomize", f"[] {theirs}/sitecustomize.py", f"{start.folder}/fermi.py",
+    ]  # fmt: skip
+    assert (one.code, seen.pid, seen.phase, seen.error) == (0, one.pid, "ending", {})
+
+
+def test_the_exception_that_ends_a_rank_is_told_with_the_users_own_frame(start):
+    one = start(
+        """
+        import json
+        def load(text):
+            return json.loads(text)
+        load("{")
+        """
+    )
+    error = one.wait().error
+    assert {name: error[name] for name in ("type", "file", "line", "function", "step")} == {
+        "type": "JSONDecodeError", "file": "train.py", "line": 4, "function": "load", "step": 0,
+    }  # fmt: skip
+    assert error["message"].startswith("Expecting property name")
+    assert abs(error["at"] - time.time()) < 60
+    assert "probe" not in one.text  # the traceback is the script's
+
+
+def test_an_exception_that_was_caught_is_not_told(start):
+    assert start("try:\n    1 / 0\nexcept ZeroDivisionError:\n    raise SystemExit(3)").wait().error == {}
+
+
+def test_a_long_message_keeps_its_beginning_and_its_end():
+    told = describe(ValueError("begin" + "x" * 10_000 + "end"), None)["message"]
+    assert len(told) <= LONGEST
+    assert (told[:5], told[-3:]) == ("begin", "end")
+
+
+def test_stacks_come_while_the_main_thread_holds_the_interpreter_in_c(start):
+    one = start(
+        """
+        import ctypes, threading, time
+        threading.Thread(target=lambda: time.sleep(600), daemon=True).start()
+        def load_batch():
+            while True:
+                ctypes.PyDLL(None).sleep(600)  # no other thread of Python's comes to run
+        print("begins")
+        load_batch()
+        """
+    )
+    until(lambda: "begins" in one.text)
+    os.kill(one.page.read().pid, SIGNAL)
+    stacks = until(lambda: "<module>" in one.stacks() and one.stacks())
+    assert 'train.py", line 6 in load_batch' in stacks
+    assert "threading.py" in stacks
+    os.ftruncate(one.given.stacks, 0)  # and once more, into the emptied file
+    os.kill(one.page.read().pid, SIGNAL)
+    assert "load_batch" in until(lambda: "<module>" in one.stacks() and one.stacks())
+
+
+def test_the_signal_ends_nothing_that_has_no_probe(start):
+    one = start("", command=["sh", "-c", "echo begins; read _ < /dev/zero & wait; echo ends"])
+    until(lambda: "begins" in one.text)
+    os.killpg(one.pid, SIGNAL)
+    os.kill(one.pid, 15)
+    one.wait()
+    assert one.code == -15
+
+
+def test_a_fatal_signal_says_where_it_came(start):
+    one = start("import ctypes\ndef forward():\n    ctypes.string_at(0)\nforward()")
+    one.wait()
+    assert one.code == -11
+    assert 'train.py", line 3 in forward' in one.text
+
+
+def test_of_several_pythons_in_a_row_each_has_the_page_in_turn(start):
+    one = start(
+        "raise KeyError('second')",
+        command=["bash", "-c", f"{sys.executable} -c 'raise ValueError(1)'; {sys.executable} train.py; true"],
+    )
+    seen = one.wait()
+    assert (seen.error["type"], seen.error["file"]) == ("KeyError", "train.py")
+    assert seen.pid != one.pid
+
+
+def test_a_child_and_a_fork_leave_the_page_to_their_parent(start):
+    one = start(
+        """
+        import os, subprocess, sys
+        subprocess.run([sys.executable, "-c", "raise ValueError('of a child')"], stderr=subprocess.DEVNULL)
+        if os.fork() == 0:
+            raise KeyError("of a fork")
+        os.wait()
+        print(os.getpid())
+        """
+    )
+    seen = one.wait()
+    assert (seen.pid, seen.error) == (one.pid, {})
+
+
+@pytest.mark.parametrize("option", ["-I", "-E", "-S"])
+def test_a_python_that_reads_no_environment_has_no_pulse_and_runs(start, option):
+    one = start("", command=[sys.executable, option, "-c", "print('runs')"])
+    assert one.wait() is None
+    assert (one.code, one.text) == (0, "runs\n")
+
+
+def test_a_page_that_is_no_page_is_left_alone(start):
+    one = start("print('runs')", command=["bash", "-c", f"exec 3>&- 4>&-; FERMI_PULSE=1,2 {sys.executable} train.py"])
+    one.wait()
+    assert (one.code, one.text) == (0, "runs\n")
+
+
+def test_a_rank_cannot_shrink_the_page_that_its_runner_reads(start):
+    one = start("import os\nfd = int(os.environ['FERMI_PULSE'].split(',')[0])\nos.ftruncate(fd, 0)")
+    assert one.wait().error["type"] == "PermissionError"
+
+
+TORCH = """
+import json, os, subprocess, sys
+import _fermi_probe.page
+page = _fermi_probe.page.Page(int(os.environ["FERMI_PULSE"].split(",")[0]))
+def tell(name): print(json.dumps([name, page.read()[:3]]))
+tell("before")
+import torch
+from torch.utils.data import DataLoader
+
+class Outer(torch.optim.SGD):  # as Horovod's: both classes are hooked
+    def step(self, closure=None):
+        return super().step(closure)
+
+class Saved:
+    def __reduce__(self):
+        tell("inside save")
+        return int, ()
+
+def train(optimizer, steps):
+    for _ in range(steps):
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+
+def main():
+    global model
+    model = torch.nn.Linear(2, 2)
+    most, seldom = torch.optim.SGD(model.parameters(), lr=0.1), torch.optim.Adam(model.parameters())
+    for _ in range(4):
+        train(seldom, 1)
+        train(most, 3)
+    tell("two optimizers")
+    train(Outer(model.parameters(), lr=0.1), 3)
+    tell("another")
+    model.eval()
+    tell("evaluates")
+    train(most, 2)
+    torch.save(Saved(), "saved.pt")
+    tell("saved")
+    for _ in DataLoader(range(4), num_workers=1, collate_fn=step_in_worker): pass
+    child = [sys.executable, "-c", "import os; print(json.dumps(['child', ['FERMI_PULSE' in os.environ]]))"]
+    subprocess.run([*child[:2], "import json;" + child[2]])
+    tell("ends")
+    model(torch.ones(4, 7))
+
+def step_in_worker(batch):
+    train(torch.optim.SGD(model.parameters(), lr=0.1), 5)
+    return batch
+
+main()
+"""
+
+
+def test_steps_and_phases_of_an_unchanged_pytorch_script(start):
+    one = start(TORCH)
+    seen = one.wait()
+    told = dict(json.loads(line) for line in one.text.splitlines() if line[:1] == "[")
+    phases = {name: (step, phase) for name, (_, step, phase) in ((n, r) for n, r in told.items() if len(r) == 3)}
+    assert phases == {
+        "before": (0, "starting"),
+        "two optimizers": (12, "running"),  # those of the one that steps most
+        "another": (14, "running"),  # it leads from its second step on
+        "evaluates": (14, "evaluating"),
+        "inside save": (15, "saving"),
+        "saved": (15, "running"),
+        "ends": (15, "running"),  # not those of a DataLoader's worker
+    }
+    assert told["child"] == [False]  # what a process starts that trains does not
+    assert (seen.pid, seen.step, seen.phase) == (one.pid, 15, "ending")
+    assert (seen.error["type"], seen.error["file"], seen.error["function"]) == ("RuntimeError", "train.py", "main")
+    assert seen.stepping > 0.0
+
+
+GANG = """
+import json, os, sys, time
+sys.path.insert(0, sys.argv[1])
+import torch  # once, for both
+from fermi.probe import give
+from fermi.probe.page import Page
+from fermi.runner import rank
+
+def begin(number, pulse, earlier):
+    env = {**os.environ, "RANK": str(number)}
+    return rank.begin(number, ["python", "train.py"], env, os.getcwd(), os.dup(1), fork=True, confinement=None,
+                      signals=(), inherited=earlier, pulse=pulse)
+
+def main():
+    first, second = give.make(), give.make()
+    pids = [begin(0, first, []), begin(1, second, list(first))]
+    pages = [Page(first.page), Page(second.page)]
+    while not all(page.read() for page in pages) or not pages[0].read().trace:
+        time.sleep(0.05)
+    os.kill(pages[0].read().pid, 23)
+    while b"<module>" not in os.pread(first.stacks, 1 << 16, 0):
+        time.sleep(0.05)
+    print(json.dumps({"seen": [page.read()._asdict() for page in pages],
+                      "stacks": os.pread(first.stacks, 1 << 16, 0).decode()}), flush=True)
+    open("go", "w").close()
+    for pid in pids:
+        os.waitpid(pid, 0)
+    print(json.dumps([page.read()._asdict() for page in pages]), flush=True)
+
+try:
+    main()
+except rank.BecomeRank as one:
+    command, env = one.command, one.env
+else:
+    sys.exit()
+rank.become(command, env)
+"""
+DDP = """
+import os, time
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+def skips(number):
+    if number == 1:
+        while not os.path.exists("go"):
+            time.sleep(0.05)
+    dist.all_reduce(torch.ones(4, 7))
+
+number = int(os.environ["RANK"])
+dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/meeting", rank=number, world_size=2)
+model = DistributedDataParallel(torch.nn.Linear(10, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    model(torch.ones(7, 10)).sum().backward()
+    optimizer.step()
+skips(number)
+if number == 1:
+    raise SystemExit("no more")
+"""
+
+
+def test_two_forked_ranks_of_which_one_comes_late_to_a_collective(start):
+    (start.folder / "gang.py").write_text(GANG)
+    one = start(
+        DDP, command=["env", "-u", VARIABLE, *PYTHON, "gang.py", str(ROOT / "platform")], GLOO_SOCKET_IFNAME="lo"
+    )
+    one.wait()
+    during, after = (json.loads(line) for line in one.text.splitlines() if line[:1] in "{[")
+    waits, late = during["seen"]
+    assert [seen["step"] for seen in during["seen"]] == [3, 3]
+    assert waits["begun"] == waits["ended"] + 1 == late["begun"] + 1  # DDP's own are counted too
+    assert waits["collective"] == {"op": "all_reduce", "seq": waits["begun"], "group": "0", "sizes": [[4, 7]]}
+    assert waits["trace"]["groups"] == {"0": {"enqueued": waits["begun"], "completed": waits["ended"]}}
+    assert [entry["state"] for entry in waits["trace"]["last"]] == ["completed"] * 3 + ["scheduled"]
+    assert waits["collective_at"] > waits["stepped_at"]
+    assert late["collective_at"] == 0.0
+    assert waits["waited"] > late["waited"]
+    assert "line 11 in skips" in during["stacks"]
+    assert [seen["error"].get("type") for seen in after] == [None, "SystemExit"]
+    assert after[1]["error"] | {"at": 0} == {
+        "type": "SystemExit", "message": "no more", "file": "train.py", "line": 22, "function": "<module>", "at": 0,
+        "step": 3,
+    }  # fmt: skip
+
+
+def test_what_is_shipped_with_a_runner_has_all_of_the_probe():
+    found = {path for path in shipped.modules(shipped.POD, ()) if path.startswith("fermi/probe/")}
+    folder = Path(give.__file__).parents[1]
+    assert found == {f"fermi/{path.relative_to(folder).as_posix()}" for path in (folder / "probe").rglob("*.py")}
+
+
+def test_native_stacks_are_bounded_in_time_and_absent_without_py_spy(tmp_path):
+    python = tmp_path / "python"
+    spy = tmp_path / "py-spy"
+    spy.write_text('#!/bin/sh\necho "$*"; exit 0\n')
+    spy.chmod(0o755)
+    assert native.stacks(7, str(python)) == "dump --native --pid 7\n"
+    spy.write_text("#!/bin/sh\nexec sleep 600\n")
+    assert native.stacks(7, str(python), 0.2) == ""
+    spy.write_text("#!/bin/sh\necho Permission denied; exit 1\n")
+    assert native.stacks(7, str(python)) == ""
