@@ -7,7 +7,8 @@ Task 1──* Node        the environments it was made from, by node rank, as th
   │ 1──* MetricPoint  a line of numbers a rank printed
   │ 1──* Checkpoint   what a restart can resume from
   ├ 1──* LogCursor    how far each rank's log has been read into the tables above
-  └ 1──1 Preflight    the pre-flight test that goes before it; itself run by a task of the kind `preflight`
+  ├ 1──1 Preflight    the pre-flight test that goes before it; itself run by a task of the kind `preflight`
+  └ 1──* Drill        rehearsals of its restart; each is run by a task of the kind `drill`
 """
 
 from functools import partial
@@ -142,7 +143,7 @@ class Event(models.Model):
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="events")
     attempt = models.PositiveIntegerField(default=0)
     at = models.DateTimeField()
-    kind = models.CharField(max_length=20)  # state | attempt | script | preflight | finding
+    kind = models.CharField(max_length=20)  # state | attempt | script | preflight | drill | finding
     code = models.CharField(max_length=60)
     params = models.JSONField(default=dict)
 
@@ -181,6 +182,25 @@ class Preflight(models.Model):
     before = models.OneToOneField(Task, on_delete=models.CASCADE, null=True, related_name="stage")
     level = models.CharField(max_length=10)  # quick | full
     report = models.JSONField(default=dict, blank=True)
+
+    def __str__(self) -> str:
+        return str(self.run_id)
+
+
+class Drill(models.Model):
+    """A rehearsal of a restart. `run` is the task that runs it: the same job with checkpoints of its own, whose first
+    attempt loses a rank. `task`: whose restart it is; None: of a request that was not sent. `stage`: it goes before the
+    task's first attempt. `report`: what `fermi.launch.drill.judge` says, once the run has ended."""
+
+    run = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="drill")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, null=True, related_name="drills")
+    stage = models.BooleanField(default=False)
+    report = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task"], condition=models.Q(stage=True), name="one_drill_before_a_task")
+        ]
 
     def __str__(self) -> str:
         return str(self.run_id)

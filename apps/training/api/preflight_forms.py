@@ -11,6 +11,7 @@ from fermi.launch import preflight, registry
 
 PREFLIGHT_STATUSES = [(status, status) for status in ("queued", "running", "done", "failed")]
 JUDGED_LEVELS = [(level, level) for level in (*LEVELS, "unknown")]
+STOPPING = [(Action.STOP.value, Action.STOP.value)]
 TEST_LEVELS = [(level, level) for level in preflight.LEVELS]
 
 
@@ -118,7 +119,7 @@ class PreflightBrief(serializers.Serializer):
 
 class PreflightDetail(PreflightBrief):
     allowedActions = serializers.ListField(
-        child=serializers.ChoiceField([(Action.STOP.value, Action.STOP.value)]), help_text="what you may do with it now"
+        child=serializers.ChoiceField(STOPPING), help_text="what you may do with it now"
     )
     nodes = PreflightNode(many=True)
     pairs = PreflightPair(many=True)

@@ -261,6 +261,7 @@ class TaskDetail(TaskBrief):
     datasetVersionId = serializers.CharField(allow_null=True)
     modelId = serializers.CharField(allow_null=True)
     preflightId = serializers.CharField(allow_null=True, help_text="of the pre-flight test that went before it")
+    drillId = serializers.CharField(allow_null=True, help_text="of the newest rehearsal of its restart")
     summary = TaskSummary()
     warnings = WarningItem(many=True)
     proposal = TaskProposal(allow_null=True, help_text="null: nothing was left empty")
@@ -393,7 +394,9 @@ class TaskEvent(serializers.Serializer):
     id = serializers.IntegerField()
     attempt = serializers.IntegerField()
     at = serializers.DateTimeField()
-    kind = serializers.ChoiceField([(kind, kind) for kind in ("state", "attempt", "script", "preflight", "finding")])
+    kind = serializers.ChoiceField(
+        [(kind, kind) for kind in ("state", "attempt", "script", "preflight", "drill", "finding")]
+    )
     code = serializers.CharField()
     params = serializers.JSONField()
     message = serializers.CharField()

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.training.api import framework_views, preflight_views, template_views, views
+from apps.training.api import drill_views, framework_views, preflight_views, template_views, views
 
 TASK = "training-tasks/<str:task_id>"
 
@@ -13,6 +13,9 @@ urlpatterns = [
     path("preflights/between-zones", preflight_views.BetweenZonesView.as_view()),
     path("preflights/<str:preflight_id>", preflight_views.PreflightView.as_view()),
     path("preflights/<str:preflight_id>/stop", preflight_views.PreflightStopView.as_view()),
+    path("drills", drill_views.DrillsView.as_view()),
+    path("drills/<str:drill_id>", drill_views.DrillView.as_view()),
+    path("drills/<str:drill_id>/stop", drill_views.DrillStopView.as_view()),
     path("frameworks", framework_views.FrameworksView.as_view()),
     path("frameworks/recommend", views.FrameworkRecommendView.as_view()),
     path(TASK, views.TaskView.as_view()),

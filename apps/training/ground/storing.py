@@ -15,7 +15,7 @@ from apps.training.states.limits import DEADLINES
 from fermi.launch import ranks, summary
 from fermi.launch.spec import JobSpec, Node
 
-FIRST = {Kind.TRAINING: State.INITIALIZING, Kind.PREFLIGHT: State.QUEUED}
+FIRST = {Kind.TRAINING: State.INITIALIZING, Kind.PREFLIGHT: State.QUEUED, Kind.DRILL: State.INITIALIZING}
 
 
 @transaction.atomic

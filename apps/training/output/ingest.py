@@ -26,6 +26,7 @@ from apps.training.ground import findings, hints, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
 from apps.training.output import lines
+from apps.training.states import Kind
 from fermi.launch.diagnosis import Finding, Level, losses
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "checkpoint_failed": ("step", "why"),
     "stopped": ("step",),
     "finished": ("step",),
+    "drilled": ("path",),  # said by the rank's runner
 }
 """Events with a text of their own, `SCRIPT_<EVENT>`, and what it says; one that lacks it is a `SCRIPT_EVENT`."""
 
@@ -79,6 +81,7 @@ class Reading:
         self._task_id, self._attempt = task.pk, attempt
         self._handle, self._backend = handle_for(task, attempt), backend_for(task.cluster)
         self._cluster = task.cluster
+        self._rehearses = task.kind == Kind.DRILL  # which ends as soon as it has shown what it is to show
         self._tails: dict[int, _Tail] = {}
 
     def read(self, ranks: Iterable[int] | None = None, *, to_the_end: bool = False) -> News:
@@ -156,6 +159,8 @@ class Reading:
             if found.progress:
                 Task.objects.filter(pk=self._task_id, attempt=self._attempt).update(progress=found.progress)
             self._note(found.losses)
+            if self._rehearses:
+                hints.poke(self._task_id)
             if found.points or found.newest:
                 hints.changed(self._task_id, "metric")
             if found.events or found.checkpoints:

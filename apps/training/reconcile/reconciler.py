@@ -96,14 +96,13 @@ def _facts(task: Task) -> tuple[Facts, Attempt | None]:
     ends = [cause(task.cluster, one.outcome) for one in task.attempts.all()]
     if task.spec.get("elastic"):
         ends = restarts.of_elastic(ends)
-    left = task.max_restarts + 1 - restarts.charged(ends)
     return Facts(
         state=state,
         stop_requested=task.stop_requested_at is not None,
         resize_requested=task.resize_requested_at is not None,
         overdue=task.deadline_at is not None and task.deadline_at <= now(),
         outcome=cause(task.cluster, attempt.outcome, attempt.outcome_params) if attempt and attempt.outcome else None,
-        attempts_left=0 if attempt and verdicts.is_last(task, attempt) else left,
+        attempts_left=task.max_restarts + 1 - restarts.charged(ends),
         attempt=task.attempt,
         moment=now().timestamp(),
         found=verdicts.of(task, attempt) if attempt and state is State.RUNNING and not attempt.outcome else None,

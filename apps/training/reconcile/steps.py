@@ -13,6 +13,7 @@ from apps.catalog.models import DatasetVersion, VersionStatus
 from apps.clusters import leases
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
+from apps.training.drills import runs as drills
 from apps.training.ground import hints, placing, resuming, sizing, transitions
 from apps.training.ground.launching import backend_for, cause, declared, handle_for, job_for, secrets_of
 from apps.training.models import Attempt, Task
@@ -69,8 +70,9 @@ def lease(task: Task) -> timedelta | None:
     except vault.Unavailable as absent:
         transitions.explain(task, absent.code, absent.params)
         return LOOK_AGAIN[State.QUEUED]
-    if (wait := runs.stage(task)) is not None:
-        return wait
+    for stage in (runs.stage, drills.stage):
+        if (wait := stage(task)) is not None:
+            return wait
     backend = backend_for(task.cluster)
     there = ports.look(task, backend)
     number, (resume_from, in_vain) = task.attempt + 1, resuming.point(task)
@@ -82,7 +84,7 @@ def lease(task: Task) -> timedelta | None:
                 attempt = Attempt(
                     task=task, number=number, master_port=port, resume_from=resume_from, created_at=now(), plan={}
                 )
-                launched = job_for(task, attempt)
+                launched = drills.rehearsed(task, job_for(task, attempt))
                 plan = registry.planner(task.framework).plan(launched)
                 attempt.plan = backend.render(launched, plan).to_json()
                 attempt.save(force_insert=True)
@@ -161,12 +163,13 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
     assert decision.to is not None
     ingest.drain(task.pk, attempt.number)
     report = runs.report(task, attempt.number) if task.kind == Kind.PREFLIGHT else None
-    restart = decision.to is State.QUEUED
+    to = State.FAILED if decision.to is State.QUEUED and verdicts.is_last(task, attempt) else decision.to
+    restart = to is State.QUEUED
     again = restarts.repeated(task.attempts.all(), attempt, _last_steps(task, attempt))
     reason, params = attempt.outcome, {**attempt.outcome_params, **again}
     if restart:
         reason, params = Reason.RESTARTING, {"cause": attempt.outcome, "next": attempt.number + 1, **params}
-    elif decision.to is State.STOPPED and (killed := restarts.killed_by_a_stop(attempt)):
+    elif to is State.STOPPED and (killed := restarts.killed_by_a_stop(attempt)):
         reason, params = Reason.STOPPED_AND_KILLED, killed
     elif reason == Reason.COMPLETED and params:
         reason = Reason.COMPLETED_AND_KILLED
@@ -177,7 +180,7 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
         if again:
             transitions.record(task.pk, attempt.number, "attempt", "SAME_FAILURE", {**attempt.outcome_params, **again})
         leases.release_ports(attempt.name)
-        transitions.move(task, decision.to, reason, params)
+        transitions.move(task, to, reason, params)
         if report is not None:
             runs.finish(task, report)
         _release_if_final(task)
@@ -215,6 +218,7 @@ def end(task: Task, decision: Decision) -> timedelta | None:
     with transaction.atomic():
         transitions.move(task, decision.to, decision.cause.code, decision.cause.params)
         runs.end_with(task)
+        drills.end_with(task)
         _release_if_final(task)
     return timedelta()
 
@@ -256,5 +260,7 @@ def _store_outcome(task: Task, attempt: Attempt, outcome: str, params: dict[str,
 
 def _release_if_final(task: Task) -> None:
     if State(task.state) in FINAL:
+        if task.kind == Kind.DRILL:
+            drills.finish(task)
         leases.release(task.pk)
         hints.poke_waiting()

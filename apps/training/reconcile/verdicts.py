@@ -3,9 +3,11 @@
 from itertools import pairwise
 from typing import Any
 
+from apps.training.drills import runs
 from apps.training.ground import resuming
 from apps.training.ground.launching import cause
 from apps.training.models import Attempt, Finding, Task
+from apps.training.states import Kind
 from apps.training.states.reasons import Reason
 from fermi.launch.diagnosis import Level, losses
 from fermi.launch.spec import Cause
@@ -16,6 +18,8 @@ MOST_ROLLBACKS = 2
 
 def of(task: Task, attempt: Attempt) -> Cause | None:
     """Why the attempt, which runs, is to end."""
+    if task.kind == Kind.DRILL:
+        return runs.found(task, attempt)
     then = task.spec.get("on_bad_loss", "report")
     if then == "report":
         return None
@@ -26,7 +30,9 @@ def of(task: Task, attempt: Attempt) -> Cause | None:
 
 
 def is_last(task: Task, attempt: Attempt) -> bool:
-    """Whether no attempt may follow, however many are left."""
+    """Whether no attempt may follow, however many are left, as all that it printed shows."""
+    if task.kind == Kind.DRILL:
+        return runs.is_last(task, attempt)
     if attempt.outcome != Reason.BAD_LOSS:
         return False
     return attempt.outcome_params.get("then") == "stop" or _rolled_back_enough(task)

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
@@ -58,7 +59,7 @@ def grow(user: User, task_id: str) -> Task:
 
 
 def stop_any(user: User, task_id: str) -> Task:
-    """Also a pre-flight test, by its own id."""
+    """Also a pre-flight test or a drill, by its own id."""
     return _stop(user, find_any(user, task_id, Role.MEMBER))
 
 
@@ -95,16 +96,18 @@ def delete(user: User, task_id: str) -> None:
     users = Task.objects.filter(state__in=ACTIVE, spec__resume_from__startswith=f"{checkpoints}/")
     if busy := users.values_list("pk", flat=True).first():
         raise ApiError(409, "CHECKPOINTS_IN_USE", task=busy)
-    test = Task.objects.filter(preflight__before=task).select_related("cluster").first()
-    for each in filter(None, (task, test)):
+    runs = list(Task.objects.filter(Q(preflight__before=task) | Q(drill__task=task)).select_related("cluster"))
+    if going_on := next((run.pk for run in runs if run.state in ACTIVE), None):
+        raise ApiError(409, "DRILL_UNDER_WAY", drill=going_on)
+    for each in (task, *runs):
         for number in each.attempts.values_list("number", flat=True):
             backend_for(each.cluster).forget(handle_for(each, number))
         shutil.rmtree(settings.DATA_DIR / "logs" / each.pk, ignore_errors=True)
     shutil.rmtree(checkpoints, ignore_errors=True)
     with transaction.atomic():
         audit.record(user, "task.delete", task.pk, project=task.project_id, name=task.name)
-        if test:
-            test.delete()
+        for run in runs:
+            run.delete()
         task.delete()
 
 

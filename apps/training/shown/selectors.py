@@ -173,6 +173,7 @@ def detail(task: Task, user: User) -> dict[str, Any]:
         "attempts": [_attempt(attempt) for attempt in attempts],
         "request": discretion.request(task, user),
         "preflightId": Preflight.objects.filter(before=task).values_list("pk", flat=True).first(),
+        "drillId": task.drills.order_by("-run__created_at").values_list("pk", flat=True).first(),
         "totalSteps": job.hyperparameters.get("totalSteps"),
     }
 

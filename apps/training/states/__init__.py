@@ -19,6 +19,7 @@ class Kind(StrEnum):
 
     TRAINING = "training"
     PREFLIGHT = "preflight"
+    DRILL = "drill"
 
 
 class State(StrEnum):

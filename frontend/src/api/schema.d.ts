@@ -233,6 +233,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/drills": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The drills of your projects, newest first. */
+        get: operations["listDrills"];
+        put?: never;
+        /** @description Rehearses a restart, as soon as the environments are free: a rank is killed once there is a checkpoint. */
+        post: operations["createDrill"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/drills/{drill_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One drill: whether training resumed, from where, and what it cost. */
+        get: operations["getDrill"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/drills/{drill_id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Ends a drill. Asking again changes nothing. */
+        post: operations["stopDrill"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/frameworks": {
         parameters: {
             query?: never;
@@ -1377,6 +1429,91 @@ export interface components {
             /** @description number of processes, not of nodes */
             worldSize: number;
         };
+        Drill: {
+            id: string;
+            status: components["schemas"]["PreflightStatus"];
+            reason: components["schemas"]["Reason"] | null;
+            /** @description whose restart it rehearses; null: of a request */
+            taskId: string | null;
+            /** @description whether it goes before the task's first attempt */
+            stage: boolean;
+            projectId: string;
+            owner: string;
+            /** Format: double */
+            minutes: number;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            startedAt: string | null;
+            /** Format: date-time */
+            endedAt: string | null;
+            attempt: number;
+            /** @description the newest */
+            step: number | null;
+            verdict: components["schemas"]["DrillVerdict"] | null;
+            /** @description that was killed */
+            rank: number | null;
+            node: string | null;
+            checkpoint: components["schemas"]["DrillCheckpoint"] | null;
+            killedStep: number | null;
+            resumedStep: number | null;
+            stepsLost: number | null;
+            /**
+             * Format: double
+             * @description from the death to the next attempt's start
+             */
+            restartSeconds: number | null;
+            /**
+             * Format: double
+             * @description from the death to the first step beyond
+             */
+            resumedSeconds: number | null;
+            allowedActions: components["schemas"]["PreflightDetailAllowedActionsEnum"][];
+        };
+        DrillCheckpoint: {
+            path: string;
+            sizeBytes: number | null;
+            /** @description null = the script did not say */
+            step: number | null;
+        };
+        DrillCreateRequest: {
+            /** @description of a task that is there, or: */
+            taskId?: string | null;
+            /** @description what would be sent to POST /training-tasks */
+            request?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Format: double
+             * @description drillMinutes of the request by default
+             */
+            minutes?: number | null;
+        };
+        DrillEnvelope: {
+            data: components["schemas"]["Drill"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        DrillLevel: "pass" | "fail" | "unknown";
+        DrillPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["Drill"][];
+        };
+        DrillPageEnvelope: {
+            data: components["schemas"]["DrillPage"];
+            code: number;
+            message: string;
+        };
+        DrillVerdict: {
+            level: components["schemas"]["DrillLevel"];
+            code: string;
+            message: string;
+            /** @description what to do */
+            hint: string;
+        };
         /** @description What an optimizer step comes to over all ranks. */
         EffectiveBatch: {
             /** @description samples per data-parallel rank and micro step */
@@ -2468,6 +2605,17 @@ export interface components {
              */
             preflight?: "off" | "quick" | "full";
             /**
+             * @description a rehearsal before the first attempt: a rank is killed, and a task that does not resume fails
+             * @default off
+             * @enum {string}
+             */
+            drill?: "off" | "on";
+            /**
+             * @description how long a drill waits for a checkpoint, and for the resumed step
+             * @default 15
+             */
+            drillMinutes?: number;
+            /**
              * @description a small probe in every rank: steps, stacks and collectives without a line printed
              * @default on
              * @enum {string}
@@ -2545,6 +2693,8 @@ export interface components {
             modelId: string | null;
             /** @description of the pre-flight test that went before it */
             preflightId: string | null;
+            /** @description of the newest rehearsal of its restart */
+            drillId: string | null;
             summary: components["schemas"]["TaskSummary"];
             warnings: components["schemas"]["WarningItem"][];
             /** @description null: nothing was left empty */
@@ -2609,7 +2759,7 @@ export interface components {
             hint: string;
         };
         /** @enum {string} */
-        TaskEventKindEnum: "state" | "attempt" | "script" | "preflight" | "finding";
+        TaskEventKindEnum: "state" | "attempt" | "script" | "preflight" | "drill" | "finding";
         TaskEventPage: {
             total: number;
             page: number;
@@ -3829,6 +3979,130 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EnvironmentSummaryEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listDrills: {
+        parameters: {
+            query?: {
+                ordering?: "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+                status?: "queued" | "running" | "done" | "failed";
+                /** @description id */
+                task?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DrillPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createDrill: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DrillCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DrillEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getDrill: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                drill_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DrillEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    stopDrill: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                drill_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DrillEnvelope"];
                 };
             };
             default: {

@@ -33,6 +33,7 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
             (_("DATASET"), f"{task['datasetId']}:{task['datasetVersionId']}" if task["datasetId"] else None),
             (_("MODEL"), task["modelId"]),
             (_("PREFLIGHT_TEST"), task["preflightId"]),
+            (_("DRILL_OF_RESTART"), task.get("drillId")),
             (_("CREATED"), clock(task["createdAt"])),
             (_("STARTED"), clock(task["startedAt"])),
             (_("ENDED"), clock(task["endedAt"])),

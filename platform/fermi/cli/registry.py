@@ -28,6 +28,7 @@ COMMANDS = {
     "templates": Entry("templates", "templates"),
     "recommend": Entry("recommend", "recommend"),
     "preflight": Entry("preflight", "preflight"),
+    "drill": Entry("drill", "drill"),
     "preview": Entry("submit", "preview"),
     "submit": Entry("submit", "submit"),
     "list": Entry("tasks", "list_tasks"),

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from fermi.client import config
 from fermi.client.accounts import Projects, Tokens
+from fermi.client.drills import Drills
 from fermi.client.inventory import Clusters, Datasets, Environments, Models
 from fermi.client.listing import Listing
 from fermi.client.preflights import Preflights
@@ -46,6 +47,7 @@ class Fermi:
         self.workers = Workers(self._transport)
         self.groups = Groups(self._transport)
         self.preflights = Preflights(self._transport)
+        self.drills = Drills(self._transport)
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
 

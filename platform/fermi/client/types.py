@@ -109,6 +109,43 @@ class DistributedInfo(TypedDict):
     """
 
 
+class DrillCheckpoint(TypedDict):
+    path: str
+    sizeBytes: int | None
+    step: int | None
+    """
+    null = the script did not say
+    """
+
+
+class DrillCreateRequest(TypedDict):
+    taskId: NotRequired[str | None]
+    """
+    of a task that is there, or:
+    """
+    request: NotRequired[dict[str, Any] | None]
+    """
+    what would be sent to POST /training-tasks
+    """
+    minutes: NotRequired[float | None]
+    """
+    drillMinutes of the request by default
+    """
+
+
+DrillLevel: TypeAlias = Literal["pass", "fail", "unknown"]
+
+
+class DrillVerdict(TypedDict):
+    level: DrillLevel
+    code: str
+    message: str
+    hint: str
+    """
+    what to do
+    """
+
+
 class ElasticRequest(TypedDict):
     minNodes: NotRequired[int]
     """
@@ -712,7 +749,7 @@ class TaskElastic(TypedDict):
     away: list[AwayNode]
 
 
-TaskEventKindEnum: TypeAlias = Literal["state", "attempt", "script", "preflight", "finding"]
+TaskEventKindEnum: TypeAlias = Literal["state", "attempt", "script", "preflight", "drill", "finding"]
 
 
 class TaskNode(TypedDict):
@@ -1095,6 +1132,50 @@ class DistributedConfigRequest(TypedDict):
     """
     goes on with fewer nodes when one is lost, and with more when it is back; the global batch stays the same
     """
+
+
+class Drill(TypedDict):
+    id: str
+    status: PreflightStatus
+    reason: Reason | None
+    taskId: str | None
+    """
+    whose restart it rehearses; null: of a request
+    """
+    stage: bool
+    """
+    whether it goes before the task's first attempt
+    """
+    projectId: str
+    owner: str
+    minutes: float
+    createdAt: str
+    startedAt: str | None
+    endedAt: str | None
+    attempt: int
+    step: int | None
+    """
+    the newest
+    """
+    verdict: DrillVerdict | None
+    rank: int | None
+    """
+    that was killed
+    """
+    node: str | None
+    checkpoint: DrillCheckpoint | None
+    killedStep: int | None
+    resumedStep: int | None
+    stepsLost: int | None
+    restartSeconds: float | None
+    """
+    from the death to the next attempt's start
+    """
+    resumedSeconds: float | None
+    """
+    from the death to the first step beyond
+    """
+    allowedActions: list[PreflightDetailAllowedActionsEnum]
 
 
 class EffectiveBatch(TypedDict):
@@ -1533,6 +1614,14 @@ class TaskCreateRequest(TypedDict):
     """
     a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit
     """
+    drill: NotRequired[Literal["off", "on"]]
+    """
+    a rehearsal before the first attempt: a rank is killed, and a task that does not resume fails
+    """
+    drillMinutes: NotRequired[float]
+    """
+    how long a drill waits for a checkpoint, and for the resumed step
+    """
     pulse: NotRequired[Literal["on", "off"]]
     """
     a small probe in every rank: steps, stacks and collectives without a line printed
@@ -1853,6 +1942,10 @@ class TaskDetail(TypedDict):
     preflightId: str | None
     """
     of the pre-flight test that went before it
+    """
+    drillId: str | None
+    """
+    of the newest rehearsal of its restart
     """
     summary: TaskSummary
     warnings: list[WarningItem]

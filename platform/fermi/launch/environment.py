@@ -4,9 +4,10 @@ import json
 import math
 from collections.abc import Collection, Mapping
 
-from fermi.launch import network
+from fermi.launch import drill, network
 from fermi.launch.ranks import Placement
 from fermi.launch.spec import JobSpec, Late, Problem, Value
+from fermi.runner.drill import VARIABLE
 
 
 def communication_backend(spec: JobSpec) -> str:
@@ -48,6 +49,7 @@ def job_env(spec: JobSpec) -> dict[str, Value]:
         "FERMI_CHECKPOINT_DIR": spec.checkpoint_dir,
         "FERMI_RESUME_FROM": spec.resume_from,
         "FERMI_HYPERPARAMETERS": json.dumps(dict(spec.hyperparameters), sort_keys=True),
+        **({VARIABLE: json.dumps({"rank": drill.victim(spec)})} if spec.rehearses else {}),
     }
 
 

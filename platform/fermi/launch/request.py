@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fermi.launch import ranks, registry, shape
-from fermi.launch.spec import MAX_RESTARTS, Elastic, Entrypoint, JobSpec, Node, Problem
+from fermi.launch.spec import DRILL_MINUTES, MAX_RESTARTS, Elastic, Entrypoint, JobSpec, Node, Problem
 from fermi.runner.exits import GRACE_SECONDS
 
 LARGEST = 2**31 - 1
@@ -24,6 +24,7 @@ MASTER_PORTS = range(1024, 65536)
 MOST_RESTARTS = 100
 LONGEST_GRACE = 3600  # seconds
 SHORTEST_PATIENCE, LONGEST_PATIENCE = 5, 86_400  # seconds
+LONGEST_DRILL = 1440  # minutes
 NAME_LENGTH = 100
 
 
@@ -200,6 +201,24 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = "off"
 
+    drill: Annotated[
+        Literal["off", "on"],
+        told(
+            "a rehearsal before the first attempt: a rank is killed, and a task that does not resume fails",
+            flag="--drill",
+            choices=["off", "on"],
+        ),
+    ] = "off"
+    drill_minutes: Annotated[
+        float,
+        told(
+            "how long a drill waits for a checkpoint, and for the resumed step",
+            flag="--drill-minutes",
+            ge=1,
+            le=LONGEST_DRILL,
+        ),
+    ] = DRILL_MINUTES
+
     pulse: Annotated[
         Literal["on", "off"],
         told(
@@ -302,6 +321,8 @@ def job(
         max_restarts=request.max_restarts,
         spares=request.spare_environment_ids,
         preflight=request.preflight,
+        drill=request.drill,
+        drill_minutes=request.drill_minutes,
         pulse=request.pulse == "on",
         on_hang=request.on_hang,
         hang_seconds=request.hang_seconds,

@@ -20,6 +20,8 @@ from fermi.runner.ports import MASTER_PORT
 MAX_RESTARTS = 3
 """How often a failed attempt is followed by another, unless somebody says otherwise."""
 
+DRILL_MINUTES = 15.0
+
 Value: TypeAlias = str | Late | tuple[str | Late, ...]
 """Text, a late value, or pieces of both to be joined."""
 
@@ -99,7 +101,8 @@ class JobSpec:
     `model_parameters`: how many weights, where somebody said so; else see `recipes.parameters`. `secret_env`: variables
     whose values are secrets, with the secrets' names; a value is never part of a job, a plan or what is rendered.
     `spares`: environments that take the places of lost ones; `left_out`: those that somebody asked to do without, from
-    the next attempt on; `preflight`: the test before the first attempt, or off.
+    the next attempt on; `preflight`: the test before the first attempt, or off; `drill`: the rehearsal before it, or
+    off, for at most `drill_minutes`. `rehearses`: this is one, and a rank is to be killed once it has saved.
     `pulse`: whether ranks carry the probe; `on_hang`, `on_bad_loss`, `on_crash_loop`: what follows from each, and
     `hang_seconds`: without a sign of progress for so long a rank is looked at (None: what its own past explains)."""
 
@@ -127,6 +130,9 @@ class JobSpec:
     spares: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     preflight: str = "off"
+    drill: str = "off"
+    drill_minutes: float = DRILL_MINUTES
+    rehearses: bool = False
     pulse: bool = True
     on_hang: Literal["report", "restart", "stop"] = "restart"
     hang_seconds: float | None = None

@@ -42,7 +42,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fermi.runner import blame, causes, kernel, processes, stalls
+from fermi.runner import blame, causes, drill, kernel, processes, stalls
 from fermi.runner.exits import CANNOT_START, shown
 from fermi.runner.files import Paths, PulseFile, StatusFile, first_status, read_json, try_lock
 from fermi.runner.outputs import Pipes
@@ -109,6 +109,7 @@ class Node:
         if spec.get("pulse"):
             seconds = spec.get("pulse_seconds", tell_seconds)
             self.watch = Watch(spec["cwd"], spec.get("hang_seconds"), tell, seconds)
+        self.drill = drill.Drill.of(spec)
 
     def run(self) -> None:
         """To the end. May raise BecomeRank (in a child)."""
@@ -195,6 +196,8 @@ class Node:
             self.reap()
             if self.unsaved:
                 self.save(self.status["state"])
+            if self.drill and self.kill_at is None and (about := self.drill.due()):
+                self.kill_for_drill(self.drill.rank, about)
             if self.kill_at is not None and time.monotonic() >= self.kill_at:
                 self.signal_ranks(signal.SIGKILL)
             elif self.stillness:
@@ -299,6 +302,18 @@ class Node:
         entry["asked"] = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(entry["pid"], number)
+
+    def kill_for_drill(self, rank: int, about: dict[str, Any]) -> None:
+        """Once, as if something on the node had done it."""
+        self.drill = None
+        for entry, asked in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
+            if entry["rank"] == rank and entry["state"] == "running":
+                if self.pipes:
+                    self.pipes.sinks[rank](drill.say(about))
+                else:
+                    with open(asked["log"], "ab") as log:
+                        log.write(drill.say(about))
+                drill.kill(entry["pid"])
 
     # --- those that do nothing ---
 

@@ -114,6 +114,8 @@ SPECTACULAR_SETTINGS = {
         "FindingLevel": "apps.clusters.api.serializers.LEVELS",
         "DiagnosisLevel": "apps.training.api.serializers.LEVELS",
         "JudgedLevel": "apps.training.api.preflight_forms.JUDGED_LEVELS",
+        "DrillLevel": "apps.training.api.drill_forms.DRILL_LEVELS",
+        "PreflightDetailAllowedActionsEnum": "apps.training.api.preflight_forms.STOPPING",
         "PreflightLevel": "apps.training.api.preflight_forms.TEST_LEVELS",
         "PreflightStatus": "apps.training.api.preflight_forms.PREFLIGHT_STATUSES",
     },

@@ -1,0 +1,71 @@
+"""Shapes of requests and answers about drills."""
+
+from rest_framework import serializers
+
+from apps.common.openapi import Key
+from apps.common.pages import OrderingField, PageQuery
+from apps.training.api.preflight_forms import PREFLIGHT_STATUSES, STOPPING
+from apps.training.api.serializers import Reason
+from fermi.launch.drill import FAIL, PASS, UNKNOWN
+from fermi.launch.request import LONGEST_DRILL
+
+DRILL_LEVELS = [(level, level) for level in (PASS, FAIL, UNKNOWN)]
+
+
+class DrillCreateRequest(serializers.Serializer):
+    taskId = Key(source="task_id", allow_null=True, default=None, help_text="of a task that is there, or:")
+    request = serializers.DictField(
+        allow_null=True, default=None, help_text="what would be sent to POST /training-tasks"
+    )
+    minutes = serializers.FloatField(
+        min_value=1,
+        max_value=LONGEST_DRILL,
+        allow_null=True,
+        default=None,
+        help_text="drillMinutes of the request by default",
+    )
+
+
+class DrillQuery(PageQuery):
+    status = serializers.ChoiceField(PREFLIGHT_STATUSES, required=False)
+    task = Key(required=False, allow_blank=True, help_text="id")
+    ordering = OrderingField("-createdAt", createdAt="run__created_at")
+
+
+class DrillCheckpoint(serializers.Serializer):
+    path = serializers.CharField()
+    sizeBytes = serializers.IntegerField(allow_null=True)
+    step = serializers.IntegerField(allow_null=True, help_text="null = the script did not say")
+
+
+class DrillVerdict(serializers.Serializer):
+    level = serializers.ChoiceField(DRILL_LEVELS)
+    code = serializers.CharField()
+    message = serializers.CharField()
+    hint = serializers.CharField(help_text="what to do")
+
+
+class Drill(serializers.Serializer):
+    id = serializers.CharField()
+    status = serializers.ChoiceField(PREFLIGHT_STATUSES)
+    reason = Reason(allow_null=True)
+    taskId = serializers.CharField(allow_null=True, help_text="whose restart it rehearses; null: of a request")
+    stage = serializers.BooleanField(help_text="whether it goes before the task's first attempt")
+    projectId = serializers.CharField()
+    owner = serializers.CharField()
+    minutes = serializers.FloatField()
+    createdAt = serializers.DateTimeField()
+    startedAt = serializers.DateTimeField(allow_null=True)
+    endedAt = serializers.DateTimeField(allow_null=True)
+    attempt = serializers.IntegerField()
+    step = serializers.IntegerField(allow_null=True, help_text="the newest")
+    verdict = DrillVerdict(allow_null=True)
+    rank = serializers.IntegerField(allow_null=True, help_text="that was killed")
+    node = serializers.CharField(allow_null=True)
+    checkpoint = DrillCheckpoint(allow_null=True)
+    killedStep = serializers.IntegerField(allow_null=True)
+    resumedStep = serializers.IntegerField(allow_null=True)
+    stepsLost = serializers.IntegerField(allow_null=True)
+    restartSeconds = serializers.FloatField(allow_null=True, help_text="from the death to the next attempt's start")
+    resumedSeconds = serializers.FloatField(allow_null=True, help_text="from the death to the first step beyond")
+    allowedActions = serializers.ListField(child=serializers.ChoiceField(STOPPING))

@@ -1,0 +1,46 @@
+"""How drills look in the API, in the reader's language."""
+
+from typing import Any
+
+from apps.training.models import Drill
+from apps.training.preflight.presenters import STATES
+from apps.training.shown import presenters
+from apps.training.states import Action, State, allowed_actions
+
+
+def shown(drill: Drill) -> dict[str, Any]:
+    """`drill` comes with its run, and that with its owner."""
+    run, report = drill.run, drill.report
+    status = next(status for status, states in STATES.items() if run.state in states)
+    actions = allowed_actions(State(run.state), changes=getattr(drill, "may_change", False))
+    checkpoint = report.get("checkpoint")
+    return {
+        "id": drill.pk,
+        "status": status,
+        "reason": None if status == "done" else presenters.reason(run.reason, run.reason_params),
+        "taskId": drill.task_id,
+        "stage": drill.stage,
+        "projectId": run.project_id,
+        "owner": run.owner.username,
+        "minutes": run.spec.get("drill_minutes"),
+        "createdAt": run.created_at,
+        "startedAt": run.started_at,
+        "endedAt": run.ended_at,
+        "attempt": run.attempt,
+        "step": run.progress.get("step"),
+        "verdict": _verdict(report["verdict"]) if report else None,
+        "rank": report.get("rank"),
+        "node": report.get("node"),
+        "checkpoint": checkpoint
+        and {"path": checkpoint["path"], "sizeBytes": checkpoint["size"], "step": checkpoint["step"]},
+        "killedStep": report.get("killedStep"),
+        "resumedStep": report.get("resumedStep"),
+        "stepsLost": report.get("stepsLost"),
+        "restartSeconds": report.get("restartSeconds"),
+        "resumedSeconds": report.get("resumedSeconds"),
+        "allowedActions": [action for action in actions if action is Action.STOP],
+    }
+
+
+def _verdict(found: dict[str, Any]) -> dict[str, Any]:
+    return {"level": found["level"], **presenters.warning(found["code"], found["params"])}

@@ -1,0 +1,70 @@
+"""Asking for a drill, and finding one again."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import QuerySet
+
+from apps.accounts import access, audit
+from apps.accounts.models import Role, User
+from apps.common.errors import ApiError, ProblemsError
+from apps.common.ids import new_id
+from apps.training.drills import runs
+from apps.training.models import Drill
+from apps.training.preflight.presenters import STATES
+from apps.training.services import actions, create
+from fermi.launch.drill import DRILL
+from fermi.launch.spec import Problem
+
+
+def ask(user: User, *, task_id: str | None, request: Mapping[str, Any] | None, minutes: float | None) -> Drill:
+    """Of a task, or of a request that was not sent. Raises ProblemsError with everything that is wrong with that."""
+    if (task_id is None) == (request is None):
+        raise ProblemsError([Problem("taskId", "DRILL_OF_WHAT")])
+    if task_id is not None:
+        task = actions.find(user, task_id, Role.MEMBER)
+        drill = runs.of_task(user, task, minutes=minutes)
+        audit.record(user, "drill.create", drill.pk, project=task.project_id, task=task.pk)
+        return find(user, drill.pk)
+    asked = {**(request or {}), **({} if minutes is None else {"drillMinutes": minutes})}
+    draft = create.draft(user, asked, new_id(DRILL))
+    if draft.problems:
+        raise ProblemsError(draft.problems)
+    assert draft.job
+    assert draft.cluster
+    access.require(user, draft.environments[0].project_id, Role.MEMBER)
+    drill = runs.begin(
+        user, draft.cluster, draft.job, name=draft.name, dataset_version=draft.version, model=draft.model,
+        priority=draft.priority, request=draft.request,
+    )  # fmt: skip
+    audit.record(user, "drill.create", drill.pk, project=drill.run.project_id)
+    return find(user, drill.pk)
+
+
+def listed(user: User, filters: Mapping[str, Any]) -> QuerySet[Drill]:
+    rows = _rows(user)
+    if status := filters.get("status"):
+        rows = rows.filter(run__state__in=STATES[status])
+    if task := filters.get("task"):
+        rows = rows.filter(task=task)
+    if word := filters.get("search"):
+        rows = rows.filter(run__name__icontains=word) | rows.filter(run__pk__icontains=word)
+    return rows
+
+
+def find(user: User, key: str) -> Drill:
+    drill = _rows(user).filter(pk=key).first()
+    if drill is None:
+        raise ApiError(404, "NOT_FOUND")
+    return drill
+
+
+def stop(user: User, key: str) -> Drill:
+    """Asking again changes nothing."""
+    actions.stop_any(user, find(user, key).pk)
+    return find(user, key)
+
+
+def _rows(user: User) -> QuerySet[Drill]:
+    rows = Drill.objects.select_related("run__owner")
+    return access.visible(rows.annotate(may_change=access.may_change(user, "run__project")), user, "run__project")

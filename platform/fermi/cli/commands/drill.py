@@ -1,0 +1,58 @@
+"""Does training resume when a rank dies? Rehearsed on a platform."""
+
+from collections.abc import Iterator
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from fermi.cli import output, reading
+from fermi.cli.failures import TRAINING_FAILED
+from fermi.cli.options import Session, command
+from fermi.cli.texts import _
+from fermi.client.types import Drill
+
+MARKS = {"pass": ("✓ ", "green"), "fail": ("✗ ", "red"), "unknown": ("? ", "yellow")}
+
+
+@command("drill", _("MORE_DRILL"))
+@click.argument("task", required=False)
+@click.option("-f", "--file", metavar="FILE", help=_("OPTION_DRILL_FILE"))
+@click.option("--minutes", type=click.FloatRange(1, 1440), help=_("OPTION_DRILL_MINUTES"))
+def drill(session: Session, task: str | None, file: str | None, minutes: float | None) -> int:
+    if (task is None) == (file is None):
+        raise click.UsageError(_("DRILL_ONE_OF"))
+    drills = session.fermi.drills
+    created = drills.create(task, request=reading.request(file) if file else None, minutes=minutes)
+    output.say(_("DRILLING", id=created["id"]))
+    try:
+        found = drills.wait(created["id"])
+    except KeyboardInterrupt:
+        drills.stop(created["id"])
+        raise
+    output.show(found, session.form, lambda: shown(found))
+    verdict = found["verdict"]
+    if verdict is None and found["reason"]:
+        output.fault(found["reason"]["message"])
+    return 0 if verdict and verdict["level"] == "pass" else TRAINING_FAILED
+
+
+def shown(found: Drill) -> Iterator[RenderableType]:
+    saved = found["checkpoint"]
+    yield output.pairs(
+        [
+            (_("DRILL_OF_RESTART"), found["id"]),
+            (_("CHECKPOINT_OF_DRILL"), saved and saved["path"]),
+            (_("BYTES"), saved and saved["sizeBytes"]),
+            (_("KILLED_RANK"), None if found["rank"] is None else f"{found['rank']} ({found['node']})"),
+            (_("KILLED_AT_STEP"), found["killedStep"]),
+            (_("RESUMED_AT_STEP"), found["resumedStep"]),
+            (_("STEPS_LOST"), found["stepsLost"]),
+            (_("SECONDS_TO_RESTART"), found["restartSeconds"]),
+            (_("SECONDS_TO_STEP"), found["resumedSeconds"]),
+        ]
+    )
+    if verdict := found["verdict"]:
+        yield Text.assemble(MARKS[verdict["level"]], (output.visible(verdict["message"]), "bold"))
+        if verdict["hint"]:
+            yield output.line(f"  → {verdict['hint']}")
