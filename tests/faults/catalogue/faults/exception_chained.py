@@ -1,4 +1,4 @@
-"""An exception raised from another: the cause says more than its effect."""
+"""An exception raised from another: either names the rank's own line, and both have to be there to be read."""
 
 from tests.faults.catalogue.fault import Expected, Fault
 
@@ -20,6 +20,6 @@ if RANK == 1:
     load(17)
 when("never")
 """,
-    Expected("RANK_FAILED", rank=1, node=1, says=["RuntimeError", "shard 17 cannot be used", "train.py:{here}"],
-             shows=["KeyError"]),
+    Expected("RANK_FAILED", rank=1, node=1, says=["train.py:{here}|train.py:{there}"],
+             shows=["KeyError: 'label'", "RuntimeError: shard 17 cannot be used"]),
 )  # fmt: skip
