@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from fermi.runner import kernel
 from fermi.runner.kernel import Memory
 
 GIB = 1 << 30
@@ -44,3 +47,17 @@ def test_the_older_cgroups_say_the_same(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_explains_nothing(tmp_path: Path) -> None:
     assert Memory([str(tmp_path / "absent")]).explains(NOBODY) is None
+
+
+def test_the_group_that_the_kernel_names_need_not_be_the_runners_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = (
+        b"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/step/3,task_memcg"
+    )
+    monkeypatch.setattr(kernel, "_records", lambda: iter([(1e9, record + b"=/step/3,task=python3,pid=4711,uid=0")]))
+    monkeypatch.setattr(kernel, "_ROOTS", (str(tmp_path),))
+    group(tmp_path / "step" / "3", str(GIB), 1, 1)
+    memory = Memory([group(tmp_path / "own", str(9 * GIB), 0, 0)])
+    assert memory.explains(4711) == {"by": "memory", "scope": "cgroup", "limit": GIB, "used": 2 * GIB}
+    assert memory.explains(4712) is None

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 UNLIMITED = 1 << 60  # cgroup v1 has a number for it
+_ROOTS = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup")
+"""Of version 1 and 2."""
 MOST_RECORDS = 1 << 16
-_OOM = re.compile(rb"oom-kill:constraint=CONSTRAINT_(\w+),.*\bpid=(\d+)")
+_OOM = re.compile(rb"oom-kill:constraint=CONSTRAINT_(\w+),(?:.*\boom_memcg=([^,]+))?.*\bpid=(\d+)")
 
 
 class Memory:
@@ -42,9 +44,16 @@ class Memory:
     def _by_log(self, pid: int) -> dict[str, Any] | None:
         """The log names processes as the machine does: in a container it is neither readable nor ours."""
         for moment, record in _records():
-            if moment >= self.began and (found := _OOM.search(record)) and int(found[2]) == pid:
-                return (self._killed_here() if found[1] == b"MEMCG" else None) or _killed(None)
+            if moment >= self.began and (found := _OOM.search(record)) and int(found[3]) == pid:
+                return (self._killed_in(found[2]) if found[1] == b"MEMCG" else None) or _killed(None)
         return None
+
+    def _killed_in(self, group: bytes | None) -> dict[str, Any] | None:
+        """The kernel names it as the machine does, which in a container is no path of ours."""
+        for root in _ROOTS:
+            if group and _limit(folder := root + os.fsdecode(group)) is not None:
+                return _killed(folder)
+        return self._killed_here()
 
     def _killed_here(self) -> dict[str, Any] | None:
         limited = [folder for folder in self.groups if _limit(folder) is not None]
@@ -65,9 +74,9 @@ def _groups() -> Iterator[str]:
         for line in file:
             _, controllers, path = line.rstrip("\n").split(":", 2)
             if "memory" in controllers.split(","):
-                root = "/sys/fs/cgroup/memory"
+                root = _ROOTS[0]
             elif not controllers and os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
-                root = "/sys/fs/cgroup"
+                root = _ROOTS[1]
             else:
                 continue
             while True:
