@@ -110,6 +110,7 @@ class Report(models.Model):
     applied = models.BigIntegerField(default=0)
     process = models.JSONField(default=dict, blank=True)
     usage = models.JSONField(default=dict, blank=True)
+    pulse = models.JSONField(null=True, blank=True)  # of the rank of `process`
 
 
 class Launch(models.Model):
@@ -148,6 +149,9 @@ class Order(models.Model):
     asked = models.BooleanField(default=False)
     still_since = models.FloatField(null=True)
     cause = models.JSONField(default=dict)
+    error = models.JSONField(null=True)
+    stalled = models.JSONField(null=True)
+    kill = models.JSONField(null=True)
     incarnation = models.CharField(max_length=64, default="")
     sequence = models.BigIntegerField(default=-1)
 

@@ -159,6 +159,38 @@ def test_since_when_a_rank_is_still_and_what_its_runner_found_out_reach_the_plat
     assert [(one.still_since, one.cause) for one in others] == [(None, {})] * 2
 
 
+def test_what_is_wrong_with_a_rank_reaches_the_platform_at_once() -> None:
+    put("task-x-1")
+    error = dict.fromkeys(("type", "message", "file", "line", "function", "at", "step")) | {"type": "ValueError"}
+    cache = Cache()
+    cache.load(["gn6-0"])
+    process = {"name": "task-x-1", "rank": 0, "state": "running", "error": error}
+    for sequence, said in enumerate((process, process)):
+        cache.hear([Beat("gn6-0", "gn6-0", "first", sequence, 0, said, {})])
+        assert cache.urgent is (sequence == 0)
+        cache.flush()
+    [told, *others] = DatabaseStore().attempts(["task-x-1"])["task-x-1"].reports
+    assert (told.error, told.stalled, told.kill) == (error, None, None)
+    assert [(one.error, one.stalled, one.kill) for one in others] == [(None, None, None)] * 2
+
+
+def test_a_pulse_is_stored_with_what_is_stored_anyway(django_assert_num_queries: Any) -> None:
+    put("task-x-1")
+    cache = Cache()
+    cache.load(["gn6-0", "gn6-1"])
+    process = {"name": "task-x-1", "rank": 0, "state": "running"}
+    pulses = [{"rank": 7, "at": 9.0, "step": step} for step in (1, 2)]
+    cache.hear([Beat("gn6-0", "gn6-0", "first", 1, 0, process, {}, pulses[0])])
+    cache.flush()
+    cache.hear([Beat("gn6-0", "gn6-0", "first", 2, 0, process, {}, pulses[1])])
+    assert not cache.urgent
+    assert cache.flush() == 1
+    cache.hear([Beat("gn6-1", "gn6-1", "first", 1, 0, {**process, "name": "task-other-1"}, {}, pulses[0])])
+    cache.flush()
+    with django_assert_num_queries(2):
+        assert DatabaseStore().pulses("task-x-1") == [{"rank": 0, "at": 9.0, "step": 2}]
+
+
 def test_two_processes_in_one_breath_are_both_kept() -> None:
     put("task-x-1")
     put("task-x-2")

@@ -32,6 +32,7 @@ class Ordered:
     orders: dict[str, Order] = field(default_factory=dict)
     stop: dict[str, Any] | None = None
     reports: dict[str, Report] = field(default_factory=dict)
+    pulses: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -69,6 +70,10 @@ class MemoryStore:
         with self.changed:
             found = {name: self.ordered[name] for name in names if name in self.ordered}
             return {name: Attempt(one.stop is not None, self._reports(one)) for name, one in found.items()}
+
+    def pulses(self, name: str) -> Sequence[Mapping[str, Any]]:
+        one = self.ordered.get(name)
+        return [pulse for pulse in one.pulses.values() if pulse] if one else []
 
     def stop(self, name: str, task_id: str, attempt: int, grace_seconds: float) -> None:
         with self.changed:
@@ -134,7 +139,9 @@ class MemoryStore:
                     one.reports[said["id"]], state=process["state"], pid=process["pid"], left=process["left"],
                     exit_code=process["exitCode"], ended_at=process["endedAt"],
                     asked=process["asked"], still_since=process["stillSince"], cause=process["cause"] or {},
+                    error=process.get("error"), stalled=process.get("stalled"), kill=process.get("kill"),
                 )  # fmt: skip
+                one.pulses[said["id"]] = said.get("pulse")
             return {"id": said["id"], "generation": worker.generation, **self._wanted(said["id"]), "error": None}
 
     def wait_for_news(self, said: Sequence[Mapping[str, Any]], seconds: float) -> None:

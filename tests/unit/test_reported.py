@@ -174,15 +174,14 @@ def test_a_runner_that_knows_nothing_of_trouble_says_what_it_always_said() -> No
 
 def test_a_pulse_is_believed_where_it_has_a_rank_and_a_moment() -> None:
     seen = PulseSeen(**PULSE, at=9.0)
-    assert reported.pulses({"at": 9.0, "ranks": [PULSE, PULSE, {"phase": "running"}, None]}) == {1: seen}
-    assert reported.pulses([{**PULSE, "at": 9.0}]) == {1: seen}
-    assert reported.pulses([PULSE]) == reported.pulses(None) == reported.pulses({"at": 9.0, "ranks": {}}) == {}
+    assert reported.pulses([{**PULSE, "at": 9.0}, {**PULSE, "at": 9.5}, {"phase": "running"}, None]) == {1: seen}
+    assert reported.pulses([PULSE]) == reported.pulses(None) == reported.pulses({"rank": 1}) == {}
     (odd,) = reported.pulses([{"rank": 1, "at": 9.0, "phase": "dancing", "waiting": 7, "step": 1.5}]).values()
     assert odd == PulseSeen(1, 9.0)
 
 
 @settings(max_examples=100, deadline=None)
-@given(like({"at": 9.0, "ranks": [PULSE]}))
+@given(like([{**PULSE, "at": 9.0}]))
 def test_no_pulse_raises_or_says_what_cannot_be_shown(found: Any) -> None:
     json.dumps([asdict(seen) for seen in reported.pulses(found).values()], allow_nan=False)
 

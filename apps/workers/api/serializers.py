@@ -139,6 +139,15 @@ class WorkerProcess(serializers.Serializer):
         allow_null=True, required=False, help_text="unix seconds; it has done nothing at all for minutes"
     )
     cause = WorkerCause(allow_null=True, required=False, help_text="why it failed, where its runner knows")
+    error = serializers.JSONField(
+        allow_null=True, required=False, help_text="the exception that ended it, as its runner tells of it"
+    )
+    stalled = serializers.JSONField(
+        allow_null=True, required=False, help_text="where it hangs, as its runner tells of it"
+    )
+    kill = serializers.JSONField(
+        allow_null=True, required=False, help_text="what the kernel has to say of its end by a signal"
+    )
 
 
 class WorkerPort(serializers.Serializer):
@@ -183,6 +192,9 @@ class WorkerBeat(serializers.Serializer):
     generation = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, help_text="the newest one acted on")
     process = WorkerProcess(allow_null=True, default=None)
     usage = WorkerUsage(required=False, allow_null=True)
+    pulse = serializers.JSONField(
+        allow_null=True, required=False, help_text="how its rank gets on, as its runner tells of it"
+    )
     logs = WorkerLogs(required=False, allow_null=True)
 
 

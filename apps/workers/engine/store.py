@@ -16,7 +16,7 @@ from apps.common.errors import ApiError
 from apps.training.ground.launching import secrets_of
 from apps.training.models import Task
 from apps.workers import health, revisions, taken
-from apps.workers.models import Launch, Order, Worker
+from apps.workers.models import Launch, Order, Report, Worker
 from apps.workers.services import environments
 from fermi.launch.backends.agent import store
 from fermi.launch.errors import BackendError
@@ -81,6 +81,12 @@ class DatabaseStore:
             name: store.Attempt(launch.stopped, [told(order) for order in launch.orders.all()])
             for name, launch in known.items()
         }
+
+    def pulses(self, name: str) -> Sequence[Mapping[str, Any]]:
+        """Whose pulse it is, the orders say."""
+        ranks = dict(Order.objects.filter(launch=name).values_list("worker", "rank"))
+        heard = Report.objects.filter(worker__in=ranks, process__name=name).values_list("worker", "pulse")
+        return [{**pulse, "rank": ranks[worker]} for worker, pulse in heard if pulse]
 
     def stop(self, name: str, task_id: str, attempt: int, grace_seconds: float) -> None:
         kill_at = time.time() + grace_seconds
@@ -169,4 +175,5 @@ def _report(order: Order, status: health.Status, heard_at: datetime | None) -> s
         order.worker, order.rank, order.node_rank, order.node, status, cast(store.State, order.state),
         order.pid, order.exit_code, order.ended_at, order.left, order.asked,
         heard_at.timestamp() if heard_at else None, order.still_since, order.cause,
+        order.error, order.stalled, order.kill,
     )  # fmt: skip

@@ -30,12 +30,12 @@ SAID_AGAIN = timedelta(seconds=30)
 """How often the same state of a process is stored again: what another web process stored too late is put right."""
 
 _REPORT = f"""UPDATE {Report._meta.db_table}
-SET at = %s, incarnation = %s, sequence = %s, applied = %s, process = %s, usage = %s
+SET at = %s, incarnation = %s, sequence = %s, applied = %s, process = %s, usage = %s, pulse = %s
 WHERE worker_id = %s AND (incarnation <> %s OR sequence < %s)"""
 
 _ORDER = f"""UPDATE {Order._meta.db_table}
 SET state = %s, pid = %s, exit_code = %s, ended_at = %s, "left" = %s, asked = %s, still_since = %s, cause = %s,
-    incarnation = %s, sequence = %s
+    error = %s, stalled = %s, kill = %s, incarnation = %s, sequence = %s
 WHERE launch_id = %s AND worker = %s AND (incarnation <> %s OR sequence < %s)"""
 
 
@@ -192,6 +192,7 @@ def _report_row(at: datetime, beat: Beat) -> tuple[Any, ...]:
     return (
         ops.adapt_datetimefield_value(at), beat.incarnation[:64], beat.sequence, beat.generation,
         ops.adapt_json_value(beat.process or {}, None), ops.adapt_json_value(dict(beat.usage), None),
+        _json(beat.pulse),
         beat.worker, beat.incarnation[:64], beat.sequence,
     )  # fmt: skip
 
@@ -203,5 +204,10 @@ def _order_row(beat: Beat) -> tuple[Any, ...]:
         process["state"], process.get("pid"), process.get("exitCode"), process.get("endedAt"), process.get("left"),
         bool(process.get("asked")), process.get("stillSince"),
         connection.ops.adapt_json_value(process.get("cause") or {}, None),
+        *(_json(process.get(name)) for name in ("error", "stalled", "kill")),
         beat.incarnation[:64], beat.sequence, process["name"], beat.worker, beat.incarnation[:64], beat.sequence,
     )  # fmt: skip
+
+
+def _json(value: Any) -> Any:
+    return None if value is None else connection.ops.adapt_json_value(value, None)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from apps.common.openapi import INT4
 from apps.workers.taken import PORTS
+from fermi.launch.backends import believed, reported
 
 STATES = ("starting", "running", "exited")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -22,7 +23,8 @@ LONGEST = 4096
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """One worker's part. `generation`: the newest one it has acted on; `process`: what it drives, None = nothing."""
+    """One worker's part. `generation`: the newest one it has acted on; `process`: what it drives, None = nothing;
+    `pulse`: how that gets on."""
 
     worker: str
     token: str
@@ -31,6 +33,7 @@ class Beat:
     generation: int
     process: Mapping[str, Any] | None
     usage: Mapping[str, Any]
+    pulse: Mapping[str, Any] | None = None
 
 
 def read(body: Any) -> tuple[float, list[Beat]]:
@@ -54,9 +57,11 @@ def _beat(item: Any) -> Beat:
         process = {**process, "cause": _known(process["cause"], CAUSE)}
     if PORTS in usage:
         usage = {**usage, PORTS: [_known(one, ("port", "holder")) for one in usage[PORTS]]}
+    news = reported.news(process) if process else {}
     return Beat(
         _text(item, "id"), _text(item, "token"), _text(item, "incarnation"), _number(item, "sequence"),
-        _number(item, "generation"), process and _known(process, PROCESS), _known(usage, (*USAGE, PORTS)),
+        _number(item, "generation"), process and {**_known(process, PROCESS), **news},
+        _known(usage, (*USAGE, PORTS)), believed.PULSE(item.get("pulse")),
     )  # fmt: skip
 
 

@@ -3013,6 +3013,8 @@ export interface components {
             generation: number;
             process?: components["schemas"]["WorkerProcess"] | null;
             usage?: components["schemas"]["WorkerUsage"] | null;
+            /** @description how its rank gets on, as its runner tells of it */
+            pulse?: unknown;
             logs?: components["schemas"]["WorkerLogs"] | null;
         };
         /** @description What a runner finds out on its own machine, and what the text of the reason takes. */
@@ -3220,6 +3222,12 @@ export interface components {
             stillSince?: number | null;
             /** @description why it failed, where its runner knows */
             cause?: components["schemas"]["WorkerCause"] | null;
+            /** @description the exception that ended it, as its runner tells of it */
+            error?: unknown;
+            /** @description where it hangs, as its runner tells of it */
+            stalled?: unknown;
+            /** @description what the kernel has to say of its end by a signal */
+            kill?: unknown;
         };
         WorkerProcessItem: {
             state: components["schemas"]["ShownProcessState"];

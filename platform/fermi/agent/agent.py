@@ -189,7 +189,7 @@ class Agent:
             tokens = dict(self.secrets)
             said = [
                 {"id": worker.id, "token": tokens[worker.id], "incarnation": self.incarnation,
-                 "sequence": self._sequence, **worker.report(self._usage[worker.id])}
+                 "sequence": self._sequence, **worker.report(self._usage[worker.id]), "pulse": worker.pulse()}
                 for worker in workers
             ]  # fmt: skip
         asked_at = time.monotonic()

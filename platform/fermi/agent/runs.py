@@ -2,7 +2,7 @@
 
 <state>/workers/<id>/runs/<task>-<attempt>/
     rank.json     the runner's spec; the run exists from the moment that this file does
-    rank.lock, rank.status.json, rank.log, stop.json        the runner's (see `fermi.runner.node`)
+    rank.lock, rank.status.json, rank.pulse.json, rank.log, stop.json    the runner's (see `fermi.runner.node`)
     files/        the plan's                                shipped     the whole log is with the server
     secrets.json  mode 0600, until a runner has begun
 
@@ -14,11 +14,12 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fermi.agent.confining import Confining
+from fermi.launch.backends import reported
 from fermi.runner import ending, exits, files, status
 from fermi.runner.late import Late, decode
 
@@ -105,8 +106,16 @@ class Run:
             "asked": bool(rank.get("asked")),
             "stillSince": rank.get("still_since"),
             "cause": seen.cause,
+            **{name: rank.get(name) for name in reported.NEWS},
         }
         return seen
+
+    @property
+    def pulse(self) -> dict[str, Any] | None:
+        """How its rank gets on, as its runner saw it last; None once it is over."""
+        found = reported.read(self.folder / "rank.pulse.json") if self.alive else None
+        seen = next(iter(reported.pulses((found or {}).get("pulse")).values()), None)
+        return asdict(seen) if seen else None
 
     @property
     def secrets(self) -> dict[str, str]:

@@ -114,6 +114,11 @@ class Worker:
             "logs": {"offset": (run.acknowledged or 0) if run else 0},
         }
 
+    def pulse(self) -> dict[str, Any] | None:
+        """Said with each heartbeat, and the reason for none."""
+        run = self.current()
+        return run.pulse if run else None
+
     def current(self) -> Run | None:
         """What has to go comes before what is wanted."""
         wanted = self.wanted_name

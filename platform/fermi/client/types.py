@@ -1826,6 +1826,18 @@ class WorkerProcess(TypedDict):
     """
     why it failed, where its runner knows
     """
+    error: NotRequired[Any]
+    """
+    the exception that ended it, as its runner tells of it
+    """
+    stalled: NotRequired[Any]
+    """
+    where it hangs, as its runner tells of it
+    """
+    kill: NotRequired[Any]
+    """
+    what the kernel has to say of its end by a signal
+    """
 
 
 class DatasetItem(TypedDict):
@@ -2048,6 +2060,10 @@ class WorkerBeat(TypedDict):
     """
     process: NotRequired[WorkerProcess | None]
     usage: NotRequired[WorkerUsage | None]
+    pulse: NotRequired[Any]
+    """
+    how its rank gets on, as its runner tells of it
+    """
     logs: NotRequired[WorkerLogs | None]
 
 

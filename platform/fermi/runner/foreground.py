@@ -16,6 +16,8 @@ import argparse
 import os
 import signal
 import sys
+import time
+from typing import Any
 
 from fermi.runner import meet, ports
 from fermi.runner.exits import GAVE_UP, GRACE_SECONDS, shown
@@ -56,6 +58,30 @@ class Lines:
         write_all(1, b"".join(self.mark + line + b"\n" for line in lines))
 
 
+class Stalls:
+    """Tells of each rank once that it hangs, and where; and once that it goes on."""
+
+    def __init__(self) -> None:
+        self._told: set[int] = set()
+
+    def say(self, status: dict[str, Any]) -> bool:
+        for entry in status["ranks"]:
+            rank, stalled = entry["rank"], entry.get("stalled")
+            if stalled and stalled["still"] and rank not in self._told:
+                self._told.add(rank)
+                where = " ".join(filter(None, [stalled["at"], stalled["in"] and f"(in {stalled['in']})"]))
+                say(f"rank {rank} (pid {entry['pid']}) makes no progress since {_clock(stalled['since'])}: {where}")
+            elif not stalled and rank in self._told:
+                self._told.discard(rank)
+                if entry["state"] == "running":
+                    say(f"rank {rank} goes on")
+        return True
+
+
+def _clock(unix: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(unix))
+
+
 def result(node: Node) -> int:
     """The exit code, and a line that says whose it is."""
     if node.never_ended:
@@ -88,9 +114,11 @@ def run(
     logs: str = "",
     grace_seconds: float = GRACE_SECONDS,
     until_eof: bool = False,
+    pulse: bool = True,
+    hang_seconds: float | None = None,
 ) -> int:
     """`ranks`: number and environment of each. `port`: where rank 0 of this node will listen, if it is one of them.
-    Raises PortTaken and meet.GaveUp before any rank is started."""
+    `pulse`, `hang_seconds`: see `node.py`. Raises PortTaken and meet.GaveUp before any rank is started."""
     if port is not None and not ports.is_free(port):
         raise PortTaken(port)
     signals = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
@@ -100,7 +128,7 @@ def run(
     spec = {
         "name": "", "node_rank": 0, "command": command, "cwd": os.getcwd(), "env": env or {},
         "ranks": [{"rank": rank, "local_rank": index, "env": own} for index, (rank, own) in enumerate(ranks)],
-        "stop_signal": "SIGTERM", "grace_seconds": grace_seconds,
+        "stop_signal": "SIGTERM", "grace_seconds": grace_seconds, "pulse": pulse, "hang_seconds": hang_seconds,
     }  # fmt: skip
     if meeting is not None:
         try:
@@ -112,7 +140,7 @@ def run(
     if logs:
         os.makedirs(logs, exist_ok=True)
     pipes = Pipes({rank: Lines(rank, mark, logs).take for rank, _ in ranks})
-    node = Node(spec, stops, lambda _: True, pipes, whole=meeting is None)
+    node = Node(spec, stops, Stalls().say, pipes, whole=meeting is None)
     node.run()
     return result(node)
 
@@ -132,6 +160,13 @@ def parse(words: list[str]) -> argparse.Namespace:
     add("--logs", default="", help="folder that gets a file for each rank too")
     add("--grace", type=float, default=GRACE_SECONDS, help="seconds that ranks get to end by themselves")
     add("--until-eof", action="store_true", help="stop when standard input ends")
+    add(
+        "--no-pulse",
+        dest="pulse",
+        action="store_false",
+        help="ranks carry no probe, and nobody looks at those that hang",
+    )
+    add("--hang-seconds", type=float, help="look at a rank after so long without a sign of progress")
     add("command", nargs="+")
     return parser.parse_args(words)
 
@@ -145,6 +180,7 @@ def main(words: list[str]) -> int:
         return run(
             args.command, ranks, meeting=meeting, port=args.port if args.node_rank == 0 else None,
             mark=args.mark, logs=args.logs, grace_seconds=args.grace, until_eof=args.until_eof,
+            pulse=args.pulse, hang_seconds=args.hang_seconds,
         )  # fmt: skip
     except PortTaken as error:
         say(f"{error}: end that process, or choose another port")

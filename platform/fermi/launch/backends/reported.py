@@ -86,17 +86,20 @@ def news(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pulses(found: Any) -> dict[int, PulseSeen]:
-    """Of the ranks of a node: `[{"rank": 0, "at": …, "phase": …, …}]`; or with one `at` for all of them, as runners
-    write it into a file: `{"at": …, "ranks": […]}`."""
-    at = found.get("at") if isinstance(found, dict) else None
-    records = found.get("ranks") if isinstance(found, dict) else found
+    """Of the ranks of a node: `[{"rank": 0, "at": …, "phase": …, …}]`."""
     kept: dict[int, PulseSeen] = {}
-    for one in records if isinstance(records, list) else ():
-        taken = believed.PULSE({"at": at, **one}) if isinstance(one, dict) else None
+    for one in found if isinstance(found, list) else ():
+        taken = believed.PULSE(one)
         if taken and taken["rank"] is not None and taken["at"] is not None:
             phase = taken["phase"] if taken["phase"] in PHASES else PHASES[0]
             kept.setdefault(taken["rank"], PulseSeen(**{**taken, "phase": phase}))
     return kept
+
+
+def pulses_in(folder: Path) -> dict[int, PulseSeen]:
+    """Of all nodes whose runners write there: `{"pulse": […]}` into `node-<k>.pulse.json`."""
+    found = (pulses((read(path) or {}).get("pulse")) for path in sorted(folder.glob("node-*.pulse.json")))
+    return {rank: seen for node in found for rank, seen in node.items()}
 
 
 def words(found: Any) -> dict[str, Any] | None:

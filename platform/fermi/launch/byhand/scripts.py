@@ -101,6 +101,14 @@ def array(name: str, words: Iterable[str]) -> tuple[str, ...]:
     return (f"{name}=(", *(f"  {word}" for word in words), ")")
 
 
+def watched(job: JobSpec) -> Iterator[str]:
+    """Options of the node runner, where they are not its own."""
+    if not job.pulse:
+        yield "--no-pulse"
+    if job.hang_seconds is not None:
+        yield f"--hang-seconds {job.hang_seconds:g}"
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 

@@ -46,6 +46,7 @@ def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> str:
             f'--head "$head" --port {plan.master_port}',
             '--logs "${FERMI_LOGS:-$here/logs}"',
             f"--grace {plan.grace_seconds:g}",
+            *scripts.watched(job),
         ]),
         'runner=("$python" -m fermi.runner.foreground "${node[@]}" "$@" "${ranks[@]}")',
         'exec env "${environment[@]}" "${runner[@]}" -- "${command[@]}"',

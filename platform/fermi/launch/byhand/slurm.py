@@ -57,6 +57,6 @@ if [[ -L $run/begun && -n $(squeue --noheader --jobs "$(readlink -- "$run/begun"
 fi
 mkdir -p -- "$folder/runs"
 if [[ ! $here -ef $folder ]]; then cp -R -- "$here/runs/." "$folder/runs/"; fi
-rm -f -- "$run"/begun "$run"/stop.json "$run"/end.json "$run"/*.status.json "$run"/*.lock  # of an earlier start
+rm -f -- "$run"/begun "$run"/stop.json "$run"/end.json "$run"/*.{status,pulse}.json "$run"/*.lock  # of an earlier start
 exec "${sbatch[@]}" "$run/job.sh"
 """

@@ -52,8 +52,8 @@ def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str) -> str:
             *scripts.command(script(node)),
         ]),
         "if [[ ${1:-} == --until-eof ]]; then  # of start-all.sh: torchrun itself would outlive a broken connection",
-        f'  command=("$python" -m fermi.runner.foreground --until-eof --port {plan.master_port} --mark "" --rank 0 -- '
-        '"${command[@]}")',
+        f'  runner=("$python" -m fermi.runner.foreground --until-eof --no-pulse --port {plan.master_port} --mark "")',
+        '  command=("${runner[@]}" --rank 0 -- "${command[@]}")',
         "fi",
         'exec env "${environment[@]}" "${command[@]}"',
     ])  # fmt: skip

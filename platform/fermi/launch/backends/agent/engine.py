@@ -5,14 +5,25 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fermi.launch.backends import logfiles
+from fermi.launch.backends import logfiles, reported
 from fermi.launch.backends.agent import state
 from fermi.launch.backends.agent.render import orders, render
 from fermi.launch.backends.agent.store import Store
 from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError
 from fermi.launch.ranks import split
-from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Node, Observation, Plan, Problem, Rendered
+from fermi.launch.spec import (
+    NO_SECRETS,
+    Handle,
+    JobSpec,
+    LogChunk,
+    Node,
+    Observation,
+    Plan,
+    Problem,
+    PulseSeen,
+    Rendered,
+)
 from fermi.launch.userpaths import absent_below
 
 store: Store | None = None
@@ -69,6 +80,9 @@ class AgentBackend(Backend):
         """Workers ship them here while they train."""
         path = self.data_dir / "logs" / handle.task_id / str(handle.attempt) / f"{rank}.log"
         return logfiles.chunk(path, cursor, limit)
+
+    def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
+        return reported.pulses(known_store().pulses(handle.name))
 
     def port_host(self, job: JobSpec) -> str:
         """Several groups may have workers of one host."""

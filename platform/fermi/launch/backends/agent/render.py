@@ -10,6 +10,7 @@ from typing import Any
 
 from fermi.launch.backends.agent.store import Order
 from fermi.launch.backends.local.render import READ_BEFORE_THE_SCRIPT
+from fermi.launch.backends.watched import watched
 from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, encode
 
 
@@ -70,6 +71,7 @@ def _node(job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str]) -
         ],
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
+        **watched(job),
         "fork": fork,
         "preload": list(plan.preload) if fork else [],
         **({"port": plan.master_port} if node.node_rank == 0 else {}),

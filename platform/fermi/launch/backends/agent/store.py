@@ -90,6 +90,9 @@ class Store(Protocol):
     def attempts(self, names: Collection[str]) -> Mapping[str, Attempt]:
         """Those of `names` that are known; a constant number of queries."""
 
+    def pulses(self, name: str) -> Sequence[Mapping[str, Any]]:
+        """What the runners of the attempt said last of how their ranks get on, as they said it."""
+
     def stop(self, name: str, task_id: str, attempt: int, grace_seconds: float) -> None:
         """Asks the workers of the attempt to end it within `grace_seconds` from now; of several calls the one that ends
         soonest counts. A name that was never put becomes one that cannot be put any more."""

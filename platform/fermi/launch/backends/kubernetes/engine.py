@@ -21,7 +21,18 @@ from fermi.launch.backends.kubernetes.logs import Files, Followers, Reports
 from fermi.launch.backends.kubernetes.render import render
 from fermi.launch.backends.kubernetes.watch import Memory, Watch
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Observation, Phase, Plan, Problem, Rendered
+from fermi.launch.spec import (
+    NO_SECRETS,
+    Handle,
+    JobSpec,
+    LogChunk,
+    Observation,
+    Phase,
+    Plan,
+    Problem,
+    PulseSeen,
+    Rendered,
+)
 from fermi.launch.userpaths import absent_below
 
 log = logging.getLogger(__name__)
@@ -153,6 +164,9 @@ class KubernetesBackend(Backend):
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
         return Files(self.data_dir, handle.task_id, handle.attempt).chunk(rank, cursor, limit)
+
+    def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
+        return Files(self.data_dir, handle.task_id, handle.attempt).pulses()
 
     def port_host(self, job: JobSpec) -> str | None:
         """Each pod has an address of its own, unless the administrator puts pods into the hosts' network."""

@@ -1,7 +1,7 @@
 """Pods' logs into files, one per rank: <data>/logs/<task>/<attempt>/<rank>.log, and beside them
 
-    node-<k>.json   what its runner reported of its ranks; `since`: from where to ask again; `drained`: read to the end;
-                    `silence`: why it cannot be read now
+    node-<k>.json   what its runner reported of its ranks, and how they get on (`pulse`); `since`: from where to ask
+                    again; `drained`: read to the end; `silence`: why it cannot be read now
     node-<k>.lock   held by the process that follows that pod: one at a time
     node-<k>.log    what is no rank's: an interpreter that could not start the runner
 
@@ -17,7 +17,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, container, phase
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import LogChunk, attempt_parts
+from fermi.launch.spec import LogChunk, PulseSeen, attempt_parts
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,11 @@ class Files:
 
     def report(self, node_rank: int) -> dict[str, Any]:
         return reported.read(self.node(node_rank, "json")) or {}
+
+    def pulses(self) -> dict[int, PulseSeen]:
+        """As all runners reported them last."""
+        found = (reported.read(path) or {} for path in sorted(self.folder.glob("node-*.json")))
+        return {rank: seen for one in found for rank, seen in reported.pulses(one.get("pulse")).items()}
 
 
 class Reports:
@@ -122,8 +128,11 @@ class Sink:
             if (found := _LINE.fullmatch(text)) and self._is_next(rank := int(found[1]), begin := int(found[3])):
                 self._add(pending, rank, begin, found[4] + (b"\n" if found[2] == b":" else b""))
             elif text.startswith(b"@{"):
-                self.report["ranks"] = reported.entries((reported.parse(text[1:]) or {}).get("ranks"))
-                said = True
+                told = reported.parse(text[1:]) or {}
+                if "pulse" in told:
+                    self._hear(reported.pulses(told["pulse"]))
+                else:
+                    self.report["ranks"], said = reported.entries(told.get("ranks")), True
             elif stamp.decode(errors="replace") > self.report.get("plain", ""):
                 with open(self._files.node(self._node_rank, "log"), "ab") as file:
                     file.write(text + b"\n")
@@ -148,6 +157,10 @@ class Sink:
         temporary.write_text(json.dumps(self.report))
         os.replace(temporary, path)
         self._saved = time.monotonic()
+
+    def _hear(self, pulses: Mapping[int, PulseSeen]) -> None:
+        """Kept with what is saved now and then: nobody waits for it."""
+        self.report["pulse"] = [asdict(seen) for rank, seen in pulses.items() if rank in self._ranks]
 
     def _is_next(self, rank: int, begin: int) -> bool:
         """Whether a rank of this node may have got as far as there."""

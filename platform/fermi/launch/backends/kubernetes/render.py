@@ -9,6 +9,7 @@ from typing import Any
 from fermi.launch import shipped
 from fermi.launch.backends.kubernetes import names, volumes
 from fermi.launch.backends.kubernetes.volumes import JOB_DIR, RUN_DIR
+from fermi.launch.backends.watched import watched
 from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, Value, encode, is_open, resolve
 
 TERMINATION_LOG = "/dev/termination-log"  # Kubernetes' default
@@ -94,6 +95,7 @@ class _Gang:
             "port": self.plan.master_port,
             "stop_signal": self.plan.stop_signal,
             "grace_seconds": self.plan.grace_seconds,
+            **watched(self.job),
         }
 
     def _python(self, node: Node) -> str:

@@ -1,6 +1,7 @@
 """Training on this machine: each node of a job is a node runner here, detached from the platform.
 
-    <data>/runs/<task>-<attempt>/     node-0.json, .lock, .status.json, .log per node; stop.json; files/ (the plan's)
+    <data>/runs/<task>-<attempt>/     node-0.json, .lock, .status.json, .pulse.json, .log per node; stop.json;
+                                      files/ (the plan's)
     <data>/logs/<task>/<attempt>/     <rank>.log, written by the ranks themselves
 
 The connection: `data_dir`; optional `python` (interpreter of the training stack; default: ours), `workspace` (folder in

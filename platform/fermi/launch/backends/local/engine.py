@@ -29,6 +29,7 @@ from fermi.launch.spec import (
     Phase,
     Plan,
     Problem,
+    PulseSeen,
     RankSeen,
     Rendered,
 )
@@ -137,6 +138,9 @@ class LocalBackend(Backend):
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
         return logfiles.chunk(self._log_dir(handle.task_id, handle.attempt) / f"{rank}.log", cursor, limit)
 
+    def pulses(self, handle: Handle) -> dict[int, PulseSeen]:
+        return reported.pulses_in(self._run_dir(handle.name))
+
     def port_is_free(self, port: int) -> bool:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -165,7 +169,7 @@ class LocalBackend(Backend):
 
     @staticmethod
     def _specs(run_dir: Path) -> list[Path]:
-        specs = [path for path in run_dir.glob("node-*.json") if not path.name.endswith(".status.json")]
+        specs = [path for path in run_dir.glob("node-*.json") if "." not in path.stem]
         return sorted(specs, key=lambda path: int(path.stem.removeprefix("node-")))
 
     def _observe(self, handle: Handle) -> Observation:

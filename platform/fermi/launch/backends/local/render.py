@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fermi.launch.backends.watched import watched
 from fermi.launch.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, resolve
 
 READ_BEFORE_THE_SCRIPT = (
@@ -73,6 +74,7 @@ def _node(
         ],
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
+        **watched(job),
         "fork": fork,
         **({"confine": confine} if confine else {}),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),

@@ -5,6 +5,7 @@ each rank a process of that runner.
         job.sh  order.json  files/  fermi/       what `submit` writes: script, order, the plan's files, our modules
         submitted.json                           the job's id, once Slurm has taken it
         begun  node-<k>.status.json  end.json    what the job writes: its id, how the ranks are, how it ended
+        node-<k>.pulse.json                      and how they get on
         stop.json  slurm.log                     a request to end; what Slurm, srun and the runners have to say
     <data>/logs/<task>/<attempt>/     <rank>.log, written by the ranks themselves
 

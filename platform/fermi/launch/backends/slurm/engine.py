@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from fermi.launch.backends import logfiles
+from fermi.launch.backends import logfiles, reported
 from fermi.launch.backends.base import Backend
 from fermi.launch.backends.slurm import causes, components, state
 from fermi.launch.backends.slurm.commands import Commands
@@ -18,7 +18,18 @@ from fermi.launch.backends.slurm.render import files, folder_of, render
 from fermi.launch.backends.slurm.rest import Rest
 from fermi.launch.backends.slurm.rundir import RunDir
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import NO_SECRETS, Handle, JobSpec, LogChunk, Observation, Phase, Plan, Problem, Rendered
+from fermi.launch.spec import (
+    NO_SECRETS,
+    Handle,
+    JobSpec,
+    LogChunk,
+    Observation,
+    Phase,
+    Plan,
+    Problem,
+    PulseSeen,
+    Rendered,
+)
 from fermi.launch.userpaths import absent_below
 
 log = logging.getLogger(__name__)
@@ -104,6 +115,9 @@ class SlurmBackend(Backend):
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
         path = self.data_dir / "logs" / handle.task_id / str(handle.attempt) / f"{rank}.log"
         return logfiles.chunk(path, cursor, limit)
+
+    def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
+        return reported.pulses_in(self._run(handle.name).path)
 
     def port_host(self, job: JobSpec) -> str:
         """Slurm may put jobs of several users side by side; where the choice of the node is left to it, any two."""

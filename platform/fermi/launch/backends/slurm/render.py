@@ -7,6 +7,7 @@ from typing import Any
 
 from fermi.launch import shipped
 from fermi.launch.backends.slurm.components import Component, components
+from fermi.launch.backends.watched import watched
 from fermi.launch.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, encode, is_open, resolve
 
 NOT_OURS = 75
@@ -95,6 +96,7 @@ def _node(
         ],
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
+        **watched(job),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 

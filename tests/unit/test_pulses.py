@@ -1,0 +1,151 @@
+"""How ranks get on, and what is wrong with them, on its way from a node's runner to whoever asks: on every engine."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fermi.agent.runs import Run
+from fermi.launch import byhand, registry
+from fermi.launch.backends import agent
+from fermi.launch.backends.agent import AgentBackend
+from fermi.launch.backends.agent.store import Attempt, Report
+from fermi.launch.backends.kubernetes.logs import Files, Sink
+from fermi.launch.backends.local import LocalBackend
+from fermi.launch.backends.slurm.engine import SlurmBackend
+from fermi.launch.spec import Handle, PulseSeen
+from fermi.runner import foreground
+from fermi.runner.files import first_status
+from tests import goldens
+from tests.fakes.workers import MemoryStore
+
+HANDLE = Handle("task-x-1", "task-x", 1, 3)
+SEEN = [
+    PulseSeen(0, 9.0, "running", 41, 8.5, 0.2, 900, 0.25, 8.0, 1 << 30, 1 << 28, 1.5),
+    PulseSeen(1, 9.0, "evaluating"),
+    PulseSeen(2, 9.5),
+]
+SAID = [asdict(seen) for seen in SEEN]
+BY_RANK = dict(enumerate(SEEN))
+ERROR = {"type": "ValueError", "message": "bad", "file": "train.py", "line": 88, "function": "f", "at": 9.0, "step": 4}
+
+
+def told(content: Any, found: dict[str, Any]) -> Iterator[Any]:
+    """Wherever in what is sent a runner is told of its ranks."""
+    match content:
+        case dict():
+            if "stop_signal" in content:
+                yield {name: content[name] for name in found}
+            for value in content.values():
+                yield from told(value, found)
+        case list():
+            for value in content:
+                yield from told(value, found)
+        case str() if content.startswith("{") and '"stop_signal"' in content:
+            yield from told(json.loads(content), found)
+
+
+@pytest.mark.parametrize("engine", registry.BACKENDS)
+@pytest.mark.parametrize("chosen", [{}, {"pulse": False, "hang_seconds": 90.0}])
+def test_every_engines_runner_is_told_how_it_watches_its_ranks(engine: str, chosen: dict[str, Any]) -> None:
+    rendered = goldens.on_engine(goldens.job("env-001", "env-003", **chosen), engine)
+    expected = {"pulse": True, "hang_seconds": None} | chosen
+    found = list(told([artifact.content for artifact in rendered.artifacts], expected))
+    assert found
+    assert all(one == expected for one in found)
+
+
+def test_a_start_script_says_so_too() -> None:
+    job = goldens.job("env-001", pulse=False, hang_seconds=90.0)
+    script = byhand.render(job, "shell", "en")["start-node-0.sh"]
+    assert "--no-pulse" in script
+    assert "--hang-seconds 90" in script
+    words = ["--port", "1", "--no-pulse", "--hang-seconds", "90", "--rank", "0", "--", "true"]
+    args = foreground.parse(words)
+    assert (args.pulse, args.hang_seconds) == (False, 90.0)
+
+
+def test_local_reads_what_runners_wrote_beside_their_status(tmp_path: Path) -> None:
+    engine = LocalBackend({"data_dir": str(tmp_path), "warm": False})
+    assert engine.pulses(HANDLE) == {}
+    written(tmp_path / "runs" / HANDLE.name)
+    assert engine.pulses(HANDLE) == BY_RANK
+    assert [spec.name for spec in engine._specs(tmp_path / "runs" / HANDLE.name)] == ["node-0.json"]
+
+
+def test_slurm_reads_them_from_the_folder_that_all_share(tmp_path: Path) -> None:
+    engine = SlurmBackend({"data_dir": str(tmp_path)})
+    written(tmp_path / "runs" / HANDLE.name)
+    (tmp_path / "runs" / HANDLE.name / "node-2.pulse.json").symlink_to("/dev/zero")
+    assert engine.pulses(HANDLE) == BY_RANK
+
+
+def written(folder: Path) -> None:
+    """By two runners; a third one's is torn."""
+    folder.mkdir(parents=True)
+    (folder / "node-0.json").write_text("{}")
+    (folder / "node-0.pulse.json").write_text(json.dumps({"pulse": SAID[:2]}))
+    (folder / "node-1.pulse.json").write_text(json.dumps({"pulse": SAID[2:]}))
+    (folder / "node-3.pulse.json").write_text('{"pulse": [{"ra')
+
+
+def test_a_pods_lines_tell_of_ranks_and_pulses_and_neither_hides_the_other(tmp_path: Path) -> None:
+    files = Files(tmp_path, "task-x", 1)
+    files.folder.mkdir(parents=True)
+    sink = Sink(files, 0, range(2))
+    entry = {"rank": 0, "state": "exited", "pid": 7, "exit_code": 1, "ended_at": 9.5, "error": ERROR}
+    sink.take(line({"ranks": [entry]}, {"pulse": SAID}, {"pulse": [{**SAID[0], "step": 42}, SAID[1]]}))
+    assert files.report(0)["ranks"] == [{**entry, "asked": False, "still_since": None}]
+    sink.save()
+    Sink(files, 1, range(2, 3)).take(line({"ranks": []}, {"pulse": [*SAID, "no pulse"]}))
+    (files.node(1, "lock")).touch()
+    sink = Sink(files, 1, range(2, 3))
+    sink.take(line({"pulse": SAID}))
+    sink.save()
+    assert {rank: seen.step for rank, seen in files.pulses().items()} == {0: 42, 1: None, 2: None}
+
+
+def line(*said: Any) -> list[bytes]:
+    return [b"2026-11-21T08:00:00.%dZ @%b" % (number, json.dumps(one).encode()) for number, one in enumerate(said)]
+
+
+def test_a_worker_says_how_its_rank_gets_on_and_what_ended_it(tmp_path: Path) -> None:
+    folder = tmp_path / HANDLE.name
+    folder.mkdir()
+    (folder / "rank.json").write_text(json.dumps({"name": HANDLE.name, "ranks": [{"rank": 1, "log": "/none"}]}))
+    run = Run(folder)
+    run.look()
+    assert run.process["error"] is run.process["stalled"] is run.process["kill"] is run.pulse is None
+    (folder / "rank.pulse.json").write_text(json.dumps({"pulse": [SAID[1]]}))
+    run.alive = True
+    assert run.pulse == SAID[1]
+    entry = {"rank": 1, "pid": 7, "state": "exited", "exit_code": 1, "ended_at": 9.5, "error": ERROR}
+    (folder / "rank.status.json").write_text(json.dumps({**first_status(HANDLE.name, 0, "exited"), "ranks": [entry]}))
+    run.look()
+    assert (run.process["error"], run.pulse) == (ERROR, None)
+
+
+def test_what_workers_said_is_what_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    monkeypatch.setattr(agent.engine, "store", store)
+    monkeypatch.setattr(store, "pulses", lambda name: [*SAID, {"rank": 9, "step": 1}])
+    report = Report("gn6-0", 0, 0, "gn6", state="exited", exit_code=1, left=False, error=ERROR, kill={"by": "memory"})
+    monkeypatch.setattr(store, "attempts", lambda names: {HANDLE.name: Attempt(False, [report])})
+    engine = AgentBackend({"data_dir": str(tmp_path)})
+    assert engine.pulses(HANDLE) == BY_RANK
+    (rank,) = engine.observe([HANDLE])[HANDLE.name].ranks
+    assert (rank.error, rank.stalled, rank.kill) == (ERROR, None, {"by": "memory"})
+
+
+def test_by_hand_a_rank_that_hangs_is_named_once_and_so_is_its_going_on(capsys: pytest.CaptureFixture[str]) -> None:
+    stalls = foreground.Stalls()
+    stalled = {"still": True, "since": 0.0, "at": "data.py:88 in load_batch", "in": ""}
+    for value in (None, stalled, {**stalled, "looks": 2}, None, None):
+        stalls.say({"ranks": [{"rank": 3, "pid": 17, "state": "running", "stalled": value}]})
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("fermi: rank 3 (pid 17) makes no progress since ")
+    assert first.endswith(": data.py:88 in load_batch")
+    assert second == "fermi: rank 3 goes on"
