@@ -173,6 +173,18 @@ class Finding(models.Model):
         ]
 
 
+class DiagnosisRules(models.Model):
+    """What a project knows of its own errors: rules in TOML that come before the platform's."""
+
+    project = models.OneToOneField("accounts.Project", on_delete=models.CASCADE, primary_key=True, related_name="+")
+    text = models.TextField(blank=True)
+    updated_at = models.DateTimeField()
+    updated_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+
+    def __str__(self) -> str:
+        return str(self.project_id)
+
+
 class Preflight(models.Model):
     """A pre-flight test. `run` is the task that runs it: same leases, attempts, deadlines and ends as any, one process
     per node, and in no list of training tasks. `before`: the task whose first stage it is. `report`: what

@@ -313,7 +313,8 @@ def test_the_same_failure_twice_is_an_event_and_part_of_the_reason(here: Task) -
     Attempt.objects.filter(task=here).update(outcome_params={"rank": 0, "node": "gn5", "exitCode": 1})
     failed_from(here, 2, "", rank=0, node="gn5", exitCode=1)
     step(here, 2, 20)
-    Task.objects.filter(pk=here.pk).update(state=State.RUNNING, attempt=2)
+    spec = {**here.spec, "on_crash_loop": "restart"}
+    Task.objects.filter(pk=here.pk).update(state=State.RUNNING, attempt=2, spec=spec)
     here.refresh_from_db()
     steps.close(here, here.attempts.get(number=2), Decision(Act.CLOSE, State.FAILED))
     event = Event.objects.get(code="SAME_FAILURE")

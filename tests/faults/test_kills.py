@@ -82,10 +82,12 @@ def test_a_killed_part_of_the_platform_comes_back_and_training_never_notices(pla
 def test_a_rank_that_fails_every_time_fails_the_task_after_its_restarts(platform):
     (platform.data / "workspace").mkdir(exist_ok=True)
     (platform.data / "workspace" / "fails.py").write_text("raise RuntimeError('no luck at all')")
-    task_id = platform.create(["env-001", "env-002"], entrypoint={"script": "fails.py"}, maxRestarts=1)
+    script = {"script": "fails.py"}
+    task_id = platform.create(["env-001", "env-002"], entrypoint=script, maxRestarts=1, onCrashLoop="restart")
     task = platform.until_state(task_id, "failed")
     assert [attempt["outcome"]["code"] for attempt in task["attempts"]] == ["RANK_FAILED", "RANK_FAILED"]
     assert task["reason"]["code"] == "RANK_FAILED"
+    assert "RuntimeError: no luck at all — fails.py:1" in task["reason"]["message"]
     assert "no luck at all" in platform.log(task_id, 0, attempt=2)
 
 

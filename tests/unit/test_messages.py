@@ -16,6 +16,7 @@ import pytest
 from apps.training.states.reasons import CAUSES
 from fermi import messages
 from fermi.launch import registry
+from fermi.launch.diagnosis import rules
 
 ARGUMENT = {"ApiError": 1, "Problem": 1, "DataError": 0, "Cause": 0, "text": 0, "UnknownName": 0, "BackendError": 0,
             "LaunchError": 0, "Words": 0}  # fmt: skip
@@ -65,7 +66,8 @@ def files() -> list[Path]:
     named = [*registry.FRAMEWORKS.values(), *registry.STAGES.values(), *registry.BACKENDS.values()]
     beside = [Path(messages.__file__).parents[1].joinpath(*module.split(".")[1:]) for module in named]
     brought = [file for path in beside for file in (path / "texts.toml", path.with_suffix(".toml")) if file.is_file()]
-    return [messages.FOLDER / lang / "codes.toml" for lang in messages.LANGUAGES] + brought
+    known = [messages.FOLDER / lang / "codes.toml" for lang in messages.LANGUAGES]
+    return known + brought + sorted(rules.FOLDER.glob("*.toml"))
 
 
 def test_every_code_has_a_text(root: Path) -> None:

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max
 
 from apps.accounts import vault
 from apps.catalog.models import DatasetVersion, VersionStatus
@@ -19,13 +18,13 @@ from apps.training.ground.launching import backend_for, cause, declared, handle_
 from apps.training.models import Attempt, Task
 from apps.training.output import ingest
 from apps.training.preflight import runs
-from apps.training.reconcile import ports, restarts, verdicts
+from apps.training.reconcile import crashes, ports, restarts, verdicts
 from apps.training.states import FINAL, Kind, State
 from apps.training.states.decisions import Decision
 from apps.training.states.limits import DEADLINES, FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS, LOOK_AGAIN
 from apps.training.states.reasons import Reason
 from fermi.launch import registry
-from fermi.launch.causes import BY_RANKS, DISK_FULL
+from fermi.launch.causes import DISK_FULL
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Cause, JobSpec, Observation, Phase, Rendered, attempt_name
 
@@ -143,7 +142,7 @@ def record_outcome(task: Task, attempt: Attempt, decision: Decision) -> timedelt
     if isinstance(ranks := params.get("ranks"), list):
         names = task.nodes.filter(node_rank__in=params["node"]).values_list("name", flat=True)
         params |= {"ranks": restarts.named(ranks), "node": restarts.named(list(names))}
-    _store_outcome(task, attempt, decision.cause.code, params)
+    _store_outcome(task, attempt, decision.cause.code, crashes.told(task, attempt, decision.cause.code, params))
     return None
 
 
@@ -162,15 +161,19 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
     """Nothing of the attempt is left: everything it printed is read, then the task restarts or ends."""
     assert decision.to is not None
     ingest.drain(task.pk, attempt.number)
+    if crashes.corrected(task, attempt):
+        return None  # what was read last may change what follows: it is decided anew
     report = runs.report(task, attempt.number) if task.kind == Kind.PREFLIGHT else None
     to = State.FAILED if decision.to is State.QUEUED and verdicts.is_last(task, attempt) else decision.to
     restart = to is State.QUEUED
-    again = restarts.repeated(task.attempts.all(), attempt, _last_steps(task, attempt))
+    again = restarts.repeated(task.attempts.all(), attempt, crashes.last_steps(task, attempt))
     reason, params = attempt.outcome, {**attempt.outcome_params, **again}
     if restart:
         reason, params = Reason.RESTARTING, {"cause": attempt.outcome, "next": attempt.number + 1, **params}
     elif to is State.STOPPED and (killed := restarts.killed_by_a_stop(attempt)):
         reason, params = Reason.STOPPED_AND_KILLED, killed
+    elif to is State.FAILED and (loop := crashes.reason(task, attempt)):
+        reason, params = loop
     elif reason == Reason.COMPLETED and params:
         reason = Reason.COMPLETED_AND_KILLED
     with transaction.atomic():
@@ -203,14 +206,6 @@ def wait_for_engine(task: Task, cause: Cause) -> timedelta:
     """What was to be done is done when the engine can be asked again, which is soon tried."""
     transitions.explain(task, cause.code, dict(cause.params))
     return min(LOOK_AGAIN[State(task.state)], LOOK_AGAIN[State.STARTING])
-
-
-def _last_steps(task: Task, attempt: Attempt) -> dict[int, int]:
-    """How far rank 0 had come in each attempt; only asked for where a rank failed."""
-    if attempt.outcome not in BY_RANKS:
-        return {}
-    found = task.metrics.filter(rank=0).values("attempt").annotate(last=Max("step"))
-    return dict(found.values_list("attempt", "last"))
 
 
 def end(task: Task, decision: Decision) -> timedelta | None:

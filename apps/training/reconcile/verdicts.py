@@ -7,6 +7,7 @@ from apps.training.drills import runs
 from apps.training.ground import resuming
 from apps.training.ground.launching import cause
 from apps.training.models import Attempt, Finding, Task
+from apps.training.reconcile import crashes
 from apps.training.states import Kind
 from apps.training.states.reasons import Reason
 from fermi.launch.diagnosis import Level, losses
@@ -34,7 +35,7 @@ def is_last(task: Task, attempt: Attempt) -> bool:
     if task.kind == Kind.DRILL:
         return runs.is_last(task, attempt)
     if attempt.outcome != Reason.BAD_LOSS:
-        return False
+        return bool(crashes.loop(task, attempt))
     return attempt.outcome_params.get("then") == "stop" or _rolled_back_enough(task)
 
 

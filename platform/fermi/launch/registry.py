@@ -11,6 +11,7 @@ from fermi import messages
 from fermi.launch import causes as general
 from fermi.launch import nearest
 from fermi.launch.backends.base import Backend, Check, Discovery
+from fermi.launch.diagnosis import rules
 from fermi.launch.errors import UnknownName
 from fermi.launch.frameworks.base import Framework, Planner
 from fermi.launch.spec import Cause
@@ -42,6 +43,7 @@ BACKENDS = {
 }
 
 messages.bring(FRAMEWORKS, STAGES, BACKENDS)
+messages.bring_files(rules.FOLDER)
 
 
 def framework(name: str) -> Framework:

@@ -28,7 +28,7 @@ missing is shown as a dash and logged, because a gap is a fault of ours.
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -56,11 +56,18 @@ class Words:
 
 
 _tables: list[Mapping[str, str]] = []
+_folders: list[Path] = []
 
 
 def bring(*tables: Mapping[str, str]) -> None:
     """The registry's lines (name -> module): each of these modules may bring texts of its own."""
     _tables.extend(tables)
+
+
+def bring_files(folder: Path) -> None:
+    """Of each TOML file in it, by code: what else it says of a code stands beside the texts."""
+    if folder not in _folders:
+        _folders.append(folder)
 
 
 def has(code: str) -> bool:
@@ -102,14 +109,14 @@ def filled(code: str, sentence: str, values: Mapping[str, object]) -> str:
 
 def entries(lang: str) -> dict[str, dict[str, Any]]:
     """Every code that has a text in `lang`."""
-    brought = {code: said[lang] for module in _modules() for code, said in _beside(module).items() if lang in said}
+    brought = {code: said[lang] for texts in _brought() for code, said in texts.items() if lang in said}
     return {**brought, **_room("codes", lang)}
 
 
 def _entry(code: str, lang: str) -> dict[str, Any] | None:
     if found := _room("codes", lang).get(code):
         return found
-    return next((said[lang] for module in _modules() if lang in (said := _beside(module).get(code, {}))), None)
+    return next((said[lang] for texts in _brought() if lang in (said := texts.get(code, {}))), None)
 
 
 @cache
@@ -118,8 +125,14 @@ def _room(name: str, lang: str) -> dict[str, Any]:
     return tomllib.loads(path.read_text("utf-8")) if lang in LANGUAGES and path.is_file() else {}
 
 
-def _modules() -> list[str]:
-    return [module for table in _tables for module in table.values()]
+def _brought() -> Iterator[dict[str, dict[str, Any]]]:
+    yield from (_beside(module) for table in _tables for module in table.values())
+    yield from map(_within, _folders)
+
+
+@cache
+def _within(folder: Path) -> dict[str, dict[str, Any]]:
+    return {code: texts for path in sorted(folder.glob("*.toml")) for code, texts in _read(path).items()}
 
 
 @cache
@@ -131,11 +144,17 @@ def _beside(module: str) -> dict[str, dict[str, Any]]:
             return {}
         package, path = spec.submodule_search_locations, Path(spec.origin)
         path = path.with_suffix(".toml") if package is None else path.with_name("texts.toml")
-        brought = tomllib.loads(path.read_text("utf-8")) if path.is_file() else {}
-        return {code: {lang: _whole(entry) for lang, entry in said.items()} for code, said in brought.items()}
+        return _read(path) if path.is_file() else {}
     except Exception as error:  # whatever a package from outside does while it is looked for
         fault("the texts of %s cannot be read: %s", module, error)
         return {}
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    return {
+        code: {lang: _whole(entry) for lang, entry in said.items() if isinstance(entry, dict)}
+        for code, said in tomllib.loads(path.read_text("utf-8")).items()
+    }
 
 
 def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:

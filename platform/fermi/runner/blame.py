@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 TOGETHER_SECONDS = 5.0
 """How much later a cause may seem to have ended than what it caused: hosts' clocks differ, and so do kernels' minds."""
+LONGEST = 240
+"""Letters of an exception."""
 EXPLAIN_NOTHING = (signal.SIGTERM, signal.SIGABRT)
 FOLLOWS = (
     "Connection closed by peer", "Connection reset by peer", "Connection refused", "BrokenPipeError", "Broken pipe",
@@ -110,3 +112,23 @@ def left_before(culprit: End, found: Iterable[End]) -> list[End]:
         return []
     gone = [end for end in found if end.exit_code == 0 and not end.asked and 0 < end.ended_at < culprit.ended_at]
     return sorted(gone, key=lambda end: end.ended_at)
+
+
+def erred(error: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a cause says of the exception that ended a rank: its `exception`, and the user's own line (`at`)."""
+    if not error or not error.get("type"):
+        return {}
+    name, message, file = error["type"], headline(str(error.get("message") or "")), error.get("file")
+    said: dict[str, Any] = {"exception": f"{name}: {message}" if message else name}
+    if file:
+        function = error.get("function")
+        where = f" in {function}" if function and function != "<module>" else ""
+        said["at"] = f"{str(file).rpartition('/')[2]}:{error.get('line')}{where}"
+    return said
+
+
+def headline(message: str) -> str:
+    """One line of it, and the next where that one only announces it."""
+    lines = [line.strip() for line in message.split("\n") if line.strip()]
+    found = " ".join(lines[:2]) if lines and lines[0].endswith(":") else lines[0] if lines else ""
+    return found[:LONGEST]

@@ -45,7 +45,12 @@ def cause_of_failure(
     if culprit is None or culprit.asked:
         return _asked_from_outside(ranks, node_name)
     seen = next(rank for rank in ranks if rank.rank == culprit.rank)
-    about = {"rank": culprit.rank, "nodeRank": seen.node_rank, "node": node_name(seen.node_rank), **erred(seen.error)}
+    about = {
+        "rank": culprit.rank,
+        "nodeRank": seen.node_rank,
+        "node": node_name(seen.node_rank),
+        **blame.erred(seen.error),
+    }
     return told(culprit, about, blame.left_before(culprit, ends))
 
 
@@ -85,19 +90,6 @@ def told(culprit: blame.End, about: dict[str, object], gone: Sequence[blame.End]
     left = ", ".join(str(end.rank) for end in gone[:MOST_NAMED]) + (", …" if len(gone) > MOST_NAMED else "")
     seconds = round(culprit.ended_at - gone[0].ended_at, 1)
     return Cause("RANK_FAILED", {**about, "left": left, "seconds": seconds})
-
-
-def erred(error: Mapping[str, Any] | None) -> dict[str, object]:
-    """What a cause says of the exception that ended a rank: its `exception`, and the user's own line (`at`)."""
-    if not error or not error.get("type"):
-        return {}
-    name, message, file = error["type"], str(error.get("message") or "").strip(), error.get("file")
-    said: dict[str, object] = {"exception": f"{name}: {message.splitlines()[0]}" if message else name}
-    if file:
-        function = error.get("function")
-        where = f" in {function}" if function and function != "<module>" else ""
-        said["at"] = f"{str(file).rpartition('/')[2]}:{error.get('line')}{where}"
-    return said
 
 
 def was_killed(cause: Cause) -> bool:

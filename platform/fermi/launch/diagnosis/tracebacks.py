@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 MOST_BYTES = 128 << 10
 """Of a log's tail."""
+MOST_LINES = 4000
 LONGEST_LINE = 1000
 MOST_MESSAGE = 500
 MOST_EVIDENCE = 24
@@ -55,7 +56,7 @@ class Frame:
 class Crash:
     """`type`: without its module. `frames`: the innermost last. `begin`, `end`: of its lines. `chained`: the next one
     belongs to it, as what came of it or as what it `wraps`. `survived`: the script went on after it, or it was no
-    exception of the main thread."""
+    exception of the main thread. `lines`: as they were printed; `chain`: the types of all that belong together."""
 
     type: str
     message: str
@@ -66,6 +67,7 @@ class Crash:
     wraps: bool = False
     survived: bool = False
     lines: Sequence[str] = ()
+    chain: Sequence[str] = ()
 
     @property
     def own(self) -> Frame | None:
@@ -84,11 +86,16 @@ class Crash:
         return bool(self.frames) and self.frames[0].function in ("<module>", "_run_module_as_main", "")
 
 
+def steps_end(lines: Sequence[str]) -> int:
+    """Behind the last line that told of a step: what ended it comes after."""
+    return max((index + 1 for index, line in enumerate(lines) if line.startswith(_STEP)), default=0)
+
+
 def lines_of(tail: bytes | str) -> list[str]:
     """As a terminal would show them in the end."""
     text = tail[-MOST_BYTES:].decode(errors="replace") if isinstance(tail, bytes) else tail[-MOST_BYTES:]
     text = _COLOUR.sub("", text.replace("\r\n", "\n").replace("\0", ""))
-    return [line.rpartition("\r")[2][:LONGEST_LINE] for line in text.split("\n")]
+    return [line.rpartition("\r")[2][:LONGEST_LINE] for line in text.split("\n")[-MOST_LINES:]]
 
 
 def explaining(lines: Sequence[str]) -> Crash | None:
@@ -100,14 +107,14 @@ def explaining(lines: Sequence[str]) -> Crash | None:
     chain = mains[-1] if mains else ends[0]
     inner = [crash for crash in chain if not crash.wraps] or chain
     root = next((crash for crash in (*inner, *chain) if crash.own), inner[-1])
-    return replace(root, lines=_evidence(lines[root.begin : root.end]))
+    types = [crash.type for crash in chain]
+    return replace(root, lines=_evidence(lines[root.begin : root.end]), end=chain[-1].end, chain=types)
 
 
 def crashes(lines: Sequence[str]) -> Iterator[Crash]:
     """All there are, in their order."""
     at, last = 0, len(lines)
-    stepped = [index for index, line in enumerate(lines) if line.startswith(_STEP)]
-    last_step = stepped[-1] if stepped else -1
+    last_step = steps_end(lines) - 1
     while at < last:
         line = lines[at]
         found: Crash | None = None

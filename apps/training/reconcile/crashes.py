@@ -1,0 +1,154 @@
+"""Why an attempt's ranks failed, from what they and their logs tell; and whether another attempt would fail alike."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from datetime import timedelta
+from itertools import takewhile
+from typing import Any
+
+from django.db.models import Max
+
+from apps.common.clock import now
+from apps.training.ground import findings, own_rules
+from apps.training.ground.launching import backend_for, handle_for
+from apps.training.models import Attempt, Finding, Task
+from apps.training.states.reasons import Reason
+from fermi.launch.causes import BY_RANKS, RANK_KILLED
+from fermi.launch.diagnosis import explain, rules, tracebacks
+from fermi.launch.diagnosis.explain import Told
+from fermi.launch.errors import BackendError
+from fermi.launch.spec import JobSpec, RankSeen
+
+log = logging.getLogger(__name__)
+
+WITHOUT_A_STEP = timedelta(minutes=5)
+"""An attempt of which no step is known counts as one that had not begun if it lasted no longer."""
+SAYS = ("exception", "at", "why", "about")
+CRASHES = frozenset({"SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSYS", "SIGXFSZ", "SIGXCPU"})
+"""Signals that a program brings upon itself. What else kills it was sent by somebody."""
+
+
+def told(task: Task, attempt: Attempt, outcome: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """`params` with what is known now of why it failed. Never raises: an end that cannot be explained is one too."""
+    if outcome not in BY_RANKS or not isinstance(params.get("rank"), int):
+        return dict(params)
+    try:
+        known = _explained(task, attempt, params["rank"])
+    except Exception:
+        log.exception("the end of %s cannot be explained", attempt.name)
+        return dict(params)
+    if known is None:
+        return dict(params)
+    _note(task, attempt, known)
+    kept = {name: value for name, value in params.items() if name not in SAYS}
+    if known.seen.rank != params["rank"] and known.seen.exit_code is not None and known.seen.exit_code > 0:
+        kept |= {"rank": known.seen.rank, "nodeRank": known.seen.node_rank, "node": known.node,
+                 "exitCode": known.seen.exit_code}  # fmt: skip
+    return {**kept, **known.params()}
+
+
+def corrected(task: Task, attempt: Attempt) -> bool:
+    """Whether everything that was printed tells more than what was known when the attempt's end was: it is stored, and
+    what follows from it is to be decided anew."""
+    params = told(task, attempt, attempt.outcome, attempt.outcome_params)
+    if params == attempt.outcome_params:
+        return False
+    return bool(Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome).update(outcome_params=params))
+
+
+def loop(task: Task, attempt: Attempt) -> dict[str, Any]:
+    """`times`, and `step` where there was one, if the attempt ended like the one before it, and another would, too."""
+    if attempt.outcome not in BY_RANKS or task.spec.get("on_crash_loop", "stop") == "restart":
+        return {}
+    earlier = sorted((one for one in task.attempts.all() if one.number < attempt.number), key=lambda one: -one.number)
+    if not earlier or earlier[0].outcome != attempt.outcome:
+        return {}
+    reached = last_steps(task, attempt)
+    saved = frozenset(task.checkpoints.values_list("attempt", flat=True))
+    return same_again(attempt, earlier, reached, saved)
+
+
+def same_again(
+    attempt: Attempt, newest_first: Iterable[Attempt], steps: Mapping[int, int], saved: frozenset[int] = frozenset()
+) -> dict[str, Any]:
+    """Pure. `steps`: how far attempts came; `saved`: those that saved a checkpoint."""
+    sign = _sign(attempt, steps, saved)
+    if sign is None:
+        return {}
+    alike = sum(1 for _ in takewhile(lambda one: _sign(one, steps, saved) == sign, newest_first))
+    step = steps.get(attempt.number)
+    return {"times": alike + 1, **({"step": step} if step is not None else {})} if alike else {}
+
+
+def _sign(attempt: Attempt, steps: Mapping[int, int], saved: frozenset[int]) -> tuple[Any, ...] | None:
+    """By what the end is known again. None: it says nothing of the next one, because it came from elsewhere, or nobody
+    knows how far the attempt had come."""
+    said = attempt.outcome_params
+    if attempt.outcome not in BY_RANKS or explain.elsewhere(said):
+        return None
+    exception, signal = said.get("exception"), said.get("signal")
+    if attempt.outcome == RANK_KILLED.code and signal not in CRASHES and said.get("why") != explain.LIMIT_REACHED:
+        return None
+    step = steps.get(attempt.number)
+    if step is not None:
+        what = (_kind(exception), said.get("at")) if exception else (said.get("rank"), said.get("exitCode"))
+        return (attempt.outcome, signal, *what, step)
+    if not exception or attempt.number in saved or _lasted(attempt) > WITHOUT_A_STEP:
+        return None
+    return (attempt.outcome, signal, exception, said.get("at"), attempt.resume_from)
+
+
+def _kind(exception: str) -> str:
+    """Without the numbers that differ from time to time."""
+    return exception.partition(":")[0]
+
+
+def _lasted(attempt: Attempt) -> timedelta:
+    began = attempt.running_at or attempt.created_at
+    return (attempt.ended_at or now()) - began
+
+
+def last_steps(task: Task, attempt: Attempt) -> dict[int, int]:
+    """How far rank 0 had come in each attempt; only asked for where a rank failed."""
+    if attempt.outcome not in BY_RANKS:
+        return {}
+    found = task.metrics.filter(rank=0).values("attempt").annotate(last=Max("step"))
+    return dict(found.values_list("attempt", "last"))
+
+
+def _explained(task: Task, attempt: Attempt, blamed: int) -> Told | None:
+    known = {one.name for one in fields(RankSeen)}
+    ranks = [
+        RankSeen(**{name: value for name, value in entry.items() if name in known})
+        for entry in attempt.seen.get("ranks", ())
+    ]
+    backend, handle = backend_for(task.cluster), handle_for(task, attempt.number)
+
+    def tail(rank: int) -> bytes:
+        try:
+            return backend.logs(handle, rank, -tracebacks.MOST_BYTES, tracebacks.MOST_BYTES).data
+        except BackendError:
+            return b""
+
+    nodes = JobSpec.from_json(task.spec).nodes
+    names = [name for _, name in sorted(task.nodes.values_list("node_rank", "name"))]
+    addresses = {
+        name: node.name for node in nodes for name in (node.address, node.hostname, node.ip, node.host) if name
+    }
+    return explain.explain(ranks, blamed, names, tail, own_rules.of(task.project_id), addresses)
+
+
+def _note(task: Task, attempt: Attempt, known: Told) -> None:
+    finding = known.finding()
+    if finding is None:
+        return
+    codes = [explain.UNCAUGHT, explain.LIMIT_REACHED, explain.HOST_FULL, rules.OWN, *(r.code for r in rules.ours())]
+    Finding.objects.filter(task=task, attempt=attempt.number, code__in=codes).exclude(code=finding.code).delete()
+    findings.note(task.pk, attempt.number, [finding])
+
+
+def reason(task: Task, attempt: Attempt) -> tuple[str, dict[str, Any]] | None:
+    """Of a task that ends because its attempts do all alike."""
+    found = loop(task, attempt)
+    return (Reason.CRASH_LOOP, {"cause": attempt.outcome, **attempt.outcome_params, **found}) if found else None

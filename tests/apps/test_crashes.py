@@ -1,0 +1,190 @@
+"""Scripts that fail, on the real local engine: the reason names rank, node, exception and line, and what is known of
+it; the same again at the same step ends the task."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.clusters import selectors
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.common.clock import now
+from apps.training.ground import storing
+from apps.training.models import Attempt, DiagnosisRules, Finding, Task
+from apps.training.reconcile import crashes, reconciler
+from apps.training.shown import presenters
+from apps.training.states import FINAL, State
+from fermi.launch.spec import Entrypoint, JobSpec
+from tests.running import free_port
+from tests.waiting import until
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+
+SCRIPT = """
+import os, sys, time
+
+def forward(shape):
+    raise ValueError(f"bad shape {shape}")
+
+rank, what = int(os.environ["RANK"]), sys.argv[1]
+if what == "shape":
+    if rank == 0:
+        print('{"step": 12, "loss": 1.0}', flush=True)
+    if rank == 1:
+        forward((4, 7))
+    time.sleep(0.5)
+    raise RuntimeError("[../gloo/transport/tcp/pair.cc:535] Connection closed by peer [127.0.0.1]:4711")
+if what == "module":
+    import not_there_at_all
+if what == "own":
+    sys.exit("licence server lic-7 says no: 42 seats are taken")
+"""
+OWN = """
+[NO_SEAT]
+lines = ["licence server {server:name} says no: {seats:int} seats"]
+message = "All {seats} seats of {server} are taken ({node})."
+hint = "Ask the tools team for one."
+elsewhere = true
+"""
+
+
+@pytest.fixture
+def task(user: User, settings: Any, tmp_path: Path) -> Task:
+    """On two nodes of this machine, with a rank each."""
+    settings.DATA_DIR = tmp_path
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "train.py").write_text(SCRIPT)
+    project, cluster = Project.objects.create(name="p"), Cluster.objects.create(name="c", backend="local")
+    zone = AvailabilityZone.objects.create(name="z")
+    environments = [
+        DevEnvironment.objects.create(
+            id=f"env-{number}", name=f"gn{number}", project=project, cluster=cluster, zone=zone, gpu_type="A100",
+            gpu_count=1, emulated=True,
+        )
+        for number in (0, 1)
+    ]  # fmt: skip
+    job = JobSpec(
+        "task-x", "pytorch-ddp", tuple(selectors.snapshots(environments)), "env-0", master_port=free_port(),
+        entrypoint=Entrypoint("train.py"), checkpoint_dir=str(tmp_path), env={"PYTHONHASHSEED": "0"}, max_restarts=3,
+    )  # fmt: skip
+    task = Task.objects.create(
+        id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
+        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **storing.columns(job),
+    )  # fmt: skip
+    storing.store_nodes(task, job)
+    return task
+
+
+def lives(task: Task, what: str, **spec: Any) -> Task:
+    """To its end, without the pauses between its attempts."""
+    task.spec = {**task.spec, **spec, "entrypoint": {**task.spec["entrypoint"], "args": [what]}}
+    task.save()
+
+    def is_over() -> bool:
+        Task.objects.exclude(state__in=FINAL).update(due_at=now())
+        reconciler.reconcile(task.pk)
+        task.refresh_from_db()
+        return task.state in FINAL
+
+    until(is_over, seconds=120, what="the task is over")
+    return task
+
+
+def said(task: Task, lang: str = "en") -> str:
+    found = presenters.reason(task.reason, task.reason_params, lang)
+    assert found is not None
+    return f"{found['message']} {found['hint']}"
+
+
+def test_the_second_failure_alike_ends_the_task_and_names_rank_node_exception_and_line(task: Task) -> None:
+    over = lives(task, "shape")
+    assert (over.state, over.reason, over.attempt) == (State.FAILED, "CRASH_LOOP", 2)
+    assert "2 times at step 12: Rank 1 on gn1: ValueError: bad shape (4, 7) — train.py:5 in forward." in said(over)
+    assert "ValueError: bad shape (4, 7) — train.py:5 in forward" in said(over, "zh")
+    found = Finding.objects.get(task=task, attempt=2)
+    assert (found.code, found.level, found.where[0]["node"]) == ("UNCAUGHT_EXCEPTION", "fail", "gn1")
+    assert "ValueError: bad shape (4, 7)" in found.evidence[0]["lines"][-1]
+    assert {"code": "EDIT_SCRIPT", "params": {"at": "train.py:5 in forward"}} in found.actions
+
+
+def test_a_module_that_is_missing_twice_is_a_loop_before_the_first_step_and_says_what_is_known_of_it(
+    task: Task,
+) -> None:
+    over = lives(task, "module")
+    assert (over.reason, over.attempt) == ("CRASH_LOOP", 2)
+    assert "2 times, before the first step" in said(over)
+    first = task.attempts.get(number=1)
+    assert (first.outcome_params["why"], first.outcome_params["at"]) == ("MODULE_MISSING", "train.py:16")
+    reason = presenters.reason(first.outcome, first.outcome_params, "en")
+    assert reason is not None
+    assert "has no module not_there_at_all. Install it" in reason["hint"]
+    assert Finding.objects.get(task=task, attempt=1).actions[0]["params"]["what"] == "not_there_at_all"
+
+
+def test_a_projects_own_rule_explains_what_comes_from_elsewhere_and_makes_no_loop(task: Task) -> None:
+    DiagnosisRules.objects.create(project=task.project, text=OWN, updated_at=now(), updated_by=task.owner)
+    Task.objects.filter(pk=task.pk).update(max_restarts=1)
+    task.refresh_from_db()
+    over = lives(task, "own")
+    assert (over.reason, over.attempt) == ("RANK_FAILED", 2)
+    assert "All 42 seats of lic-7 are taken (gn" in said(over)
+    assert "Ask the tools team for one." in said(over)
+
+
+def ended(number: int, outcome: str = "RANK_FAILED", **params: Any) -> Attempt:
+    about = {"rank": 1, "exitCode": 1, **params}
+    moment = now()
+    return Attempt(number=number, outcome=outcome, outcome_params=about, created_at=moment, ended_at=moment)
+
+
+VALUE = {"exception": "ValueError: row 17 of 0x7f12", "at": "data.py:5 in load"}
+IMPORT = {"exception": "ImportError: no x", "at": "train.py:1"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "steps", "loop"),
+    [
+        (VALUE, VALUE | {"exception": "ValueError: row 99", "rank": 0}, {1: 7, 2: 7}, {"times": 2, "step": 7}),
+        (VALUE, VALUE, {1: 7, 2: 8}, {}),
+        (VALUE, VALUE, {2: 7}, {}),
+        (VALUE, VALUE | {"at": "data.py:6 in load"}, {1: 7, 2: 7}, {}),
+        (IMPORT, IMPORT, {}, {"times": 2}),
+        (IMPORT, IMPORT | {"exception": "ImportError: no y"}, {}, {}),
+        ({}, {}, {1: 7, 2: 7}, {"times": 2, "step": 7}),
+        ({}, {"exitCode": 3}, {1: 7, 2: 7}, {}),
+        ({}, {}, {}, {}),  # an exit code alone says too little
+        # what comes from elsewhere may well pass
+        (VALUE | {"why": "NO_SPACE_LEFT"}, VALUE | {"why": "NO_SPACE_LEFT"}, {1: 7, 2: 7}, {}),
+        ({"exception": "RuntimeError: Connection closed by peer"},) * 2 + ({1: 7, 2: 7}, {}),
+    ],
+)  # fmt: skip
+def test_what_counts_as_the_same_failure_again(first: Any, second: Any, steps: Any, loop: Any) -> None:
+    assert crashes.same_again(ended(2, **second), [ended(1, **first)], steps) == loop
+
+
+@pytest.mark.parametrize(
+    ("params", "loop"),
+    [
+        ({"signal": "SIGKILL"}, {}),  # somebody's kill
+        ({"signal": "SIGKILL", "why": "HOST_OUT_OF_MEMORY"}, {}),
+        ({"signal": "SIGKILL", "why": "MEMORY_LIMIT_REACHED"}, {"times": 2, "step": 7}),
+        ({"signal": "SIGTERM"}, {}),
+        ({"signal": "SIGSEGV"}, {"times": 2, "step": 7}),
+    ],
+)
+def test_what_somebody_else_killed_makes_no_loop(params: Any, loop: Any) -> None:
+    killed = [ended(number, "RANK_KILLED", **{**params, "exitCode": None}) for number in (2, 1)]
+    assert crashes.same_again(killed[0], killed[1:], {1: 7, 2: 7}) == loop
+
+
+def test_a_lost_node_or_port_makes_no_loop() -> None:
+    for outcome in ("NODE_LOST", "MASTER_PORT_TAKEN", "PREEMPTED", "DISK_FULL", "RUNNER_LOST"):
+        assert crashes.same_again(ended(2, outcome), [ended(1, outcome)], {1: 7, 2: 7}) == {}
+
+
+def test_an_attempt_that_saved_or_lasted_has_begun_although_no_step_of_it_is_known() -> None:
+    first, second = ended(1, **IMPORT), ended(2, **IMPORT)
+    assert crashes.same_again(second, [first], {}, frozenset({2})) == {}
+    second.created_at -= 2 * crashes.WITHOUT_A_STEP
+    assert crashes.same_again(second, [first], {}) == {}
