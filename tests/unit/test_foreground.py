@@ -53,6 +53,23 @@ def test_the_exit_code_is_that_of_the_rank_that_failed_first(hand):
     assert "ended with exit code 9" in run.text
 
 
+def test_the_last_line_names_the_exception_and_the_users_own_line(hand):
+    run = hand(
+        "import os\ndef forward():\n    raise ValueError('bad shape (4, 7)')\nif os.environ['RANK'] == '1': forward()"
+    )
+    assert run.wait() == 1
+    assert "ended with exit code 1: ValueError: bad shape (4, 7) (" in run.text
+    assert ":3 in forward); the other ranks" in run.text
+
+
+def test_ranks_that_hang_are_named_with_where_each_of_them_is(hand):
+    code = "import os, time\ndef load():\n    time.sleep(600)\nif os.environ['RANK'] == '1': load()\ntime.sleep(600)"
+    run = hand(code, "--hang-seconds", "1", ranks=3)
+    run.until_says("ranks 0, 2 are at <string>:5 in <module>; rank 1 is at <string>:3 in load")
+    run.send(signal.SIGTERM)
+    assert run.wait() == 143
+
+
 def test_a_rank_that_a_signal_ended_gives_128_and_its_number(hand):
     run = hand("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", ranks=1)
     assert run.wait() == 128 + signal.SIGKILL
@@ -115,7 +132,7 @@ def test_a_rank_that_never_ends_after_all_others_is_ended_and_named(tmp_path, al
     run = altered(tmp_path, f"node.LAST_SECONDS = 1.0\n{also}", hangs)
     try:
         assert run.wait() == 0
-        assert "rank 1 did nothing for 1 s after all others had ended with 0" in run.text
+        assert "rank 1 hung after all others had ended with 0: killed" in run.text
     finally:
         run.close()
 

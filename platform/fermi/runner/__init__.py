@@ -20,4 +20,5 @@ Who does not get on
   pulse.py       how one gets on                  patience.py   how long it may be silent, learnt from its past
   stalls.py      whether it does anything         stacks.py     where its threads are
   stillness.py   what its processes have done     links.py      which of its connections get no answer
+  lingering.py   who has nothing left to wait for
 """

@@ -6,6 +6,8 @@ Starts one process for each --rank, with our own environment and what follows it
 rank that failed first (128 + n for signal n), or 0. With `--node-rank K --nodes N --head HOST --port PORT` it first
 waits until all N nodes are there (`meet.py`), so that no rank waits for a node that somebody has yet to start.
 
+Ranks that do not get on are named, with where each of them is.
+
 Ctrl-C, SIGTERM or SIGHUP ask the ranks to end (SIGTERM, then SIGKILL after the grace); a second one kills them at once.
 With --until-eof so does the end of standard input: what starts us over ssh is gone then.
 """
@@ -16,10 +18,8 @@ import argparse
 import os
 import signal
 import sys
-import time
-from typing import Any
 
-from fermi.runner import meet, ports
+from fermi.runner import meet, ports, telling
 from fermi.runner.exits import GAVE_UP, GRACE_SECONDS, shown
 from fermi.runner.node import Node
 from fermi.runner.outputs import Pipes, write_all
@@ -58,35 +58,10 @@ class Lines:
         write_all(1, b"".join(self.mark + line + b"\n" for line in lines))
 
 
-class Stalls:
-    """Tells of each rank once that it hangs, and where; and once that it goes on."""
-
-    def __init__(self) -> None:
-        self._told: set[int] = set()
-
-    def say(self, status: dict[str, Any]) -> bool:
-        for entry in status["ranks"]:
-            rank, stalled = entry["rank"], entry.get("stalled")
-            if stalled and stalled["still"] and rank not in self._told:
-                self._told.add(rank)
-                where = " ".join(filter(None, [stalled["at"], stalled["in"] and f"(in {stalled['in']})"]))
-                say(f"rank {rank} (pid {entry['pid']}) makes no progress since {_clock(stalled['since'])}: {where}")
-            elif not stalled and rank in self._told:
-                self._told.discard(rank)
-                if entry["state"] == "running":
-                    say(f"rank {rank} goes on")
-        return True
-
-
-def _clock(unix: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(unix))
-
-
 def result(node: Node) -> int:
     """The exit code, and a line that says whose it is."""
     if node.never_ended:
-        names = ", ".join(map(str, node.never_ended))
-        say(f"rank {names} did nothing for {node.last_seconds:g} s after all others had ended with 0: killed")
+        say(f"{telling.names(node.never_ended)} hung after all others had ended with 0: killed")
     if asked := node.status["asked"]:
         return shown(-signal.Signals[asked])
     culprit = node.first_to_fail()
@@ -94,7 +69,8 @@ def result(node: Node) -> int:
         return 0
     code = culprit["exit_code"]
     how = f"ended with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
-    say(f"rank {culprit['rank']} (pid {culprit['pid']}) {how}; the other ranks of this node were stopped")
+    why = telling.why(culprit)
+    say(f"rank {culprit['rank']} (pid {culprit['pid']}) {how}{why}; the other ranks of this node were stopped")
     return shown(code)
 
 
@@ -140,7 +116,7 @@ def run(
     if logs:
         os.makedirs(logs, exist_ok=True)
     pipes = Pipes({rank: Lines(rank, mark, logs).take for rank, _ in ranks})
-    node = Node(spec, stops, Stalls().say, pipes, whole=meeting is None)
+    node = Node(spec, stops, telling.Stalls(say).save, pipes, whole=meeting is None)
     node.run()
     return result(node)
 

@@ -42,12 +42,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fermi.runner import blame, causes, drill, kernel, processes, stalls
+from fermi.runner import blame, causes, drill, kernel, lingering, processes
 from fermi.runner.exits import CANNOT_START, shown
 from fermi.runner.files import Paths, PulseFile, StatusFile, first_status, read_json, try_lock
 from fermi.runner.outputs import Pipes
 from fermi.runner.rank import BecomeRank, become, begin
-from fermi.runner.stillness import LAST_SECONDS, NEVER, Stillness, never_end
+from fermi.runner.stillness import LAST_SECONDS, NEVER, Stillness
 from fermi.runner.stops import Stop, Stops
 from fermi.runner.watch import LogFile, Tell, Watch
 
@@ -202,9 +202,7 @@ class Node:
                 self.signal_ranks(signal.SIGKILL)
             elif self.stillness:
                 self.end_the_still(self.stillness)
-            elif self.kill_at is None and time.monotonic() >= self.look_at:
-                self.note_the_still(activity)
-            self.look_closer()
+            self.look_closer(activity)
 
     def running(self) -> list[dict[str, Any]]:
         return [entry for entry in self.ranks if entry["state"] == "running"]
@@ -324,52 +322,33 @@ class Node:
             if still.get(entry["pid"], 0.0) >= (self.still_seconds or 0.0):
                 self.signal_rank(entry, signal.SIGKILL)
 
-    def note_the_still(self, activity: Stillness) -> None:
-        """Says of a rank since when it has done nothing at all, once that is long. Whether somebody is left for whom it
-        waits, only who knows all nodes can tell."""
-        self.look_at = time.monotonic() + self.last_seconds / LOOKS
-        seconds, moment, before = activity.seconds(), time.time(), [entry["still_since"] for entry in self.ranks]
-        for entry in self.ranks:
-            still = seconds.get(entry["pid"], 0.0) if entry["state"] == "running" else 0.0
-            began = entry["still_since"] or moment - still
-            entry["still_since"] = began if still >= self.last_seconds else None
-        if before != [entry["still_since"] for entry in self.ranks]:
-            self.save("running")
-        if self.whole:
-            self.end_the_waiting(moment)
-
-    def look_closer(self) -> None:
+    def look_closer(self, activity: Stillness) -> None:
         """What cannot be looked at ends no training."""
+        changed, moment = False, time.time()
         try:
             changed = bool(self.watch and self.watch.look())
         except Exception as error:
             print(f"fermi: ranks are not watched any more: {error!r}", file=sys.stderr, flush=True)
-            changed = any(entry["stalled"] for entry in self.ranks)
-            self.watch = None
+            self.watch, changed = None, True
             for entry in self.ranks:
                 entry["stalled"] = None
+        if self.kill_at is None and time.monotonic() >= self.look_at:
+            self.look_at = time.monotonic() + self.last_seconds / LOOKS
+            changed = lingering.note(self.ranks, activity.seconds(), moment, self.last_seconds) or changed
+        elif not changed:
+            return
         if changed:
             self.save(self.status["state"])
-        if not changed or self.kill_at is not None:
-            return
-        hanging = [entry for entry in self.running() if stalls.leaves(entry["stalled"])]
-        if failed := [entry for entry in hanging if entry["error"]]:
-            self.end_the_failed(failed)
-        elif self.whole and len(hanging) == len(self.running()) < len(self.ranks):
-            self.never_ended = [entry["rank"] for entry in hanging]
-            self.ask_to_end(0.0)
+        if self.kill_at is None:
+            self.end_the_lingering(moment)
 
-    def end_the_failed(self, failed: list[dict[str, Any]]) -> None:
-        """An exception has ended their script, and they hang in their teardown: that is their end."""
-        for entry in failed:
+    def end_the_lingering(self, moment: float) -> None:
+        for entry in lingering.failed(self.ranks):
             self.failed.add(entry["pid"])
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(entry["pid"], signal.SIGKILL)
-
-    def end_the_waiting(self, moment: float) -> None:
-        """Here are all ranks, and those that ended ended well, or it would be over."""
-        left, ended = self.running(), [entry["ended_at"] for entry in self.ranks if entry["state"] == "exited"]
-        if never_end(ended, [entry["still_since"] for entry in left], moment, self.last_seconds):
+        left = lingering.left_behind(self.ranks, moment, self.last_seconds) if self.whole and not self.failed else []
+        if left:
             self.never_ended = [entry["rank"] for entry in left]
             self.ask_to_end(0.0)
 
@@ -390,10 +369,9 @@ class Node:
     def blame_disk(self) -> None:
         """A rank has failed: a disk that it writes to may be full."""
         failed = self.first_to_fail()
-        if failed and not self.status.get("cause"):
-            self.status["cause"] = causes.disk_full(self.spec, [self.folder], failed["rank"]) or self.status.get(
-                "cause"
-            )
+        found = failed and causes.disk_full(self.spec, [self.folder], failed["rank"])
+        if found and not self.status.get("cause"):
+            self.status["cause"] = found
 
 
 def run(spec_path: str, secrets: dict[str, str]) -> None:

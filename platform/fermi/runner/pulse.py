@@ -16,7 +16,7 @@ from fermi.runner import processes
 from fermi.runner.stillness import TICKS
 
 WINDOW_SECONDS = 10.0
-MAIN_SHARE, SHARE = 0.02, 0.1
+MAIN_SHARE, SHARE = 0.02, 0.05
 """Of a processor, by the main thread and by the whole process: less is what watchdogs and heartbeats use."""
 FIGURES = re.compile(rb"(?i)\b(loss|step|iter|iteration|epoch|batch)\b\W{0,4}\d")
 TAIL = 2048
@@ -67,10 +67,10 @@ class Sample(NamedTuple):
 
     def acts(self, before: Sample) -> bool:
         """Whether it has done anything since. Who waits in the same collective as then only spins."""
-        if self.pid != before.pid or (self.state == "D" and not self.waits):
-            return True
-        if self.waits and self.collectives() == before.collectives():
+        if self.pid == before.pid and self.waits and self.collectives() == before.collectives():
             return False
+        if self.pid != before.pid or self.state in ("R", "D"):
+            return True
         passed = max(self.at - before.at, 1e-3)
         main, all_of_it = self.main_seconds - before.main_seconds, self.seconds - before.seconds
         return main / passed >= MAIN_SHARE or all_of_it / passed >= SHARE

@@ -81,9 +81,9 @@ def short(frames: list[Frame], folder: str) -> list[str]:
 
 def own(frames: list[Frame], folder: str) -> str:
     """The innermost line of the user's own, such as `data.py:88 in load_batch`."""
-    for frame in frames:
-        if frame.is_own():
-            return f"{_short(frame.file, folder)}:{frame.line} in {frame.function}"[:MOST_TEXT]
+    of_command = [frame for frame in frames if frame.file in ("<string>", "<stdin>")]  # also what libraries generate
+    for frame in [*filter(Frame.is_own, frames), *of_command]:
+        return f"{_short(frame.file, folder)}:{frame.line} in {frame.function}"[:MOST_TEXT]
     return ""
 
 

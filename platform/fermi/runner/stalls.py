@@ -57,7 +57,8 @@ def is_still(before: Evidence, now: Evidence) -> bool:
     page = now.sample.page
     if not same or not rests or (page and page.phase in ("saving", "compiling")):
         return False
-    if (now.activity.seconds - before.activity.seconds) / passed >= SHARE:
+    starves = before.activity.busy and now.activity.busy  # wants a processor at every look, and gets none
+    if starves or (now.activity.seconds - before.activity.seconds) / passed >= SHARE:
         return False
     return not gpu_computes(now.activity.pids)
 

@@ -1,0 +1,81 @@
+"""What somebody in a terminal reads of ranks that do not get on, or failed. Standard library only, Python 3.9 or
+later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+LONG_SECONDS = 60.0
+"""Without progress for so long, ranks are told of though some are at work."""
+
+
+class Stalls:
+    """`say`: takes a line, whenever what is to be said of the stalled ranks has changed. An evaluation is not worth one:
+    while one of them is at work, the others wait for it."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.say = say
+        self._said: list[str] = []
+
+    def save(self, status: dict[str, Any]) -> bool:
+        """As a node's `Save`."""
+        stalled = [entry for entry in status["ranks"] if entry["state"] == "running" and entry["stalled"]]
+        seconds = max((entry["stalled"]["looked_at"] - entry["stalled"]["since"] for entry in stalled), default=0.0)
+        if seconds < LONG_SECONDS and not all(entry["stalled"]["still"] for entry in stalled):
+            return True
+        groups = grouped(stalled)
+        if groups and groups != self._said:
+            self.say(f"no progress for {seconds:.0f} s: {'; '.join(groups)}")
+        elif self._said and not groups and status["state"] == "running":
+            self.say("the ranks go on")
+        self._said = groups
+        return True
+
+
+def grouped(stalled: Sequence[dict[str, Any]]) -> list[str]:
+    """Which ranks are where, most of them first."""
+    groups: dict[str, list[int]] = {}
+    for entry in stalled:
+        groups.setdefault(where(entry["stalled"]), []).append(entry["rank"])
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return [f"{names(ranks)} {'is' if len(ranks) == 1 else 'are'} {place}" for place, ranks in ordered]
+
+
+def where(stalled: dict[str, Any]) -> str:
+    at = stalled["at"]
+    if stalled["phase"] == "ending":
+        found = "in the teardown"
+    elif stalled["in"]:
+        found = f"in {stalled['in']}" + (f" ({at})" if at else "")
+    else:
+        found = f"at {at}" if at else "outside of the script"
+    for link in stalled["links"][:1]:
+        found += f", where {link['peer']}:{link['port']} does not answer"
+    return found if stalled["still"] else f"{found}, at work"
+
+
+def why(entry: dict[str, Any]) -> str:
+    """After how a rank ended: its exception, or what the kernel says."""
+    if error := entry["error"]:
+        message = error["message"].splitlines()[0] if error["message"] else ""
+        function = f" in {error['function']}" if error["function"] != "<module>" else ""
+        return f": {error['type']}: {message} ({error['file']}:{error['line']}{function})"
+    if kill := entry["kill"]:
+        limit = f" ({kill['limit'] >> 20} MiB)" if kill["limit"] else ""
+        whose = "its limit" if kill["scope"] == "cgroup" else "the host"
+        return f": killed by the kernel, {whose} has no more memory{limit}"
+    return ""
+
+
+def names(ranks: Sequence[int]) -> str:
+    """Such as `rank 3` and `ranks 0-2, 5`."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    told = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return ("rank " if len(ranks) == 1 else "ranks ") + told
