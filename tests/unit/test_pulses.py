@@ -138,14 +138,3 @@ def test_what_workers_said_is_what_is_seen(tmp_path: Path, monkeypatch: pytest.M
     assert engine.pulses(HANDLE) == BY_RANK
     (rank,) = engine.observe([HANDLE])[HANDLE.name].ranks
     assert (rank.error, rank.stalled, rank.kill) == (ERROR, None, {"by": "memory"})
-
-
-def test_by_hand_a_rank_that_hangs_is_named_once_and_so_is_its_going_on(capsys: pytest.CaptureFixture[str]) -> None:
-    stalls = foreground.Stalls()
-    stalled = {"still": True, "since": 0.0, "at": "data.py:88 in load_batch", "in": ""}
-    for value in (None, stalled, {**stalled, "looks": 2}, None, None):
-        stalls.say({"ranks": [{"rank": 3, "pid": 17, "state": "running", "stalled": value}]})
-    first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("fermi: rank 3 (pid 17) makes no progress since ")
-    assert first.endswith(": data.py:88 in load_batch")
-    assert second == "fermi: rank 3 goes on"

@@ -55,7 +55,7 @@ def watched(
         ended = pool.submit(run, folder, script, ranks, **{"pulse": True, "hang_seconds": 1.0, **spec})
         try:
             until(over, what="what the ranks do is seen")
-            return entries(folder), files.read_json(str(folder / "node-0.pulse.json"))["ranks"]
+            return entries(folder), files.read_json(str(folder / "node-0.pulse.json"))["pulse"]
         finally:
             files.write_atomically(str(folder / "stop.json"), {"grace_seconds": 0})
             ended.result()

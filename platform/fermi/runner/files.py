@@ -105,7 +105,7 @@ class StatusFile:
 
 
 class PulseFile:
-    """`{"ranks": [what is known of each]}`, replaced while something changes. A full disk harms nothing."""
+    """`{"pulse": [what is known of each rank]}`, replaced while something changes. A full disk harms nothing."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -116,5 +116,5 @@ class PulseFile:
         if known == self._before:
             return
         with contextlib.suppress(OSError):
-            replace_atomically(self.path, json.dumps({"ranks": pulses}).encode())
+            replace_atomically(self.path, json.dumps({"pulse": pulses}).encode())
             self._before = known

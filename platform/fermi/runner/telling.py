@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-
 LONG_SECONDS = 60.0
 """Without progress for so long, ranks are told of though some are at work."""
 
 
 class Stalls:
-    """`say`: takes a line, whenever what is to be said of the stalled ranks has changed. An evaluation is not worth one:
-    while one of them is at work, the others wait for it."""
+    """`say`: takes a line, whenever what is to be said of the stalled ranks has changed. An evaluation is not worth
+    one: while one of them is at work, the others wait for it."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say

@@ -1,0 +1,64 @@
+"""What a terminal is told of ranks that do not get on."""
+
+from typing import Any
+
+import pytest
+
+from fermi.runner import telling
+
+LINK = {"peer": "10.0.0.2", "port": 4711, "unacked": 512, "retries": 4, "seconds": 6.5}
+
+
+def stalled(at: str = "data.py:88 in load_batch", *, still: bool = True, **also: Any) -> dict[str, Any]:
+    about = {"since": 100.0, "looked_at": 112.0, "phase": "running", "in": "", "links": []}
+    return {**about, "at": at, "still": still, **also}
+
+
+def said(*looks: list[dict[str, Any] | None]) -> list[str]:
+    """By looks at all ranks."""
+    lines: list[str] = []
+    stalls = telling.Stalls(lines.append)
+    for look in looks:
+        ranks = [{"rank": rank, "state": "running", "stalled": one} for rank, one in enumerate(look)]
+        stalls.save({"state": "running", "ranks": ranks})
+    return lines
+
+
+def test_ranks_are_told_of_by_where_they_are_once_and_so_is_their_going_on() -> None:
+    waits = stalled("train.py:120 in main", **{"in": "all_reduce"})
+    look = [waits, waits, stalled(), waits]
+    later = [one | {"looked_at": 140.0} for one in look]
+    assert said(look, later, [None] * 4, [None] * 4) == [
+        "no progress for 12 s: ranks 0-1, 3 are in all_reduce (train.py:120 in main); "
+        "rank 2 is at data.py:88 in load_batch",
+        "the ranks go on",
+    ]
+
+
+def test_while_one_works_the_others_wait_for_it_and_that_is_worth_a_line_after_a_minute_only() -> None:
+    works, waits = stalled("train.py:9 in evaluate", still=False), stalled("train.py:7 in main", **{"in": "barrier"})
+    assert said([works, waits]) == []
+    [line] = said([works | {"looked_at": 161.0}, waits])
+    assert line == (
+        "no progress for 61 s: rank 0 is at train.py:9 in evaluate, at work; rank 1 is in barrier (train.py:7 in main)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "where"),
+    [
+        (stalled(""), "outside of the script"),
+        (stalled("", phase="ending"), "in the teardown"),
+        (stalled("", **{"in": "all_reduce"}, links=[LINK]), "in all_reduce, where 10.0.0.2:4711 does not answer"),
+    ],
+)
+def test_where_a_rank_is(one: dict[str, Any], where: str) -> None:
+    assert telling.where(one) == where
+
+
+def test_why_a_rank_ended() -> None:
+    error = {"type": "ValueError", "message": "bad shape\nmore", "file": "train.py", "line": 88, "function": "forward"}
+    kill = {"by": "memory", "scope": "cgroup", "limit": 2 << 30, "used": None}
+    assert telling.why({"error": error, "kill": None}) == ": ValueError: bad shape (train.py:88 in forward)"
+    assert telling.why({"error": None, "kill": kill}).endswith("its limit has no more memory (2048 MiB)")
+    assert telling.why({"error": None, "kill": None}) == ""
