@@ -44,6 +44,7 @@ export type WorkerGroupChange = Body<"/api/v1/worker-groups/{group_id}", "patch"
 export type PreflightBrief = Item<Answer<"/api/v1/preflights", "get">>;
 export type Preflight = Answer<"/api/v1/preflights/{preflight_id}", "get">;
 export type PreflightRequest = Body<"/api/v1/preflights", "post">;
+export type Drill = Answer<"/api/v1/drills/{drill_id}", "get">;
 export type LogPage = Answer<"/api/v1/training-tasks/{task_id}/logs", "get">;
 
 export type Action = Task["allowedActions"][number];

@@ -435,6 +435,21 @@ export const en: Messages = {
     deleteAction: "Delete",
     deleted: "The group was deleted",
   },
+  drill: {
+    title: "Drill",
+    what: "A rank of a short rehearsal is killed: does training resume, from where, and at what cost?",
+    begin: "Rehearse a restart",
+    again: "Rehearse again",
+    killed: "Killed",
+    rankOn: "rank {{rank}} on {{node}}",
+    checkpoint: "Checkpoint",
+    killedStep: "Killed at step",
+    resumedStep: "Resumed from step",
+    stepsLost: "Steps lost",
+    restartSeconds: "To the restart",
+    resumedSeconds: "To the next step",
+    seconds: "{{value}} s",
+  },
   preflight: {
     title: "Pre-flight",
     lead: "Checks nodes, the network between them and a real collective operation before anything trains.",
@@ -735,6 +750,10 @@ export const en: Messages = {
     graceSeconds: "Grace at the end (seconds)",
     graceSecondsHint:
       "How long ranks may take to save a checkpoint and exit when they are asked to end; then they are killed.",
+    drill: "Drill before the start",
+    drillHint: "A rank of a short rehearsal is killed; a task that does not resume does not begin, and says why.",
+    drillMinutes: "Minutes of a drill",
+    drillMinutesHint: "How long it waits for a checkpoint, and for the resumed step.",
     hangSeconds: "Patience before a look (seconds)",
     hangSecondsHint:
       "Without a step, a line or a metric for so long a rank is looked at. Empty: as long as its own past explains.",

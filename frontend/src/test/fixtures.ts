@@ -135,6 +135,7 @@ export const task: Task = {
   allowedActions: ["stop", "clone"],
   request: {},
   preflightId: null,
+  drillId: null,
   elastic: null,
   totalSteps: 100,
 };

@@ -17,6 +17,7 @@ import { Tabs } from "@/ui/tabs";
 import { Actions } from "./actions";
 import { Charts } from "./charts";
 import { Checkpoints, Events, Rendered, Reuse } from "./details";
+import { Drill } from "./drill";
 import { Elastic } from "./elastic";
 import { Facts } from "./facts";
 import { LogView } from "./log-view";
@@ -98,6 +99,7 @@ function TaskPage({ task }: { task: Task }) {
           <Ranks task={task} chosen={rank} onChoose={readRank} />
           <Timeline task={task} />
           <Facts task={task} />
+          <Drill task={task} />
           {task.ranks.length > 1 && <Speed id={id} points={metrics.length} />}
         </aside>
       </div>
