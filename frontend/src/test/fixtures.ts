@@ -1,5 +1,6 @@
 import type {
   Dataset,
+  Drill,
   Environment,
   Framework,
   Metric,
@@ -247,6 +248,33 @@ export const group: WorkerGroup = {
   warnings: [],
   task: null,
   allowedActions: ["start", "edit", "delete"],
+};
+
+/** Of the running task; training resumed. */
+export const drill: Drill = {
+  id: "drill-1",
+  status: "done",
+  reason: null,
+  taskId: "task-1",
+  stage: false,
+  projectId: "project-1",
+  owner: "ada",
+  minutes: 15,
+  createdAt: "2026-11-21T05:00:00Z",
+  startedAt: "2026-11-21T05:00:01Z",
+  endedAt: "2026-11-21T05:00:20Z",
+  attempt: 2,
+  step: 108,
+  verdict: { level: "pass", code: "DRILL_RESUMES", message: "训练从第 90 步继续", hint: "" },
+  rank: 1,
+  node: "gn5",
+  checkpoint: { path: "/data/checkpoints/drill-1/checkpoint_step_90.pt", sizeBytes: 1677719, step: 90 },
+  killedStep: 93,
+  resumedStep: 90,
+  stepsLost: 3,
+  restartSeconds: 1.1,
+  resumedSeconds: 1.3,
+  allowedActions: [],
 };
 
 /** Two nodes; one way between them is slow. */

@@ -13,7 +13,7 @@ import { Failure, Loading, toastError } from "@/ui/failure";
 import { PreflightStatus } from "@/ui/preflight-status";
 import { Facts } from "@/ui/table";
 
-const TONE: Record<NonNullable<Found["verdict"]>["level"], Tone> = { pass: "good", fail: "bad", unknown: "warn" };
+const TONE: Record<NonNullable<Found["verdict"]>["level"], Tone> = { pass: "ok", fail: "bad", unknown: "warn" };
 
 /** Whether the task resumes when a rank dies: the newest rehearsal, and the way to another. */
 export function Drill({ task }: { task: Task }) {

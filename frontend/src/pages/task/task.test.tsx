@@ -3,7 +3,7 @@ import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test, vi } from "vitest";
 import { FakeEventSource } from "@/test/event-source";
-import { metric, task } from "@/test/fixtures";
+import { drill, metric, task } from "@/test/fixtures";
 import { api, ok, platform, refuse } from "@/test/platform";
 import { visit } from "@/test/render";
 
@@ -48,6 +48,27 @@ test("stopping asks first, then tells the server once", async () => {
   await userEvent.click(within(dialog).getByRole("button", { name: "停止" }));
   await screen.findByText("正在停止");
   expect(stopped).toHaveBeenCalledTimes(1);
+});
+
+test("a drill is begun from the task's page, and shows whether training resumes and at what cost", async () => {
+  const asked = vi.fn();
+  let newest: string | null = null;
+  platform.use(
+    http.get(api("/training-tasks/task-1"), () => ok({ ...task, drillId: newest })),
+    http.post(api("/drills"), async ({ request }) => {
+      asked(await request.json());
+      newest = drill.id;
+      return ok(drill);
+    }),
+    http.get(api("/drills/drill-1"), () => ok(drill)),
+  );
+  visit("/training/task-1");
+  await userEvent.click(await screen.findByRole("button", { name: "演练重启" }));
+  await screen.findByText("训练从第 90 步继续");
+  expect(asked).toHaveBeenCalledExactlyOnceWith({ taskId: "task-1" });
+  for (const shown of ["rank 1（gn5）", "93", "90", "1.1 秒", "1.3 秒"]) expect(screen.getByText(shown)).toBeTruthy();
+  expect(screen.getByText(/checkpoint_step_90\.pt/)).toBeTruthy();
+  expect(screen.getByRole("button", { name: "再次演练" })).toBeTruthy();
 });
 
 test("an elastic task says on how many nodes it runs and who is away, and grows when it is asked to", async () => {
