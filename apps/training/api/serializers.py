@@ -14,6 +14,7 @@ from fermi.launch.request import MASTER_PORTS
 STATES = [(state.value, state.value) for state in State]
 ACTIONS = [(action.value, action.value) for action in Action]
 LEVELS = [(level.value, level.value) for level in Level]
+TO_DO = [(code.value, code.value) for code in Do]
 
 
 class DistributedInfo(serializers.Serializer):
@@ -287,7 +288,7 @@ class FindingEvidence(serializers.Serializer):
 
 
 class FindingAction(serializers.Serializer):
-    code = serializers.ChoiceField([(code.value, code.value) for code in Do])
+    code = serializers.ChoiceField(TO_DO)
     label = serializers.CharField()  # type: ignore[assignment]
     hint = serializers.CharField(help_text="what follows from it")
     params = serializers.DictField(child=serializers.JSONField(), help_text="what it takes")

@@ -42,14 +42,16 @@ export const environmentQuery = (id: string) =>
   });
 
 /** Out of service for new tasks, or back. */
+export const cordonById = (id: string, cordoned: boolean) =>
+  unwrap(
+    http.PATCH("/api/v1/dev-environments/{environment_id}", {
+      params: { path: { environment_id: id } },
+      body: { cordoned },
+    }),
+  );
+
 export const cordon = (client: QueryClient, id: string) =>
   mutationOptions({
-    mutationFn: (cordoned: boolean) =>
-      unwrap(
-        http.PATCH("/api/v1/dev-environments/{environment_id}", {
-          params: { path: { environment_id: id } },
-          body: { cordoned },
-        }),
-      ),
+    mutationFn: (cordoned: boolean) => cordonById(id, cordoned),
     onSuccess: () => client.invalidateQueries({ queryKey: inventoryKeys.environments }),
   });

@@ -16,6 +16,9 @@ const typeOf = ({ type }: Rule) => (Array.isArray(type) ? type[0] : type) ?? "";
 
 export const isNumber = (rule?: Rule) => rule !== undefined && ["integer", "number"].includes(typeOf(rule));
 
+/** Single values of which there are a few to choose from. */
+export const CHOICES = Object.keys(REQUEST).filter((name) => REQUEST[name]?.["x-flag"] && REQUEST[name].enum);
+
 /** Single values that need no more of a form than a line to type them in. */
 export const PLAIN = Object.entries(REQUEST)
   .filter(([name, rule]) => rule["x-flag"] && !rule.enum && name !== "taskName")

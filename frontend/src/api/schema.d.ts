@@ -1302,8 +1302,6 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        CodeEnum: "RESTART_FROM_CHECKPOINT" | "WITHOUT_NODE" | "USE_SPARE" | "CORDON" | "PREFLIGHT" | "STOP" | "RAISE_LIMIT" | "LOWER_BATCH" | "CHANGE_FIELD" | "CHOOSE_OTHERS" | "SEE_LOG" | "SEE_TASK" | "EDIT_SCRIPT" | "INSTALL" | "FREE_DISK" | "ADD_SECRET" | "ASK_OPERATOR" | "WAIT";
-        /** @enum {string} */
         CommunicationBackend: "nccl" | "gloo";
         DatasetCreateRequest: {
             name: string;
@@ -1716,7 +1714,7 @@ export interface components {
             requestId: string;
         };
         FindingAction: {
-            code: components["schemas"]["CodeEnum"];
+            code: components["schemas"]["FindingActionCode"];
             label: string;
             /** @description what follows from it */
             hint: string;
@@ -1727,6 +1725,8 @@ export interface components {
             /** @description you may do it, and it is possible now */
             allowed: boolean;
         };
+        /** @enum {string} */
+        FindingActionCode: "RESTART_FROM_CHECKPOINT" | "WITHOUT_NODE" | "USE_SPARE" | "CORDON" | "PREFLIGHT" | "STOP" | "RAISE_LIMIT" | "LOWER_BATCH" | "CHANGE_FIELD" | "CHOOSE_OTHERS" | "SEE_LOG" | "SEE_TASK" | "EDIT_SCRIPT" | "INSTALL" | "FREE_DISK" | "ADD_SECRET" | "ASK_OPERATOR" | "WAIT";
         FindingEvidence: {
             message: string;
             /** @description as they were printed: a log, a stack */

@@ -125,7 +125,10 @@ export class TaskFeed {
       client.setQueryData<TaskEvent[]>(taskKeys.events(id), (have) => mergeById(have ?? [], events));
       void client.invalidateQueries({ queryKey: taskKeys.checkpoints(id) });
     }
-    if (events.length || status.status) void client.invalidateQueries({ queryKey: taskKeys.detail(id) });
+    if (events.length || status.status) {
+      void client.invalidateQueries({ queryKey: taskKeys.detail(id) });
+      void client.invalidateQueries({ queryKey: taskKeys.diagnosis(id) });
+    }
     if (metrics.length) client.setQueryData<Metric[]>(taskKeys.metrics(id), (have) => mergeById(have ?? [], metrics));
     this.flushLogs();
     if (this.over && this.logs.length === 0) this.end();

@@ -19,6 +19,7 @@ export const taskKeys = {
   list: (filters: TaskFilters) => [...taskKeys.all, "list", filters] as const,
   one: (id: string) => [...taskKeys.all, id] as const,
   detail: (id: string) => [...taskKeys.one(id), "detail"] as const,
+  diagnosis: (id: string) => [...taskKeys.one(id), "diagnosis"] as const,
   events: (id: string) => [...taskKeys.one(id), "events"] as const,
   metrics: (id: string) => [...taskKeys.one(id), "metrics"] as const,
   scaling: (id: string) => [...taskKeys.one(id), "scaling"] as const,
@@ -46,6 +47,15 @@ export const taskQuery = (id: string) =>
     queryFn: () => unwrap(http.GET("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } })),
     // Nothing of the task changes when a node that it does without can be used again.
     refetchInterval: ({ state: { data } }) => (data && !isOver(data) && data.elastic?.away.length ? 10_000 : false),
+  });
+
+/** The stream tells of changes; how far ranks are is no change, and is asked for now and then. */
+export const diagnosisQuery = (id: string, over: boolean) =>
+  queryOptions({
+    queryKey: taskKeys.diagnosis(id),
+    queryFn: () =>
+      unwrap(http.GET("/api/v1/training-tasks/{task_id}/diagnosis", { params: { path: { task_id: id } } })),
+    refetchInterval: over ? false : 5_000,
   });
 
 /** Events and metrics only ever grow: asking again asks for what came after the newest one that is here. */
@@ -133,6 +143,10 @@ export const stopById = (id: string) =>
   unwrap(http.POST("/api/v1/training-tasks/{task_id}/stop", { params: { path: { task_id: id } } }));
 
 export const stopTask = (id: string) => mutationOptions({ mutationFn: () => stopById(id) });
+
+/** Goes on from the newest checkpoint; the answer is the task that goes on, perhaps a new one. */
+export const restartTask = (id: string, body: { leaveOut: string[]; useSpares: boolean }) =>
+  unwrap(http.POST("/api/v1/training-tasks/{task_id}/restart", { params: { path: { task_id: id } }, body }));
 
 export const growTask = (id: string) =>
   mutationOptions({

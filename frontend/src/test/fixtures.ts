@@ -57,6 +57,7 @@ export function metric(id: number, step: number, loss: number, over: Partial<Met
 }
 
 export const task: Task = {
+  finding: null,
   taskId: "task-1",
   taskName: "first-task",
   status: "running",

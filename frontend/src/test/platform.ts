@@ -28,6 +28,8 @@ export const withRole = (role: Member["role"]) => ({
 
 export const me = withRole("member");
 
+const healthy = { taskId: "task-1", status: "running", healthy: true, summary: "训练正常：第 3 步。", findings: [] };
+
 /** A platform where everything works, and one task is running. Tests put their own answers before these. */
 export const platform = setupServer(
   http.get("http://fermi.test/_allauth/browser/v1/config", () =>
@@ -54,6 +56,7 @@ export const platform = setupServer(
   http.post(api("/frameworks/recommend"), () => refuse(404, "NOT_FOUND", "")),
   http.get(api("/training-tasks"), () => list(task)),
   http.get(api("/training-tasks/:id"), () => ok(task)),
+  http.get(api("/training-tasks/:id/diagnosis"), () => ok(healthy)),
   http.get(api("/training-tasks/:id/events"), () => list()),
   http.get(api("/training-tasks/:id/checkpoints"), () => list()),
   http.get(api("/training-tasks/:id/scaling"), () => ok({ expected: null, tokensPerSecond: null, offBy: null })),

@@ -21,6 +21,7 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
             (_("STATUS"), output.status(task["status"])),
             (_("REASON"), reason["message"] if reason else None),
             ("", reason["hint"] if reason else None),
+            (_("WHY"), f"fermi why {task['taskId']}" if task["status"] == "failed" or task.get("finding") else None),
             (_("FRAMEWORK"), task["framework"]),
             (_("NODES"), _nodes(task)),
             (_("PROCESSES"), task["worldSize"]),

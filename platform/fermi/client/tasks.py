@@ -20,6 +20,7 @@ from fermi.client.types import (
     TaskCreated,
     TaskCreateRequest,
     TaskDetail,
+    TaskDiagnosis,
     TaskEvent,
     TaskPlan,
     TaskPreview,
@@ -73,6 +74,16 @@ class Tasks:
 
     def get(self, task_id: str) -> TaskDetail:
         return self._transport.call("GET", _path(task_id))
+
+    def diagnosis(self, task_id: str) -> TaskDiagnosis:
+        """Why it is as it is: what, since when, where, the evidence, and what to do next."""
+        return self._transport.call("GET", _path(task_id, "/diagnosis"))
+
+    def restart(self, task_id: str, *, leave_out: Sequence[str] = (), use_spares: bool = False) -> TaskDetail:
+        """Goes on from the newest checkpoint: a task that runs by its next attempt, one that has ended by a new task.
+        Gives the task that goes on. `leave_out`: environments to do without, or in whose places spares go."""
+        body = {"leaveOut": list(leave_out), "useSpares": use_spares}
+        return self._transport.call("POST", _path(task_id, "/restart"), json=body)
 
     def grow(self, task_id: str) -> TaskDetail:
         """Asks an elastic task to save and go on with all nodes that are there now."""

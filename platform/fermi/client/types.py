@@ -59,28 +59,6 @@ class ClusterItem(TypedDict):
     """
 
 
-CodeEnum: TypeAlias = Literal[
-    "RESTART_FROM_CHECKPOINT",
-    "WITHOUT_NODE",
-    "USE_SPARE",
-    "CORDON",
-    "PREFLIGHT",
-    "STOP",
-    "RAISE_LIMIT",
-    "LOWER_BATCH",
-    "CHANGE_FIELD",
-    "CHOOSE_OTHERS",
-    "SEE_LOG",
-    "SEE_TASK",
-    "EDIT_SCRIPT",
-    "INSTALL",
-    "FREE_DISK",
-    "ADD_SECRET",
-    "ASK_OPERATOR",
-    "WAIT",
-]
-
-
 CommunicationBackend: TypeAlias = Literal["nccl", "gloo"]
 
 
@@ -177,21 +155,26 @@ EnvironmentKind: TypeAlias = Literal["jupyter", "vscode", "custom"]
 EnvironmentStatus: TypeAlias = Literal["running", "stopped", "unhealthy"]
 
 
-class FindingAction(TypedDict):
-    code: CodeEnum
-    label: str
-    hint: str
-    """
-    what follows from it
-    """
-    params: dict[str, Any]
-    """
-    what it takes
-    """
-    allowed: bool
-    """
-    you may do it, and it is possible now
-    """
+FindingActionCode: TypeAlias = Literal[
+    "RESTART_FROM_CHECKPOINT",
+    "WITHOUT_NODE",
+    "USE_SPARE",
+    "CORDON",
+    "PREFLIGHT",
+    "STOP",
+    "RAISE_LIMIT",
+    "LOWER_BATCH",
+    "CHANGE_FIELD",
+    "CHOOSE_OTHERS",
+    "SEE_LOG",
+    "SEE_TASK",
+    "EDIT_SCRIPT",
+    "INSTALL",
+    "FREE_DISK",
+    "ADD_SECRET",
+    "ASK_OPERATOR",
+    "WAIT",
+]
 
 
 FindingLevel: TypeAlias = Literal["pass", "warn", "fail"]
@@ -1340,6 +1323,23 @@ class EnvironmentSummary(TypedDict):
     crossZone: bool
     isDistributed: bool
     warnings: list[WarningItem]
+
+
+class FindingAction(TypedDict):
+    code: FindingActionCode
+    label: str
+    hint: str
+    """
+    what follows from it
+    """
+    params: dict[str, Any]
+    """
+    what it takes
+    """
+    allowed: bool
+    """
+    you may do it, and it is possible now
+    """
 
 
 class FindingEvidence(TypedDict):

@@ -113,6 +113,7 @@ SPECTACULAR_SETTINGS = {
         "CommunicationBackend": "apps.workers.models.CommunicationBackend",
         "FindingLevel": "apps.clusters.api.serializers.LEVELS",
         "DiagnosisLevel": "apps.training.api.serializers.LEVELS",
+        "FindingActionCode": "apps.training.api.serializers.TO_DO",
         "JudgedLevel": "apps.training.api.preflight_forms.JUDGED_LEVELS",
         "DrillLevel": "apps.training.api.drill_forms.DRILL_LEVELS",
         "PreflightDetailAllowedActionsEnum": "apps.training.api.preflight_forms.STOPPING",

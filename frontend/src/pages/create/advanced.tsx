@@ -2,11 +2,11 @@ import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { modelsQuery } from "@/api/inventory";
-import { isNumber, PLAIN, REQUEST } from "@/api/request";
+import { CHOICES, isNumber, PLAIN, REQUEST } from "@/api/request";
 import { cx } from "@/lib/cx";
 import { Field } from "@/ui/field";
 import { Fold } from "@/ui/fold";
-import { type Draft, type Preflight, PREFLIGHTS } from "./draft";
+import type { Draft } from "./draft";
 import { FrameworkSelect } from "./framework-fields";
 import { useLabels } from "./labels";
 import { textOf } from "./options";
@@ -30,7 +30,7 @@ const FIELDS = [
   "secretEnv",
   "spareEnvironmentIds",
   ...PLAIN,
-  "preflight",
+  ...CHOICES,
   "distributedConfig.masterPort",
   "distributedConfig.backend",
 ];
@@ -83,7 +83,9 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
           {PLAIN.map((name) => (
             <Plain key={name} {...section} name={name} />
           ))}
-          <PreflightSelect {...section} />
+          {CHOICES.map((name) => (
+            <Choice key={name} {...section} name={name} />
+          ))}
           {draft.selected.length > 1 && <Network {...section} />}
         </Group>
         <Spares {...section} />
@@ -140,21 +142,25 @@ function Hyperparameters({ draft, problems, onChange }: SectionProps) {
   );
 }
 
-function PreflightSelect({ draft, problems, onChange }: SectionProps) {
+/** One of a few values; empty leaves it at the default. */
+function Choice({ draft, problems, onChange, name }: SectionProps & { name: string }) {
   const { t } = useTranslation();
+  const labels = useLabels();
+  const { enum: values = [], default: usual } = REQUEST[name] ?? {};
   return (
-    <Field label={t("preflight.option")} hint={t("preflight.optionHint")} error={textFor(problems, "preflight")}>
+    <Field label={labels.field(name)} hint={labels.hint(name)} error={textFor(problems, name)}>
       {(wiring) => (
         <select
           {...wiring}
-          name="preflight"
+          name={name}
           className="control"
-          value={draft.preflight}
-          onChange={({ target }) => onChange({ preflight: target.value as Preflight })}
+          value={draft.plain[name] ?? ""}
+          onChange={({ target }) => onChange({ plain: { ...draft.plain, [name]: target.value } })}
         >
-          {PREFLIGHTS.map((each) => (
-            <option key={each} value={each}>
-              {t(`preflight.optionOf.${each}`)}
+          <option value="">{t("create.defaultValue", { value: labels.choice(name, textOf(usual)) })}</option>
+          {values.map((value) => (
+            <option key={value} value={value}>
+              {labels.choice(name, value)}
             </option>
           ))}
         </select>

@@ -1,4 +1,4 @@
-import { CONFIG, isNumber, PLAIN, REQUEST } from "@/api/request";
+import { CHOICES, CONFIG, isNumber, PLAIN, REQUEST } from "@/api/request";
 import type { CreateRequest, Framework } from "@/api/types";
 import { environmentOf, linesOf, numberOr } from "@/lib/typed";
 import { frameworkNamed, rulesOf, textOf, valueOf } from "./options";
@@ -13,10 +13,6 @@ export interface Tuning {
 }
 
 const UNTUNED: Tuning = { strategy: {}, options: {} };
-
-/** What is checked before the task begins. */
-export type Preflight = NonNullable<CreateRequest["preflight"]>;
-export const PREFLIGHTS = REQUEST.preflight?.enum as Preflight[];
 
 /** The form as it stands: text where a person types text. */
 export interface Draft {
@@ -49,7 +45,6 @@ export interface Draft {
   secrets: { variable: string; secret: string }[];
   /** Texts of the request's single values, by the API's names. */
   plain: Record<string, string>;
-  preflight: Preflight;
 }
 
 export const EMPTY: Draft = {
@@ -73,7 +68,6 @@ export const EMPTY: Draft = {
   env: "",
   secrets: [],
   plain: {},
-  preflight: "off",
 };
 
 export function tuningOf(draft: Draft): Tuning {
@@ -137,7 +131,6 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
     ...(!isEmpty(env) && { env }),
     ...(!isEmpty(secretEnv) && { secretEnv }),
     ...filled(draft.plain, (text, name) => (isNumber(REQUEST[name]) ? numberOr(text) : text.trim())),
-    ...(draft.preflight !== "off" && { preflight: draft.preflight }),
   };
 }
 
@@ -201,7 +194,8 @@ export function draftOf(request: CreateRequest): Draft {
       .map(([name, value]) => `${name}=${value}`)
       .join("\n"),
     secrets: Object.entries(request.secretEnv ?? {}).map(([variable, secret]) => ({ variable, secret })),
-    plain: textsOf(Object.fromEntries(PLAIN.map((name) => [name, request[name as keyof CreateRequest]]))),
-    preflight: request.preflight ?? "off",
+    plain: textsOf(
+      Object.fromEntries([...PLAIN, ...CHOICES].map((name) => [name, request[name as keyof CreateRequest]])),
+    ),
   };
 }

@@ -38,10 +38,12 @@ interface CreateFormProps {
   store: DraftStore;
   /** Whether `start` is what was left unsent here before. */
   restored: boolean;
+  /** The control to begin with. */
+  goesTo?: string;
   onStartOver: () => void;
 }
 
-export function CreateForm({ start, store, restored, onStartOver }: CreateFormProps) {
+export function CreateForm({ start, store, restored, goesTo, onStartOver }: CreateFormProps) {
   const { t } = useTranslation();
   const form = useRef<HTMLFormElement>(null);
   const [initial] = useState(start);
@@ -56,6 +58,9 @@ export function CreateForm({ start, store, restored, onStartOver }: CreateFormPr
   const preview = useQuery({ ...previewQuery(asked), enabled: frameworks.length > 0 });
   const create = useCreate(inventory.chosen, store);
   const keyFor = useIdempotencyKey();
+  useEffect(() => {
+    if (goesTo && form.current) focusControl(form.current, goesTo);
+  }, [goesTo]);
   useEffect(() => {
     if (draft !== initial) store.save(draft);
   }, [store, draft, initial]);

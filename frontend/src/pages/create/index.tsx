@@ -14,7 +14,7 @@ import { usableVersion } from "./versions";
 
 /**
  * `?from=<task>` starts from that task's request, `&resumeFrom=<path>` at one of its checkpoints, `?retry=<task>` at its
- * newest; `?environments=<id>,<id>` ticks those.
+ * newest; `?environments=<id>,<id>` ticks those. `&field=<name>` goes to that control.
  */
 export function Component() {
   const { t } = useTranslation();
@@ -44,7 +44,10 @@ function Form({ params, store }: StartProps) {
     setStartedOver(true);
   };
   if (saved && !startedOver) return <CreateForm start={saved} store={store} restored onStartOver={startOver} />;
-  const form = (start: Draft) => <CreateForm start={start} store={store} restored={false} onStartOver={startOver} />;
+  const field = params.get("field") ?? "";
+  const form = (start: Draft) => (
+    <CreateForm start={start} store={store} restored={false} goesTo={field} onStartOver={startOver} />
+  );
   return source ? (
     <Copied id={source} resumes={params.has("retry")} checkpoint={params.get("resumeFrom")} form={form} />
   ) : (

@@ -18,6 +18,7 @@ export function useLabels() {
       strategy: under("create.strategyName"),
       hyperparameter: under("create.hyperparameter"),
       field: under("create"),
+      choice: (name: string, value: string) => under(`create.choice.${name}`)(value),
       hint: (name: string) => label(t, (key) => i18n.exists(key), `create.${name}Hint`, ""),
     };
   }, [t, i18n]);

@@ -1,4 +1,4 @@
-import { PLAIN } from "@/api/request";
+import { CHOICES, PLAIN } from "@/api/request";
 import type { Problem } from "@/api/types";
 import type { Draft } from "./draft";
 
@@ -44,8 +44,7 @@ const PARTS: [prefix: string, part: keyof Draft][] = [
   ["env.", "env"],
   ["secretEnv", "secrets"],
   ["spareEnvironmentIds", "spareIds"],
-  ...PLAIN.map((name): [string, keyof Draft] => [name, "plain"]),
-  ["preflight", "preflight"],
+  ...[...PLAIN, ...CHOICES].map((name): [string, keyof Draft] => [name, "plain"]),
 ];
 
 /** Which part of the draft a problem is about; everything else follows from the choice of environments. */

@@ -11,7 +11,7 @@ import { Confirm } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
 import { Facts } from "@/ui/table";
 
-const WORDS = ["free", "held", "running", "stopped", "unhealthy", "cordoned", "deleted"] as const;
+const WORDS = ["free", "held", "running", "stopped", "unhealthy", "cordoned", "leftOut", "deleted"] as const;
 type Word = (typeof WORDS)[number];
 const isWord = (status: string): status is Word => (WORDS as readonly string[]).includes(status);
 

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useParams } from "react-router";
 import { ApiError } from "@/api/errors";
@@ -25,6 +25,8 @@ import { Progress } from "./progress";
 import { Ranks } from "./ranks";
 import { Speed } from "./speed";
 import { Timeline } from "./timeline";
+
+const Why = lazy(() => import("./why"));
 
 const NO_METRICS: Metric[] = [];
 
@@ -60,19 +62,11 @@ function TaskPage({ task }: { task: Task }) {
   };
   return (
     <Page title={task.taskName} heading={<Heading task={task} feed={feed} />} actions={<Actions task={task} />}>
-      {task.reason && (
-        <div className="mb-4">
-          <Note tone={statusTone(task.status)}>
-            <p className="font-medium">{task.reason.message}</p>
-            {task.reason.hint && (
-              <p className="mt-0.5">
-                {t("task.hint")}
-                {task.reason.hint}
-              </p>
-            )}
-          </Note>
-        </div>
-      )}
+      <Suspense fallback={<Reason task={task} />}>
+        <Why task={task} onRank={readRank}>
+          <Reason task={task} />
+        </Why>
+      </Suspense>
       <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_22rem]">
         <div className="min-w-0 space-y-4">
           <Progress task={task} metrics={metrics} />
@@ -104,6 +98,24 @@ function TaskPage({ task }: { task: Task }) {
         </aside>
       </div>
     </Page>
+  );
+}
+
+function Reason({ task }: { task: Task }) {
+  const { t } = useTranslation();
+  if (!task.reason) return null;
+  return (
+    <div className="mb-4">
+      <Note tone={statusTone(task.status)}>
+        <p className="font-medium">{task.reason.message}</p>
+        {task.reason.hint && (
+          <p className="mt-0.5">
+            {t("task.hint")}
+            {task.reason.hint}
+          </p>
+        )}
+      </Note>
+    </div>
   );
 }
 

@@ -1,7 +1,9 @@
+import { TriangleAlert } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { isOver } from "@/api/tasks";
 import type { TaskBrief } from "@/api/types";
+import { cx } from "@/lib/cx";
 import { ago, dateTime, duration, figure, integer, secondsBetween } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { StatusBadge } from "@/ui/status";
@@ -69,10 +71,23 @@ function Row({ task, now, ticked, onTick }: RowProps) {
           {task.taskName}
         </Link>
         <div className="truncate font-mono text-xs text-muted">{task.taskId}</div>
-        {task.reason && <div className="mt-0.5 line-clamp-2 text-xs text-muted">{task.reason.message}</div>}
+        {task.finding ? (
+          <div className="mt-0.5 line-clamp-2 text-xs text-muted">{task.finding.message}</div>
+        ) : (
+          task.reason && <div className="mt-0.5 line-clamp-2 text-xs text-muted">{task.reason.message}</div>
+        )}
       </td>
       <td>
-        <StatusBadge status={task.status} />
+        <span className="inline-flex items-center gap-1">
+          <StatusBadge status={task.status} />
+          {task.finding && (
+            <TriangleAlert
+              role="img"
+              aria-label={t("tasks.troubled", { why: task.finding.message })}
+              className={cx("size-4", task.finding.level === "fail" ? "text-bad-ink" : "text-warn-ink")}
+            />
+          )}
+        </span>
         {task.attempt > 1 && (
           <div className="mt-1 text-xs whitespace-nowrap text-muted">
             {t("tasks.attempt", { number: task.attempt })}

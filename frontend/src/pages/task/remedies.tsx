@@ -1,0 +1,130 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import type { ReactElement } from "react";
+import { useTranslation } from "react-i18next";
+import { useNavigate } from "react-router";
+import { toast } from "sonner";
+import { cordonById } from "@/api/environments";
+import { restartTask, stopById, taskChanged } from "@/api/tasks";
+import type { Remedy, Task } from "@/api/types";
+import { Button, ButtonLink } from "@/ui/button";
+import { Confirm } from "@/ui/confirm";
+import { toastError } from "@/ui/failure";
+
+interface RemediesProps {
+  actions: Remedy[];
+  task: Task;
+  onRank: (rank: number) => void;
+}
+
+/** What the reader may do now: buttons for what the platform does, words for what people do elsewhere. */
+export function Remedies({ actions, task, onRank }: RemediesProps) {
+  const allowed = actions.filter(({ allowed }) => allowed);
+  const shown = allowed.map((action) => [action, buttonFor(action, task, onRank)] as const);
+  const buttons = shown.filter(([, button]) => button);
+  const advice = shown.filter(([, button]) => !button);
+  return (
+    <>
+      {advice.map(([action]) => (
+        <p key={action.label} className="break-words">
+          <span className="font-medium">{action.label}</span>
+          {action.hint && <span className="text-muted"> {action.hint}</span>}
+        </p>
+      ))}
+      {buttons.length > 0 && (
+        <div className="flex flex-wrap gap-2 pt-1">
+          {buttons.map(([action, button]) => (
+            <span key={action.label} className="max-w-full">
+              {button}
+            </span>
+          ))}
+        </div>
+      )}
+    </>
+  );
+}
+
+const text = (value: unknown) => (typeof value === "string" || typeof value === "number" ? String(value) : "");
+
+/** The page that a step is taken on, where it is another one. */
+function pageFor({ code, params }: Remedy, task: Task): string | undefined {
+  const clone = (field: string) =>
+    `/training/create?${new URLSearchParams({ from: task.taskId, ...(field && { field }) }).toString()}`;
+  switch (code) {
+    case "SEE_TASK":
+      return `/training/${text(params.task)}`;
+    case "ADD_SECRET":
+      return "/settings";
+    case "PREFLIGHT": {
+      const environments = task.nodes.map(({ environmentId }) => environmentId).filter(Boolean);
+      return `/preflight/create?environments=${environments.join(",")}`;
+    }
+    case "RAISE_LIMIT":
+    case "CHANGE_FIELD":
+      return clone(text(params.field));
+    case "LOWER_BATCH":
+      return clone("hyperparameters.batchSize");
+    case "CHOOSE_OTHERS":
+      return clone("environments");
+    default:
+      return undefined;
+  }
+}
+
+const DONE_HERE = ["RESTART_FROM_CHECKPOINT", "WITHOUT_NODE", "USE_SPARE", "CORDON", "STOP"];
+
+function buttonFor(action: Remedy, task: Task, onRank: (rank: number) => void): ReactElement | null {
+  const page = pageFor(action, task);
+  if (page)
+    return (
+      <ButtonLink size="sm" to={page} title={action.hint}>
+        {action.label}
+      </ButtonLink>
+    );
+  if (action.code === "SEE_LOG")
+    return (
+      <Button size="sm" onClick={() => onRank(Number(action.params.rank))}>
+        {action.label}
+      </Button>
+    );
+  return DONE_HERE.includes(action.code) ? <Step action={action} task={task} /> : null;
+}
+
+/** Something that the platform does itself, once more asked. */
+function Step({ action, task }: { action: Remedy; task: Task }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const { taskId } = task;
+  const environment = text(action.params.environmentId);
+  const step = useMutation({
+    mutationFn: async (): Promise<string> => {
+      if (action.code === "STOP") await stopById(taskId);
+      else if (action.code === "CORDON") await cordonById(environment, true);
+      else {
+        const leaveOut = action.code === "RESTART_FROM_CHECKPOINT" ? [] : [environment];
+        return (await restartTask(taskId, { leaveOut, useSpares: action.code === "USE_SPARE" })).taskId;
+      }
+      return taskId;
+    },
+    onError: (error) => toastError(t, error),
+    onSuccess: async (next) => {
+      toast.success(t("task.why.done"));
+      await taskChanged(client, taskId);
+      if (next !== taskId) await navigate(`/training/${next}`);
+    },
+  });
+  return (
+    <Confirm
+      title={t("task.why.ask", { label: action.label })}
+      description={action.hint}
+      action={action.label}
+      danger={action.code === "STOP"}
+      onConfirm={() => step.mutate()}
+      trigger={
+        <Button size="sm" disabled={step.isPending}>
+          {action.label}
+        </Button>
+      }
+    />
+  );
+}

@@ -1,0 +1,119 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http } from "msw";
+import { beforeEach, expect, test, vi } from "vitest";
+import type { Diagnosed, Remedy } from "@/api/types";
+import { FakeEventSource } from "@/test/event-source";
+import { api, ok, platform } from "@/test/platform";
+import { visit } from "@/test/render";
+
+vi.mock("./chart", () => ({
+  Chart: ({ label }: { label: string }) => <div role="img" aria-label={label} />,
+}));
+
+const place = { rank: 3, nodeRank: 1, node: "env-b" };
+
+function remedy(code: Remedy["code"], label: string, over: Partial<Remedy> = {}): Remedy {
+  return { code, label, hint: `${label}会怎样`, params: {}, allowed: true, ...over };
+}
+
+const hang: Diagnosed = {
+  code: "HANG",
+  level: "fail",
+  message: "rank 3 卡住了",
+  hint: "看看堆栈",
+  since: "2026-11-21T05:00:00Z",
+  until: null,
+  attempt: 2,
+  where: [place],
+  evidence: [{ message: "13 个 rank 在等待：", lines: ["wait (torch/x.py:1)", "main (train.py:3)"], where: place }],
+  actions: [
+    remedy("WITHOUT_NODE", "去掉 env-b 后继续", { params: { nodeRank: 1, node: "env-b", environmentId: "env-2" } }),
+    remedy("USE_SPARE", "用备用环境替换", { allowed: false }),
+    remedy("RAISE_LIMIT", "调高 hangSeconds", { params: { field: "hangSeconds" } }),
+    remedy("EDIT_SCRIPT", "修改脚本：train.py:3"),
+    remedy("SEE_LOG", "查看 rank 3 的日志", { params: { rank: 3 } }),
+  ],
+};
+
+const before: Diagnosed = {
+  ...hang,
+  code: "RANK_FAILED",
+  level: "info",
+  message: "rank 1 退出码 1",
+  until: "2026-11-21T04:00:00Z",
+  attempt: 1,
+  where: [],
+  evidence: [],
+  actions: [],
+};
+
+function diagnose(...findings: Diagnosed[]) {
+  const answer = { taskId: "task-1", status: "running", healthy: false, summary: hang.message, findings };
+  platform.use(http.get(api("/training-tasks/task-1/diagnosis"), () => ok(answer)));
+}
+
+const panel = () => screen.findByRole("region", { name: "当前状况与原因" });
+
+beforeEach(() => {
+  Element.prototype.scrollIntoView = vi.fn();
+});
+
+test("a healthy task says so in one quiet line", async () => {
+  visit("/training/task-1");
+  const shown = await panel();
+  expect(shown.textContent).toBe("训练正常：第 3 步。");
+  expect(within(shown).queryByRole("button")).toBeNull();
+});
+
+test("what is wrong is shown with its place, its evidence folded and what may be done", async () => {
+  diagnose(hang, before);
+  visit("/training/task-1");
+  const shown = within(await panel());
+  expect(shown.getByRole("status").textContent).toBe("rank 3 卡住了");
+  expect(shown.getByText("rank 3 · env-b")).toBeTruthy();
+  expect(shown.getByText("13 个 rank 在等待：").closest("details")?.open).toBe(false);
+  expect(shown.getByText(/main \(train.py:3\)/)).toBeTruthy();
+  expect(shown.getByText("修改脚本：train.py:3").closest("button")).toBeNull();
+  expect(shown.queryByRole("button", { name: "用备用环境替换" })).toBeNull();
+  const clone = shown.getByRole("link", { name: "调高 hangSeconds" });
+  expect(clone.getAttribute("href")).toBe("/training/create?from=task-1&field=hangSeconds");
+  expect(shown.getByText("之前的情况：1").closest("details")?.textContent).toContain("rank 1 退出码 1");
+});
+
+test("going on without a node asks first, and says which one to the platform", async () => {
+  const asked = vi.fn();
+  diagnose(hang);
+  platform.use(
+    http.post(api("/training-tasks/task-1/restart"), async ({ request }) => {
+      asked(await request.json());
+      return ok({ taskId: "task-1" });
+    }),
+  );
+  visit("/training/task-1");
+  await userEvent.click(await screen.findByRole("button", { name: "去掉 env-b 后继续" }));
+  const dialog = within(await screen.findByRole("alertdialog"));
+  expect(dialog.getByText("去掉 env-b 后继续会怎样")).toBeTruthy();
+  expect(asked).not.toHaveBeenCalled();
+  await userEvent.click(dialog.getByRole("button", { name: "去掉 env-b 后继续" }));
+  await waitFor(() => expect(asked).toHaveBeenCalledExactlyOnceWith({ leaveOut: ["env-2"], useSpares: false }));
+});
+
+test("news of the task has the panel ask again", async () => {
+  visit("/training/task-1");
+  await panel();
+  diagnose(hang);
+  const event = {
+    id: 1,
+    attempt: 1,
+    at: "2026-11-21T05:00:00Z",
+    kind: "finding",
+    code: "HANG",
+    params: {},
+    message: "卡住",
+    hint: "",
+  };
+  await waitFor(() => expect(FakeEventSource.opened).toHaveLength(1));
+  FakeEventSource.opened[0]?.send("event", event);
+  await screen.findByText("rank 3 卡住了");
+});
