@@ -198,3 +198,31 @@ def test_what_is_found_in_the_output_ends_an_attempt_that_runs_or_has_failed_and
         decide(Facts(State.RUNNING, True, found=bad), Observation(Phase.RUNNING)).cause.code == Reason.STOPPED_BY_USER
     )
     assert decide(Facts(State.RUNNING, found=bad), Observation(Phase.UNKNOWN)).act is Act.WAIT
+
+
+def stuck(rank, into=""):
+    said = {"since": 1000.0, "looks": 2, "still": True, "step": 60, "in": into, "at": "train.py:1 in main"}
+    return RankSeen(rank, 0, "running", 100 + rank, stalled=said)
+
+
+@pytest.mark.parametrize("on_hang", ["restart", "stop", "report"])
+def test_a_certain_hang_ends_the_attempt_unless_it_is_only_to_be_reported(on_hang):
+    seen = Observation(Phase.RUNNING, True, (stuck(0, "all_reduce"), stuck(1)))
+    decision = decide(Facts(State.RUNNING, moment=1012.0, on_hang=on_hang), seen)
+    assert decision.act is (Act.WAIT if on_hang == "report" else Act.RECORD)
+    assert decision.cause.code == Reason.HANG
+    assert decision.cause.params["ranks"] == "1"
+
+
+def test_a_doubt_ends_nothing_and_is_no_reason_until_it_lasts():
+    sleeps = RankSeen(1, 0, "running", 101, stalled={**stuck(1).stalled, "waits": "hrtimer_nanosleep"})
+    seen = Observation(Phase.RUNNING, True, (stuck(0, "all_reduce"), sleeps))
+    assert decide(Facts(State.RUNNING, moment=1012.0, on_hang="restart"), seen) == Decision(Act.WAIT)
+    assert decide(Facts(State.RUNNING, moment=1090.0, on_hang="restart"), seen).cause.code == Reason.HANG
+
+
+def test_who_is_left_behind_by_a_success_is_ended_as_a_success():
+    seen = Observation(Phase.RUNNING, True, (RankSeen(0, 0, "exited", 100, 0, 1000.0), stuck(1)))
+    decision = decide(Facts(State.RUNNING, moment=1012.0, on_hang="restart"), seen)
+    assert (decision.act, decision.cause.code) == (Act.RECORD, Reason.COMPLETED)
+    assert decision.cause.params == {"ranks": [1], "node": [0], "seconds": 12}

@@ -11,6 +11,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db.models import Prefetch, QuerySet
@@ -21,7 +22,7 @@ from apps.training.ground.transitions import Stale
 from apps.training.models import Attempt, Task
 from apps.training.reconcile import restarts, steps, verdicts
 from apps.training.states import WITH_ATTEMPT, State
-from apps.training.states.decisions import Act, Decision, Facts, decide
+from apps.training.states.decisions import Act, Decision, Facts, decide, hanging_now
 from apps.training.states.limits import CLAIM, LOOK_AGAIN
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Cause, Observation
@@ -54,7 +55,8 @@ def sweep(limit: int = 1000) -> int:
             facts, attempt = _facts(task)
             if attempt and not steps.is_news(attempt, now_seen := seen[task.pk]):
                 decision = decide(facts, now_seen)
-                if decision.act is Act.WAIT and steps.is_said(task, decision):
+                still = not any(rank.stalled for rank in now_seen.ranks)
+                if still and decision.act is Act.WAIT and steps.is_said(task, decision):
                     quiet[facts.state].append(task.pk)
                     continue
             _pass(task, claim, seen.get(task.pk))
@@ -139,6 +141,9 @@ def _walk(task: Task, seen: Observation | None) -> timedelta:
             seen = None
         elif seen is None:
             seen = _observe([task])[task.pk]
+        if attempt and seen and verdicts.may_hang(attempt, seen):
+            facts = replace(facts, site=verdicts.site(task), on_hang=verdicts.on_hang(task))
+            verdicts.note_hang(task, attempt, hanging_now(facts, seen))
         decision = decide(facts, seen)
         if attempt and seen and steps.is_news(attempt, seen):
             steps.remember(attempt, seen)

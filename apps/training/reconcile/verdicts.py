@@ -1,17 +1,19 @@
-"""What follows from what an attempt printed: its end, whether another may come, and where that one goes on."""
+"""What follows from what an attempt printed, and from ranks that do not advance: its end, whether another may come, and
+where that one goes on."""
 
 from itertools import pairwise
 from typing import Any
 
 from apps.training.drills import runs
-from apps.training.ground import resuming
+from apps.training.ground import findings, resuming
 from apps.training.ground.launching import cause
 from apps.training.models import Attempt, Finding, Task
 from apps.training.reconcile import crashes
 from apps.training.states import Kind
 from apps.training.states.reasons import Reason
-from fermi.launch.diagnosis import Level, losses
-from fermi.launch.spec import Cause
+from fermi.launch.diagnosis import Level, hangs, losses
+from fermi.launch.ranks import place
+from fermi.launch.spec import Cause, JobSpec, Observation, Phase
 
 MOST_ROLLBACKS = 2
 """To the same place: what goes bad there a third time does so for ever."""
@@ -34,9 +36,46 @@ def is_last(task: Task, attempt: Attempt) -> bool:
     """Whether no attempt may follow, however many are left, as all that it printed shows."""
     if task.kind == Kind.DRILL:
         return runs.is_last(task, attempt)
-    if attempt.outcome != Reason.BAD_LOSS:
-        return bool(crashes.loop(task, attempt))
-    return attempt.outcome_params.get("then") == "stop" or _rolled_back_enough(task)
+    if attempt.outcome_params.get("then") == "stop" and attempt.outcome in (Reason.BAD_LOSS, *hangs.ENDING):
+        return True
+    if attempt.outcome == Reason.BAD_LOSS:
+        return _rolled_back_enough(task)
+    return bool(crashes.loop(task, attempt))
+
+
+def site(task: Task) -> hangs.Site:
+    """By what other nodes' connections may name each."""
+    job = JobSpec.from_json(task.spec)
+    placed = place(job.nodes, job.master)
+    addresses = {
+        address: at.node_rank
+        for at in placed
+        for address in (at.node.ip, at.node.host, at.node.address, at.node.hostname)
+        if address
+    }
+    return hangs.Site([at.node.name for at in placed], addresses, patient=bool(job.hang_seconds))
+
+
+def on_hang(task: Task) -> str:
+    """A pre-flight test bounds what it does by itself."""
+    return "report" if task.kind == Kind.PREFLIGHT else str(task.spec.get("on_hang", "restart"))
+
+
+def may_hang(attempt: Attempt, seen: Observation) -> bool:
+    """Whether a rank does not advance, or did not when it was last looked at; asks nothing."""
+    if attempt.outcome or seen.phase is Phase.UNKNOWN:
+        return False
+    before = attempt.seen.get("ranks", ())
+    return any(rank.stalled for rank in seen.ranks) or any(rank.get("stalled") for rank in before)
+
+
+def note_hang(task: Task, attempt: Attempt, found: hangs.Verdict | None) -> None:
+    """Stores what was found of a gang that does not advance; over is what else was found of it."""
+    code = found.finding.code if found else ""
+    if found:
+        findings.note(task.pk, attempt.number, [found.finding])
+    for other in set(hangs.CODES) - {code}:
+        findings.over(task.pk, attempt.number, other)
 
 
 def _rolled_back_enough(task: Task) -> bool:

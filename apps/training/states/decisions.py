@@ -6,8 +6,9 @@ from enum import StrEnum
 
 from apps.training.states import State
 from apps.training.states.reasons import Reason
-from fermi.launch.backends.culprit import LAST_SECONDS, never_ending
+from fermi.launch.backends.culprit import never_ending
 from fermi.launch.causes import BY_RANKS
+from fermi.launch.diagnosis import Level, hangs
 from fermi.launch.spec import Cause, Observation, Phase, RankSeen
 
 
@@ -27,7 +28,7 @@ class Act(StrEnum):
 class Facts:
     """What the database says. `attempt`: the newest attempt's number; `outcome`: that attempt's, when its end is known;
     `found`: why it is to end, as what it printed shows. `overdue`: past the deadline. `moment`: now, in unix
-    seconds."""
+    seconds. `site`: where the attempt runs, `on_hang`: what follows where it hangs for certain."""
 
     state: State
     stop_requested: bool = False
@@ -38,6 +39,8 @@ class Facts:
     moment: float = 0.0
     resize_requested: bool = False
     found: Cause | None = None
+    site: hangs.Site | None = None
+    on_hang: str = "report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,11 @@ def decide(facts: Facts, seen: Observation | None) -> Decision:
         return _ending(facts, facts.outcome, seen)
     if facts.state is State.STARTING and seen.phase is Phase.SUCCEEDED:
         return Decision(Act.MOVE, State.RUNNING)  # it ran, however shortly
-    if cause := _end_of_attempt(facts, seen):
+    hanging = hanging_now(facts, seen)
+    if cause := _end_of_attempt(facts, seen, hanging):
         return Decision(Act.RECORD, cause=cause)
+    if hanging and hanging.finding.level is not Level.INFO and seen.waiting is None:
+        return Decision(Act.WAIT, cause=Cause(hanging.finding.code, hanging.finding.params))
     if facts.state is State.STARTING:
         if seen.phase is Phase.RUNNING:
             return Decision(Act.MOVE, State.RUNNING)
@@ -76,7 +82,14 @@ def _without_attempt(facts: Facts, onward: Act, timeout: Reason) -> Decision:
     return Decision(onward)
 
 
-def _end_of_attempt(facts: Facts, seen: Observation) -> Cause | None:
+def hanging_now(facts: Facts, seen: Observation) -> hangs.Verdict | None:
+    """Of an attempt that runs."""
+    if facts.state is not State.RUNNING or seen.phase is not Phase.RUNNING or facts.outcome is not None:
+        return None
+    return hangs.judge(seen.ranks, facts.site or hangs.Site(), facts.moment)
+
+
+def _end_of_attempt(facts: Facts, seen: Observation, hanging: hangs.Verdict | None) -> Cause | None:
     """Why the attempt is over, if it is. A success counts even when a stop was asked for: it came too late."""
     if seen.phase is Phase.SUCCEEDED:
         return Cause(Reason.COMPLETED)
@@ -92,9 +105,13 @@ def _end_of_attempt(facts: Facts, seen: Observation) -> Cause | None:
         return seen.waiting
     if facts.state is State.RUNNING and facts.resize_requested:
         return Cause(Reason.RESIZING)
+    if hanging and hanging.finding.code == hangs.LEFT:
+        return _never_ended([rank for rank in seen.ranks if rank.rank in hanging.ranks], facts.moment)
     both_run = facts.state is State.RUNNING and seen.phase is Phase.RUNNING
-    if both_run and (hanging := never_ending(seen.ranks, facts.moment)):
-        return _never_ended(hanging)
+    if both_run and (left := never_ending(seen.ranks, facts.moment)):
+        return _never_ended(left, facts.moment)
+    if hanging and hanging.certain and facts.on_hang != "report":
+        return Cause(hanging.finding.code, {**hanging.finding.params, "then": facts.on_hang})
     if not facts.overdue:
         return None
     if facts.state is not State.STARTING:
@@ -104,12 +121,13 @@ def _end_of_attempt(facts: Facts, seen: Observation) -> Cause | None:
     return None if seen.waiting.patient else seen.waiting
 
 
-def _never_ended(hanging: Sequence[RankSeen]) -> Cause:
+def _never_ended(hanging: Sequence[RankSeen], moment: float) -> Cause:
     """What rank 0 has done to its end is done, whoever hangs in the teardown after it; for rank 0 nobody can vouch. Who
     records it knows the nodes' names."""
     well = all(rank.rank for rank in hanging)
     nodes = sorted({rank.node_rank for rank in hanging})
-    params = {"ranks": [rank.rank for rank in hanging], "node": nodes, "seconds": int(LAST_SECONDS)}
+    since = max(rank.still_since or (rank.stalled or {}).get("since") or moment for rank in hanging)
+    params = {"ranks": [rank.rank for rank in hanging], "node": nodes, "seconds": int(moment - since)}
     return Cause(Reason.COMPLETED if well else Reason.NEVER_ENDED, params)
 
 

@@ -22,6 +22,7 @@ class Reason(StrEnum):
     PREFLIGHT_RUNNING = "PREFLIGHT_RUNNING"
     DRILL_RUNNING = "DRILL_RUNNING"
     PROCESS_SILENT = "PROCESS_SILENT"
+    HANG_SUSPECTED = "HANG_SUSPECTED"
     ATTEMPT_UNREADABLE = "ATTEMPT_UNREADABLE"
     # ends of an attempt
     COMPLETED = "COMPLETED"
@@ -30,6 +31,9 @@ class Reason(StrEnum):
     STOPPED_AND_KILLED = "STOPPED_AND_KILLED"
     NEVER_ENDED = "NEVER_ENDED"
     BAD_LOSS = "BAD_LOSS"
+    HANG = "HANG"
+    COLLECTIVE_MISMATCH = "COLLECTIVE_MISMATCH"
+    NETWORK_CUT = "NETWORK_CUT"
     DRILL_NO_CHECKPOINT = "DRILL_NO_CHECKPOINT"
     DRILL_NO_STEP = "DRILL_NO_STEP"
     ATTEMPT_LOST = "ATTEMPT_LOST"
@@ -54,6 +58,9 @@ CAUSES = declared(
     Cause(Reason.STOPPED_BY_USER, asked=True),
     Cause(Reason.NEVER_ENDED, retry=True),
     Cause(Reason.BAD_LOSS, retry=True),
+    Cause(Reason.HANG, retry=True),
+    Cause(Reason.COLLECTIVE_MISMATCH, retry=True),
+    Cause(Reason.NETWORK_CUT, retry=True),
     Cause(Reason.ATTEMPT_LOST, retry=True),
     Cause(Reason.RESIZING, retry=True, asked=True, free=ALWAYS),
     Cause(Reason.START_FAILED, retry=True),

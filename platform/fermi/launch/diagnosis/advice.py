@@ -54,6 +54,10 @@ KNOWN: Mapping[str, Advice] = {
     # ends of an attempt
     "NEVER_ENDED": _just(Do.EDIT_SCRIPT),
     "RUN_TIMEOUT": _just(),
+    "HANG": _just(Do.EDIT_SCRIPT),
+    "HANG_SUSPECTED": _just(Do.WAIT, Do.STOP),
+    "COLLECTIVE_MISMATCH": _just(Do.EDIT_SCRIPT),
+    "NETWORK_CUT": _just(Do.PREFLIGHT, Do.ASK_OPERATOR),
     "START_TIMEOUT": _just(Do.PREFLIGHT),
     "MASTER_PORT_TAKEN": _just(),
     "MASTER_UNREACHABLE": _just(Do.PREFLIGHT),

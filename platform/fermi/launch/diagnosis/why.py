@@ -98,11 +98,28 @@ class Diagnosis:
 
 
 def diagnose(facts: Facts) -> Diagnosis:
-    told = [*facts.stored, *filter(None, (_now(facts),)), *_before(facts)]
+    told = _together([*filter(None, (_now(facts),)), *_before(facts)], facts.stored)
     told.sort(key=lambda one: (one.until is not None, _ORDER.index(one.finding.level), -(one.finding.since or 0.0)))
     wrong = [one for one in told if _counts(facts, one)]
     healthy = not wrong and facts.state != "failed"
     return Diagnosis(healthy, _summary(facts, wrong), tuple(told))
+
+
+def _together(said: Sequence[Told], stored: Sequence[Told]) -> list[Told]:
+    """What a task says, and what was found, once each: a hang is both."""
+    found = {(one.attempt, one.finding.code): one for one in reversed(stored)}
+    twice = {(one.attempt, one.finding.code) for one in said} & found.keys()
+    told = [one for one in stored if (one.attempt, one.finding.code) not in twice]
+    for one in said:
+        same = found.get((one.attempt, one.finding.code))
+        told.append(replace(one, finding=_merged(one.finding, same.finding)) if same else one)
+    return told
+
+
+def _merged(said: Finding, found: Finding) -> Finding:
+    actions = {(one.code, tuple(sorted(one.params.items()))): one for one in (*found.actions, *said.actions)}
+    return replace(said, where=found.where or said.where, since=found.since or said.since,
+                   evidence=[*said.evidence, *found.evidence], actions=list(actions.values()))  # fmt: skip
 
 
 def _counts(facts: Facts, told: Told) -> bool:

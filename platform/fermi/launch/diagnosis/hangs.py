@@ -1,0 +1,348 @@
+"""Whether a gang hangs, and because of whom: from what its nodes' runners say of ranks that do not advance. Pure.
+
+    every living rank is stalled                    a rank that advances, or begins to, is waited for rightly
+    ├─ data waits on a connection that is dead      NETWORK_CUT, with the two nodes
+    ├─ some are in one collective, some in another  COLLECTIVE_MISMATCH, with those that differ from most
+    ├─ some wait in a collective, some do not       HANG: the others wait for these (`odd`), where they are
+    ├─ all wait in the same collective              HANG
+    ├─ none waits in a collective                   HANG: all are odd
+    └─ all others ended with 0                      RANKS_LEFT_BEHIND
+
+What is not proven is HANG_SUSPECTED: an odd rank still computes, sleeps, waits for a disk, or has not begun to step. It
+is told at once, as something to know, and as a warning once it lasts `SUSPICIOUS`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fermi.launch.diagnosis import Action, Evidence, Finding, Level, Where
+from fermi.launch.diagnosis.actions import Do, take
+from fermi.launch.spec import RankSeen
+
+HANG, SUSPECTED, MISMATCH, CUT, LEFT = (
+    "HANG", "HANG_SUSPECTED", "COLLECTIVE_MISMATCH", "NETWORK_CUT", "RANKS_LEFT_BEHIND",
+)  # fmt: skip
+CODES = (HANG, SUSPECTED, MISMATCH, CUT, LEFT)
+ENDING = (HANG, MISMATCH, CUT)
+"""Those that end an attempt, where its task asks for that."""
+
+LOOKS = 2
+SLEEPING = 60.0
+"""Seconds after which a rank that sleeps has not just paused."""
+SUSPICIOUS = 600.0
+"""Seconds after which a doubt is worth a warning: as long as evaluations and checkpoints take."""
+RETRIES, SILENT = 2, 4.0
+"""Of a connection that is dead: sent again in vain so often, and for so many seconds."""
+BEHIND = 8.0
+"""Seconds after the last of the others ended well."""
+MOST_NAMED, MOST_GROUPS, DEEPEST = 16, 8, 8
+_SLEEPS = ("nanosleep",)
+
+Stalled = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where an attempt runs. `names`: of its nodes, by node rank; `addresses`: their node ranks. `patient`: the task
+    itself says how long is too long."""
+
+    names: Sequence[str] = ()
+    addresses: Mapping[str, int] = field(default_factory=dict)
+    patient: bool = False
+
+    def name(self, node_rank: int) -> str:
+        return self.names[node_rank] if 0 <= node_rank < len(self.names) else str(node_rank)
+
+    def at(self, address: str) -> str:
+        """The node's name before its address; empty for an address that no node is known by."""
+        return f"{self.name(self.addresses[address])} " if address in self.addresses else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`certain`: what the task asks for in this case may be done. `ranks`: those that are named."""
+
+    finding: Finding
+    certain: bool
+    ranks: tuple[int, ...] = ()
+
+
+def judge(ranks: Sequence[RankSeen], site: Site, moment: float) -> Verdict | None:
+    """None: it goes on, as far as anybody can tell. `moment`: unix seconds."""
+    living = [rank for rank in ranks if rank.state != "exited"]
+    ended = [rank for rank in ranks if rank.state == "exited"]
+    if not living or any(rank.exit_code != 0 or rank.asked for rank in ended):
+        return None
+    gang = _Gang([rank for rank in living if rank.stalled], living, ended, site, moment)
+    if not gang.stalled:
+        return None
+    if len(gang.stalled) < len(living):
+        return gang.one_works()
+    return gang.left_behind() or gang.cut() or gang.mismatch() or gang.hang()
+
+
+class _Gang:
+    def __init__(
+        self,
+        stalled: Sequence[RankSeen],
+        living: Sequence[RankSeen],
+        ended: Sequence[RankSeen],
+        site: Site,
+        moment: float,
+    ) -> None:
+        self.stalled, self.living, self.ended, self.site, self.moment = stalled, living, ended, site, moment
+        self.waiting = [rank for rank in stalled if _of(rank)["in"]]
+        self.odd = [rank for rank in stalled if not _of(rank)["in"]]
+        self.since = max((_of(rank)["since"] for rank in stalled), default=moment)
+
+    # --- the kinds ---
+
+    def one_works(self) -> Verdict | None:
+        """Some wait for ranks that advance: for very long, that is strange."""
+        works = [rank for rank in self.living if not rank.stalled]
+        oldest = min(_of(rank)["since"] for rank in self.stalled)
+        if not self.waiting or self.moment - oldest < 3 * SUSPICIOUS:
+            return None
+        return self._verdict(SUSPECTED, works, certain=False, since=oldest, why="works")
+
+    def left_behind(self) -> Verdict | None:
+        """What rank 0 has brought to its end is done."""
+        if not self.ended or any(rank.rank == 0 for rank in self.living):
+            return None
+        over = max(rank.ended_at or 0.0 for rank in self.ended)
+        if not all(_is_still(rank) for rank in self.stalled) or self.moment - max(over, self.since) < BEHIND:
+            return None
+        return self._verdict(LEFT, self.stalled, certain=True, level=Level.WARN)
+
+    def cut(self) -> Verdict | None:
+        """Of several pairs of nodes the one that most dead connections lead between."""
+        dead = [
+            (rank.node_rank, str(link["peer"]), link)
+            for rank in self.stalled
+            for link in _of(rank)["links"]
+            if (link["retries"] or 0) >= RETRIES and (link["seconds"] or 0.0) >= SILENT
+        ]
+        if not dead or not all(_looked(rank) for rank in self.stalled):
+            return None
+        pairs = Counter(
+            frozenset((here, there))
+            for here, peer, _ in dead
+            if (there := self.site.addresses.get(peer)) is not None and there != here
+        )
+        if pairs:
+            (pair, _), *_ = pairs.most_common(1)
+            nodes = sorted(pair)
+        else:
+            nodes = sorted({here for here, _, _ in dead})[:1]
+        peers = sorted({peer for here, peer, _ in dead if here in nodes})
+        unacked = sum(link["unacked"] or 0 for _, _, link in dead)
+        params = {
+            "node": self.site.name(nodes[0]), "nodeRank": nodes[0], "count": len(dead), "bytes": unacked,
+            "other": self.site.name(nodes[1]) if len(nodes) > 1 else ", ".join(peers[:3]),
+            **self._duration(max(link["seconds"] for _, _, link in dead)),
+        }  # fmt: skip
+        lines = [
+            f"{self.site.name(here)} -> {self.site.at(peer)}{peer}:{link['port']}: "
+            f"{link['unacked']} bytes unacknowledged, {link['retries']} retries"
+            for here, peer, link in dead[:MOST_GROUPS]
+        ]
+        finding = Finding(
+            CUT,
+            Level.FAIL,
+            params,
+            where=[Where(node_rank=node, node=self.site.name(node)) for node in nodes],
+            since=self.since,
+            evidence=[Evidence("LINKS_DEAD", lines=lines), *self._groups()],
+            actions=[take(Do.PREFLIGHT), *self._nodes(nodes), take(Do.RESTART_FROM_CHECKPOINT), take(Do.ASK_OPERATOR)],
+        )
+        return Verdict(finding, True, tuple(rank.rank for rank in self.stalled if rank.node_rank in nodes))
+
+    def mismatch(self) -> Verdict | None:
+        """Ranks of one group that are in collectives which can never meet."""
+        if len(self.waiting) < 2 or not all(_is_still(rank) for rank in self.waiting):
+            return None
+        by_group: dict[str, list[tuple[RankSeen, tuple[Any, ...]]]] = {}
+        for rank in self.waiting:
+            if op := _of(rank)["op"]:
+                said = (op["seq"] or 0, _of(rank)["in"], _sizes(op["sizes"]))
+                by_group.setdefault(str(op["group"]), []).append((rank, said))
+        for members in by_group.values():
+            kinds = Counter(said for _, said in members)
+            if len(kinds) < 2 or not _differ(list(kinds)):
+                continue
+            usual = max(kinds, key=lambda said: (kinds[said], -min(r.rank for r, one in members if one == said)))
+            others = [(rank, said) for rank, said in members if said != usual]
+            apart = others[0][1]
+            params = {
+                "op": _named(usual), "found": _named(apart), "count": kinds[usual],
+                "at": _place(_of(next(rank for rank, said in members if said == usual))),
+                "place": _place(_of(others[0][0])),
+            }  # fmt: skip
+            if apart[0] != usual[0]:
+                params |= {"seq": apart[0], "usual": usual[0]}
+            return self._verdict(MISMATCH, [rank for rank, _ in others], certain=True, more=params)
+        return None
+
+    def hang(self) -> Verdict | None:
+        odd = self.odd or self.waiting
+        if not all(_is_still(rank) for rank in odd):
+            working = [rank for rank in odd if not _of(rank)["still"]]
+            disk = [rank for rank in working if _of(rank)["state"] == "D"]
+            if not all(_looked(rank) for rank in odd):
+                return None
+            return self._verdict(SUSPECTED, disk or working, certain=False, why="disk" if disk else "computes")
+        begun = self.site.patient or any(_of(rank)["step"] for rank in self.stalled) or bool(self.waiting)
+        if not begun:
+            return self._verdict(SUSPECTED, odd, certain=False, why="starting")
+        if any(_sleeps(rank) for rank in odd) and not self.site.patient and self.moment - self.since < SLEEPING:
+            return self._verdict(SUSPECTED, odd, certain=False, why="sleeps")
+        return self._verdict(HANG, odd, certain=True)
+
+    # --- what is said of them ---
+
+    def _verdict(
+        self,
+        code: str,
+        named: Sequence[RankSeen],
+        *,
+        certain: bool,
+        level: Level | None = None,
+        since: float | None = None,
+        why: str = "",
+        more: Mapping[str, Any] | None = None,
+    ) -> Verdict:
+        since = self.since if since is None else since
+        named = sorted(named, key=lambda rank: rank.rank)
+        lasts = self.moment - since
+        if level is None:
+            level = Level.FAIL if certain else Level.WARN if lasts >= SUSPICIOUS else Level.INFO
+        nodes = sorted({rank.node_rank for rank in named})
+        others = [rank for rank in self.waiting if rank not in named]
+        params: dict[str, Any] = {
+            "ranks": _listed([rank.rank for rank in named]),
+            "node": _listed([self.site.name(node) for node in nodes]),
+            **self._duration(lasts),
+            **({"place": place} if (place := _common([_place(_of(rank)) for rank in named if rank.stalled])) else {}),
+            **({"why": why} if why else {}),
+        }  # fmt: skip
+        if len(named) == 1:
+            params |= {"rank": named[0].rank, "nodeRank": named[0].node_rank}
+        if others:
+            params |= {"count": len(others), "op": _common([_of(rank)["in"] for rank in others]) or "a collective"}
+            params |= {"at": at} if (at := _common([_place(_of(rank)) for rank in others])) else {}
+        elif named and all(rank in self.waiting for rank in named):
+            params |= {"op": _common([_of(rank)["in"] for rank in named]) or "a collective", "all": len(named)}
+        finding = Finding(
+            code,
+            level,
+            {**params, **(more or {})},
+            where=[Where(rank.rank, rank.node_rank, self.site.name(rank.node_rank)) for rank in named[:MOST_NAMED]],
+            since=since,
+            evidence=self._groups(),
+            actions=self._actions(code, named, nodes),
+        )
+        return Verdict(finding, certain, tuple(rank.rank for rank in named))
+
+    def _actions(self, code: str, named: Sequence[RankSeen], nodes: Sequence[int]) -> list[Action]:
+        at = next((_place(_of(rank)) for rank in named if rank.stalled), "")
+        logs = [take(Do.SEE_LOG, rank=named[0].rank)] if named else []
+        if code == LEFT:
+            return [take(Do.EDIT_SCRIPT, at=at), *logs]
+        if code == MISMATCH:
+            return [take(Do.EDIT_SCRIPT, at=at), *logs, take(Do.STOP)]
+        if code == SUSPECTED:
+            return [*logs, take(Do.WAIT), take(Do.RESTART_FROM_CHECKPOINT), take(Do.RAISE_LIMIT, field="hangSeconds")]
+        one_node = self._nodes(nodes) if len(nodes) == 1 and len(self.site.names) > 1 else []
+        return [take(Do.RESTART_FROM_CHECKPOINT), *logs, take(Do.EDIT_SCRIPT, at=at), *one_node,
+                take(Do.RAISE_LIMIT, field="hangSeconds")]  # fmt: skip
+
+    def _nodes(self, nodes: Sequence[int]) -> list[Action]:
+        return [
+            take(code, nodeRank=node, node=self.site.name(node))
+            for node in nodes
+            for code in (Do.USE_SPARE, Do.WITHOUT_NODE, Do.CORDON)
+        ]
+
+    def _groups(self) -> list[Evidence]:
+        """Ranks by the place where they are, the fewest first: who is alone is who is waited for."""
+        groups: dict[tuple[str, ...], list[RankSeen]] = {}
+        for rank in self.stalled:
+            groups.setdefault((_of(rank)["in"], *_of(rank)["stack"][:DEEPEST]), []).append(rank)
+        found = []
+        for members in sorted(groups.values(), key=len)[:MOST_GROUPS]:
+            first = _of(members[0])
+            nodes = _listed([self.site.name(node) for node in sorted({rank.node_rank for rank in members})])
+            params = {"ranks": _listed([rank.rank for rank in members]), "node": nodes, "count": len(members)}
+            params |= {"op": _named_op(first)} if first["in"] else {}
+            where = Where(members[0].rank, members[0].node_rank, self.site.name(members[0].node_rank))
+            found.append(Evidence("STACK_OF_RANKS", params, list(first["stack"]), where))
+        return found
+
+    def _duration(self, seconds: float) -> dict[str, int]:
+        return {"seconds": max(0, round(seconds))}
+
+
+_NOTHING: Mapping[str, Any] = {
+    "in": "", "still": False, "looks": 0, "since": 0.0, "stack": (), "links": (), "at": "", "state": "", "waits": "",
+    "op": None, "step": None,
+}  # fmt: skip
+
+
+def _of(rank: RankSeen) -> Stalled:
+    """What its runner says of a rank that has stalled; a part that was not believed is as good as not said."""
+    said = rank.stalled or {}
+    return {name: nothing if said.get(name) is None else said[name] for name, nothing in _NOTHING.items()}
+
+
+def _looked(rank: RankSeen) -> bool:
+    return bool(_of(rank)["looks"] >= LOOKS)
+
+
+def _is_still(rank: RankSeen) -> bool:
+    return bool(_of(rank)["still"]) and _looked(rank)
+
+
+def _sleeps(rank: RankSeen) -> bool:
+    """Wakes up by itself, some time."""
+    return any(word in _of(rank)["waits"] for word in _SLEEPS)
+
+
+def _place(said: Stalled) -> str:
+    """The script's own line; without one, the innermost of all."""
+    return str(said["at"] or next(iter(said["stack"]), ""))
+
+
+def _sizes(sizes: Any) -> tuple[tuple[Any, ...], ...]:
+    return tuple(tuple(one) if isinstance(one, list | tuple) else (one,) for one in sizes or ())
+
+
+def _differ(kinds: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether they can never meet. Ranks bring tensors of different sizes to some collectives rightly."""
+    seqs, ops = {seq for seq, _, _ in kinds}, {op for _, op, _ in kinds}
+    if len(ops) > 1 or len(seqs) > 1:
+        return True
+    uneven = any(word in op for op in ops for word in ("gather", "scatter", "all_to_all", "alltoall", "send", "recv"))
+    return not uneven and len({sizes for _, _, sizes in kinds}) > 1
+
+
+def _named(said: tuple[Any, ...]) -> str:
+    _, op, sizes = said
+    return f"{op} {', '.join(str(list(one)) for one in sizes[:4])}".strip()
+
+
+def _named_op(said: Stalled) -> str:
+    op = said["op"]
+    return _named((None, said["in"], _sizes(op["sizes"]))) if op else str(said["in"])
+
+
+def _common(texts: Sequence[str]) -> str:
+    """The text that most share."""
+    counted = Counter(text for text in texts if text)
+    return counted.most_common(1)[0][0] if counted else ""
+
+
+def _listed(all_of: Sequence[int | str]) -> str:
+    more = len(all_of) - MOST_NAMED
+    return ", ".join(map(str, all_of[:MOST_NAMED])) + (f", … (+{more})" if more > 0 else "")

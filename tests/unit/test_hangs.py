@@ -1,0 +1,144 @@
+"""Whether a gang hangs, and because of whom, from what runners say of ranks that do not advance."""
+
+import pytest
+
+from fermi import messages
+from fermi.launch.diagnosis import Level, hangs
+from fermi.launch.diagnosis.hangs import Site, judge
+from fermi.launch.spec import RankSeen
+
+SITE = Site(["head-env", "other-env"], {"10.0.0.1": 0, "10.0.0.2": 1})
+NOW = 1_700_000_100.0
+
+
+def stalled(into="", **more):
+    said = {
+        "since": NOW - 12, "looked_at": NOW, "looks": 2, "still": True, "phase": "running", "step": 60, "in": into,
+        "at": "train.py:120 in main" if into else "data.py:88 in load_batch", "state": "S", "waits": "futex_wait",
+        "stack": ["all_reduce (torch/x.py:1)", "main (train.py:120)"] if into else ["load_batch (data.py:88)"],
+        "op": {"seq": 70, "group": "0", "sizes": [[7]]} if into else None, "links": [],
+    }  # fmt: skip
+    return {**said, **more}
+
+
+def rank(number, said, **more):
+    return RankSeen(number, number // 2, "running", 100 + number, stalled=said, **more)
+
+
+def gang(*said):
+    return [rank(number, one) for number, one in enumerate(said)]
+
+
+def told(verdict):
+    finding = verdict.finding
+    for lang in ("en", "zh"):
+        for evidence in finding.evidence:
+            messages.text(evidence.code, lang, **evidence.params)
+        messages.text(finding.code, lang, **finding.params)
+    return messages.text(finding.code, "en", **finding.params)[0]
+
+
+def test_the_one_that_is_elsewhere_is_named_with_node_and_line():
+    verdict = judge(gang(stalled("all_reduce"), stalled("all_reduce"), stalled("all_reduce"), stalled()), SITE, NOW)
+    assert verdict.certain
+    assert verdict.finding.code == hangs.HANG
+    assert told(verdict) == (
+        "3 ranks wait in all_reduce (train.py:120 in main); "
+        "rank 3 on other-env is in data.py:88 in load_batch since 12 s."
+    )
+    assert [(where.rank, where.node_rank, where.node) for where in verdict.finding.where] == [(3, 1, "other-env")]
+    first = verdict.finding.evidence[0]
+    assert (first.params["ranks"], list(first.lines)) == ("3", ["load_batch (data.py:88)"])
+
+
+def test_nobody_hangs_while_a_rank_advances_and_in_the_end_it_is_strange():
+    ranks = gang(stalled("all_reduce"), None)
+    assert judge(ranks, SITE, NOW) is None
+    verdict = judge(ranks, SITE, NOW + 3600)
+    assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.SUSPECTED, False, (1,))
+    told(verdict)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (stalled(still=False, cpu=1.0), "computes"),
+        (stalled(still=False, state="D"), "disk"),
+        (stalled(waits="hrtimer_nanosleep"), "sleeps"),
+    ],
+)
+def test_a_doubt_is_told_as_such_and_becomes_a_warning_when_it_lasts(said, why):
+    verdict = judge(gang(stalled("all_reduce"), said), SITE, NOW)
+    assert (verdict.finding.code, verdict.finding.level, verdict.certain) == (hangs.SUSPECTED, Level.INFO, False)
+    assert verdict.finding.params["why"] == why
+    told(verdict)
+    later = judge(gang(stalled("all_reduce"), said), SITE, NOW + 600)
+    assert later.finding.level is (Level.FAIL if why == "sleeps" else Level.WARN)
+    assert later.certain is (why == "sleeps")
+
+
+def test_one_look_is_not_enough():
+    assert judge(gang(stalled("all_reduce", looks=1, still=False), stalled(looks=1, still=False)), SITE, NOW) is None
+
+
+def test_before_the_first_step_it_is_a_doubt_unless_the_task_says_how_long_is_too_long():
+    ranks = gang(stalled(step=None), stalled(step=None))
+    assert judge(ranks, SITE, NOW).finding.code == hangs.SUSPECTED
+    told(judge(ranks, SITE, NOW))
+    assert judge(ranks, Site(SITE.names, SITE.addresses, patient=True), NOW).certain
+
+
+@pytest.mark.parametrize(
+    ("other", "apart"),
+    [
+        ({"op": {"seq": 70, "group": "0", "sizes": [[4, 8]]}}, "all_reduce [4, 8]"),
+        ({"in": "all_gather", "op": {"seq": 70, "group": "0", "sizes": [[3]]}}, "all_gather [3]"),
+        ({"op": {"seq": 69, "group": "0", "sizes": [[7]]}}, "all_reduce [7]"),
+    ],
+)
+def test_collectives_that_can_never_meet_are_told_apart(other, apart):
+    ranks = gang(stalled("all_reduce"), stalled("all_reduce", **other), stalled("all_reduce"))
+    verdict = judge(ranks, SITE, NOW)
+    assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.MISMATCH, True, (1,))
+    assert verdict.finding.params["found"] == apart
+    assert verdict.finding.params["op"] == "all_reduce [7]"
+    told(verdict)
+
+
+def test_tensors_of_different_sizes_are_no_mismatch_where_that_is_allowed():
+    gathers = [stalled("all_gather", op={"seq": 9, "group": "0", "sizes": [[size]]}) for size in (3, 4)]
+    verdict = judge(gang(*gathers), SITE, NOW)
+    assert verdict.finding.code == hangs.HANG
+    assert told(verdict).startswith("All 2 ranks wait in all_gather")
+
+
+def test_a_dead_connection_names_both_of_its_nodes():
+    dead = {"peer": "10.0.0.2", "port": 4711, "unacked": 2048, "retries": 5, "seconds": 9.0}
+    ranks = gang(stalled("all_reduce", links=[dead]), stalled("all_reduce"), stalled("all_reduce"))
+    verdict = judge(ranks, SITE, NOW)
+    assert (verdict.finding.code, verdict.certain) == (hangs.CUT, True)
+    assert [where.node for where in verdict.finding.where] == ["head-env", "other-env"]
+    assert "head-env and other-env" in told(verdict)
+    busy = {**dead, "retries": 0}
+    assert judge(gang(stalled("all_reduce", links=[busy]), stalled("all_reduce")), SITE, NOW).finding.code == hangs.HANG
+
+
+def test_who_does_not_end_after_all_others_is_no_failure_unless_it_is_rank_0():
+    ended = [RankSeen(0, 0, "exited", 100, 0, NOW - 20), RankSeen(1, 0, "exited", 101, 0, NOW - 19)]
+    verdict = judge([*ended, rank(2, stalled())], SITE, NOW)
+    assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.LEFT, True, (2,))
+    told(verdict)
+    assert judge([*ended, rank(2, stalled(still=False))], SITE, NOW).finding.code == hangs.SUSPECTED
+    first = [RankSeen(1, 0, "exited", 101, 0, NOW - 19), rank(0, stalled())]
+    assert judge(first, SITE, NOW).finding.code == hangs.HANG
+
+
+def test_a_rank_that_failed_is_another_matter():
+    assert judge([RankSeen(0, 0, "exited", 1, 1, NOW), rank(1, stalled("all_reduce"))], SITE, NOW) is None
+
+
+def test_what_was_not_believed_of_a_stall_is_as_good_as_not_said():
+    nothing = dict.fromkeys(stalled())
+    assert judge(gang(nothing, nothing), SITE, NOW) is None
+    half = {**nothing, "still": True, "looks": 3}
+    told(judge(gang({**half, "in": "barrier"}, half), SITE, NOW))
