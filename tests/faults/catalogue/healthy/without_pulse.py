@@ -4,15 +4,14 @@ from tests.faults.catalogue.fault import Healthy
 
 HEALTHY = Healthy(
     """
-import time
-from gang import RANK, Gang, dist
+from gang import RANK, Gang, compute, dist
 
 gang = Gang()
 for step in range(1, 81):
     gang.step()
     print(f"step {step}", flush=True)
 if RANK == 0:
-    time.sleep(12)
+    compute(12)
 dist.barrier()
 gang.step()
 """,

@@ -9,7 +9,17 @@ from knowable import ATTEMPT, NODE, RANK, WORLD, knowable, reached, when
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = ["ATTEMPT", "NODE", "RANK", "WORLD", "Gang", "dist", "knowable", "nn", "reached", "torch", "when"]
+__all__ = ["ATTEMPT", "NODE", "RANK", "WORLD", "Gang", "compute", "dist", "knowable", "nn", "reached", "torch", "when"]
+
+
+def compute(seconds):
+    """What a GPU asks of its process meanwhile: a part of a processor."""
+    until = time.time() + seconds
+    while time.time() < until:
+        begun = time.process_time()
+        while time.process_time() - begun < 0.015:
+            torch.randn(64, 64) @ torch.randn(64, 64)
+        time.sleep(0.085)
 
 
 class Gang:
