@@ -69,7 +69,8 @@ class Scene:
 
     def __init__(self, ground: "Ground", name: str, part: Fault | Healthy) -> None:
         self.ground, self.platform, self.name, self.part = ground, ground.platform, name, part
-        self.folder = self.platform.data / "workspace" / name
+        self.slug = f"job{next(ground.numbers)}"  # what a fault is called must not stand in any answer
+        self.folder = self.platform.data / "workspace" / self.slug
         self.stamps = self.folder / "stamps"
         self.nodes: list[str] = []
         self.request: dict[str, Any] = {}
@@ -148,7 +149,7 @@ class Scene:
         ids = find(self) if find else self.ground.environments(self, self.part.gpus)
         own = {"entrypoint": {"script": str(self.folder / "train.py"), "args": []}} if self.part.script else {}
         changes = {
-            "taskName": self.name, "maxRestarts": 0, "graceSeconds": 3, **own, **self.request, **self.part.request,
+            "taskName": self.slug, "maxRestarts": 0, "graceSeconds": 3, **own, **self.request, **self.part.request,
         }  # fmt: skip
         if framework := changes.pop("framework", ""):
             changes["distributedConfig"] = {"nodeIds": ids, "masterNode": ids[0], "framework": framework}

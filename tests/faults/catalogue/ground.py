@@ -60,7 +60,7 @@ class Ground:
         """Of this machine, with emulated GPUs; names go on the scene."""
         made = []
         for letter, count in zip("abcdefgh", gpus, strict=False):
-            name = f"{scene.name.replace('_', '-')}-{letter}"
+            name = f"{scene.slug}-{letter}"
             body = {"name": name, "zone": self.mine["zone"]["id"], "projectId": self.mine["projectId"],
                     "clusterId": self.mine["clusterId"], "status": "running", "gpuType": "A100", "gpuCount": count,
                     "emulated": True, **changes}  # fmt: skip
@@ -88,7 +88,7 @@ class Ground:
             _lab, cluster = self.slurm
         made = []
         for name in ("n2", "n1"):
-            body = {"name": f"{scene.name.replace('_', '-')}-{name}", "zone": "machine room", "clusterId": cluster,
+            body = {"name": f"{scene.slug}-{name}", "zone": "machine room", "clusterId": cluster,
                     "projectId": self.mine["projectId"], "gpuCount": 1, "gpuType": "A100", "emulated": True,
                     "cpuCores": 4, "engine": {"node": name, "gres": "gpu:1"}}  # fmt: skip
             made.append(self.send("POST", "/dev-environments", **body)["id"])
@@ -112,7 +112,7 @@ class Ground:
         """Dev pods, each on a machine of its own (`<name>-machine`), as the platform finds them."""
         with self.lock:
             cluster, cluster_id = self.kubernetes
-        names = [f"{scene.name.replace('_', '-')}-{letter}" for letter in "abcd"[:nodes]]
+        names = [f"{scene.slug}-{letter}" for letter in "abcd"[:nodes]]
         notes = {"fermi.io/emulated-gpus": "1", "fermi.io/gpu-type": "A100", "fermi.io/python": sys.executable}
         for name in names:
             cluster.add_node(f"{name}-machine", cpu="96")
@@ -133,8 +133,8 @@ class Ground:
 
     def hosts(self, scene: "Scene", nodes: int = 2) -> tuple[Site, list[str]]:
         """Worker agents, each in a network namespace of its own, and their environments."""
-        folder = self.scratch / f"{scene.name}-hosts"
-        site = scene.after.enter_context(Site(self.platform, folder, scene.folder, scene.name, nodes))
+        folder = self.scratch / f"{scene.slug}-hosts"
+        site = scene.after.enter_context(Site(self.platform, folder, scene.folder, scene.slug, nodes))
         names = [host.node for host in site.hosts]
         scene.nodes += names
         ids = {}

@@ -35,7 +35,7 @@ class Site:
             for number in self.lab.nodes:
                 space = self.lab.space(number)
                 self.relay.listen(space)
-                name = f"{self.name.replace('_', '-')}-{'abcd'[number]}"
+                name = f"{self.name}-{'abcd'[number]}"
                 host = Inside(self.platform, self.folder / str(number), name, 1, token)
                 host.settle(space, self.lab.address(number), self.workspace)
                 self.hosts.append(host)

@@ -31,7 +31,7 @@ for step in range(1000):
         knowable()
         torch.save(torch.zeros(1 << 20), os.path.join(os.path.dirname(__file__), "small", "model.pt"))  # here
 """,
-    Expected("RANK_FAILED|DISK_FULL", rank=0, node=0, says=["full|no space", "small", "train.py:{here}|free|room"]),
+    Expected("RANK_FAILED|DISK_FULL", rank=0, node=0, says=["full|no space", "train.py:{here}|small"], shows=["small"]),
     inject=mount,
     needs=missing,
 )

@@ -4,7 +4,7 @@ from tests.faults.catalogue.fault import Expected, Fault, Scene
 
 
 def forbid(scene: Scene) -> None:
-    secret = scene.ground.scratch / "theirs"
+    secret = scene.ground.scratch / f"{scene.slug}-theirs"
     secret.mkdir(mode=0o700)
     (secret / "weights.bin").write_bytes(b"weights")
     (scene.folder / "path").write_text(str(secret / "weights.bin"))
