@@ -26,6 +26,7 @@ SECTIONS = (
     "workers",
     "scaling",
     "loading",
+    "pulse",
 )
 
 

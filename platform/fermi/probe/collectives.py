@@ -1,5 +1,5 @@
 """What a rank's collectives do, by torch's flight recorder, which counts them in C++: also those that DDP and FSDP
-begin there. To read the counts takes three microseconds, so a thread does it ten times a second. The entries are read
+begin there. To read the counts takes three microseconds, so a thread does it five times a second. The entries are read
 of a collective that lasts.
 
 gloo says at once when a collective has ended. NCCL's watchdog looks every 100 ms, and what it waits for may be the GPU
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .rank import Pulse
 
-PERIOD = 0.1
+PERIOD = 0.2
 DEAR, DEAR_PERIOD = 0.001, 2.0
 """Where a look takes so long (RCCL may add the state of its communicators), there are fewer."""
 LASTS = 1.0
