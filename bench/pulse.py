@@ -1,6 +1,6 @@
 """What the probe costs a rank: the same process trains with and without it in turns, so that nothing else differs.
 
-    python -m bench.pulse <folder>      that process, which was given a page
+python -m bench.pulse <folder>      that process, which was given a page
 """
 
 import gc
@@ -18,7 +18,7 @@ from bench.table import Figure, Target
 from bench.timing import in_turns
 from fermi.probe import give
 
-STEP, STEPS, ROUNDS, STARTS = 0.005, 40, 80, 15
+STEP, STEPS, ROUNDS, STARTS = 0.005, 100, 30, 15
 
 
 def measure() -> Iterator[Figure]:
@@ -36,7 +36,11 @@ def measure() -> Iterator[Figure]:
     yield Figure("memory of a rank that trains", found["memory"], "KiB", target=Target(1024))
     starts = in_turns(STARTS, with_=lambda: _start(given), without=lambda: _start(None))
     yield Figure(
-        "start of an interpreter that imports nothing", starts["with_"] * 1000, "ms", starts["without"] * 1000, "without"
+        "start of an interpreter that imports nothing",
+        starts["with_"] * 1000,
+        "ms",
+        starts["without"] * 1000,
+        "without",
     )
     given.close()
 
@@ -80,7 +84,7 @@ def _train(folder: str) -> dict[str, float]:
     pulse = start()
     assert pulse is not None
     assert pulse.advance()
-    hooks = sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks  # type: ignore[attr-defined]
+    hooks = sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks
     ours = dict(hooks)
     assert ours
 

@@ -15,8 +15,9 @@ import pytest
 from fermi.launch import shipped
 from fermi.probe import give, native
 from fermi.probe.errors import LONGEST, describe
-from fermi.probe.page import VARIABLE, Page, Seen
+from fermi.probe.page import VARIABLE, Page
 from fermi.probe.rank import SIGNAL
+from fermi.probe.seen import Seen
 from fermi.runner import rank
 from tests.waiting import until
 

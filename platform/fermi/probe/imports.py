@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
     from .rank import Pulse
 
 HOOKS = {
@@ -35,9 +36,11 @@ def watch(pulse: Pulse) -> None:
 
 
 def _call(name: str, pulse: Pulse, module: ModuleType) -> None:
-    with contextlib.suppress(Exception):
+    try:
         where, _, function = HOOKS[name].partition(".")
         getattr(import_module(f".{where}", __package__), function)(pulse, module)
+    except Exception:
+        pass
 
 
 class _Finder:
@@ -55,8 +58,10 @@ class _Finder:
         self.wanted.discard(name)
         for finder in sys.meta_path:
             if finder is not self and (spec := finder.find_spec(name, path, target)):
-                with contextlib.suppress(Exception):
+                try:
                     _hook(name, spec, self.pulse)
+                except Exception:
+                    pass
                 return spec
         return None
 

@@ -10,7 +10,12 @@ from __future__ import annotations
 
 import mmap
 import struct
-from typing import Any, NamedTuple
+
+TYPE_CHECKING = False  # `typing` is slow to import, and this module is imported by every Python process of a rank
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .seen import Seen
 
 SIZE = 8192
 VARIABLE = "FERMI_PULSE"
@@ -45,28 +50,6 @@ _TEXTS = {"collective": (1024, 1024), "error": (2048, 4096), "trace": (6144, 204
 """Offset and room. `collective`: the newest one; `error`: the exception that ends the rank; `trace`: of flights."""
 
 
-class Seen(NamedTuple):
-    """A page as it was read. `error`, `collective` and `trace` are what the rank wrote: not yet believed."""
-
-    pid: int
-    step: int
-    phase: str
-    begun: int
-    ended: int
-    gpu_bytes: int
-    evaluations: int
-    began: float
-    stepped_at: float
-    phase_at: float
-    collective_at: float
-    waited: float
-    stepping: float
-    alive_at: float
-    collective: dict[str, Any]
-    error: dict[str, Any]
-    trace: dict[str, Any]
-
-
 class Page:
     """`descriptor`: of a file of SIZE bytes."""
 
@@ -96,6 +79,8 @@ class Page:
 
     def read(self) -> Seen | None:
         """None: no probe of this layout has written here (yet)."""
+        from .seen import Seen
+
         if _NUMBER.unpack_from(self.map, 0)[0] != MAGIC:
             return None
         numbers = {name: _NUMBER.unpack_from(self.map, at)[0] for name, at in _NUMBERS.items() if name != "magic"}

@@ -15,20 +15,17 @@ Nothing here may be felt by the script: what goes wrong turns the pulse off, wit
 from __future__ import annotations
 
 import atexit
-import contextlib
 import faulthandler
 import fcntl
 import os
-import signal
 import sys
 import threading
 import time
-from types import TracebackType
 
-from . import errors, imports
+from . import imports
 from .page import MAGIC, PHASES, SIZE, VARIABLE, Page
 
-SIGNAL = signal.SIGURG
+SIGNAL = 23  # SIGURG
 """Asks for the stacks. Its default is to do nothing: a process that has not come to `start`, has executed another
 program, or tears its interpreter down is not ended by it, as it would be by a real-time signal. No training library
 uses it, and no kernel sends it unless a program asks (F_SETOWN)."""
@@ -36,6 +33,10 @@ uses it, and no kernel sends it unless a program asks (F_SETOWN)."""
 WATCHES, TRAINS = 0, 1  # bytes of the page that are locked
 GPU_SECONDS = 10.0
 STARTING, COMPILING, RUNNING, EVALUATING, SAVING, ENDING = range(len(PHASES))
+
+TYPE_CHECKING = False  # `typing` and `signal` are slow to import, and this is by every Python process of a rank
+if TYPE_CHECKING:
+    from types import TracebackType
 
 _SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
@@ -150,18 +151,24 @@ class Pulse:
 
     def failed(self, error: BaseException, traceback: TracebackType | None) -> None:
         """By this exception. Never raises."""
-        with contextlib.suppress(Exception):
+        try:
             if self.owns():
+                from . import errors
+
                 self.page.text("error", {**errors.describe(error, traceback), "step": self.steps})
                 self.to(ENDING)
+        except Exception:
+            pass
 
     def ends(self) -> None:
         """The interpreter does. Never raises."""
-        with contextlib.suppress(Exception):
+        try:
             error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)  # printed, and not caught
             if self.phase != ENDING and isinstance(error, BaseException):
                 self.failed(error, error.__traceback__)
             self.to(ENDING)
+        except Exception:
+            pass
 
 
 def start() -> Pulse | None:
@@ -180,16 +187,20 @@ def start() -> Pulse | None:
     if pulse.mine and not watcher:
         os.environ[VARIABLE] = f"{page},{stacks},{os.getpid()}"
     os.register_at_fork(after_in_child=pulse.forked)
-    with contextlib.suppress(Exception):  # first in line, before threads are waited for; not part of Python's interface
+    try:  # first in line, before threads are waited for; not part of Python's interface
         threading._register_atexit(pulse.ends)  # type: ignore[attr-defined]
+    except Exception:
+        pass
     atexit.register(pulse.ends)
     imports.watch(pulse)
     return pulse
 
 
 def _are_ours(*descriptors: int) -> bool:
-    with contextlib.suppress(OSError):
+    try:
         return all(os.readlink(f"/proc/self/fd/{one}").startswith("/memfd:fermi-") for one in descriptors)
+    except OSError:
+        pass
     return False
 
 

@@ -11,7 +11,8 @@ from collections import deque
 from typing import Any, NamedTuple, Protocol
 
 from fermi.probe.give import Given
-from fermi.probe.page import Page, Seen
+from fermi.probe.page import Page
+from fermi.probe.seen import Seen
 from fermi.runner import processes
 from fermi.runner.stillness import TICKS
 

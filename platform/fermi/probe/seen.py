@@ -1,0 +1,27 @@
+"""A page as a runner reads it. Standard library only, Python 3.9 or later."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Seen(NamedTuple):
+    """`error`, `collective` and `trace` are what the rank wrote: not yet believed."""
+
+    pid: int
+    step: int
+    phase: str
+    begun: int
+    ended: int
+    gpu_bytes: int
+    evaluations: int
+    began: float
+    stepped_at: float
+    phase_at: float
+    collective_at: float
+    waited: float
+    stepping: float
+    alive_at: float
+    collective: dict[str, Any]
+    error: dict[str, Any]
+    trace: dict[str, Any]
