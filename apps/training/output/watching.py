@@ -15,6 +15,7 @@ from apps.training.ground import hints
 from apps.training.ground.launching import handle_for, observe
 from apps.training.models import Task
 from apps.training.output import ingest
+from apps.training.output.pace import Pace
 from apps.training.states import WITH_ATTEMPT
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Observation, Phase
@@ -40,6 +41,7 @@ class Followed:
         self.task = task
         self.handle = handle_for(task, task.attempt)
         self.seen: Observation | None = None
+        self.pace = Pace(self.handle)
         self._reading = ingest.Reading(task, task.attempt)
         self._due = dict.fromkeys(range(task.world_size), 0.0)
         self._pause = dict.fromkeys(range(task.world_size), TICK)
@@ -106,6 +108,7 @@ class Watcher:
             by_cluster[one.task.cluster_id].append(one)
             try:
                 more |= one.read(moment)
+                one.pace.look(moment, one.seen)
             except Exception as error:
                 _complain(error, f"{one.handle.name} cannot be read")
                 one.rest(moment)

@@ -1,0 +1,59 @@
+"""Whether an attempt's ranks hold each other up, or have become slower: asked of the engine now and then while it
+runs, and stored where something changed."""
+
+import time
+from datetime import UTC, datetime
+
+from apps.training.ground import findings
+from apps.training.ground.launching import backend_for
+from apps.training.models import Task
+from apps.training.states import Kind
+from fermi.launch.diagnosis import slow
+from fermi.launch.ranks import place
+from fermi.launch.spec import Handle, JobSpec, Observation, Phase
+
+PERIOD = 4.0
+SHARE = 0.02
+"""Of its time at most that the watcher spends on one attempt's pulses."""
+
+
+class Pace:
+    """Of one alive attempt. What is remembered of its past is lost with the watcher: then it begins anew."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._history = slow.History()
+        self._due = 0.0
+        self._places: dict[int, slow.Place] | None = None
+
+    def look(self, moment: float, seen: Observation | None) -> None:
+        """`moment`: monotonic. Costs nothing before its time, and with one rank, which waits for nobody."""
+        if moment < self._due or seen is None or seen.phase is not Phase.RUNNING:
+            return
+        began = time.monotonic()
+        self._judge()
+        self._due = moment + max(PERIOD, (time.monotonic() - began) / SHARE)
+
+    def _judge(self) -> None:
+        if self._places is None:
+            self._places = self._find_places()
+        if not self._places:
+            return
+        task = self._task
+        pulses = backend_for(task.cluster).pulses(self._handle)
+        news = slow.judge(self._history, pulses, self._places, datetime.now(UTC).timestamp())
+        if news.found:
+            findings.note(self._handle.task_id, self._handle.attempt, news.found)
+        for code in news.over:
+            findings.over(self._handle.task_id, self._handle.attempt, code)
+
+    def _find_places(self) -> dict[int, slow.Place]:
+        """Empty where nothing is to be judged: no pulse, or a pipeline's stages, of which one is always the slowest."""
+        self._task = Task.objects.select_related("cluster").get(pk=self._handle.task_id)
+        job = JobSpec.from_json(self._task.spec)
+        piped = int(job.strategy.get("pipelineParallel") or 1) > 1
+        if not job.pulse or piped or self._task.kind != Kind.TRAINING:
+            return {}
+        return {
+            rank: slow.Place(at.node_rank, at.node.name) for at in place(job.nodes, job.master) for rank in at.ranks
+        }

@@ -1,0 +1,200 @@
+"""Who holds a gang up, and whether it has become slower: from its ranks' pulses, look after look. Pure.
+
+STRAGGLER            All others wait in collectives for a good part of their time, one rank hardly ever does: it is the
+                     one they wait for. Shares of time need no common clock.
+SLOWER_THAN_BEFORE   A step takes far longer than it did in this very attempt.
+
+Both are told after `NOTED` seconds as something to know, and become a warning once they have lasted `LASTING`: what
+else runs on a machine comes and goes. A look at which a rank starts, compiles, evaluates or saves counts for neither.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from fermi.launch.diagnosis import Evidence, Finding, Level, Where
+from fermi.launch.diagnosis.actions import Do, take
+from fermi.launch.spec import PulseSeen
+
+STRAGGLER, SLOWER = "STRAGGLER", "SLOWER_THAN_BEFORE"
+CODES = (STRAGGLER, SLOWER)
+
+WAITED, OF_OTHERS, APART = 0.2, 0.3, 0.2
+"""Of their time the others wait at least so much; the one waits less than this part of that, and so much less."""
+TIMES = 1.67
+FEWEST_STEPS, MOST_STEPS = 4, 20
+"""Steps for which the same rank has been waited for: the fewest where nearly all time is lost, else the most."""
+CLEAR = 0.5
+NOTED, LASTING = 8.0, 90.0
+WARM_STEPS, WARM_LOOKS = 20, 4
+"""Steps after which a run has settled, and looks that make its past."""
+STALE = 30.0
+GONE = 2
+"""Looks in a row without it, after which it is over."""
+KEPT = 720
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank runs."""
+
+    node_rank: int
+    node: str
+
+
+@dataclass(slots=True)
+class _Streak:
+    """Of looks that found the same. `step`, `since`: at the first of them."""
+
+    key: int
+    since: float
+    step: int
+    absent: int = 0
+    told: str = ""
+
+
+@dataclass(slots=True)
+class History:
+    """What is remembered of one attempt: seconds per step, the newest last, and what the last looks found."""
+
+    paces: list[float] = field(default_factory=list)
+    streaks: dict[str, _Streak] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Findings that are new or weigh more than they did, and the codes of those that are over."""
+
+    found: Sequence[Finding] = ()
+    over: Sequence[str] = ()
+
+
+def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], moment: float) -> News:
+    """`moment`: unix seconds. `history` is brought up to date."""
+    alive = [pulse for pulse in pulses.values() if moment - pulse.at < STALE]
+    if not alive or any(pulse.phase != "running" or (pulse.step or 0) < WARM_STEPS for pulse in alive):
+        return News()
+    step = max(pulse.step or 0 for pulse in alive)
+    pace = median(pulse.step_seconds for pulse in alive if pulse.step_seconds) if _paced(alive) else None
+    if pace is None:
+        return News()
+    slowest = _straggler(alive)
+    times = _times_slower(history, pace)
+    found, over = [], []
+    for code, key in ((STRAGGLER, slowest.rank if slowest else None), (SLOWER, 0 if times else None)):
+        streak = _streak(history, code, key, step, moment)
+        if streak is None:
+            continue
+        if streak.absent >= GONE:
+            over += [code] if streak.told else []
+            del history.streaks[code]
+        elif streak.key == key and (level := _level(streak, code, alive, slowest, step, moment)):
+            streak.told = level
+            one = _held_up(alive, slowest, places, level, streak.since) if code == STRAGGLER and slowest else None
+            found.append(one or _slower(history, pace, level, streak.since, moment))
+    if SLOWER not in history.streaks:
+        history.paces.append(pace)
+        del history.paces[:-KEPT]
+    return News(found, over)
+
+
+def _paced(alive: Sequence[PulseSeen]) -> bool:
+    return any(pulse.step_seconds for pulse in alive)
+
+
+def _straggler(alive: Sequence[PulseSeen]) -> PulseSeen | None:
+    """The rank that waits least, where that is far less than all others do."""
+    waits = sorted((pulse.waiting, pulse.rank) for pulse in alive if pulse.waiting is not None)
+    if len(waits) < 2 or len(waits) < len(alive):
+        return None
+    (own, rank), (least, _), *_ = waits
+    if least < WAITED or own > OF_OTHERS * least or least - own < APART:
+        return None
+    return next(pulse for pulse in alive if pulse.rank == rank)
+
+
+def _times_slower(history: History, pace: float) -> float | None:
+    if len(history.paces) < WARM_LOOKS:
+        return None
+    times = pace / median(history.paces)
+    return times if times >= TIMES else None
+
+
+def _streak(history: History, code: str, key: int | None, step: int, moment: float) -> _Streak | None:
+    """None: nothing was found, now or before. What was not told yet has to come in every look."""
+    streak = history.streaks.get(code)
+    if streak and streak.key != key:
+        if streak.told:
+            streak.absent += 1
+            return streak
+        del history.streaks[code]
+        streak = None
+    if streak is None and key is not None:
+        streak = history.streaks[code] = _Streak(key, moment, step)
+    if streak:
+        streak.absent = 0
+    return streak
+
+
+def _level(
+    streak: _Streak, code: str, alive: Sequence[PulseSeen], slowest: PulseSeen | None, step: int, moment: float
+) -> Level | None:
+    """None: it is not sure enough, or was told so already."""
+    clear = code == SLOWER or (slowest is not None and _of_others(alive, slowest) >= CLEAR)
+    if step - streak.step < (FEWEST_STEPS if clear else MOST_STEPS) or moment - streak.since < NOTED:
+        return None
+    level = Level.WARN if moment - streak.since >= LASTING else Level.INFO
+    return None if streak.told == level else level
+
+
+def _of_others(alive: Sequence[PulseSeen], slowest: PulseSeen) -> float:
+    return median(pulse.waiting or 0.0 for pulse in alive if pulse.rank != slowest.rank)
+
+
+def _held_up(
+    alive: Sequence[PulseSeen], slowest: PulseSeen, places: Mapping[int, Place], level: Level, since: float
+) -> Finding:
+    at = places.get(slowest.rank, Place(0, "?"))
+    others = _of_others(alive, slowest)
+    params: dict[str, Any] = {
+        "rank": slowest.rank, "node": at.node, "nodeRank": at.node_rank,
+        "own": round(100 * (slowest.waiting or 0.0)), "others": round(100 * others),
+    }  # fmt: skip
+    if others < 0.95:
+        params["slower"] = f"{1 / (1 - others):.1f}"
+    where = Where(slowest.rank, at.node_rank, at.node)
+    actions = [take(Do.SEE_LOG, rank=slowest.rank)]
+    if len({place.node_rank for place in places.values()}) > 1:
+        actions += [take(Do.PREFLIGHT)]
+        actions += [
+            take(code, nodeRank=at.node_rank, node=at.node) for code in (Do.USE_SPARE, Do.WITHOUT_NODE, Do.CORDON)
+        ]
+    return Finding(
+        STRAGGLER, level, params, where=[where], since=since, evidence=_odd(alive, slowest, where), actions=actions
+    )
+
+
+def _odd(alive: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[Evidence]:
+    """What is odd there, beside the others."""
+    found = []
+    others = [pulse for pulse in alive if pulse.rank != slowest.rank]
+    cpus = [pulse.cpu for pulse in others if pulse.cpu is not None]
+    if slowest.cpu is not None and cpus:
+        params = {"cpu": f"{slowest.cpu:.2f}", "others": f"{median(cpus):.2f}"}
+        idle = slowest.cpu < 0.5
+        found.append(Evidence("STRAGGLER_IDLES" if idle else "STRAGGLER_COMPUTES", params, where=where))
+    sizes = [pulse.rss_bytes for pulse in others if pulse.rss_bytes]
+    if slowest.rss_bytes and sizes and slowest.rss_bytes > 1.5 * median(sizes):
+        params = {"size": f"{slowest.rss_bytes / 2**30:.1f}", "others": f"{median(sizes) / 2**30:.1f}"}
+        found.append(Evidence("STRAGGLER_IS_LARGE", params, where=where))
+    return found
+
+
+def _slower(history: History, pace: float, level: Level, since: float, moment: float) -> Finding:
+    before = median(history.paces)
+    params = {
+        "now": f"{pace:.3g}", "before": f"{before:.3g}", "times": f"{pace / before:.1f}",
+        "seconds": round(moment - since),
+    }  # fmt: skip
+    return Finding(SLOWER, level, params, since=since, actions=[take(Do.PREFLIGHT), take(Do.SEE_LOG, rank=0)])
