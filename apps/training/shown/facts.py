@@ -48,6 +48,7 @@ def of(task: Task, user: User) -> why.Facts:
         stored=_stored(task, attempts),
         holders=_holders(task, user) if state is State.QUEUED else (),
         step=task.progress.get("step"),
+        stepped_at=_printed(task) if state is State.RUNNING else None,
         total_steps=task.spec.get("hyperparameters", {}).get("totalSteps"),
     )
 
@@ -83,6 +84,12 @@ def _saved(task: Task, number: int, path: str = AUTO) -> int | None:
     """The step of that checkpoint, or of the newest one before the attempt `number`."""
     rows = Checkpoint.objects.filter(task=task, attempt__lt=number)
     return (rows if path == AUTO else rows.filter(path=path)).values_list("step", flat=True).first()
+
+
+def _printed(task: Task) -> float | None:
+    """When the newest attempt printed its newest figures."""
+    newest = task.metrics.order_by("-pk").values_list("attempt", "at").first()
+    return _seconds(newest[1]) if newest and newest[0] == task.attempt else None
 
 
 def _rank(entry: Mapping[str, Any]) -> RankSeen:

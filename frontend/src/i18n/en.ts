@@ -764,6 +764,7 @@ export const en: Messages = {
     onCrashLoopHint: "The same rank fails in the same way at the same step.",
     choice: {
       preflight: { off: "Off", quick: "Quick (seconds)", full: "Full (with bandwidth and collectives)" },
+      drill: { off: "Off", on: "On" },
       pulse: { on: "On", off: "Off" },
       onHang: { report: "Report it", restart: "Restart from the newest checkpoint", stop: "Stop" },
       onBadLoss: { report: "Report it", stop: "Stop", rollback: "Go back to the checkpoint before it" },

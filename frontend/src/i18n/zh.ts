@@ -758,6 +758,7 @@ export const zh = {
     onCrashLoopHint: "同一个 rank 在同一步以同样的方式失败。",
     choice: {
       preflight: { off: "不检查", quick: "快速（几秒）", full: "完整（含带宽与集合通信）" },
+      drill: { off: "不演练", on: "演练" },
       pulse: { on: "开启", off: "关闭" },
       onHang: { report: "仅报告", restart: "从最新检查点重启", stop: "停止" },
       onBadLoss: { report: "仅报告", stop: "停止", rollback: "回到异常之前的检查点" },

@@ -64,7 +64,7 @@ class Facts:
     """What is known of a task. Moments are unix seconds. `reason`: as the task says it, with what is declared of it.
     `ends_at`: when its present state has lasted too long; `begins_at`: when its back-off is over. `next_step`: of the
     checkpoint that the next attempt goes on from. `ranks`: as the newest observation has them. `step`: the newest that
-    was printed."""
+    was printed, and `stepped_at` when."""
 
     state: str
     since: float
@@ -83,6 +83,7 @@ class Facts:
     stored: Sequence[Told] = ()
     holders: Sequence[Holding] = ()
     step: int | None = None
+    stepped_at: float | None = None
     total_steps: int | None = None
 
     @property
@@ -316,8 +317,8 @@ def progress(facts: Facts) -> list[Words]:
         parts.append(Words("WHY_SPEED", {"speed": f"{median(speeds):.3g}"}))
     running = sum(rank.state == "running" for rank in facts.ranks)
     parts.append(Words("WHY_RANKS", {"running": running, "all": facts.world_size}))
-    if stepped := [p.stepped_at for p in pulses if p.stepped_at]:
-        parts.append(Words("WHY_LAST_STEP", {"for": span(facts.moment - max(stepped))}))
+    if stepped := max((p.stepped_at for p in pulses if p.stepped_at), default=facts.stepped_at):
+        parts.append(Words("WHY_LAST_STEP", {"for": span(facts.moment - stepped)}))
     if facts.attempt > 1:
         parts.append(Words("WHY_ATTEMPT", {"number": facts.attempt, "all": max(facts.max_attempts, facts.attempt)}))
     return parts
