@@ -31,7 +31,7 @@ def test_what_waits_for_an_answer_is_told_with_the_peer(text: str, found: Link |
 def test_a_connection_is_told_with_how_long_it_has_had_no_answer() -> None:
     since: dict[int, float] = {}
     cut, busy = Link(7, "10.0.0.2", 4711, 512, 4), Link(8, "10.0.0.3", 4711, 512, 0)
-    assert [one["seconds"] for one in links.told([cut, busy], since, 100.0)] == [0.0]
+    assert [one["seconds"] for one in links.told([cut, busy], since, 100.0)] == [3.0], "four retries take that long"
     told = {"peer": "10.0.0.2", "port": 4711, "unacked": 512, "retries": 4, "seconds": 6.5}
     assert links.told([cut, busy], since, 106.5) == [told]
     assert links.told([busy], since, 107.0) == []

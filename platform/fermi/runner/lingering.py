@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fermi.runner import stalls
+from fermi.runner import stacks
 from fermi.runner.stillness import never_end
 
 Entry = dict[str, Any]
@@ -28,7 +28,7 @@ def left_behind(entries: Sequence[Entry], moment: float, bound: float) -> list[E
     take leave of each other does not; of who is still elsewhere, that is known after `bound` seconds."""
     left = [entry for entry in entries if entry["state"] == "running"]
     ended = [entry["ended_at"] for entry in entries if entry["state"] == "exited"]
-    take_leave = bool(ended) and all(stalls.leaves(entry["stalled"]) for entry in left)
+    take_leave = bool(ended) and all(stacks.leaves(entry["stalled"]) for entry in left)
     never = never_end(ended, [entry["still_since"] for entry in left], moment, bound)
     return left if left and (take_leave or never) else []
 
@@ -36,4 +36,4 @@ def left_behind(entries: Sequence[Entry], moment: float, bound: float) -> list[E
 def failed(entries: Sequence[Entry]) -> list[Entry]:
     """Those whose script an exception has ended, and that hang in their teardown."""
     running = (entry for entry in entries if entry["state"] == "running")
-    return [entry for entry in running if entry["error"] and stalls.leaves(entry["stalled"])]
+    return [entry for entry in running if entry["error"] and stacks.leaves(entry["stalled"])]

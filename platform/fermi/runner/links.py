@@ -60,8 +60,13 @@ def told(links: Iterable[Link], since: dict[int, float], moment: float) -> list[
     silent.sort(key=lambda link: since.setdefault(link.inode, moment))
     return [
         {"peer": link.peer, "port": link.port, "unacked": link.unacked, "retries": link.retries,
-         "seconds": round(moment - since[link.inode], 1)} for link in silent[:MOST]
+         "seconds": round(max(moment - since[link.inode], _least(link.retries)), 1)} for link in silent[:MOST]
     ]  # fmt: skip
+
+
+def _least(retries: int) -> float:
+    """Seconds that so many take: the kernel waits 0.2 s at first, and twice as long each time."""
+    return 0.2 * (2 ** min(retries, 9) - 1)
 
 
 def _address(text: str) -> str:

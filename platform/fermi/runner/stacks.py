@@ -11,8 +11,8 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from fermi.runner import processes
 
@@ -90,6 +90,13 @@ def own(frames: list[Frame], folder: str) -> str:
 def take_leave(shown: Iterable[str]) -> bool:
     """Of frames as `short` gives them."""
     return any(_LEAVE.match(frame) for frame in shown)
+
+
+def leaves(stalled: Mapping[str, Any] | None) -> bool:
+    """Whether a rank's entry says that it hangs in taking leave: it has done its work, or has failed."""
+    if not stalled or not stalled.get("still"):
+        return False
+    return stalled.get("phase") == "ending" or take_leave(stalled.get("stack") or ())
 
 
 def _short(file: str, folder: str) -> str:

@@ -78,11 +78,6 @@ def _rests(before: Evidence, now: Evidence, passed: float) -> bool:
     return (now.sample.main_seconds - before.sample.main_seconds) / passed < MAIN_SHARE
 
 
-def leaves(stalled: dict[str, Any] | None) -> bool:
-    """Whether a rank's entry says that it hangs in taking leave: it has done its work, or has failed."""
-    return bool(stalled and stalled["still"] and (stalled["phase"] == "ending" or stacks.take_leave(stalled["stack"])))
-
-
 def waits_in(sample: Sample) -> dict[str, Any]:
     """The collective that has not ended, as the rank says: `in`, `for` and `op`."""
     page = sample.page

@@ -182,6 +182,9 @@ class Watch:
 
     def _judge(self, one: Watched, stall: Stall, found: dict[int, stillness.Activity], now: float) -> bool:
         before, evidence = stall.evidence, self._evidence(one, found, now)
+        if evidence.sample.signs != one.sample.signs:  # it has gone on since it was asked
+            stall.asked = False
+            return False
         still = before is not None and stalls.is_still(before, evidence)
         again = AGAIN[min(stall.looks, len(AGAIN) - 1)]
         stall.evidence, stall.asked = evidence, False

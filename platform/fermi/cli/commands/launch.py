@@ -68,6 +68,8 @@ def place_options(function: Function) -> Function:
 @click.option("--output", "shown", type=click.Choice([*MARKS, "none"]), default="prefix",
               help=_("OPTION_LAUNCH_OUTPUT"))  # fmt: skip
 @click.option("--grace", type=float, default=GRACE_SECONDS, help=_("OPTION_GRACE"))
+@click.option("--hang-seconds", type=click.FloatRange(min=0, min_open=True), help=_("OPTION_LAUNCH_HANG_SECONDS"))
+@click.option("--no-pulse", is_flag=True, help=_("OPTION_LAUNCH_NO_PULSE"))
 @click.option("--patience", type=float, default=meet.PATIENCE_SECONDS, help=_("OPTION_LAUNCH_PATIENCE"))
 @click.option("--no-wait", is_flag=True, help=_("OPTION_NO_WAIT"))
 @click.option("--dry-run", is_flag=True, help=_("OPTION_DRY_RUN"))
@@ -122,6 +124,8 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
             mark=MARKS.get(given["shown"]),
             logs=given["logs"] or "",
             grace_seconds=given["grace"],
+            pulse=not given["no_pulse"],
+            hang_seconds=given["hang_seconds"],
         )
     except foreground.PortTaken as taken:
         who = taken.holder or _("ANOTHER_USERS_PROCESS")
