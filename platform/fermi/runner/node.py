@@ -109,7 +109,7 @@ class Node:
         if spec.get("pulse"):
             seconds = spec.get("pulse_seconds", tell_seconds)
             self.watch = Watch(spec["cwd"], spec.get("hang_seconds"), tell, seconds)
-        self.drill = drill.Drill.of(spec)
+        self.drill = drill.Drill.of(spec, self.steps)
 
     def run(self) -> None:
         """To the end. May raise BecomeRank (in a child)."""
@@ -300,6 +300,12 @@ class Node:
         entry["asked"] = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(entry["pid"], number)
+
+    def steps(self, rank: int) -> int | None:
+        """How many optimizer steps the rank has made, where that can be seen."""
+        watched = self.watch.watched.get(rank) if self.watch else None
+        page = watched.sample.page if watched else None
+        return page.step if page else None
 
     def kill_for_drill(self, rank: int, about: dict[str, Any]) -> None:
         """Once, as if something on the node had done it."""
