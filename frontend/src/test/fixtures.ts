@@ -58,7 +58,6 @@ export function metric(id: number, step: number, loss: number, over: Partial<Met
 
 export const task: Task = {
   finding: null,
-  drillId: null,
   taskId: "task-1",
   taskName: "first-task",
   status: "running",
