@@ -105,6 +105,30 @@ def test_collectives_that_can_never_meet_are_told_apart(other, apart):
     told(verdict)
 
 
+def test_stages_of_a_pipeline_wait_for_each_other_and_the_one_that_is_elsewhere_is_named():
+    first = stalled("recv 0<-1", op={"seq": 12, "group": "0", "sizes": [[4]]})
+    second = stalled("send 1->2", op={"seq": 9, "group": "0", "sizes": [[8]]})
+    verdict = judge(gang(first, second, stalled()), SITE, NOW)
+    assert (verdict.finding.code, verdict.ranks) == (hangs.HANG, (2,))
+    assert judge(gang(first, second), SITE, NOW).finding.code == hangs.HANG
+
+
+def test_a_broadcasts_root_that_is_ahead_is_no_mismatch_while_another_rank_is_elsewhere():
+    ahead = stalled("all_reduce", op={"seq": 71, "group": "0", "sizes": [[7]]})
+    behind = stalled("broadcast")
+    verdict = judge(gang(ahead, behind, stalled()), SITE, NOW)
+    assert (verdict.finding.code, verdict.ranks) == (hangs.HANG, (2,))
+    assert judge(gang(ahead, behind, behind), SITE, NOW).finding.code == hangs.MISMATCH
+    other = stalled("all_reduce", op={"seq": 71, "group": "0", "sizes": [[4, 8]]})
+    assert judge(gang(ahead, other, stalled()), SITE, NOW).finding.code == hangs.MISMATCH
+
+
+@pytest.mark.parametrize("group", ["1", "nccl 3"])
+def test_groups_of_some_ranks_are_not_taken_for_one_because_of_their_numbers(group):
+    own = [stalled("all_reduce", op={"seq": seq, "group": group, "sizes": [[7]]}) for seq in (40, 40, 38, 38)]
+    assert judge(gang(*own), SITE, NOW).finding.code == hangs.HANG
+
+
 def test_tensors_of_different_sizes_are_no_mismatch_where_that_is_allowed():
     gathers = [stalled("all_gather", op={"seq": 9, "group": "0", "sizes": [[size]]}) for size in (3, 4)]
     verdict = judge(gang(*gathers), SITE, NOW)

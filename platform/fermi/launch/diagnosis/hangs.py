@@ -160,15 +160,20 @@ class _Gang:
         return Verdict(finding, True, tuple(rank.rank for rank in self.stalled if rank.node_rank in nodes))
 
     def mismatch(self) -> Verdict | None:
-        """Ranks of one group that are in collectives which can never meet."""
+        """Ranks that are in collectives which can never meet. Only of the group of all: a rank numbers the others as
+        it joins them, so two ranks' second groups need not be one. While a rank is elsewhere, a broadcast's root may be
+        ahead of those that it does not wait for: then only collectives of one number are compared."""
         if len(self.waiting) < 2 or not all(_is_still(rank) for rank in self.waiting):
             return None
-        by_group: dict[str, list[tuple[RankSeen, tuple[Any, ...]]]] = {}
-        for rank in self.waiting:
-            if op := _of(rank)["op"]:
-                said = (op["seq"] or 0, _of(rank)["in"], _sizes(op["sizes"]))
-                by_group.setdefault(str(op["group"]), []).append((rank, said))
-        for members in by_group.values():
+        together: dict[tuple[str, int], list[tuple[RankSeen, tuple[Any, ...]]]] = {}
+        ops = [(rank, op) for rank in self.waiting if (op := _of(rank)["op"]) and _is_of_all(op, _of(rank)["in"])]
+        for rank, op in ops:
+            seq = op["seq"] or 0
+            number = seq if len(ops) < len(self.stalled) else 0
+            together.setdefault((str(op["group"]), number), []).append(
+                (rank, (seq, _of(rank)["in"], _sizes(op["sizes"])))
+            )
+        for members in together.values():
             kinds = Counter(said for _, said in members)
             if len(kinds) < 2 or not _differ(list(kinds)):
                 continue
@@ -318,12 +323,18 @@ def _sizes(sizes: Any) -> tuple[tuple[Any, ...], ...]:
     return tuple(tuple(one) if isinstance(one, list | tuple) else (one,) for one in sizes or ())
 
 
+def _is_of_all(op: Mapping[str, Any], name: str) -> bool:
+    """Whether all ranks take part: not what one sends another, nor what is of a part of them."""
+    between_two = name.split(" ")[0] in ("send", "recv", "isend", "irecv")
+    return not between_two and str(op["group"]).rpartition(" ")[2] == "0"
+
+
 def _differ(kinds: Sequence[tuple[Any, ...]]) -> bool:
     """Whether they can never meet. Ranks bring tensors of different sizes to some collectives rightly."""
     seqs, ops = {seq for seq, _, _ in kinds}, {op for _, op, _ in kinds}
     if len(ops) > 1 or len(seqs) > 1:
         return True
-    uneven = any(word in op for op in ops for word in ("gather", "scatter", "all_to_all", "alltoall", "send", "recv"))
+    uneven = any(word in op for op in ops for word in ("gather", "scatter", "all_to_all", "alltoall"))
     return not uneven and len({sizes for _, _, sizes in kinds}) > 1
 
 
