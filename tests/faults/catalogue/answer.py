@@ -40,13 +40,20 @@ def alarms(diagnosis: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def first(diagnosis: Mapping[str, Any]) -> Said:
     """A reader acts on what stands first; on what only informs where there is nothing else."""
-    for one in alarms(diagnosis) or diagnosis["findings"]:
+    return next(
+        iter(every(alarms(diagnosis) or diagnosis["findings"], diagnosis)),
+        Said(text=diagnosis["summary"], whole=diagnosis),
+    )
+
+
+def every(findings: Sequence[Mapping[str, Any]], diagnosis: Any = None) -> list[Said]:
+    found = []
+    for one in findings:
         evidence = "\n".join("\n".join([each["message"], *each["lines"]]) for each in one["evidence"])
-        return Said(
-            one["code"], f"{one['message']} {one['hint']}", one["hint"], evidence, one["where"],
-            [action["code"] for action in one["actions"]], diagnosis,
-        )  # fmt: skip
-    return Said(text=diagnosis["summary"], whole=diagnosis)
+        actions = [action["code"] for action in one["actions"]]
+        text = f"{one['message']} {one['hint']}"
+        found.append(Said(one["code"], text, one["hint"], evidence, one["where"], actions, diagnosis))
+    return found
 
 
 def missing(expected: Expected, said: Said, nodes: Sequence[str], marks: Mapping[str, int]) -> list[str]:

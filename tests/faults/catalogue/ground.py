@@ -93,6 +93,7 @@ class Ground:
                     "cpuCores": 4, "engine": {"node": name, "gres": "gpu:1"}}  # fmt: skip
             made.append(self.send("POST", "/dev-environments", **body)["id"])
             scene.nodes.append(body["name"])
+        scene.request["distributedConfig"] = on_a_port(made)  # its nodes share this machine's addresses
         return made
 
     @cached_property
@@ -125,8 +126,7 @@ class Ground:
 
         scene.nodes += names
         made = until(found, what="the dev pods are found") or []
-        config = {"nodeIds": made, "masterNode": made[0], "framework": "ddp", "masterPort": free_port()}
-        scene.request["distributedConfig"] = config  # pods of the fake share this machine's addresses
+        scene.request["distributedConfig"] = on_a_port(made)  # pods of the fake share them, too
         return made
 
     # Hosts -----------------------------------------------------------------------------------------------------
@@ -142,3 +142,8 @@ class Ground:
             found = self.platform.get("/dev-environments", search=name)["items"]
             ids[name] = next(item["id"] for item in found if item["name"] == name)
         return site, [ids[name] for name in names]
+
+
+def on_a_port(nodes: list[str]) -> dict[str, Any]:
+    """The distributed configuration of those nodes, on a rendezvous port that nobody else has."""
+    return {"nodeIds": nodes, "masterNode": nodes[0], "framework": "ddp", "masterPort": free_port()}

@@ -33,11 +33,14 @@ SLEEPING = 60.0
 """Seconds after which a rank that sleeps has not just paused."""
 SUSPICIOUS = 600.0
 """Seconds after which a doubt is worth a warning: as long as evaluations and checkpoints take."""
-RETRIES, SILENT = 2, 4.0
-"""Of a connection that is dead: sent again in vain so often, and for so many seconds."""
+RETRIES, SILENT, MANY_RETRIES = 2, 4.0, 5
+"""Of a connection that is dead: sent again in vain so often, and for so many seconds; or so often that it must have
+been for as long, since each time waits twice as long as the one before."""
 BEHIND = 8.0
 """Seconds after the last of the others ended well."""
 MOST_NAMED, MOST_GROUPS, DEEPEST = 16, 8, 8
+MEETING = "init_process_group"
+"""Where ranks wait for each other before there is any collective."""
 _SLEEPS = ("nanosleep",)
 
 Stalled = Mapping[str, Any]
@@ -122,7 +125,7 @@ class _Gang:
             (rank.node_rank, str(link["peer"]), link)
             for rank in self.stalled
             for link in _of(rank)["links"]
-            if (link["retries"] or 0) >= RETRIES and (link["seconds"] or 0.0) >= SILENT
+            if _is_dead(link["retries"] or 0, link["seconds"] or 0.0)
         ]
         if not dead or not all(_looked(rank) for rank in self.stalled):
             return None
@@ -198,7 +201,8 @@ class _Gang:
             if not all(_looked(rank) for rank in odd):
                 return None
             return self._verdict(SUSPECTED, disk or working, certain=False, why="disk" if disk else "computes")
-        begun = self.site.patient or any(_of(rank)["step"] for rank in self.stalled) or bool(self.waiting)
+        meet = all(_of(rank)["in"] == MEETING for rank in self.waiting)
+        begun = self.site.patient or any(_of(rank)["step"] for rank in self.stalled) or not meet
         if not begun:
             return self._verdict(SUSPECTED, odd, certain=False, why="starting")
         if any(_sleeps(rank) for rank in odd) and not self.site.patient and self.moment - self.since < SLEEPING:
@@ -298,7 +302,14 @@ _NOTHING: Mapping[str, Any] = {
 def _of(rank: RankSeen) -> Stalled:
     """What its runner says of a rank that has stalled; a part that was not believed is as good as not said."""
     said = rank.stalled or {}
-    return {name: nothing if said.get(name) is None else said[name] for name, nothing in _NOTHING.items()}
+    found = {name: nothing if said.get(name) is None else said[name] for name, nothing in _NOTHING.items()}
+    if not found["in"] and any(frame.startswith(f"{MEETING} (torch/") for frame in found["stack"]):
+        found["in"] = MEETING
+    return found
+
+
+def _is_dead(retries: int, seconds: float) -> bool:
+    return retries >= RETRIES and (seconds >= SILENT or retries >= MANY_RETRIES)
 
 
 def _looked(rank: RankSeen) -> bool:
