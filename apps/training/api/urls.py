@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.training.api import drill_views, framework_views, preflight_views, template_views, views
+from apps.training.api import drill_views, framework_views, preflight_views, rules_views, template_views, views
 
 TASK = "training-tasks/<str:task_id>"
 
@@ -16,6 +16,8 @@ urlpatterns = [
     path("drills", drill_views.DrillsView.as_view()),
     path("drills/<str:drill_id>", drill_views.DrillView.as_view()),
     path("drills/<str:drill_id>/stop", drill_views.DrillStopView.as_view()),
+    path("projects/<str:project_id>/diagnosis-rules", rules_views.DiagnosisRulesView.as_view()),
+    path("projects/<str:project_id>/diagnosis-rules/test", rules_views.DiagnosisRulesTestView.as_view()),
     path("frameworks", framework_views.FrameworksView.as_view()),
     path("frameworks/recommend", views.FrameworkRecommendView.as_view()),
     path(TASK, views.TaskView.as_view()),

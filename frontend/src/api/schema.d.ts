@@ -460,6 +460,41 @@ export interface paths {
         patch: operations["renameProject"];
         trace?: never;
     };
+    "/api/v1/projects/{project_id}/diagnosis-rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the project knows of its own errors, as TOML; empty where nobody has written any. */
+        get: operations["getDiagnosisRules"];
+        /** @description Replaces them as a whole (maintainer). They come before the platform's from the next failure on. */
+        put: operations["putDiagnosisRules"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/diagnosis-rules/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description What would be said of a rank that failed and had printed this. Nothing is stored. */
+        post: operations["testDiagnosisRules"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project_id}/members": {
         parameters: {
             query?: never;
@@ -1375,6 +1410,40 @@ export interface components {
         };
         /** @enum {string} */
         DiagnosisLevel: "info" | "warn" | "fail";
+        DiagnosisRules: {
+            text: string;
+            /** Format: date-time */
+            updatedAt: string | null;
+            updatedBy: string;
+        };
+        DiagnosisRulesEnvelope: {
+            data: components["schemas"]["DiagnosisRules"];
+            code: number;
+            message: string;
+        };
+        DiagnosisRulesRequest: {
+            /** @description TOML: see the page about failures */
+            text: string;
+        };
+        DiagnosisRulesTest: {
+            exception: string;
+            /** @description the script's own line */
+            at: string;
+            /** @description empty: none knows a line of it */
+            rule: string;
+            finding: components["schemas"]["TaskFinding"] | null;
+        };
+        DiagnosisRulesTestEnvelope: {
+            data: components["schemas"]["DiagnosisRulesTest"];
+            code: number;
+            message: string;
+        };
+        DiagnosisRulesTestRequest: {
+            /** @description a log's end */
+            log: string;
+            /** @description rules to try; without it, those of the project */
+            text?: string;
+        };
         DistributedConfigRequest: {
             /** @default true */
             enabled?: boolean;
@@ -4569,6 +4638,101 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProjectItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getDiagnosisRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DiagnosisRulesEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    putDiagnosisRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DiagnosisRulesRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DiagnosisRulesEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    testDiagnosisRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DiagnosisRulesTestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DiagnosisRulesTestEnvelope"];
                 };
             };
             default: {

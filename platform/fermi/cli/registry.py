@@ -21,6 +21,7 @@ COMMANDS = {
     "workers": Entry("workers", "workers"),
     "groups": Entry("workers", "groups"),
     "secrets": Entry("secrets", "secrets"),
+    "rules": Entry("rules", "rules"),
     "zones": Entry("inventory", "zones"),
     "datasets": Entry("inventory", "datasets"),
     "models": Entry("inventory", "models"),

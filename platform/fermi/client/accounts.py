@@ -5,7 +5,15 @@ from urllib.parse import quote
 
 from fermi.client.listing import Listing
 from fermi.client.transport import Transport
-from fermi.client.types import MemberItem, ProjectItem, SecretItem, TokenCreated, TokenItem
+from fermi.client.types import (
+    DiagnosisRules,
+    DiagnosisRulesTest,
+    MemberItem,
+    ProjectItem,
+    SecretItem,
+    TokenCreated,
+    TokenItem,
+)
 
 
 class Tokens:
@@ -69,6 +77,19 @@ class Projects:
 
     def set_secret(self, project_id: str, name: str, value: str) -> SecretItem:
         return self._transport.call("PUT", _secret(project_id, name), json={"value": value})
+
+    def diagnosis_rules(self, project_id: str) -> DiagnosisRules:
+        """What the project knows of its own errors, as TOML."""
+        return self._transport.call("GET", f"/projects/{quote(project_id)}/diagnosis-rules")
+
+    def set_diagnosis_rules(self, project_id: str, text: str) -> DiagnosisRules:
+        return self._transport.call("PUT", f"/projects/{quote(project_id)}/diagnosis-rules", json={"text": text})
+
+    def test_diagnosis_rules(self, project_id: str, log: str, text: str | None = None) -> DiagnosisRulesTest:
+        """What would be said of a rank that had printed `log`; `text`: rules to try instead of the project's."""
+        body = {"log": log} if text is None else {"log": log, "text": text}
+        path = f"/projects/{quote(project_id)}/diagnosis-rules/test"
+        return self._transport.call("POST", path, json=body, repeatable=True)
 
     def remove_secret(self, project_id: str, name: str) -> None:
         self._transport.call("DELETE", _secret(project_id, name))

@@ -76,6 +76,30 @@ class DatasetCreateRequest(TypedDict):
 DiagnosisLevel: TypeAlias = Literal["info", "warn", "fail"]
 
 
+class DiagnosisRules(TypedDict):
+    text: str
+    updatedAt: str | None
+    updatedBy: str
+
+
+class DiagnosisRulesRequest(TypedDict):
+    text: str
+    """
+    TOML: see the page about failures
+    """
+
+
+class DiagnosisRulesTestRequest(TypedDict):
+    log: str
+    """
+    a log's end
+    """
+    text: NotRequired[str]
+    """
+    rules to try; without it, those of the project
+    """
+
+
 class DistributedInfo(TypedDict):
     nodeCount: int
     totalGpus: int
@@ -1850,6 +1874,19 @@ class DatasetItem(TypedDict):
     """
     createdAt: str
     versions: list[DatasetVersionItem]
+
+
+class DiagnosisRulesTest(TypedDict):
+    exception: str
+    at: str
+    """
+    the script's own line
+    """
+    rule: str
+    """
+    empty: none knows a line of it
+    """
+    finding: TaskFinding | None
 
 
 class FrameworkRecommendation(TypedDict):

@@ -173,6 +173,8 @@ def _traceback(lines: Sequence[str], begin: int) -> Crash | None:
             at += 1
             continue
         text = line[len(prefix) :]
+        if _HEADER in text:
+            return None  # another one's begins
         if match := _FRAME.match(text):
             frames.append(Frame(match[1], int(match[2][:9]), match[3] or ""))
         elif text.startswith(" ") or not text.strip():

@@ -1,0 +1,59 @@
+"""A project's own rules of diagnosis: shown, set from a file, tried on a log."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.console import RenderableType
+
+from fermi.cli import output
+from fermi.cli.names import Names
+from fermi.cli.options import Session, command
+from fermi.cli.texts import _
+from fermi.client.types import DiagnosisRulesTest
+
+TAIL = 128 << 10
+
+
+@command("rules", _("MORE_RULES"))
+@click.argument("action", type=click.Choice(["show", "set", "test"]), default="show")
+@click.argument("file", required=False, type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
+@click.option("--project", help=_("OPTION_SECRETS_PROJECT"))
+@click.option("--rules", "own", type=click.Path(dir_okay=False, path_type=Path), help=_("OPTION_RULES"))
+def rules(session: Session, action: str, file: Path | None, project: str | None, own: Path | None) -> None:
+    projects = session.fermi.projects
+    if action != "show" and not file:
+        raise click.UsageError(_("SAY_WHICH_FILE", action=action))
+    where = Names(session.fermi).project(project)
+    if action == "show":
+        found = projects.diagnosis_rules(where)
+        output.show(found, session.form, lambda: [output.line(found["text"] or _("NO_RULES"))])
+    elif action == "set":
+        assert file
+        made = projects.set_diagnosis_rules(where, _read(file))
+        output.show(made, session.form, lambda: [output.line(_("RULES_SET"))])
+    else:
+        assert file
+        tried = projects.test_diagnosis_rules(where, _read(file)[-TAIL:], _read(own) if own else None)
+        output.show(tried, session.form, lambda: _shown(tried))
+
+
+def _read(path: Path) -> str:
+    try:
+        with click.open_file(str(path), encoding="utf-8", errors="replace") as file:
+            text: str = file.read()
+    except OSError as error:
+        raise click.FileError(str(path), error.strerror or "") from None
+    return text
+
+
+def _shown(tried: DiagnosisRulesTest) -> Iterator[RenderableType]:
+    finding = tried["finding"]
+    if finding is None:
+        yield output.line(_("RULES_FOUND_NOTHING"))
+        return
+    said = " — ".join(part for part in (tried["exception"], tried["at"]) if part)
+    if said:
+        yield output.line(said)
+    yield output.heading(f"{tried['rule']}: {finding['message']}" if tried["rule"] else finding["message"])
+    yield output.line(finding["hint"])
