@@ -30,7 +30,9 @@ def of(user: User, task: Task) -> dict[str, Any]:
     known = facts.of(task, user)
     found = why.diagnose(known)
     may = _May(user, task)
-    told = [_with_lines(task, one) for one in found.findings]
+    have = {where.rank for one in found.findings if any(each.lines for each in one.finding.evidence)
+            for where in one.finding.where if _is_newest(task, one)}  # fmt: skip
+    told = [_with_lines(task, one, have) for one in found.findings]
     return {
         "taskId": task.pk,
         "status": task.state,
@@ -40,11 +42,16 @@ def of(user: User, task: Task) -> dict[str, Any]:
     }
 
 
-def _with_lines(task: Task, told: why.Told) -> why.Told:
-    """With the last lines of the rank that it names, where that rank failed in the newest attempt."""
+def _is_newest(task: Task, told: why.Told) -> bool:
+    return told.attempt == task.attempt and told.until is None
+
+
+def _with_lines(task: Task, told: why.Told, have: set[int | None]) -> why.Told:
+    """With the last lines of the rank that it names, where that rank failed in the newest attempt. `have`: the ranks
+    whose lines another finding shows."""
     finding, where = told.finding, next((where for where in told.finding.where if where.rank is not None), Where())
-    is_end = told.attempt == task.attempt and told.until is None and finding.params.get("rank") == where.rank
-    if where.rank is None or not is_end or any(one.lines for one in finding.evidence):
+    is_end = _is_newest(task, told) and finding.params.get("rank") == where.rank
+    if where.rank is None or not is_end or where.rank in have:
         return told
     lines = _last_lines(task, told.attempt, where.rank)
     if not lines:

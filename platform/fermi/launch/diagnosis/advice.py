@@ -52,9 +52,14 @@ KNOWN: Mapping[str, Advice] = {
     "QUEUE_TIMEOUT": _just(Do.CHOOSE_OTHERS),
     "PREFLIGHT_FAILED": _just(Do.CHOOSE_OTHERS, Do.ASK_OPERATOR),
     # ends of an attempt
+    "CRASH_LOOP": lambda params: [
+        take(Do.EDIT_SCRIPT, at=params.get("at")),
+        take(Do.CHANGE_FIELD, field="onCrashLoop", to="restart"),
+    ],
+    "BAD_LOSS": _change("hyperparameters.learningRate"),
+    "HANG": lambda _: [take(Do.EDIT_SCRIPT), take(Do.RAISE_LIMIT, field="hangSeconds")],
     "NEVER_ENDED": _just(Do.EDIT_SCRIPT),
     "RUN_TIMEOUT": _just(),
-    "HANG": _just(Do.EDIT_SCRIPT),
     "HANG_SUSPECTED": _just(Do.WAIT, Do.STOP),
     "COLLECTIVE_MISMATCH": _just(Do.EDIT_SCRIPT),
     "NETWORK_CUT": _just(Do.PREFLIGHT, Do.ASK_OPERATOR),

@@ -15,7 +15,7 @@ from fermi.launch.spec import Cause, PulseSeen, RankSeen
 from fermi.messages import Words
 
 NORMAL = frozenset(
-    {"DATASET_PREPARING", "WAITING_FOR_ENVIRONMENTS", "PREFLIGHT_RUNNING", "QUEUE_WAITING", "RESIZING",
+    {"DATASET_PREPARING", "WAITING_FOR_ENVIRONMENTS", "PREFLIGHT_RUNNING", "DRILL_RUNNING", "QUEUE_WAITING", "RESIZING",
      "COMPLETED", "COMPLETED_AND_KILLED", "STOPPED_BY_USER", "STOPPED_AND_KILLED"}
 )  # fmt: skip
 """Reasons to wait or to end that are as they should be."""
