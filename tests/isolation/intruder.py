@@ -81,8 +81,10 @@ def work(order: dict) -> None:
     """As ordinary scripts do."""
     with relying_on("its own descriptors"):
         opened = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
-        names = {os.readlink(path) for path in opened if os.path.exists(path)}
-        strange = [name for name in names if not name.endswith(".log") and name != "/dev/null"]
+        names = sorted(os.readlink(path) for path in opened if os.path.lexists(path))
+        given = ("/dev/null", "/memfd:fermi-page (deleted)", "/memfd:fermi-stacks (deleted)")  # its pulse's
+        strange = [name for name in names if not name.endswith(".log") and name not in given]
+        strange += given[2:] * (names.count(given[2]) > 1)  # another rank's; of its page, a mapping holds a second one
         assert not strange, strange
     for folder in order["free"]:
         with relying_on(f"write in {folder}"):
