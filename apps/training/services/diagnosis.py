@@ -22,6 +22,8 @@ LOOKED_AT = 300
 LONGEST = 500  # characters of a line
 BEGINS = "Traceback (most recent call last)"
 
+STACK = "STACK_OF_RANKS"
+
 CLONES = {Do.RAISE_LIMIT, Do.LOWER_BATCH, Do.CHANGE_FIELD, Do.CHOOSE_OTHERS}
 
 
@@ -47,14 +49,16 @@ def _is_newest(task: Task, told: why.Told) -> bool:
 
 
 def _with_lines(task: Task, told: why.Told, have: set[int | None]) -> why.Told:
-    """With the last lines of the rank that it names, where that rank failed in the newest attempt. `have`: the ranks
-    whose lines another finding shows."""
+    """With the last lines of the rank that it names, where that rank failed in the newest attempt; beside the stack of
+    one that hangs, where they have an error: of a thread that it waits for, say. `have`: the ranks whose lines another
+    finding shows."""
     finding, where = told.finding, next((where for where in told.finding.where if where.rank is not None), Where())
     is_end = _is_newest(task, told) and finding.params.get("rank") == where.rank
-    if where.rank is None or not is_end or where.rank in have:
+    hangs = any(one.code == STACK for one in finding.evidence)
+    if where.rank is None or not is_end or (where.rank in have and not hangs):
         return told
     lines = _last_lines(task, told.attempt, where.rank)
-    if not lines:
+    if not lines or (hangs and not any(BEGINS in line for line in lines)):
         return told
     evidence = Evidence("LAST_LINES", {"rank": where.rank, "node": where.node}, lines, where)
     return replace(told, finding=replace(finding, evidence=[evidence, *finding.evidence]))
