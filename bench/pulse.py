@@ -58,7 +58,7 @@ def _train(folder: str) -> dict[str, float]:
     from torch.nn.parallel import DistributedDataParallel
 
     from fermi.probe.collectives import Watch
-    from fermi.probe.rank import start
+    from fermi.probe.start import start
 
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=0, world_size=1)
     model = DistributedDataParallel(torch.nn.Linear(256, 256))

@@ -1,6 +1,6 @@
 """A rank's own process tells of itself: which process that is, and what it writes.
 
-`start` is called in every Python process of a rank. The page belongs to one of them:
+`start.start` is called in every Python process of a rank. The page belongs to one of them:
 
     watches ─▶ trains      The first that finds nobody watches: it may be a launcher, and the one that trains its child,
                            or its heir. The first that steps or makes a process group trains, for good; whoever watched
@@ -14,7 +14,6 @@ Nothing here may be felt by the script: what goes wrong turns the pulse off, wit
 
 from __future__ import annotations
 
-import atexit
 import faulthandler
 import fcntl
 import os
@@ -22,7 +21,6 @@ import sys
 import threading
 import time
 
-from . import imports
 from .page import MAGIC, PHASES, SIZE, VARIABLE, Page
 
 SIGNAL = 23  # SIGURG
@@ -169,39 +167,6 @@ class Pulse:
             self.to(ENDING)
         except Exception:
             pass
-
-
-def start() -> Pulse | None:
-    """None: the task has no pulse. May raise, and has then done nothing that matters."""
-    if VARIABLE not in os.environ:
-        return None
-    page, stacks, *watcher = map(int, os.environ[VARIABLE].split(","))
-    if not _are_ours(page, stacks):
-        if not watcher:
-            return None
-        # what started this process has closed them; its own are still open
-        page, stacks = (os.open(f"/proc/{watcher[0]}/fd/{one}", os.O_RDWR | os.O_APPEND) for one in (page, stacks))
-        if not _are_ours(page, stacks):
-            return None
-    pulse = Pulse(page, stacks)
-    if pulse.mine and not watcher:
-        os.environ[VARIABLE] = f"{page},{stacks},{os.getpid()}"
-    os.register_at_fork(after_in_child=pulse.forked)
-    try:  # first in line, before threads are waited for; not part of Python's interface
-        threading._register_atexit(pulse.ends)  # type: ignore[attr-defined]
-    except Exception:
-        pass
-    atexit.register(pulse.ends)
-    imports.watch(pulse)
-    return pulse
-
-
-def _are_ours(*descriptors: int) -> bool:
-    try:
-        return all(os.readlink(f"/proc/self/fd/{one}").startswith("/memfd:fermi-") for one in descriptors)
-    except OSError:
-        pass
-    return False
 
 
 def forget() -> None:

@@ -136,7 +136,7 @@ def become(command: list[str], env: dict[str, str]) -> None:
 def _pulse() -> Pulse | None:
     """Whatever becomes of it, the rank goes on."""
     try:
-        from fermi.probe.rank import start  # only where it is used: a runner has no pulse
+        from fermi.probe.start import start  # only where it is used: a runner has no pulse
 
         return start()
     except Exception:

@@ -14,7 +14,7 @@ def _begin():  # type: ignore[no-untyped-def]
 
         ours = sys.modules["_fermi_probe"] = ModuleType("_fermi_probe")  # a script's own `fermi` is none of ours
         ours.__path__ = [os.path.dirname(here)]
-        import_module("_fermi_probe.rank").start()
+        import_module("_fermi_probe.start").start()
     except Exception:  # an older Python among others: no pulse, then
         pass
 

@@ -1,0 +1,44 @@
+"""Starts the probe in a Python process of a rank."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+
+from . import imports
+from .page import VARIABLE
+from .rank import Pulse
+
+
+def start() -> Pulse | None:
+    """None: the task has no pulse. May raise, and has then done nothing that matters."""
+    if VARIABLE not in os.environ:
+        return None
+    page, stacks, *watcher = map(int, os.environ[VARIABLE].split(","))
+    if not _are_ours(page, stacks):
+        if not watcher:
+            return None
+        # what started this process has closed them; its own are still open
+        page, stacks = (os.open(f"/proc/{watcher[0]}/fd/{one}", os.O_RDWR | os.O_APPEND) for one in (page, stacks))
+        if not _are_ours(page, stacks):
+            return None
+    pulse = Pulse(page, stacks)
+    if pulse.mine and not watcher:
+        os.environ[VARIABLE] = f"{page},{stacks},{os.getpid()}"
+    os.register_at_fork(after_in_child=pulse.forked)
+    try:  # first in line, before threads are waited for; not part of Python's interface
+        threading._register_atexit(pulse.ends)  # type: ignore[attr-defined]
+    except Exception:
+        pass
+    atexit.register(pulse.ends)
+    imports.watch(pulse)
+    return pulse
+
+
+def _are_ours(*descriptors: int) -> bool:
+    try:
+        return all(os.readlink(f"/proc/self/fd/{one}").startswith("/memfd:fermi-") for one in descriptors)
+    except OSError:
+        pass
+    return False
