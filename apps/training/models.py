@@ -70,7 +70,8 @@ class Task(models.Model):
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
     claimed_at = models.DateTimeField(null=True, blank=True)
     deadline_at = models.DateTimeField(null=True, blank=True)
-    progress = models.JSONField(default=dict, blank=True)  # {"step": …, "loss": …}: the newest that rank 0 printed
+    # {"step": …, "loss": …}: the newest that rank 0 printed; `counted`: it prints none
+    progress = models.JSONField(default=dict, blank=True)
 
     idempotency_key = models.CharField(max_length=200, null=True, blank=True)
     request_hash = models.CharField(max_length=64, default="", blank=True)

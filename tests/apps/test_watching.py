@@ -17,10 +17,11 @@ from apps.common.clock import now
 from apps.training.ground import hints, launching
 from apps.training.models import MetricPoint, Task
 from apps.training.output import ingest
-from apps.training.output.watching import FIND, REST, SLOWEST, SLOWEST_FIRST, TICK, Watcher
+from apps.training.output.watching import COUNT, FIND, REST, SLOWEST, SLOWEST_FIRST, TICK, Watcher
 from apps.training.states import State
 from fermi.launch.backends.local.engine import LocalBackend
 from fermi.launch.errors import BackendError
+from fermi.launch.spec import Handle, PulseSeen
 from tests.apps.attempts import begin_attempt, write
 from tests.waiting import until
 
@@ -212,6 +213,33 @@ def test_a_cluster_that_cannot_be_asked_stops_no_reading_and_rests(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     watcher.look(2 * REST)
     assert poked == ["task-x"]
+
+
+def test_steps_are_counted_where_a_script_prints_none(
+    task: Task, watcher: Watcher, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    steps: list[int | None] = [None]
+
+    def pulses(self: LocalBackend, handle: Handle) -> Any:
+        asked.append(handle.name)
+        return {rank: PulseSeen(rank, 9.0, step=steps[-1]) for rank in range(2)}
+
+    def progress(seconds: float) -> Any:
+        watcher.look(seconds)
+        task.refresh_from_db()
+        return task.progress
+
+    monkeypatch.setattr(LocalBackend, "pulses", pulses)
+    assert progress(COUNT) == {}
+    steps.append(7)
+    assert progress(COUNT * 1.5) == {}
+    assert progress(COUNT * 2) == {"step": 7, "counted": True}
+    assert len(asked) == told.count("metric") + 1 == 2
+    write(task, '{"step": 1, "loss": 1}\n')
+    assert progress(COUNT * 3) == {"step": 1, "loss": 1}
+    assert progress(COUNT * 4) == {"step": 1, "loss": 1}
+    assert len(asked) == 2
 
 
 class Enough(BaseException):

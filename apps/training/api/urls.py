@@ -1,6 +1,14 @@
 from django.urls import path
 
-from apps.training.api import drill_views, framework_views, preflight_views, rules_views, template_views, views
+from apps.training.api import (
+    drill_views,
+    framework_views,
+    preflight_views,
+    pulse_views,
+    rules_views,
+    template_views,
+    views,
+)
 
 TASK = "training-tasks/<str:task_id>"
 
@@ -29,6 +37,7 @@ urlpatterns = [
     path(f"{TASK}/clone", views.TaskCloneView.as_view()),
     path(f"{TASK}/events", views.TaskEventsView.as_view()),
     path(f"{TASK}/metrics", views.TaskMetricsView.as_view()),
+    path(f"{TASK}/pulses", pulse_views.TaskPulsesView.as_view()),
     path(f"{TASK}/scaling", views.TaskScalingView.as_view()),
     path(f"{TASK}/checkpoints", views.TaskCheckpointsView.as_view()),
     path(f"{TASK}/plan", views.TaskPlanView.as_view()),

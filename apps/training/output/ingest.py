@@ -84,6 +84,11 @@ class Reading:
         self._rehearses = task.kind == Kind.DRILL  # which ends as soon as it has shown what it is to show
         self._tails: dict[int, _Tail] = {}
 
+    @property
+    def tells_progress(self) -> bool:
+        """Whether rank 0 has printed how far it is, as far as was read here."""
+        return 0 in self._tails and "progress" in self._tails[0].state
+
     def read(self, ranks: Iterable[int] | None = None, *, to_the_end: bool = False) -> News:
         """One pass over the new bytes of `ranks` (all of them without), at most `CHUNK` of each."""
         try:

@@ -9,10 +9,11 @@ import time
 from collections import defaultdict
 
 from django.db import connection
+from django.db.models import Q
 
 from apps.common import bus
 from apps.training.ground import hints
-from apps.training.ground.launching import handle_for, observe
+from apps.training.ground.launching import backend_for, handle_for, observe
 from apps.training.models import Task
 from apps.training.output import ingest
 from apps.training.output.pace import Pace
@@ -31,6 +32,7 @@ SLOWEST, SLOWEST_FIRST = (
 )  # seconds between two looks at a rank that prints nothing; at rank 0, which people watch
 SHARE = 0.05  # of its time at most that the watcher spends on observing a cluster, however many attempts there are
 LOG_PAUSE = 0.2  # seconds between two messages that a task's logs grew
+COUNT = 12.0  # seconds between two looks at the steps of a task that prints none
 REST = 5.0  # seconds that an attempt or a cluster is left alone after an error
 
 
@@ -45,7 +47,8 @@ class Followed:
         self._reading = ingest.Reading(task, task.attempt)
         self._due = dict.fromkeys(range(task.world_size), 0.0)
         self._pause = dict.fromkeys(range(task.world_size), TICK)
-        self._told = 0.0
+        self._told = self._counted = 0.0
+        self._steps: int | None = None  # that were counted last
         self._untold = False
 
     def read(self, moment: float) -> bool:
@@ -62,8 +65,23 @@ class Followed:
             self._told, self._untold = moment, False
         return news.more
 
+    def count(self, moment: float) -> None:
+        """Of a script that prints no steps, and has not before, what its ranks' probes count is its progress."""
+        if moment - self._counted < COUNT or self._reading.tells_progress:
+            return
+        self._counted = moment
+        pulses = backend_for(self.task.cluster).pulses(self.handle)
+        step = max((pulse.step for pulse in pulses.values() if pulse.step is not None), default=None)
+        if step is None or step == self._steps:
+            return
+        self._steps = step
+        rows = Task.objects.filter(pk=self.task.pk, attempt=self.task.attempt)
+        if rows.filter(Q(progress={}) | Q(progress__counted=True)).update(progress={"step": step, "counted": True}):
+            hints.changed(self.task.pk, "metric")
+
     def rest(self, moment: float) -> None:
         self._due = dict.fromkeys(self._due, moment + REST)
+        self._counted = moment
 
 
 class Watcher:
@@ -109,6 +127,7 @@ class Watcher:
             try:
                 more |= one.read(moment)
                 one.pace.look(moment, one.seen)
+                one.count(moment)
             except Exception as error:
                 _complain(error, f"{one.handle.name} cannot be read")
                 one.rest(moment)

@@ -12,14 +12,13 @@ from apps.accounts.models import User
 from apps.clusters.models import Lease
 from apps.common.clock import now
 from apps.training.ground.checkpoints import AUTO
-from apps.training.ground.launching import backend_for, cause, handle_for
+from apps.training.ground.launching import cause
 from apps.training.models import Attempt, Checkpoint, Task
-from apps.training.shown import presenters
+from apps.training.shown import presenters, pulses
 from apps.training.states import FINAL, State
 from apps.training.states.reasons import Reason
 from fermi.launch.diagnosis import Action, Evidence, Finding, Level, Where, why
-from fermi.launch.errors import BackendError
-from fermi.launch.spec import Cause, PulseSeen, RankSeen
+from fermi.launch.spec import Cause, RankSeen
 
 MOST_FINDINGS = 50
 
@@ -44,7 +43,7 @@ def of(task: Task, user: User) -> why.Facts:
         attempts=_attempts(task, attempts),
         next_step=_saved(task, task.attempt + 1) if state is State.QUEUED and attempts else None,
         ranks=[_rank(entry) for entry in newest.seen.get("ranks", ())] if newest and state not in FINAL else (),
-        pulses=_pulses(task) if state is State.RUNNING else {},
+        pulses=pulses.seen(task) if state is State.RUNNING else {},
         stored=_stored(task, attempts),
         holders=_holders(task, user) if state is State.QUEUED else (),
         step=task.progress.get("step"),
@@ -96,13 +95,6 @@ def _rank(entry: Mapping[str, Any]) -> RankSeen:
     """As it was stored, perhaps by another release."""
     known = {one.name for one in fields(RankSeen)}
     return RankSeen(**{name: value for name, value in entry.items() if name in known})
-
-
-def _pulses(task: Task) -> Mapping[int, PulseSeen]:
-    try:
-        return backend_for(task.cluster).pulses(handle_for(task, task.attempt))
-    except BackendError:
-        return {}
 
 
 def _stored(task: Task, attempts: Iterable[Attempt]) -> list[why.Told]:

@@ -830,6 +830,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/pulses": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description How the ranks get on now: step, time of the last one, share of time in collectives, memory. Cheap enough to
+         *     be asked every two seconds.
+         */
+        get: operations["getTaskPulses"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/restart": {
         parameters: {
             query?: never;
@@ -2224,6 +2244,8 @@ export interface components {
         PatchedProjectRequest: {
             name: string;
         };
+        /** @enum {string} */
+        PhaseEnum: "starting" | "compiling" | "running" | "evaluating" | "saving" | "ending";
         PreflightBrief: {
             id: string;
             /** @description done: there is a verdict, of whatever level */
@@ -2415,6 +2437,49 @@ export interface components {
         };
         ProjectRequest: {
             name: string;
+        };
+        /** @description Moments are by the clock of the rank's node. */
+        RankPulse: {
+            rank: number;
+            /**
+             * Format: date-time
+             * @description when its node runner looked
+             */
+            at: string;
+            phase: components["schemas"]["PhaseEnum"];
+            /** @description optimizer steps of this attempt; null: not to be seen */
+            step: number | null;
+            /**
+             * Format: date-time
+             * @description when the last one ended
+             */
+            steppedAt: string | null;
+            /**
+             * Format: double
+             * @description seconds since then
+             */
+            sinceStep: number | null;
+            /**
+             * Format: double
+             * @description from step to step, lately
+             */
+            stepSeconds: number | null;
+            /**
+             * Format: double
+             * @description of its time lately in collectives, 0 to 1
+             */
+            waitingShare: number | null;
+            /** Format: date-time */
+            printedAt: string | null;
+            /** @description the most that was allocated on its GPU */
+            gpuBytes: number | null;
+            /** @description the most of the host's memory that it had */
+            rssBytes: number | null;
+            /**
+             * Format: double
+             * @description processors in use
+             */
+            cpu: number | null;
         };
         Reason: {
             code: string;
@@ -2918,6 +2983,17 @@ export interface components {
                 [key: string]: unknown;
             };
             reasons: components["schemas"]["WarningItem"][];
+        };
+        TaskPulses: {
+            taskId: string;
+            attempt: number;
+            /** @description those that have a pulse; none of a task that does not run */
+            ranks: components["schemas"]["RankPulse"][];
+        };
+        TaskPulsesEnvelope: {
+            data: components["schemas"]["TaskPulses"];
+            code: number;
+            message: string;
         };
         TaskRank: {
             rank: number;
@@ -5544,6 +5620,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskPlanEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getTaskPulses: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskPulsesEnvelope"];
                 };
             };
             default: {

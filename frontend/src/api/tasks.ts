@@ -22,6 +22,7 @@ export const taskKeys = {
   diagnosis: (id: string) => [...taskKeys.one(id), "diagnosis"] as const,
   events: (id: string) => [...taskKeys.one(id), "events"] as const,
   metrics: (id: string) => [...taskKeys.one(id), "metrics"] as const,
+  pulses: (id: string) => [...taskKeys.one(id), "pulses"] as const,
   scaling: (id: string) => [...taskKeys.one(id), "scaling"] as const,
   checkpoints: (id: string) => [...taskKeys.one(id), "checkpoints"] as const,
   plan: (id: string, attempt: number) => [...taskKeys.one(id), "plan", attempt] as const,
@@ -56,6 +57,18 @@ export const diagnosisQuery = (id: string, over: boolean) =>
     queryFn: () =>
       unwrap(http.GET("/api/v1/training-tasks/{task_id}/diagnosis", { params: { path: { task_id: id } } })),
     refetchInterval: over ? false : 5_000,
+  });
+
+/** How the ranks get on: asked while the task runs and the page can be seen, of large gangs less often. */
+export const pulsesQuery = (task: Task) =>
+  queryOptions({
+    queryKey: taskKeys.pulses(task.taskId),
+    queryFn: async () => {
+      const params = { path: { task_id: task.taskId } };
+      return (await unwrap(http.GET("/api/v1/training-tasks/{task_id}/pulses", { params }))).ranks;
+    },
+    enabled: task.status === "running",
+    refetchInterval: task.worldSize > 64 ? 5_000 : 2_000,
   });
 
 /** Events and metrics only ever grow: asking again asks for what came after the newest one that is here. */

@@ -108,6 +108,24 @@ export const en: Messages = {
     learningRate: "Learning rate",
     told: "as the script is told",
   },
+  pulse: {
+    title: "Pulse of the ranks",
+    rank: "Rank",
+    since: "Since the step",
+    waiting: "In collectives",
+    seconds: "{{seconds}}s",
+    stepSeconds: "{{seconds}}s a step",
+    gpuMemory: "GPU memory {{size}}",
+    memory: "memory {{size}}",
+    phases: {
+      starting: "starting",
+      compiling: "compiling",
+      running: "training",
+      evaluating: "evaluating",
+      saving: "saving",
+      ending: "ending",
+    },
+  },
   task: {
     why: {
       title: "Why it is so",

@@ -110,6 +110,24 @@ export const zh = {
     learningRate: "学习率",
     told: "告知脚本的值",
   },
+  pulse: {
+    title: "各 rank 的脉搏",
+    rank: "Rank",
+    since: "距上一步",
+    waiting: "集合通信",
+    seconds: "{{seconds}}秒",
+    stepSeconds: "每步 {{seconds}} 秒",
+    gpuMemory: "显存 {{size}}",
+    memory: "内存 {{size}}",
+    phases: {
+      starting: "启动中",
+      compiling: "编译中",
+      running: "训练中",
+      evaluating: "评估中",
+      saving: "保存中",
+      ending: "结束中",
+    },
+  },
   task: {
     why: {
       title: "当前状况与原因",

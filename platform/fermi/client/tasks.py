@@ -24,6 +24,7 @@ from fermi.client.types import (
     TaskEvent,
     TaskPlan,
     TaskPreview,
+    TaskPulses,
     TaskScaling,
 )
 
@@ -84,6 +85,10 @@ class Tasks:
         Gives the task that goes on. `leave_out`: environments to do without, or in whose places spares go."""
         body = {"leaveOut": list(leave_out), "useSpares": use_spares}
         return self._transport.call("POST", _path(task_id, "/restart"), json=body)
+
+    def pulses(self, task_id: str) -> TaskPulses:
+        """How the ranks of a task that runs get on now: step, share of time in collectives, memory."""
+        return self._transport.call("GET", _path(task_id, "/pulses"))
 
     def grow(self, task_id: str) -> TaskDetail:
         """Asks an elastic task to save and go on with all nodes that are there now."""

@@ -490,6 +490,9 @@ class PatchedProjectRequest(TypedDict):
     name: str
 
 
+PhaseEnum: TypeAlias = Literal["starting", "compiling", "running", "evaluating", "saving", "ending"]
+
+
 class PreflightCulprit(TypedDict):
     environmentIds: list[str]
     code: str
@@ -610,6 +613,52 @@ class ProblemItem(TypedDict):
 
 class ProjectRequest(TypedDict):
     name: str
+
+
+class RankPulse(TypedDict):
+    """
+    Moments are by the clock of the rank's node.
+    """
+
+    rank: int
+    at: str
+    """
+    when its node runner looked
+    """
+    phase: PhaseEnum
+    step: int | None
+    """
+    optimizer steps of this attempt; null: not to be seen
+    """
+    steppedAt: str | None
+    """
+    when the last one ended
+    """
+    sinceStep: float | None
+    """
+    seconds since then
+    """
+    stepSeconds: float | None
+    """
+    from step to step, lately
+    """
+    waitingShare: float | None
+    """
+    of its time lately in collectives, 0 to 1
+    """
+    printedAt: str | None
+    gpuBytes: int | None
+    """
+    the most that was allocated on its GPU
+    """
+    rssBytes: int | None
+    """
+    the most of the host's memory that it had
+    """
+    cpu: float | None
+    """
+    processors in use
+    """
 
 
 class Reason(TypedDict):
@@ -780,6 +829,15 @@ class TaskPlan(TypedDict):
     attempt: int
     files: list[NamedText]
     artifacts: list[EngineArtifact]
+
+
+class TaskPulses(TypedDict):
+    taskId: str
+    attempt: int
+    ranks: list[RankPulse]
+    """
+    those that have a pulse; none of a task that does not run
+    """
 
 
 TaskRankStateEnum: TypeAlias = Literal["waiting", "running", "exited"]

@@ -115,6 +115,22 @@ def test_a_task_shows_its_nodes_ranks_and_attempts(api: FakeApi, command: Comman
         assert word in out
 
 
+def test_a_task_that_runs_shows_how_its_ranks_get_on(api: FakeApi, command: Command) -> None:
+    pulse = {
+        "rank": 0, "at": "2026-11-21T00:00:12.5Z", "phase": "evaluating", "step": 41,
+        "steppedAt": "2026-11-21T00:00:05Z", "sinceStep": 7.5, "stepSeconds": 0.21, "waitingShare": 0.25,
+        "printedAt": None,
+        "gpuBytes": None, "rssBytes": 1 << 29, "cpu": 1.5,
+    }  # fmt: skip
+    api.on("GET", TASK, data(task()))
+    api.on("GET", f"{TASK}/pulses", data({"taskId": "task-1", "attempt": 1, "ranks": [pulse]}))
+    out = command("get", "task-1").out
+    for word in ("evaluating", "41", "7s", "0.21 s", "25%", "512 MiB"):
+        assert word in out
+    found = json.loads(command("get", "task-1", "-o", "json").out)
+    assert [rank["pulse"] for rank in found["ranks"]] == [pulse]
+
+
 def test_metrics_have_a_column_for_each_number(api: FakeApi, command: Command) -> None:
     points = [
         {

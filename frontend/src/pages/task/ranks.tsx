@@ -2,13 +2,14 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { lastLineQuery, type RankChoice } from "@/api/logs";
-import { metricsQuery } from "@/api/tasks";
-import type { Rank, Task, TaskNode } from "@/api/types";
+import { metricsQuery, pulsesQuery } from "@/api/tasks";
+import type { Pulse, Rank, Task, TaskNode } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { Badge } from "@/ui/badge";
 import { figure, integer } from "@/lib/format";
 import { Card } from "@/ui/card";
 import { Gpus } from "@/ui/gpus";
+import { PulseFacts, Pulses } from "./pulses";
 
 function look(rank: Rank): string {
   if (rank.state === "running") return "border-accent-line bg-accent-soft text-accent-ink";
@@ -42,6 +43,8 @@ export function Ranks({ task, chosen, onChoose }: RanksProps) {
   const [pointed, setPointed] = useState<number>();
   const shown = task.ranks.find((rank) => rank.rank === (pointed ?? chosen));
   const node = task.nodes.find((each) => each.nodeRank === shown?.nodeRank);
+  const asked = useQuery(pulsesQuery(task)).data;
+  const pulses = task.status === "running" ? asked : undefined;
   return (
     <Card title={t("task.ranks")} aside={<span className="text-sm text-muted">{task.worldSize}</span>}>
       <ul className="space-y-3">
@@ -77,11 +80,12 @@ export function Ranks({ task, chosen, onChoose }: RanksProps) {
       </ul>
       <div className="mt-3 min-h-28 rounded-lg bg-sunken px-3 py-2 text-sm">
         {shown && node ? (
-          <Facts task={task} rank={shown} node={node} />
+          <Facts task={task} rank={shown} node={node} pulse={pulses?.find((pulse) => pulse.rank === shown.rank)} />
         ) : (
           <p className="text-muted">{t("task.ranksHint")}</p>
         )}
       </div>
+      {pulses && pulses.length > 0 && <Pulses pulses={pulses} chosen={chosen} onChoose={onChoose} />}
     </Card>
   );
 }
@@ -100,7 +104,14 @@ function NodeLine({ node, master }: { node: TaskNode; master: boolean }) {
   );
 }
 
-function Facts({ task, rank, node }: { task: Task; rank: Rank; node: TaskNode }) {
+interface FactsProps {
+  task: Task;
+  rank: Rank;
+  node: TaskNode;
+  pulse: Pulse | undefined;
+}
+
+function Facts({ task, rank, node, pulse }: FactsProps) {
   const { t } = useTranslation();
   const word = useWord();
   const metrics = useQuery({ ...metricsQuery(task.taskId), enabled: false }).data;
@@ -119,6 +130,7 @@ function Facts({ task, rank, node }: { task: Task; rank: Rank; node: TaskNode })
         {rank.pid != null && ` · ${t("task.pid", { pid: rank.pid })}`}
         {rank.exitCode != null && ` · ${t("task.exitCode", { code: rank.exitCode })}`}
       </p>
+      {pulse && <PulseFacts pulse={pulse} />}
       {task.attempt > 0 && <LastLine key={rank.rank} task={task} rank={rank.rank} />}
     </>
   );

@@ -188,6 +188,54 @@ test("the log opens on the rank that failed first; ranks say how they ended, and
   expect(screen.queryByText("rank 1 最先失败，原因通常在它的日志末尾。")).toBeNull();
 });
 
+test("the pulse of each rank is shown while the task runs; the one that waits longest can come first", async () => {
+  const pulse = (rank: number, over: object) => ({
+    rank,
+    at: "2026-11-21T05:00:20Z",
+    phase: "running",
+    step: 417,
+    steppedAt: "2026-11-21T05:00:19Z",
+    sinceStep: 0.4,
+    stepSeconds: 0.25,
+    waitingShare: 0.125,
+    printedAt: null,
+    gpuBytes: 2 ** 30,
+    rssBytes: 2 ** 29,
+    cpu: 1.5,
+    ...over,
+  });
+  const nothing = { step: null, steppedAt: null, sinceStep: null, stepSeconds: null, waitingShare: null };
+  const ranks = [pulse(0, {}), pulse(1, { sinceStep: 83 }), pulse(2, { ...nothing, phase: "compiling" })];
+  platform.use(http.get(api("/training-tasks/task-1/pulses"), () => ok({ taskId: "task-1", attempt: 1, ranks })));
+  visit("/training/task-1");
+  const table = within(await screen.findByRole("group", { name: "各 rank 的脉搏" }));
+  const rows = () =>
+    table
+      .getAllByRole("row")
+      .slice(1)
+      .map((row) => [...row.querySelectorAll("td")].map((cell) => cell.textContent));
+  const [first, second, third] = [
+    ["0", "417", "0.4秒", "13%"],
+    ["1", "417", "1分23秒", "13%"],
+    ["2", "编译中", "–", "–"],
+  ];
+  expect(rows()).toEqual([first, second, third]);
+  await screen.findByText("训练中 · 每步 0.25 秒 · 显存 1 GiB · 内存 512 MiB");
+  await userEvent.click(table.getByRole("button", { name: "距上一步" }));
+  expect(rows()).toEqual([third, second, first]);
+});
+
+test("a task that has ended is asked for no pulse", async () => {
+  const asked = vi.fn(() => ok({ taskId: "task-1", attempt: 1, ranks: [] }));
+  platform.use(
+    http.get(api("/training-tasks/task-1"), () => ok({ ...task, status: "succeeded", endedAt: task.startedAt })),
+    http.get(api("/training-tasks/task-1/pulses"), asked),
+  );
+  visit("/training/task-1");
+  await screen.findByText("1 行");
+  expect(asked).not.toHaveBeenCalled();
+});
+
 test("pointing at a rank shows the last line of its log", async () => {
   platform.use(
     http.get(api("/training-tasks/:id/logs"), ({ request }) => {

@@ -2,16 +2,19 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import click
 from rich.console import RenderableType
 
-from fermi.cli import output
+from fermi.cli import output, pulse
 from fermi.cli.detail import detail
 from fermi.cli.options import Session, command, follow_options
 from fermi.cli.texts import _
 from fermi.cli.times import ago
+from fermi.client import NotFound
+from fermi.client.types import RankPulse
 
 STATUSES = ["initializing", "queued", "starting", "running", "stopping", "succeeded", "failed", "stopped"]
 
@@ -67,8 +70,19 @@ def get(session: Session, task: str, wait: bool, follow: bool) -> int:
 
         return until_end(session, task, live=follow)
     found = session.fermi.tasks.get(task)
-    output.show(found, session.form, lambda: detail(found))
+    pulses = _pulses(session, task) if found["status"] == "running" else {}
+    shown: Any = found
+    if pulses:
+        shown = {**found, "ranks": [{**rank, "pulse": pulses.get(rank["rank"])} for rank in found["ranks"]]}
+    output.show(shown, session.form, lambda: [*detail(found), *pulse.table(pulses.values())])
     return 0
+
+
+def _pulses(session: Session, task: str) -> dict[int, RankPulse]:
+    """By rank; an older platform knows of none."""
+    with suppress(NotFound):
+        return {one["rank"]: one for one in session.fermi.tasks.pulses(task)["ranks"]}
+    return {}
 
 
 @command("stop", _("MORE_STOP"))

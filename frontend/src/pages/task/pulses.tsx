@@ -1,0 +1,95 @@
+import { memo, useState } from "react";
+import { useTranslation } from "react-i18next";
+import type { RankChoice } from "@/api/logs";
+import type { Pulse } from "@/api/types";
+import { cx } from "@/lib/cx";
+import { bytes, duration, integer, measured } from "@/lib/format";
+
+interface PulsesProps {
+  pulses: Pulse[];
+  chosen: RankChoice;
+  onChoose: (rank: number) => void;
+}
+
+/** How each rank gets on. Of a large gang the odd ones are found by what they waited longest for. */
+export function Pulses({ pulses, chosen, onChoose }: PulsesProps) {
+  const { t } = useTranslation();
+  const [slowestFirst, setSlowestFirst] = useState(false);
+  const rows = slowestFirst ? pulses.toSorted((one, other) => waited(other) - waited(one)) : pulses;
+  return (
+    <div
+      role="group"
+      aria-label={t("pulse.title")}
+      tabIndex={0}
+      className="mt-3 max-h-80 overflow-auto rounded-lg border text-sm"
+    >
+      <table className="w-full text-right tabular-nums">
+        <thead className="sticky top-0 bg-sunken text-muted">
+          <tr className="*:px-2 *:py-1.5 *:font-medium">
+            <th className="text-left">{t("pulse.rank")}</th>
+            <th>{t("task.step")}</th>
+            <th aria-sort={slowestFirst ? "descending" : "none"}>
+              <button
+                type="button"
+                className="underline decoration-dotted"
+                onClick={() => setSlowestFirst((on) => !on)}
+              >
+                {t("pulse.since")}
+              </button>
+            </th>
+            <th>{t("pulse.waiting")}</th>
+          </tr>
+        </thead>
+        <tbody className="divide-y">
+          {rows.map((pulse) => (
+            <Row key={pulse.rank} pulse={pulse} chosen={pulse.rank === chosen} onChoose={onChoose} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+interface RowProps {
+  pulse: Pulse;
+  chosen: boolean;
+  onChoose: (rank: number) => void;
+}
+
+const Row = memo(PulseRow, (before, after) => before.pulse === after.pulse && before.chosen === after.chosen);
+
+function PulseRow({ pulse, chosen, onChoose }: RowProps) {
+  const { t } = useTranslation();
+  return (
+    <tr className={cx("cursor-pointer *:px-2 *:py-1", chosen && "bg-accent-soft")} onClick={() => onChoose(pulse.rank)}>
+      <td className="text-left">{pulse.rank}</td>
+      <td>{pulse.step == null ? t(`pulse.phases.${pulse.phase}`) : integer(pulse.step)}</td>
+      <td>{pulse.sinceStep == null ? "–" : since(t, pulse.sinceStep)}</td>
+      <td>{pulse.waitingShare == null ? "–" : share(pulse.waitingShare)}</td>
+    </tr>
+  );
+}
+
+/** The rest, of one rank. */
+export function PulseFacts({ pulse }: { pulse: Pulse }) {
+  const { t } = useTranslation();
+  const facts = [
+    t(`pulse.phases.${pulse.phase}`),
+    pulse.stepSeconds != null && t("pulse.stepSeconds", { seconds: measured(pulse.stepSeconds) }),
+    pulse.gpuBytes != null && t("pulse.gpuMemory", { size: bytes(pulse.gpuBytes) }),
+    pulse.rssBytes != null && t("pulse.memory", { size: bytes(pulse.rssBytes) }),
+  ];
+  return <p className="text-muted">{facts.filter(Boolean).join(" · ")}</p>;
+}
+
+function waited(pulse: Pulse): number {
+  return pulse.sinceStep ?? Infinity;
+}
+
+function since(t: Parameters<typeof duration>[0], seconds: number): string {
+  return seconds < 10 ? t("pulse.seconds", { seconds: seconds.toFixed(1) }) : duration(t, seconds);
+}
+
+function share(part: number): string {
+  return `${Math.round(part * 100)}%`;
+}
