@@ -65,6 +65,7 @@ def test_nobody_hangs_while_a_rank_advances_and_in_the_end_it_is_strange():
         (stalled(still=False, cpu=1.0), "computes"),
         (stalled(still=False, state="D"), "disk"),
         (stalled(waits="hrtimer_nanosleep"), "sleeps"),
+        (stalled(waits="wait_woken"), "network"),
     ],
 )
 def test_a_doubt_is_told_as_such_and_becomes_a_warning_when_it_lasts(said, why):
@@ -73,8 +74,8 @@ def test_a_doubt_is_told_as_such_and_becomes_a_warning_when_it_lasts(said, why):
     assert verdict.finding.params["why"] == why
     told(verdict)
     later = judge(gang(stalled("all_reduce"), said), SITE, NOW + 600)
-    assert later.finding.level is (Level.FAIL if why == "sleeps" else Level.WARN)
-    assert later.certain is (why == "sleeps")
+    assert later.finding.level is (Level.FAIL if why in ("sleeps", "network") else Level.WARN)
+    assert later.certain is (why in ("sleeps", "network"))
 
 
 def test_one_look_is_not_enough():
@@ -145,6 +146,24 @@ def test_a_dead_connection_names_both_of_its_nodes():
     assert "head-env and other-env" in told(verdict)
     busy = {**dead, "retries": 0}
     assert judge(gang(stalled("all_reduce", links=[busy]), stalled("all_reduce")), SITE, NOW).finding.code == hangs.HANG
+
+
+def test_a_connection_that_sent_again_in_vain_often_enough_is_dead_however_short_it_was_looked_at():
+    link = {"peer": "10.0.0.2", "port": 4711, "unacked": 9000, "retries": 5, "seconds": 2.8}
+    ranks = [rank(0, stalled("all_reduce", links=[link])), rank(2, stalled("all_reduce"))]
+    assert judge(ranks, SITE, NOW).finding.code == hangs.CUT
+    few = stalled("all_reduce", links=[{**link, "retries": 3}])
+    assert judge([rank(0, few), rank(2, stalled("all_reduce"))], SITE, NOW).finding.code == hangs.HANG
+
+
+def test_who_waits_for_others_to_meet_is_not_the_one_whom_they_wait_for():
+    stack = ["_create_c10d_store (torch/distributed/rendezvous.py:199)", "init_process_group (torch/d.py:1892)"]
+    meets = stalled(stack=stack, at="train.py:9", waits="hrtimer_nanosleep", step=None)
+    ranks = gang(meets, stalled(step=None))
+    verdict = judge(ranks, Site(SITE.names, SITE.addresses, patient=True), NOW)
+    assert (verdict.finding.code, verdict.ranks) == (hangs.HANG, (1,))
+    assert "init_process_group" in told(verdict)
+    assert judge(ranks, SITE, NOW).finding.code == hangs.SUSPECTED
 
 
 def test_who_does_not_end_after_all_others_is_no_failure_unless_it_is_rank_0():
