@@ -11,7 +11,8 @@ from tests.running import Running
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The finding that stands first. `text`: its message and hint; `evidence`: what lies under it."""
+    """The finding that stands first. `text`: its message and hint; `evidence`: what is shown below, of whichever finding:
+    a log's lines stand on a page once."""
 
     code: str = ""
     text: str = ""
@@ -47,9 +48,10 @@ def first(diagnosis: Mapping[str, Any]) -> Said:
 
 
 def every(findings: Sequence[Mapping[str, Any]], diagnosis: Any = None) -> list[Said]:
+    shown = [each for one in findings for each in one["evidence"]]
+    evidence = "\n".join("\n".join([each["message"], *each["lines"]]) for each in shown)
     found = []
     for one in findings:
-        evidence = "\n".join("\n".join([each["message"], *each["lines"]]) for each in one["evidence"])
         actions = [action["code"] for action in one["actions"]]
         text = f"{one['message']} {one['hint']}"
         found.append(Said(one["code"], text, one["hint"], evidence, one["where"], actions, diagnosis))
