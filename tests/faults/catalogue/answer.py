@@ -11,8 +11,8 @@ from tests.running import Running
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The finding that stands first. `text`: its message and hint; `evidence`: what is shown below, of whichever finding:
-    a log's lines stand on a page once."""
+    """The finding that stands first. `text`: its message and hint; `evidence`: what is shown, of whichever finding: a
+    log's lines stand on a page once."""
 
     code: str = ""
     text: str = ""
