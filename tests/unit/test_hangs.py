@@ -65,6 +65,7 @@ def test_nobody_hangs_while_a_rank_advances_and_in_the_end_it_is_strange():
         (stalled(still=False, cpu=1.0), "computes"),
         (stalled(still=False, state="D"), "disk"),
         (stalled(waits="hrtimer_nanosleep"), "sleeps"),
+        (stalled(waits="do_wait"), "sleeps"),
         (stalled(waits="wait_woken"), "network"),
     ],
 )

@@ -93,7 +93,8 @@ class Relay:
         except OSError:
             writer.close()
             return
-        await asyncio.gather(_pump(reader, other_writer), _pump(other_reader, writer))
+        with suppress(asyncio.CancelledError):  # the relay is being closed
+            await asyncio.gather(_pump(reader, other_writer), _pump(other_reader, writer))
 
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self._cancel(), self.loop).result(10)

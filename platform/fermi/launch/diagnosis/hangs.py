@@ -41,6 +41,7 @@ BEHIND = 8.0
 MOST_NAMED, MOST_GROUPS, DEEPEST = 16, 8, 8
 MEETING = "init_process_group"
 """Where ranks wait for each other before there is any collective."""
+CHILD = "do_wait"
 _SLEEPS, _CONNECTIONS = ("nanosleep",), ("wait_woken", "sk_stream_wait", "sk_wait_data")
 
 Stalled = Mapping[str, Any]
@@ -206,7 +207,7 @@ class _Gang:
         if not begun:
             return self._verdict(SUSPECTED, odd, certain=False, why="starting")
         if any(_sleeps(rank) for rank in odd) and not self.site.patient and self.moment - self.since < SLEEPING:
-            waits = any(_sleeps(rank, _CONNECTIONS) for rank in odd)
+            waits = any(word in _of(rank)["waits"] for rank in odd for word in _CONNECTIONS)
             return self._verdict(SUSPECTED, odd, certain=False, why="network" if waits else "sleeps")
         return self._verdict(HANG, odd, certain=True)
 
@@ -321,9 +322,11 @@ def _is_still(rank: RankSeen) -> bool:
     return bool(_of(rank)["still"]) and _looked(rank)
 
 
-def _sleeps(rank: RankSeen, words: Sequence[str] = (*_SLEEPS, *_CONNECTIONS)) -> bool:
-    """Wakes up by itself, some time; or when the other end of its connection, an upload's say, goes on."""
-    return any(word in _of(rank)["waits"] for word in words)
+def _sleeps(rank: RankSeen) -> bool:
+    """Wakes up by itself, some time; or when the other end of its connection, an upload's say, goes on, or a program
+    of its own has ended."""
+    waits = _of(rank)["waits"]
+    return any(word in waits for word in (*_SLEEPS, *_CONNECTIONS)) or waits == CHILD
 
 
 def _place(said: Stalled) -> str:
