@@ -6,7 +6,7 @@ from tests.faults.catalogue.fault import Expected, Fault, Scene
 
 def slow_down(scene: Scene) -> None:
     scene.reached("training")
-    scene.ground.group(scene, cpu="0.08").add(scene.pid(2))
+    scene.ground.group(scene, cpu="0.05").add(scene.pid(2))
     scene.stamp()
 
 
@@ -16,7 +16,7 @@ from gang import Gang, reached, torch
 
 gang, work = Gang(pace=0.08), torch.randn(200, 200)
 for step in range(5000):
-    for _ in range(30):
+    for _ in range(200):
         work = torch.tanh(work @ work)
     gang.step()
     if step == 80:
