@@ -148,10 +148,10 @@ def test_stacks_come_while_the_main_thread_holds_the_interpreter_in_c(start):
 
 
 def test_the_signal_ends_nothing_that_has_no_probe(start):
-    one = start("", command=["sh", "-c", "echo begins; read _ < /dev/zero & wait; echo ends"])
+    one = start("", command=["sh", "-c", "echo begins; sleep 600 & wait; echo ends"])
     until(lambda: "begins" in one.text)
     os.killpg(one.pid, SIGNAL)
-    os.kill(one.pid, 15)
+    os.killpg(one.pid, 15)
     one.wait()
     assert one.code == -15
 
