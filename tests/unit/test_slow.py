@@ -73,3 +73,23 @@ def test_a_run_that_falls_behind_its_own_past_is_told_of_and_over_when_it_is_bac
 
 def test_a_slow_start_is_no_past_to_fall_behind():
     assert play([([0.1] * 4, 5.0, "compiling")] * 5 + [EVEN] * 20) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"throttled": 0.6}, "STRAGGLER_IS_THROTTLED"),
+        ({"stolen": 0.2}, "STRAGGLER_IS_STOLEN"),
+        ({"squeezed": 0.3}, "STRAGGLER_IS_SQUEEZED"),
+        ({"gpu": {"clock": 1185, "temperature": 87, "slowed": "heat"}}, "STRAGGLER_GPU_IS_SLOW"),
+        ({"gpu": {"clock": 1400}}, "STRAGGLER_GPU_IS_SLOW"),
+    ],
+)
+def test_what_is_odd_about_a_straggler_is_its_evidence(changes, code):
+    gpu = {"clock": 1980, "temperature": 60}
+    alive = [PulseSeen(rank, BEGAN, "running", 100, waiting=0.8, cpu=1.0, gpu=gpu) for rank in range(3)]
+    slowest = PulseSeen(3, BEGAN, "running", 100, waiting=0.0, cpu=1.0, **{"gpu": gpu, **changes})
+    found = {one.code: one for one in slow._odd([*alive, slowest], slowest, slow.Where(3, 1, "env-1"))}
+    assert found.keys() == {"STRAGGLER_COMPUTES", code}
+    for lang in messages.LANGUAGES:
+        messages.text(code, lang, **found[code].params)

@@ -26,7 +26,7 @@ Current thread 0x00007f2a [python] (most recent call first):
 
 
 def test_the_main_thread_is_told_from_others_and_the_users_own_line_from_libraries() -> None:
-    frames = stacks.main_thread("\0\0" + DUMP)
+    frames = stacks.threads("\0\0" + DUMP)[0]
     assert frames[1] == Frame("/srv/project/code/data.py", 88, "load_batch")
     assert stacks.own(frames, "/srv/project") == "code/data.py:88 in load_batch"
     assert stacks.short(frames, "/srv/project") == [
@@ -35,11 +35,19 @@ def test_the_main_thread_is_told_from_others_and_the_users_own_line_from_librari
     assert stacks.own(frames, "/elsewhere") == "data.py:88 in load_batch"
 
 
+def test_threads_of_the_users_own_are_told_beside_it() -> None:
+    own = 'Thread 0x2 (most recent call first):\n  File "/srv/project/train.py", line 7 in refresh\n' + "\n".join(
+        DUMP.splitlines()[2:4]
+    )
+    _, *others = stacks.threads(f"{own}\n\n{DUMP}")
+    assert stacks.beside(others, "/srv/project") == ["train.py:7 in refresh"]
+
+
 @pytest.mark.parametrize(
     "text", ["", "no stack", "Thread 0x1 (most recent call first):\n  <no Python frame>", "\xff" * 9]
 )
 def test_what_is_no_dump_has_no_frames(text: str) -> None:
-    assert stacks.main_thread(text) == []
+    assert stacks.threads(text) == []
     assert stacks.own([], "/") == ""
 
 
@@ -77,7 +85,7 @@ def test_a_process_is_asked_that_has_a_handler_and_is_of_the_session(tmp_path: P
         assert not stacks.ask(with_handler.pid, without.pid, file), "it is of another session"
         assert not stacks.ask(1 << 30, 1 << 30, file), "there is none"
         assert stacks.ask(with_handler.pid, with_handler.pid, file)
-        frames = until(lambda: stacks.read(file), what="the answer")
+        frames, *_ = until(lambda: stacks.read(file), what="the answer")
         assert stacks.own(frames, str(tmp_path)).endswith(" in load_batch")
     finally:
         os.close(file)

@@ -27,7 +27,7 @@ class Pace:
         self._places: dict[int, slow.Place] | None = None
 
     def look(self, moment: float, seen: Observation | None) -> None:
-        """`moment`: monotonic. Costs nothing before its time, and with one rank, which waits for nobody."""
+        """`moment`: monotonic. Costs nothing before its time."""
         if moment < self._due or seen is None or seen.phase is not Phase.RUNNING:
             return
         began = time.monotonic()

@@ -323,6 +323,8 @@ class PulseSeen:
     printed_at     when its output last grew
     gpu_bytes      the most that was allocated on its GPU; rss_bytes: the most of the host's memory
     cpu            processors in use, over the window
+    gpu            its `clock` and the `most` it could have in MHz, its `temperature` in °C, and by what it is `slowed`
+    throttled, stolen, squeezed   shares of the window: see `fermi.runner.pressure`; None where there is nothing to tell
     """
 
     rank: int
@@ -337,6 +339,10 @@ class PulseSeen:
     gpu_bytes: int | None = None
     rss_bytes: int | None = None
     cpu: float | None = None
+    throttled: float | None = None
+    stolen: float | None = None
+    squeezed: float | None = None
+    gpu: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

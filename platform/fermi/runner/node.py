@@ -108,7 +108,7 @@ class Node:
         self.watch: Watch | None = None
         if spec.get("pulse"):
             seconds = spec.get("pulse_seconds", tell_seconds)
-            self.watch = Watch(spec["cwd"], spec.get("hang_seconds"), tell, seconds)
+            self.watch = Watch(spec["cwd"], spec.get("hang_seconds"), tell, seconds, spec["env"])
         self.drill = drill.Drill.of(spec, self.steps)
 
     def run(self) -> None:

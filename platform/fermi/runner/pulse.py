@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 from fermi.probe.give import Given
 from fermi.probe.page import Page
 from fermi.probe.seen import Seen
-from fermi.runner import processes
+from fermi.runner import pressure, processes
+from fermi.runner.pressure import Pressure
 from fermi.runner.stillness import TICKS
 
 WINDOW_SECONDS = 10.0
@@ -44,6 +45,7 @@ class Sample(NamedTuple):
     main_seconds: float = 0.0
     switches: int = 0
     rss: int | None = None
+    pressure: Pressure = Pressure()
 
     @property
     def signs(self) -> tuple[object, ...]:
@@ -140,6 +142,7 @@ class Pulse:
                     pid=pid, state=fields[0].decode(), seconds=(int(fields[11]) + int(fields[12])) / TICKS,
                     main_seconds=_main_seconds(pid), switches=int(status.get("voluntary_ctxt_switches", 0)),
                     rss=int(status["VmHWM"].split()[0]) << 10 if "VmHWM" in status else None,
+                    pressure=pressure.look(pid),
                 )  # fmt: skip
         return sample
 
@@ -154,6 +157,8 @@ class Pulse:
             "printed_at": round(self.printed_at + unix, 1) if self.printed_at else None,
             "cpu": round((last.seconds - first.seconds) / passed, 2) if passed > 0 and last.pid == first.pid else None,
         }  # fmt: skip
+        if last.pid == first.pid:
+            told.update(pressure.shares(first.pressure, last.pressure, passed))
         if page is None:
             return told
         told.update(phase=page.phase, gpu_bytes=page.gpu_bytes or None, collectives=page.ended or None)

@@ -18,6 +18,7 @@ from fermi.runner import processes
 
 MOST_BYTES = 1 << 18
 MOST_FRAMES, MOST_TEXT = 16, 120
+MOST_THREADS = 8
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+")
 _FRAME = re.compile(r'\s+File "(.*)", line (\d+|\?\?\?) in (.*)')
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
@@ -55,24 +56,31 @@ def ask(pid: int, session: int, stacks: int) -> bool:
     return True
 
 
-def read(stacks: int) -> list[Frame]:
-    """The main thread's frames, innermost first; empty when nothing (new) was said."""
+def read(stacks: int) -> list[list[Frame]]:
+    """Each thread's frames, innermost first, the main thread first; empty when nothing (new) was said."""
     with contextlib.suppress(OSError):
-        return main_thread(os.pread(stacks, MOST_BYTES, 0).decode(errors="replace"))
+        return threads(os.pread(stacks, MOST_BYTES, 0).decode(errors="replace"))
     return []
 
 
-def main_thread(text: str) -> list[Frame]:
-    """Threads stand from the newest to the oldest; what `threading` has started begins in `_bootstrap`."""
-    threads: list[list[Frame]] = []
+def threads(text: str) -> list[list[Frame]]:
+    """They stand from the newest to the oldest; what `threading` has started begins in `_bootstrap`."""
+    found: list[list[Frame]] = []
     for line in text.replace("\0", "").splitlines():
         if _THREAD.match(line):
-            threads.append([])
-        elif threads and (found := _FRAME.match(line)):
-            file, number, function = found.groups()
-            threads[-1].append(Frame(file, int(number) if number.isdigit() else 0, function))
-    mains = [frames for frames in threads if frames and frames[-1].function != "_bootstrap"]
-    return mains[-1] if mains else []
+            found.append([])
+        elif found and (match := _FRAME.match(line)):
+            file, number, function = match.groups()
+            found[-1].append(Frame(file, int(number) if number.isdigit() else 0, function))
+    main = next((frames for frames in reversed(found) if frames and frames[-1].function != "_bootstrap"), None)
+    return [main, *(frames for frames in found if frames is not main)] if main else []
+
+
+def beside(others: Iterable[list[Frame]], folder: str) -> list[str]:
+    """Where the script's own threads are: those that are in lines of the user's, each with the innermost of these."""
+    return [place for frames in others if (place := own(frames, folder)) and any(map(Frame.is_own, frames))][
+        :MOST_THREADS
+    ]
 
 
 def short(frames: list[Frame], folder: str) -> list[str]:

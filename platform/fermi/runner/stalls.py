@@ -9,13 +9,11 @@ compiles never is. What cannot be read counts as doing something.
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from fermi.runner import stacks
+from fermi.runner import gpus, stacks
 from fermi.runner.links import Link
 from fermi.runner.pulse import MAIN_SHARE, SHARE, Sample
 from fermi.runner.stacks import Frame
@@ -31,13 +29,16 @@ MOST_TEXT = 64
 
 
 class Evidence(NamedTuple):
-    """Of one look. `place`: the main thread's frames, innermost first. `channel`: where in the kernel it waits."""
+    """Of one look. `place`: the main thread's frames, innermost first. `channel`: where in the kernel it waits.
+    `threads`: where the script's other threads are; `ras`: what NCCL says of the job, where it answers."""
 
     sample: Sample
     activity: Activity
     place: list[Frame]
     links: list[Link]
     channel: str
+    threads: Sequence[str] = ()
+    ras: Sequence[str] = ()
 
     def queued(self) -> dict[int, int]:
         """By socket, what waits where the peer answers."""
@@ -78,6 +79,11 @@ def _rests(before: Evidence, now: Evidence, passed: float) -> bool:
     return (now.sample.main_seconds - before.sample.main_seconds) / passed < MAIN_SHARE
 
 
+def is_in_nccl(sample: Sample) -> bool:
+    """As its page names the group."""
+    return bool(sample.waits and sample.page and str(sample.page.collective.get("group", "")).startswith("nccl"))
+
+
 def waits_in(sample: Sample) -> dict[str, Any]:
     """The collective that has not ended, as the rank says: `in`, `for` and `op`."""
     page = sample.page
@@ -104,7 +110,7 @@ def channel(pid: int) -> str:
 
 def gpu_computes(pids: Iterable[int]) -> bool:
     """Whether a GPU that one of these processes has open does; also where that cannot be found out."""
-    minors = {minor for pid in pids for minor in _gpus(pid)}
+    minors = {minor for pid in pids for minor in gpus.indices(pid)}
     if not minors:
         return False
     query = ["nvidia-smi", "--query-gpu=index,utilization.gpu", "--format=csv,noheader,nounits"]
@@ -114,13 +120,3 @@ def gpu_computes(pids: Iterable[int]) -> bool:
         return any(int(use) > 0 for index, use in rows if int(index) in minors)
     except (OSError, ValueError, subprocess.SubprocessError):
         return True
-
-
-def _gpus(pid: int) -> set[int]:
-    found = set()
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                if match := re.fullmatch(r"/dev/nvidia(\d+)", os.readlink(f"/proc/{pid}/fd/{name}")):
-                    found.add(int(match[1]))
-    return found

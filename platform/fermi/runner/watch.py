@@ -13,12 +13,13 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fermi.probe import give
 from fermi.probe.give import Given
-from fermi.runner import links, stacks, stalls, stillness
+from fermi.runner import links, ras, stacks, stalls, stillness
+from fermi.runner.gpus import Gpus
 from fermi.runner.patience import FLOOR, Patience
 from fermi.runner.pulse import LogFile, Output, Pulse, Sample  # noqa: F401 (for others)
 from fermi.runner.stalls import Evidence
@@ -53,15 +54,22 @@ class Watched:
 
 class Watch:
     """`cwd`: what the user's files are named in relation to. `patience`: the task's own, in place of what is learnt.
-    `tell`: who takes pulses, every `tell_seconds`."""
+    `tell`: who takes pulses, every `tell_seconds`. `env`: of the ranks."""
 
     def __init__(
-        self, cwd: str, patience: float | None = None, tell: Tell | None = None, tell_seconds: float = PERIOD_SECONDS
+        self,
+        cwd: str,
+        patience: float | None = None,
+        tell: Tell | None = None,
+        tell_seconds: float = PERIOD_SECONDS,
+        env: Mapping[str, str] | None = None,
     ) -> None:
+        self.env = env or {}
         self.cwd, self.fixed, self.tell, self.tell_seconds = cwd, patience, tell, tell_seconds
         self.watched: dict[int, Watched] = {}  # by rank
         self.due = self.tell_at = time.monotonic() + PERIOD_SECONDS
         self.read_at = math.inf
+        self.gpus = Gpus()
         self._given: dict[int, Given] = {}
 
     # --- how ranks come under watch, and leave it ---
@@ -109,12 +117,18 @@ class Watch:
             for one in self.watched.values():
                 changed = self._advance(one, now) or changed
             self._begin_stalls(now)
+            self.gpus.look(now, (one.sample.pid for one in self.watched.values()))
         self._ask(now)
         if self.tell and now >= self.tell_at:
             self.tell_at = now + self.tell_seconds
             unix = time.time() - now
-            self.tell([told for one in self.watched.values() if (told := one.pulse.record(unix))])
+            told = [(one, record) for one in self.watched.values() if (record := one.pulse.record(unix))]
+            self.tell([{**record, **self._gpu(one)} for one, record in told])
         return changed
+
+    def _gpu(self, one: Watched) -> dict[str, Any]:
+        found = self.gpus.of(one.sample.pid) if self.gpus.told else None
+        return {"gpu": found} if found else {}
 
     def _advance(self, one: Watched, now: float) -> bool:
         before, sample = one.sample, one.pulse.look(now)
@@ -205,8 +219,13 @@ class Watch:
     def _evidence(self, one: Watched, found: dict[int, stillness.Activity], now: float) -> Evidence:
         sample = one.pulse.look(now)
         activity = found.get(one.entry["pid"], stillness.Activity())
-        place = stacks.read(one.pulse.given.stacks) if one.pulse.given else []
-        return Evidence(sample, activity, place, links.look(activity.pids), stalls.channel(sample.pid))
+        main, *others = (stacks.read(one.pulse.given.stacks) if one.pulse.given else None) or [[]]
+        connections, channel = links.look(activity.pids), stalls.channel(sample.pid)
+        said = ras.ask(self.env) if one.stall and one.stall.looks == 1 and stalls.is_in_nccl(sample) else []
+        kept = one.stall.evidence.ras if one.stall and one.stall.evidence else []
+        return Evidence(
+            sample, activity, main, connections, channel, stacks.beside(others, self.cwd), said or kept
+        )  # fmt: skip
 
     def _told(self, stall: Stall, now: Evidence, before: Evidence | None, *, still: bool) -> dict[str, Any]:
         unix, page = time.time() - now.sample.at, now.sample.page
@@ -217,6 +236,7 @@ class Watch:
             "still": still, "phase": page.phase if page else "starting", "step": page.step if page else None,
             **stalls.waits_in(now.sample),
             "at": stacks.own(now.place, self.cwd), "stack": stacks.short(now.place, self.cwd),
+            "threads": now.threads, "ras": now.ras,
             "cpu": round(used / passed, 2) if passed > 0 else None, "state": now.sample.state, "waits": now.channel,
             "links": links.told(now.links, stall.links, now.sample.at),
             "flight": page.trace or None if page and now.sample.waits else None,

@@ -78,9 +78,12 @@ _FLIGHT = record(groups=table(record(enqueued=SIZE, completed=SIZE), 64), last=s
 STALLED = record(
     since=MOMENT, looked_at=MOMENT, looks=SIZE, still=truth, phase=NAME, step=SIZE,
     **{"in": NAME, "for": SECONDS}, op=record(op=NAME, seq=SIZE, group=NAME, sizes=SIZES), at=TEXT,
-    stack=several(TEXT, 16), cpu=SECONDS, state=NAME, waits=NAME, links=several(_LINK, 16), flight=_FLIGHT,
+    stack=several(TEXT, 16), threads=several(TEXT, 8), cpu=SECONDS, state=NAME, waits=NAME, links=several(_LINK, 16),
+    flight=_FLIGHT, ras=several(TEXT, 24),
 )  # fmt: skip
 PULSE = record(
     rank=number(0, 1 << 20, whole=True), at=MOMENT, phase=NAME, step=SIZE, stepped_at=MOMENT, step_seconds=SECONDS,
     collectives=SIZE, waiting=number(0, 1), printed_at=MOMENT, gpu_bytes=SIZE, rss_bytes=SIZE, cpu=SECONDS,
+    throttled=number(0, 1), stolen=number(0, 1), squeezed=number(0, 1),
+    gpu=record(clock=SIZE, most=SIZE, temperature=SIZE, slowed=NAME),
 )  # fmt: skip

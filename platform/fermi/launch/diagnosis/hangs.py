@@ -171,11 +171,13 @@ class _Gang:
             return None
         together: dict[tuple[str, int], list[tuple[RankSeen, tuple[Any, ...]]]] = {}
         ops = [(rank, op) for rank in self.waiting if (op := _of(rank)["op"]) and _is_of_all(op, _of(rank)["in"])]
+        first = min((op["seq"] or 0 for _, op in ops), default=0)
         for rank, op in ops:
             seq = op["seq"] or 0
             number = seq if len(ops) < len(self.stalled) else 0
+            said = _passed(rank, str(op["group"]), first) if seq != first and not number else None
             together.setdefault((str(op["group"]), number), []).append(
-                (rank, (seq, _of(rank)["in"], _sizes(op["sizes"])))
+                (rank, said or (seq, _of(rank)["in"], _sizes(op["sizes"])))
             )
         for members in together.values():
             kinds = Counter(said for _, said in members)
@@ -251,7 +253,7 @@ class _Gang:
             {**params, **(more or {})},
             where=[Where(rank.rank, rank.node_rank, self.site.name(rank.node_rank)) for rank in named[:MOST_NAMED]],
             since=since,
-            evidence=self._groups(),
+            evidence=[*self._groups(), *self._ras()],
             actions=self._actions(code, named, nodes),
         )
         return Verdict(finding, certain, tuple(rank.rank for rank in named))
@@ -289,15 +291,25 @@ class _Gang:
             params |= {"op": _named_op(first)} if first["in"] else {}
             where = Where(members[0].rank, members[0].node_rank, self.site.name(members[0].node_rank))
             found.append(Evidence("STACK_OF_RANKS", params, list(first["stack"]), where))
+            if threads := list(first["threads"]):
+                found.append(Evidence("THREADS_OF_RANKS", params, threads, where))
         return found
+
+    def _ras(self) -> list[Evidence]:
+        """What NCCL itself says of the job; every one of its processes says the same."""
+        told = next((rank for rank in self.stalled if _of(rank)["ras"]), None)
+        if told is None:
+            return []
+        where = Where(told.rank, told.node_rank, self.site.name(told.node_rank))
+        return [Evidence("NCCL_SAYS", lines=list(_of(told)["ras"]), where=where)]
 
     def _duration(self, seconds: float) -> dict[str, int]:
         return {"seconds": max(0, round(seconds))}
 
 
 _NOTHING: Mapping[str, Any] = {
-    "in": "", "still": False, "looks": 0, "since": 0.0, "stack": (), "links": (), "at": "", "state": "", "waits": "",
-    "op": None, "step": None,
+    "in": "", "still": False, "looks": 0, "since": 0.0, "stack": (), "threads": (), "links": (), "at": "",
+    "state": "", "waits": "", "op": None, "step": None, "flight": None, "ras": (),
 }  # fmt: skip
 
 
@@ -342,6 +354,14 @@ def _is_of_all(op: Mapping[str, Any], name: str) -> bool:
     """Whether all ranks take part: not what one sends another, nor what is of a part of them."""
     between_two = name.split(" ")[0] in ("send", "recv", "isend", "irecv")
     return not between_two and str(op["group"]).rpartition(" ")[2] == "0"
+
+
+def _passed(rank: RankSeen, group: str, seq: int) -> tuple[Any, ...] | None:
+    """What a rank that is ahead did in the collective in which others still wait, as its flight recorder says."""
+    for one in (_of(rank)["flight"] or {}).get("last") or ():
+        if one["seq"] == seq and str(one["group"]) == group:
+            return seq, str(one["op"]), _sizes(one["sizes"])
+    return None
 
 
 def _differ(kinds: Sequence[tuple[Any, ...]]) -> bool:

@@ -30,6 +30,9 @@ NOTED, LASTING = 8.0, 90.0
 WARM_STEPS, WARM_LOOKS = 20, 4
 """Steps after which a run has settled, and looks that make its past."""
 STALE = 30.0
+SLOW_CLOCK = 0.9
+ODD = 0.05
+"""Share of the time in which a quota, a host or a lack of memory holds a rank up, that is worth a word."""
 GONE = 2
 """Looks in a row without it, after which it is over."""
 KEPT = 720
@@ -184,11 +187,32 @@ def _odd(alive: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[E
         params = {"cpu": f"{slowest.cpu:.2f}", "others": f"{median(cpus):.2f}"}
         idle = slowest.cpu < 0.5
         found.append(Evidence("STRAGGLER_IDLES" if idle else "STRAGGLER_COMPUTES", params, where=where))
+    for name in ("throttled", "stolen", "squeezed"):
+        share = getattr(slowest, name) or 0.0
+        usual = median(getattr(pulse, name) or 0.0 for pulse in others)
+        if share >= ODD and share >= 2 * usual:
+            params = {"share": f"{100 * share:.0f}", "others": f"{100 * usual:.0f}"}
+            found.append(Evidence(f"STRAGGLER_IS_{name.upper()}", params, where=where))
+    found += _gpu(others, slowest, where)
     sizes = [pulse.rss_bytes for pulse in others if pulse.rss_bytes]
     if slowest.rss_bytes and sizes and slowest.rss_bytes > 1.5 * median(sizes):
         params = {"size": f"{slowest.rss_bytes / 2**30:.1f}", "others": f"{median(sizes) / 2**30:.1f}"}
         found.append(Evidence("STRAGGLER_IS_LARGE", params, where=where))
     return found
+
+
+def _gpu(others: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[Evidence]:
+    """A clock well below the others', or something that slows this one down and not most of them."""
+    own = slowest.gpu or {}
+    clocks = [one.gpu["clock"] for one in others if one.gpu and one.gpu.get("clock")]
+    slowed = own.get("slowed")
+    alone = slowed and 2 * sum((one.gpu or {}).get("slowed") == slowed for one in others) < len(others)
+    if not own.get("clock") or not clocks or not (alone or own["clock"] < SLOW_CLOCK * median(clocks)):
+        return []
+    params = {"clock": str(own["clock"]), "others": f"{median(clocks):.0f}"}
+    params |= {"temperature": str(own["temperature"])} if own.get("temperature") is not None else {}
+    params |= {"slowed": str(slowed)} if slowed in ("heat", "power", "hardware") else {}
+    return [Evidence("STRAGGLER_GPU_IS_SLOW", params, where=where)]
 
 
 def _slower(history: History, pace: float, level: Level, since: float, moment: float) -> Finding:

@@ -35,6 +35,8 @@ _WRAPPED = re.compile(r"Caught \w+ in \w+ worker process|RemoteTraceback|Process
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/fermi/", "/lib/python3", "/lib64/python3")
 _STEP = ('{"step"', '{"event"', "{'loss'", '{"loss"')
 
+MOST_CHAINED = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -56,7 +58,8 @@ class Frame:
 class Crash:
     """`type`: without its module. `frames`: the innermost last. `begin`, `end`: of its lines. `chained`: the next one
     belongs to it, as what came of it or as what it `wraps`. `survived`: the script went on after it, or it was no
-    exception of the main thread. `lines`: as they were printed; `chain`: the types of all that belong together."""
+    exception of the main thread. `lines`: as they were printed, and what belongs to it; `chain`: the types of all that
+    do."""
 
     type: str
     message: str
@@ -108,7 +111,9 @@ def explaining(lines: Sequence[str]) -> Crash | None:
     inner = [crash for crash in chain if not crash.wraps] or chain
     root = next((crash for crash in (*inner, *chain) if crash.own), inner[-1])
     types = [crash.type for crash in chain]
-    return replace(root, lines=_evidence(lines[root.begin : root.end]), end=chain[-1].end, chain=types)
+    came_of_it = [crash.exception for crash in chain if crash is not root][-MOST_CHAINED:]
+    shown = [*_evidence(lines[root.begin : root.end]), *came_of_it]
+    return replace(root, lines=shown, end=chain[-1].end, chain=types)
 
 
 def crashes(lines: Sequence[str]) -> Iterator[Crash]:

@@ -1,0 +1,20 @@
+"""What a rank has to bear beside itself."""
+
+import os
+
+from fermi.runner import pressure
+from fermi.runner.pressure import Pressure
+
+
+def test_shares_are_of_the_time_between_two_looks_and_only_what_there_is() -> None:
+    before, now = Pressure(10.0, 5.0, None), Pressure(16.0, 5.0, 3.0)
+    assert pressure.shares(before, now, 10.0) == {"throttled": 0.6}
+    assert pressure.shares(before, now._replace(throttled=99.0), 10.0) == {"throttled": 1.0}
+    assert pressure.shares(before, now, 0.0) == {}
+
+
+def test_a_look_never_fails_and_says_what_this_machine_tells() -> None:
+    found = pressure.look(os.getpid())
+    assert found.stolen is not None
+    assert all(value is None or value >= 0 for value in found)
+    assert pressure.look(1 << 30)._replace(stolen=None, squeezed=None, throttled=None) == Pressure()

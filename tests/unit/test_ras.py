@@ -1,0 +1,52 @@
+"""NCCL's own word on a job, from a server that answers and refuses as NCCL's does."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fermi.runner import ras
+
+REPORT = (
+    "NCCL version 2.27.3\n\nJob summary\n===========\n\nErrors\n======\n\nINCOMPLETE: Missing data from 1 process\n"
+)
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[str]]]:
+    heard: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=_serve, args=(listening, heard))
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}", heard
+        thread.join()
+
+
+def _serve(listening: socket.socket, heard: list[str]) -> None:
+    connection, _ = listening.accept()
+    with connection, connection.makefile("r", newline="\n") as lines:
+        for line in lines:
+            heard.append(line.rstrip("\n"))
+            if line.startswith("timeout "):
+                connection.sendall(b"OK\n")
+            elif line in ("status\n", "verbose status\n"):
+                connection.sendall(REPORT.encode())
+                return
+            else:
+                connection.sendall(f"ERROR: Unknown command {line}".encode())
+
+
+def test_the_report_is_taken_without_its_lines_and_greetings(server: tuple[str, list[str]]) -> None:
+    address, heard = server
+    assert ras.ask({"NCCL_RAS_ADDR": address}) == [
+        "NCCL version 2.27.3", "Job summary", "Errors", "INCOMPLETE: Missing data from 1 process"
+    ]  # fmt: skip
+    assert heard == ["timeout 1", "status"]
+
+
+@pytest.mark.parametrize(
+    "env", [{"NCCL_RAS_ENABLE": "0"}, {"NCCL_RAS_ADDR": "127.0.0.1:1"}, {"NCCL_RAS_ADDR": "nonsense"}]
+)
+def test_where_nobody_answers_there_is_nothing(env: dict[str, str]) -> None:
+    assert ras.ask(env) == []
