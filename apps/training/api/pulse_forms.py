@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from fermi.probe.page import PHASES
+from fermi.launch.spec import PHASES
 
 
 class RankPulse(serializers.Serializer):

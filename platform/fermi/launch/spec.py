@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
 
 from fermi.launch import storable, stored
+from fermi.probe.page import PHASES  # noqa: F401 (for others)
 from fermi.runner.exits import GRACE_SECONDS
 from fermi.runner.late import SHOWN, Late, decode, encode, is_open, resolve  # noqa: F401 (for others)
 from fermi.runner.ports import MASTER_PORT
