@@ -84,7 +84,9 @@ def beside(others: Iterable[list[Frame]], folder: str) -> list[str]:
 
 
 def short(frames: list[Frame], folder: str) -> list[str]:
-    return [frame.short(folder) for frame in frames[:MOST_FRAMES]]
+    """Without what starts a script."""
+    shown = [frame for frame in frames if not (_OURS.match(frame.file) or frame.file == "<frozen runpy>")]
+    return [frame.short(folder) for frame in shown[:MOST_FRAMES]]
 
 
 def own(frames: list[Frame], folder: str) -> str:

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from fermi.launch.causes import BY_RANKS
 from fermi.launch.diagnosis import Evidence, Finding, Level, Where, advice
 from fermi.launch.diagnosis.actions import Do, take
+from fermi.launch.diagnosis.explain import UNCAUGHT
 from fermi.launch.spec import Cause, PulseSeen, RankSeen
 from fermi.messages import Words
 
@@ -108,19 +110,27 @@ def diagnose(facts: Facts) -> Diagnosis:
 
 def _together(said: Sequence[Told], stored: Sequence[Told]) -> list[Told]:
     """What a task says, and what was found, once each: a hang is both."""
-    found = {(one.attempt, one.finding.code): one for one in reversed(stored)}
-    twice = {(one.attempt, one.finding.code) for one in said} & found.keys()
-    told = [one for one in stored if (one.attempt, one.finding.code) not in twice]
+    told, twice = [], set[int]()
     for one in said:
-        same = found.get((one.attempt, one.finding.code))
+        same = next((found for found in stored if _is_same(one, found)), None)
+        twice |= {id(same)} if same else set()
         told.append(replace(one, finding=_merged(one.finding, same.finding)) if same else one)
-    return told
+    return [*(one for one in stored if id(one) not in twice), *told]
+
+
+def _is_same(said: Told, found: Told) -> bool:
+    """An exception without a known cause says no more than the end that it brought about."""
+    ranks = [where.rank for where in said.finding.where], [where.rank for where in found.finding.where]
+    ended = said.finding.code in BY_RANKS and found.finding.code == UNCAUGHT and ranks[0] == ranks[1]
+    return said.attempt == found.attempt and (said.finding.code == found.finding.code or ended)
 
 
 def _merged(said: Finding, found: Finding) -> Finding:
-    actions = {(one.code, tuple(sorted(one.params.items()))): one for one in (*found.actions, *said.actions)}
-    return replace(said, where=found.where or said.where, since=found.since or said.since,
-                   evidence=[*said.evidence, *found.evidence], actions=list(actions.values()))  # fmt: skip
+    known = {one.code for one in found.actions}
+    actions = [*found.actions, *(one for one in said.actions if one.code not in known)]
+    params = {**said.params, **found.params} if said.code == found.code else said.params
+    return replace(said, params=params, where=found.where or said.where, since=found.since or said.since,
+                   evidence=[*said.evidence, *found.evidence], actions=actions)  # fmt: skip
 
 
 def _counts(facts: Facts, told: Told) -> bool:
