@@ -48,6 +48,7 @@ class DevEnvironment(models.Model):
     """A notebook or shell somebody already has running, with its GPUs: one node of a distributed job.
 
     `emulated`: the GPUs are stood in for by CPU processes on this machine; shown as such wherever the environment is.
+    `shared`: tasks of any project may run there; its own project manages it. `labels`: words that tasks ask for.
     `discovered_as`: its key in the cluster, for one that the engine showed (see `discovery`); empty = by hand.
     `gone_at`: since when the engine shows it no more.
     """
@@ -61,6 +62,8 @@ class DevEnvironment(models.Model):
     kind = models.CharField(max_length=20, choices=EnvironmentKind, default=EnvironmentKind.CUSTOM)
     status = models.CharField(max_length=20, choices=EnvironmentStatus, default=EnvironmentStatus.RUNNING)
     cordoned = models.BooleanField(default=False)
+    shared = models.BooleanField(default=False)
+    labels = models.JSONField(default=dict, blank=True)
     image = models.CharField(max_length=200, default="", blank=True)
     stack = models.CharField(max_length=60, default="", blank=True)
     gpu_type = models.CharField(max_length=40, default="", blank=True)

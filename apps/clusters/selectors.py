@@ -83,6 +83,8 @@ def environments(user: User, filters: Mapping[str, Any]) -> QuerySet[DevEnvironm
         "ip",
         "versions",
         "network",
+        "shared",
+        "labels",
         projectId=F("project_id"),
         clusterId=F("cluster_id"),
         backend=F("cluster__backend"),

@@ -53,7 +53,11 @@ class Task(models.Model):
     total_gpus = models.PositiveIntegerField()
     world_size = models.PositiveIntegerField()
     master = models.CharField(max_length=40)  # environment id
-    priority = models.IntegerField(default=0)
+    priority = models.IntegerField(default=0)  # its class: `fermi.launch.schedule.scene.priority_of`
+    preemptible = models.BooleanField(default=False)
+    min_run_seconds = models.PositiveIntegerField(default=0)
+    max_run_seconds = models.PositiveIntegerField(null=True, blank=True)
+    select = models.JSONField(null=True, blank=True)  # capacity instead of environments by name
     max_restarts = models.PositiveIntegerField(default=3)
     request = models.JSONField()
     spec = models.JSONField()
@@ -67,6 +71,15 @@ class Task(models.Model):
     attempt = models.PositiveIntegerField(default=0)  # the newest attempt's number; 0 before the first
     stop_requested_at = models.DateTimeField(null=True, blank=True)
     resize_requested_at = models.DateTimeField(null=True, blank=True)  # an elastic task is to take its best size
+    # it could start if it had its environments: since when it stands in the queue, and where it was moved to in there
+    in_line_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    place = models.FloatField(null=True, blank=True)
+    # what it waits for in the queue, as the last decision said: {"number": …, "needs": […], "begins": …, "after": […]}
+    turn = models.JSONField(default=dict, blank=True)
+    paused_at = models.DateTimeField(null=True, blank=True)  # somebody asked it to pause, and nobody to resume
+    preempted_at = models.DateTimeField(null=True, blank=True)  # it was asked to give way, and has not given all back
+    preempted_for = models.JSONField(default=dict, blank=True)  # {"task": …, "why": …}
+    borrowed = models.BooleanField(default=False)  # it holds more than its project is guaranteed
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
     claimed_at = models.DateTimeField(null=True, blank=True)
     deadline_at = models.DateTimeField(null=True, blank=True)
@@ -94,6 +107,15 @@ class Task(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.id})"
+
+
+class Queue(models.Model):
+    """The one queue of the platform, as a thing that is due: a single row. A pass claims it by compare-and-set on
+    `due_at`, as it does a task, so that two never decide at the same time. None: nothing waits."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    due_at = models.DateTimeField(null=True, blank=True)
+    decided_at = models.DateTimeField(null=True, blank=True)
 
 
 class Node(models.Model):

@@ -92,6 +92,8 @@ class EnvironmentItem(serializers.Serializer):
     startedAt = serializers.DateTimeField(allow_null=True)
     uptimeSeconds = serializers.IntegerField(allow_null=True)
     heldBy = serializers.CharField(allow_null=True, help_text="id of the task that holds it")
+    shared = serializers.BooleanField(help_text="tasks of any project may run there")
+    labels = serializers.DictField(child=serializers.CharField())
 
 
 class EnvironmentDetail(EnvironmentItem):
@@ -117,6 +119,8 @@ class EnvironmentChangeRequest(serializers.Serializer):
     versions = serializers.DictField(child=serializers.CharField(max_length=60), required=False)
     engine = serializers.DictField(required=False, help_text="what its backend understands (administrator)")
     network = NetworkRequest(required=False)
+    shared = serializers.BooleanField(required=False, help_text="tasks of any project may run there")
+    labels = serializers.DictField(child=serializers.CharField(max_length=100), required=False)
 
 
 class EnvironmentRegisterRequest(EnvironmentChangeRequest):

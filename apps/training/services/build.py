@@ -59,7 +59,7 @@ def build(
     model = _usable(Model.objects.all(), user, environments).filter(pk=asked.model_id).first()
     if model is None and not (asked.entrypoint and asked.model_id is None):
         problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": asked.model_id}))
-    draft = Draft(request, asked.task_name, environments, version, model, priority=asked.priority)
+    draft = Draft(request, asked.task_name, environments, version, model, priority=asked.priority_number)
     master = _master(asked, environments, where, problems)
     framework = None if unread(wrong, f"{CONFIG}.framework") else _framework(asked, len(environments), problems)
     job = _job(draft, asked, framework or registry.DEFAULT, master, task_id, problems)

@@ -1469,6 +1469,11 @@ export interface components {
             enabled?: boolean;
             /** @default [] */
             nodeIds?: string[];
+            /**
+             * @description capacity in place of nodeIds: the platform chooses when the turn comes
+             * @default null
+             */
+            select?: components["schemas"]["SelectRequest"] | null;
             /** @default null */
             masterNode?: string | null;
             /**
@@ -1687,6 +1692,11 @@ export interface components {
             uptimeSeconds: number | null;
             /** @description id of the task that holds it */
             heldBy: string | null;
+            /** @description tasks of any project may run there */
+            shared: boolean;
+            labels: {
+                [key: string]: string;
+            };
             /** @description its key in the cluster; empty = registered by hand */
             discoveredAs: string;
             /** @description what its backend understands; for maintainers */
@@ -1732,6 +1742,11 @@ export interface components {
             uptimeSeconds: number | null;
             /** @description id of the task that holds it */
             heldBy: string | null;
+            /** @description tasks of any project may run there */
+            shared: boolean;
+            labels: {
+                [key: string]: string;
+            };
         };
         EnvironmentItemPage: {
             total: number;
@@ -1770,6 +1785,11 @@ export interface components {
                 [key: string]: unknown;
             };
             network?: components["schemas"]["NetworkRequest"];
+            /** @description tasks of any project may run there */
+            shared?: boolean;
+            labels?: {
+                [key: string]: string;
+            };
             projectId: string;
             clusterId: string;
         };
@@ -2218,6 +2238,11 @@ export interface components {
                 [key: string]: unknown;
             };
             network?: components["schemas"]["NetworkRequest"];
+            /** @description tasks of any project may run there */
+            shared?: boolean;
+            labels?: {
+                [key: string]: string;
+            };
         };
         PatchedGroupChangeRequest: {
             name?: string;
@@ -2587,6 +2612,42 @@ export interface components {
             /** @description never given back */
             value: string;
         };
+        /** @description Capacity in place of environments by name: `fermi.launch.schedule.scene.Select`. */
+        SelectRequest: {
+            /**
+             * @description how many environments
+             * @default null
+             */
+            nodes?: number | null;
+            /**
+             * @description GPUs that are used of each
+             * @default null
+             */
+            gpusPerNode?: number | null;
+            /**
+             * @description in any mixture, in place of gpusPerNode
+             * @default null
+             */
+            totalGpus?: number | null;
+            /** @default [] */
+            gpuTypes?: string[];
+            /**
+             * @description ids or names
+             * @default []
+             */
+            zones?: string[];
+            /** @default false */
+            sameZone?: boolean;
+            /** @default {} */
+            labels?: {
+                [key: string]: string;
+            };
+            /**
+             * @description ids of environments
+             * @default []
+             */
+            exclude?: string[];
+        };
         /** @enum {string} */
         ShownProcessState: "idle" | "starting" | "running" | "exited";
         SignIn: {
@@ -2691,6 +2752,11 @@ export interface components {
              */
             modelId?: string | null;
             /**
+             * @description whose task it is; by default the project of its environments, or the only one you are a member of
+             * @default null
+             */
+            projectId?: string | null;
+            /**
              * @description existing
              * @default existing
              */
@@ -2728,8 +2794,26 @@ export interface components {
              * @default 30
              */
             graceSeconds?: number;
-            /** @default 0 */
-            priority?: number;
+            /**
+             * @description low, normal, high or urgent; as a number: below 0, 0, above 0, from 100
+             * @default 0
+             */
+            priority?: number | ("low" | "normal" | "high" | "urgent");
+            /**
+             * @description gives way to tasks of a higher class, and goes on from its checkpoint later
+             * @default false
+             */
+            preemptible?: boolean;
+            /**
+             * @description so long it is not preempted once it has its environments
+             * @default 300
+             */
+            minRunSeconds?: number;
+            /**
+             * @description so long it holds its environments at most, all attempts together; then it ends
+             * @default null
+             */
+            maxRunSeconds?: number | null;
             /** @default null */
             resumeFrom?: string | null;
             /**

@@ -34,7 +34,7 @@ class Field:
 
     @property
     def is_table(self) -> bool:
-        return self.rule["type"] == "object"
+        return self.rule.get("type") == "object"
 
     def option(self) -> Callable[[Function], Function]:
         flag, more = self.flag, {}
@@ -42,6 +42,8 @@ class Field:
             more = {"metavar": flag["metavar"]}
         elif self.is_table:
             more = {"multiple": True, "metavar": flag.get("metavar", "KEY=VALUE")}
+        elif "anyOf" in self.rule:
+            more = {"metavar": flag["metavar"]}
         elif choices := flag.get("choices") or self.rule.get("enum"):
             more = {"type": click.Choice(choices)}
         else:
@@ -55,6 +57,8 @@ class Field:
             return None
         if "range" in self.flag:
             return self._range(given)
+        if "anyOf" in self.rule:
+            return int(given) if given.removeprefix("-").isdecimal() else given
         if not self.is_table:
             return given
         texts = self.rule["additionalProperties"].get("type") == "string"

@@ -462,6 +462,11 @@ class PatchedEnvironmentChangeRequest(TypedDict):
     what its backend understands (administrator)
     """
     network: NotRequired[NetworkRequest]
+    shared: NotRequired[bool]
+    """
+    tasks of any project may run there
+    """
+    labels: NotRequired[dict[str, str]]
 
 
 class PatchedGroupChangeRequest(TypedDict):
@@ -729,6 +734,36 @@ class SecretRequest(TypedDict):
     value: str
     """
     never given back
+    """
+
+
+class SelectRequest(TypedDict):
+    """
+    Capacity in place of environments by name: `fermi.launch.schedule.scene.Select`.
+    """
+
+    nodes: NotRequired[int | None]
+    """
+    how many environments
+    """
+    gpusPerNode: NotRequired[int | None]
+    """
+    GPUs that are used of each
+    """
+    totalGpus: NotRequired[int | None]
+    """
+    in any mixture, in place of gpusPerNode
+    """
+    gpuTypes: NotRequired[list[str]]
+    zones: NotRequired[list[str]]
+    """
+    ids or names
+    """
+    sameZone: NotRequired[bool]
+    labels: NotRequired[dict[str, str]]
+    exclude: NotRequired[list[str]]
+    """
+    ids of environments
     """
 
 
@@ -1168,6 +1203,10 @@ class DatasetVersionItem(TypedDict):
 class DistributedConfigRequest(TypedDict):
     enabled: NotRequired[bool]
     nodeIds: NotRequired[list[str]]
+    select: NotRequired[SelectRequest | None]
+    """
+    capacity in place of nodeIds: the platform chooses when the turn comes
+    """
     masterNode: NotRequired[str | None]
     framework: NotRequired[str]
     """
@@ -1315,6 +1354,11 @@ class EnvironmentDetail(TypedDict):
     """
     id of the task that holds it
     """
+    shared: bool
+    """
+    tasks of any project may run there
+    """
+    labels: dict[str, str]
     discoveredAs: str
     """
     its key in the cluster; empty = registered by hand
@@ -1361,6 +1405,11 @@ class EnvironmentItem(TypedDict):
     """
     id of the task that holds it
     """
+    shared: bool
+    """
+    tasks of any project may run there
+    """
+    labels: dict[str, str]
 
 
 class EnvironmentRegisterRequest(TypedDict):
@@ -1387,6 +1436,11 @@ class EnvironmentRegisterRequest(TypedDict):
     what its backend understands (administrator)
     """
     network: NotRequired[NetworkRequest]
+    shared: NotRequired[bool]
+    """
+    tasks of any project may run there
+    """
+    labels: NotRequired[dict[str, str]]
     projectId: str
     clusterId: str
 
@@ -1668,6 +1722,10 @@ class TaskCreateRequest(TypedDict):
     """
     required; null for a script of one's own
     """
+    projectId: NotRequired[str | None]
+    """
+    whose task it is; by default the project of its environments, or the only one you are a member of
+    """
     launchMode: NotRequired[str]
     """
     existing
@@ -1690,7 +1748,22 @@ class TaskCreateRequest(TypedDict):
     """
     how long ranks may take to end when they are asked to, to save a checkpoint; after it they are killed
     """
-    priority: NotRequired[int]
+    priority: NotRequired[int | Literal["low", "normal", "high", "urgent"]]
+    """
+    low, normal, high or urgent; as a number: below 0, 0, above 0, from 100
+    """
+    preemptible: NotRequired[bool]
+    """
+    gives way to tasks of a higher class, and goes on from its checkpoint later
+    """
+    minRunSeconds: NotRequired[int]
+    """
+    so long it is not preempted once it has its environments
+    """
+    maxRunSeconds: NotRequired[int | None]
+    """
+    so long it holds its environments at most, all attempts together; then it ends
+    """
     resumeFrom: NotRequired[str | None]
     preflight: NotRequired[Literal["off", "quick", "full"]]
     """

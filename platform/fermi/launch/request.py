@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fermi.launch import ranks, registry, shape
+from fermi.launch.schedule.scene import NUMBERS
 from fermi.launch.spec import DRILL_MINUTES, MAX_RESTARTS, Elastic, Entrypoint, JobSpec, Node, Problem
 from fermi.runner.exits import GRACE_SECONDS
 
@@ -26,6 +27,9 @@ LONGEST_GRACE = 3600  # seconds
 SHORTEST_PATIENCE, LONGEST_PATIENCE = 5, 86_400  # seconds
 LONGEST_DRILL = 1440  # minutes
 NAME_LENGTH = 100
+MIN_RUN_SECONDS = 300
+LONGEST_MIN_RUN = 86_400
+LONGEST_RUN = 365 * 86_400
 
 
 def told(
@@ -75,9 +79,25 @@ class ElasticRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     max_nodes: Annotated[int, told("as many as were chosen by default", ge=1, le=MOST_NODES)] | None = None
 
 
+class SelectRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Capacity in place of environments by name: `fermi.launch.schedule.scene.Select`."""
+
+    nodes: Annotated[int, told("how many environments", ge=1, le=MOST_NODES)] | None = None
+    gpus_per_node: Annotated[int, told("GPUs that are used of each", ge=1, le=1024)] | None = None
+    total_gpus: Annotated[int, told("in any mixture, in place of gpusPerNode", ge=1, le=LARGEST)] | None = None
+    gpu_types: Keys = ()
+    zones: Annotated[tuple[Key, ...], told("ids or names", max_length=MOST_NODES)] = ()
+    same_zone: bool = False
+    labels: Annotated[dict[str, Annotated[str, Meta(max_length=100)]], Meta(max_length=32)] = {}
+    exclude: Annotated[tuple[Key, ...], told("ids of environments", max_length=MOST_NODES)] = ()
+
+
 class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     enabled: bool = True
     node_ids: Keys = ()
+    select: Annotated[
+        SelectRequest | None, told("capacity in place of nodeIds: the platform chooses when the turn comes")
+    ] = None
     master_node: KeyOrBlank | None = None
     framework: Annotated[
         str,
@@ -133,6 +153,9 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
     ] = None
 
 
+_CLASSES = told(choices=["low", "normal", "high", "urgent"])
+
+
 class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """What is missing here is found by the rules, together with everything else that is wrong."""
 
@@ -148,6 +171,10 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     dataset_id: Annotated[KeyOrBlank | None, told("required; null for a script of one's own that reads none")] = ""
     dataset_version_id: Annotated[KeyOrBlank | None, told("required with datasetId")] = ""
     model_id: Annotated[KeyOrBlank | None, told("required; null for a script of one's own")] = ""
+    project_id: Annotated[
+        KeyOrBlank | None,
+        told("whose task it is; by default the project of its environments, or the only one you are a member of"),
+    ] = None
     launch_mode: Annotated[str, _text(100, "existing")] = "existing"
     environment_ids: Keys = ()
     spare_environment_ids: Annotated[
@@ -187,7 +214,25 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
             le=LONGEST_GRACE,
         ),
     ] = GRACE_SECONDS
-    priority: Annotated[int, told(flag="--priority", ge=-1000, le=1000)] = 0
+    priority: Annotated[
+        Annotated[int, Meta(ge=-1000, le=1000)] | Annotated[Literal["low", "normal", "high", "urgent"], _CLASSES],
+        told(
+            "low, normal, high or urgent; as a number: below 0, 0, above 0, from 100",
+            flag="--priority",
+            shown={"metavar": "low|normal|high|urgent"},
+        ),
+    ] = 0
+    preemptible: Annotated[
+        bool, told("gives way to tasks of a higher class, and goes on from its checkpoint later")
+    ] = False
+    min_run_seconds: Annotated[
+        int,
+        told("so long it is not preempted once it has its environments", flag="--min-run", ge=0, le=LONGEST_MIN_RUN),
+    ] = MIN_RUN_SECONDS
+    max_run_seconds: Annotated[
+        Annotated[int, Meta(ge=1, le=LONGEST_RUN)] | None,
+        told("so long it holds its environments at most, all attempts together; then it ends", flag="--max-run"),
+    ] = None
     resume_from: Annotated[
         Annotated[str, told(max_length=500, trim=True)] | None,
         told(flag="--resume-from"),
@@ -258,6 +303,10 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
             choices=["stop", "restart"],
         ),
     ] = "stop"
+
+    @property
+    def priority_number(self) -> int:
+        return NUMBERS[self.priority] if isinstance(self.priority, str) else self.priority
 
     @property
     def distributed(self) -> DistributedConfigRequest:

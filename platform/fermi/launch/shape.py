@@ -83,6 +83,8 @@ def read(kind: type[Kind], data: Mapping[str, Any]) -> tuple[Kind, list[Problem]
 
 def _look(rule: Mapping[str, Any], value: Any, path: str, found: list[Problem]) -> Any:
     """What is left of `value`."""
+    if "anyOf" in rule:
+        rule = next((one for one in rule["anyOf"] if _IS[one["type"]](value)), rule["anyOf"][0])
     kinds = rule.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if value is None and kinds:

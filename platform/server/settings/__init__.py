@@ -21,11 +21,13 @@ FERMI_PREFLIGHT_PATIENCE  12 by default: seconds that the nodes of a pre-flight 
 FERMI_STAND_BY       "0" keeps no process standing by with the training stack imported (saves its ~300 MB)
 FERMI_WORKER_HEARTBEAT  seconds between two heartbeats of a worker (5)
 FERMI_WORKER_LOST    seconds without one until a worker counts as lost (15)
+FERMI_CURRENCY       what prices and budgets are in (CNY)
 FERMI_LOG            "json" for one JSON object per line
 FERMI_LOG_LEVEL      INFO by default
 FERMI_DEBUG          "1" for Django's debug pages
 """
 
+import os
 from urllib.parse import urlsplit
 
 from fermi import messages
@@ -61,6 +63,7 @@ INSTALLED_APPS = [
     "apps.accounts",
     "apps.clusters",
     "apps.catalog",
+    "apps.scheduling",
     "apps.training",
     "apps.workers",
 ]
@@ -78,6 +81,7 @@ DEMO = flag("FERMI_DEMO", default=True)
 MASTER_PORTS = read("FERMI_MASTER_PORTS")
 PREFLIGHT_PATIENCE = read("FERMI_PREFLIGHT_PATIENCE")
 STAND_BY = flag("FERMI_STAND_BY", default=True)
+CURRENCY = os.environ.get("FERMI_CURRENCY") or "CNY"
 WORKER_HEARTBEAT_S = read("FERMI_WORKER_HEARTBEAT")
 WORKER_LOST_S = read("FERMI_WORKER_LOST")
 WORKER_SUSPECT_S = min(2 * WORKER_HEARTBEAT_S + 2, WORKER_LOST_S)  # what is heard is stored within two seconds
