@@ -41,6 +41,22 @@ def take(environment_ids: Iterable[str], holder: str) -> list[tuple[str, str]] |
         # A conflicting lease was given back between the insertion and the look: try again.
 
 
+def held(holder: str) -> set[str]:
+    """The environments that it has."""
+    return set(Lease.objects.filter(holder=holder).values_list("environment_id", flat=True))
+
+
+def mark(environment_ids: Iterable[str], holder: str) -> None:
+    """Where an engine's own queue decides who runs: `holder` has those that nobody has, and is not refused the rest."""
+    rows = [Lease(environment_id=key, holder=holder) for key in sorted(set(environment_ids))]
+    Lease.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def hand_over(holder: str, to: str) -> int:
+    """What one had, the other has; how many environments that were. In the caller's transaction."""
+    return Lease.objects.filter(holder=holder).update(holder=to)
+
+
 def release(holder: str, environment_ids: Iterable[str] | None = None) -> int:
     """Gives back these, or all it has; how many environments became free."""
     mine = Lease.objects.filter(holder=holder)

@@ -110,11 +110,13 @@ class Task(models.Model):
 
 
 class Queue(models.Model):
-    """The one queue of the platform, as a thing that is due: a single row. A pass claims it by compare-and-set on
-    `due_at`, as it does a task, so that two never decide at the same time. None: nothing waits."""
+    """The one queue of the platform, as a thing that is due: a single row. `due_at` None: nothing waits. `claimed_at`:
+    when the decision began that is being made now, or died; the claim of who makes it, too, so that two are never
+    carried out at the same time."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     due_at = models.DateTimeField(null=True, blank=True)
+    claimed_at = models.DateTimeField(null=True, blank=True)
     decided_at = models.DateTimeField(null=True, blank=True)
 
 

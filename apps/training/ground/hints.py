@@ -8,7 +8,7 @@ from kombu.exceptions import OperationalError
 
 from apps.common import bus
 from apps.common.clock import now
-from apps.training.models import Task
+from apps.training.models import Queue, Task
 from apps.training.states import State
 
 log = logging.getLogger(__name__)
@@ -22,10 +22,25 @@ def poke(task_id: str) -> None:
 
 
 def poke_waiting() -> None:
-    """Environments became free: have all that wait for some looked at."""
+    """Environments became free, or can be used again: have the queue decided, and those looked at that are not in it
+    for a reason of their own."""
     moment = now()
-    if Task.objects.filter(state=State.QUEUED, due_at__gt=moment).update(due_at=moment):
+    not_in_line = Task.objects.filter(state=State.QUEUED, in_line_at=None, paused_at=None, due_at__gt=moment)
+    if not_in_line.update(due_at=moment) + queue_is_due(send=False):
         transaction.on_commit(lambda: _send("training.sweep"))
+
+
+def queue_is_due(*, send: bool = True) -> int:
+    """Something changed that a decision is made from. 1 where anybody waits for one."""
+    waits = Task.objects.filter(state=State.QUEUED, in_line_at__isnull=False).exists()
+    if not waits:
+        return 0
+    moment = now()
+    if not Queue.objects.filter(pk=1).update(due_at=moment):
+        Queue.objects.get_or_create(pk=1, defaults={"due_at": moment})
+    if send:
+        transaction.on_commit(lambda: _send("training.sweep"))
+    return 1
 
 
 def changed(task_id: str, kind: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from apps.clusters import leases, selectors
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
@@ -37,6 +38,13 @@ def unusable(nodes: Iterable[Node], left_out: Iterable[str] = ()) -> dict[str, s
         elif environment.cordoned:
             why[key] = "cordoned"
     return why | dict.fromkeys(set(left_out) & set(wanted), LEFT_OUT)
+
+
+def first_unusable(job: JobSpec) -> dict[str, str]:
+    """What the text of ENVIRONMENT_UNAVAILABLE takes; empty where all can train."""
+    lost = unusable(job.nodes, job.left_out)
+    first = next((node for node in job.nodes if node.id in lost), None)
+    return {"environment": first.name, "status": lost[first.id]} if first else {}
 
 
 def replace_lost(task: Task) -> bool:
@@ -85,7 +93,7 @@ def settle(task: Task, after: JobSpec, events: Iterable[tuple[str, Mapping[str, 
         same = Task.objects.select_for_update().get(pk=task.pk)
         if (same.state, same.attempt, same.spec) != (task.state, task.attempt, task.spec):
             raise transitions.Stale(task.pk)
-        if task.attempt:  # before its first attempt it holds nothing
+        if leases.held(task.pk):  # one that waits for its turn holds nothing
             if leases.take(wanted - had, task.pk):
                 return False
             leases.release(task.pk, had - wanted)
@@ -101,11 +109,11 @@ def _spares(task: Task, job: JobSpec) -> list[Node]:
     """Those that could train now and that nobody has, as they are now, in the order in which they were named."""
     rows = DevEnvironment.objects.filter(
         pk__in=job.spares,
-        project=task.project_id,
         cluster=task.cluster_id,
         status=EnvironmentStatus.RUNNING,
         cordoned=False,
     )
+    rows = rows.filter(Q(project=task.project_id) | Q(shared=True))
     rows = rows.exclude(pk__in=[*(node.id for node in job.nodes), *job.left_out])
     rows = rows.exclude(pk__in=Lease.objects.exclude(holder=task.pk).values("environment"))
     return sorted(selectors.snapshots(rows.select_related("zone")), key=lambda node: job.spares.index(node.id))

@@ -15,6 +15,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.PositiveSmallIntegerField(default=1, primary_key=True, serialize=False)),
                 ('due_at', models.DateTimeField(blank=True, null=True)),
+                ('claimed_at', models.DateTimeField(blank=True, null=True)),
                 ('decided_at', models.DateTimeField(blank=True, null=True)),
             ],
         ),

@@ -20,10 +20,12 @@ from apps.common.clock import now
 from apps.training.ground.launching import cause, handle_for, observe
 from apps.training.ground.transitions import Stale
 from apps.training.models import Attempt, Task
+from apps.training.queue import deciding
 from apps.training.reconcile import restarts, steps, verdicts
 from apps.training.states import WITH_ATTEMPT, State
 from apps.training.states.decisions import Act, Decision, Facts, decide, hanging_now
 from apps.training.states.limits import CLAIM, LOOK_AGAIN
+from apps.training.states.reasons import Reason
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Cause, Observation
 
@@ -43,6 +45,7 @@ def reconcile(task_id: str) -> None:
 def sweep(limit: int = 1000) -> int:
     """A pass over everything that is due; one observation per cluster serves all its tasks. Returns how many there
     were."""
+    deciding.decide_if_due()
     due = list(Task.objects.filter(due_at__lte=now()).order_by("due_at").values_list("pk", flat=True)[:limit])
     if not due:
         return 0
@@ -102,6 +105,7 @@ def _facts(task: Task) -> tuple[Facts, Attempt | None]:
         state=state,
         stop_requested=task.stop_requested_at is not None,
         resize_requested=task.resize_requested_at is not None,
+        leave=_leave(task),
         overdue=task.deadline_at is not None and task.deadline_at <= now(),
         outcome=cause(task.cluster, attempt.outcome, attempt.outcome_params) if attempt and attempt.outcome else None,
         attempts_left=task.max_restarts + 1 - restarts.charged(ends),
@@ -109,6 +113,12 @@ def _facts(task: Task) -> tuple[Facts, Attempt | None]:
         moment=now().timestamp(),
         found=verdicts.of(task, attempt) if attempt and state is State.RUNNING and not attempt.outcome else None,
     ), attempt
+
+
+def _leave(task: Task) -> Cause | None:
+    """Why it is to give its environments back for now."""
+    asked = Reason.PAUSED if task.paused_at else Reason.PREEMPTED if task.preempted_at else None
+    return cause(task.cluster, asked, task.preempted_for) if asked else None
 
 
 def _observe(tasks: Iterable[Task]) -> dict[str, Observation]:

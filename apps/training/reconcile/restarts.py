@@ -4,14 +4,15 @@ import signal
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Any
 
 from apps.common import disks
-from apps.training.models import Attempt
+from apps.common.clock import now
+from apps.training.models import Attempt, Task
 from apps.training.states.limits import QUICK_END, backoff
-from apps.training.states.reasons import Reason
+from apps.training.states.reasons import GIVEN_WAY, Reason
 from fermi.launch.causes import BY_RANKS, DISK_FULL
 from fermi.launch.spec import Cause
 
@@ -39,6 +40,14 @@ def begins_at(attempts: Iterable[Attempt]) -> datetime | None:
     quick = [attempt.ended_at for attempt in takewhile(_was_quick, newest_first)]
     wait = backoff(len(quick))
     return quick[0] + wait if wait and quick[0] else None
+
+
+def remaining(task: Task) -> timedelta | None:
+    """How long it may still hold its environments, by its own word; None: as long as it takes."""
+    if task.max_run_seconds is None:
+        return None
+    spans = [(one.ended_at or now()) - one.created_at for one in task.attempts.all()]
+    return timedelta(seconds=task.max_run_seconds) - sum(spans, timedelta())
 
 
 def repeated(attempts: Iterable[Attempt], newest: Attempt, last_steps: Mapping[int, int]) -> dict[str, Any]:
@@ -81,7 +90,7 @@ def still_full(attempts: Iterable[Attempt]) -> dict[str, Any]:
 
 
 def _was_quick(attempt: Attempt) -> bool:
-    """One that was ended for a new size has failed at nothing."""
-    if attempt.outcome == Reason.RESIZING:
+    """One that was ended for a new size, or gave way, has failed at nothing."""
+    if attempt.outcome in (Reason.RESIZING, *GIVEN_WAY):
         return False
     return attempt.ended_at is not None and attempt.ended_at - attempt.created_at <= QUICK_END

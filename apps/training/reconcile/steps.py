@@ -10,7 +10,6 @@ from django.db import transaction
 from apps.accounts import vault
 from apps.catalog.models import DatasetVersion, VersionStatus
 from apps.clusters import leases
-from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.training.drills import runs as drills
 from apps.training.ground import hints, placing, resuming, sizing, transitions
@@ -18,11 +17,12 @@ from apps.training.ground.launching import backend_for, cause, declared, handle_
 from apps.training.models import Attempt, Task
 from apps.training.output import ingest
 from apps.training.preflight import runs
+from apps.training.queue import line
 from apps.training.reconcile import crashes, ports, restarts, verdicts
 from apps.training.states import FINAL, Kind, State
 from apps.training.states.decisions import Decision
 from apps.training.states.limits import DEADLINES, FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS, LOOK_AGAIN
-from apps.training.states.reasons import Reason
+from apps.training.states.reasons import GIVEN_WAY, Reason
 from fermi.launch import registry
 from fermi.launch.causes import DISK_FULL
 from fermi.launch.errors import BackendError
@@ -47,28 +47,37 @@ def prepare(task: Task) -> timedelta | None:
 
 
 def lease(task: Task) -> timedelta | None:
-    """Takes every environment and a port and begins the next attempt, in one transaction; or says who holds what. Where
-    an environment was lost, a spare takes its place first, or an elastic task does without it; one that is back takes
-    part again. Not before its back-off is over, whoever asks."""
+    """Begins the next attempt on a port of its own, once all environments are the task's; until then it stands in line.
+    Where an environment was lost, a spare takes its place first, an elastic task does without it, and one that asked
+    for capacity stands in line for others; one that is back takes part again. Not before its back-off is over, whoever
+    asks."""
+    if task.paused_at or task.preempted_at:
+        return line.rest(task)
     if (begins := restarts.begins_at(task.attempts.all())) and begins > (moment := now()):
         return begins - moment
     if full := restarts.still_full(task.attempts.all()):
         transitions.explain(task, DISK_FULL.code, full)
         return LOOK_AGAIN[State.QUEUED]
+    if (remaining := restarts.remaining(task)) is not None and remaining <= timedelta():
+        transitions.move(task, State.FAILED, Reason.RUN_TIMEOUT)
+        _release_if_final(task)
+        return timedelta()
     job = JobSpec.from_json(task.spec)
-    nodes = job.nodes
-    if placing.replace_lost(task) or sizing.resize(task):
+    is_given = not task.attempt and bool(leases.held(task.pk))
+    if placing.replace_lost(task) or (not is_given and sizing.resize(task)):
         return None
-    if lost := placing.unusable(nodes, job.left_out):
-        first = next(node for node in nodes if node.id in lost)
-        reason = {"environment": first.name, "status": lost[first.id]}
-        transitions.explain(task, Reason.ENVIRONMENT_UNAVAILABLE, reason)
+    if lost := placing.first_unusable(job):
+        if task.select and line.decides(task):
+            return line.stand(task, job)
+        transitions.explain(task, Reason.ENVIRONMENT_UNAVAILABLE, lost)
         return LOOK_AGAIN[State.QUEUED]
     try:
         secrets_of(task)
     except vault.Unavailable as absent:
         transitions.explain(task, absent.code, absent.params)
         return LOOK_AGAIN[State.QUEUED]
+    if not line.has_turn(task, job):
+        return line.stand(task, job)
     for stage in (runs.stage, drills.stage):
         if (wait := stage(task)) is not None:
             return wait
@@ -77,7 +86,7 @@ def lease(task: Task) -> timedelta | None:
     number, (resume_from, in_vain) = task.attempt + 1, resuming.point(task)
     try:
         with transaction.atomic():
-            held = leases.take([node.id for node in nodes], task.pk)
+            held = line.take(task, job)
             if not held:
                 port = there.take(attempt_name(task.pk, number))
                 attempt = Attempt(
@@ -99,12 +108,8 @@ def lease(task: Task) -> timedelta | None:
             return timedelta()
         transitions.explain(task, Reason.PORTS_TAKEN, there.explained())
         return LOOK_AGAIN[State.QUEUED]
-    if held:
-        holders = [{"environment": environment, "task": holder} for environment, holder in held]
-        names = dict(DevEnvironment.objects.filter(pk__in=[e for e, _ in held]).values_list("pk", "name"))
-        text = ", ".join(f"{names[environment]} ({holder})" for environment, holder in held)
-        transitions.explain(task, Reason.WAITING_FOR_ENVIRONMENTS, {"held": text, "holders": holders})
-        return LOOK_AGAIN[State.QUEUED]
+    if held:  # past the queue somebody was quicker: it stands in line again
+        return line.stand(task, job)
     return None
 
 
@@ -133,8 +138,14 @@ def advance(task: Task, attempt: Attempt, decision: Decision) -> timedelta | Non
     with transaction.atomic():
         if decision.to is State.RUNNING:
             Attempt.objects.filter(pk=attempt.pk, running_at=None).update(running_at=now())
-        transitions.move(task, decision.to, attempt.outcome, attempt.outcome_params)
+        transitions.move(task, decision.to, attempt.outcome, attempt.outcome_params, **_bounded(task, decision.to))
     return None
+
+
+def _bounded(task: Task, to: State) -> dict[str, Any]:
+    """A task that says how long it runs at most has its own deadline."""
+    remaining = restarts.remaining(task) if to is State.RUNNING else None
+    return {} if remaining is None else {"deadline_at": now() + max(remaining, timedelta())}
 
 
 def record_outcome(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
@@ -166,9 +177,10 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
     report = runs.report(task, attempt.number) if task.kind == Kind.PREFLIGHT else None
     to = State.FAILED if decision.to is State.QUEUED and verdicts.is_last(task, attempt) else decision.to
     restart = to is State.QUEUED
+    gives_way = restart and attempt.outcome in GIVEN_WAY
     again = restarts.repeated(task.attempts.all(), attempt, crashes.last_steps(task, attempt))
     reason, params = attempt.outcome, {**attempt.outcome_params, **again}
-    if restart:
+    if restart and not gives_way:
         reason, params = Reason.RESTARTING, {"cause": attempt.outcome, "next": attempt.number + 1, **params}
     elif to is State.STOPPED and (killed := restarts.killed_by_a_stop(attempt)):
         reason, params = Reason.STOPPED_AND_KILLED, killed
@@ -184,6 +196,8 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
             transitions.record(task.pk, attempt.number, "attempt", "SAME_FAILURE", {**attempt.outcome_params, **again})
         leases.release_ports(attempt.name)
         transitions.move(task, to, reason, params)
+        if gives_way:
+            line.rest(task)
         if report is not None:
             runs.finish(task, report)
         _release_if_final(task)
@@ -257,5 +271,6 @@ def _release_if_final(task: Task) -> None:
     if State(task.state) in FINAL:
         if task.kind == Kind.DRILL:
             drills.finish(task)
-        leases.release(task.pk)
+        if not line.give_on(task):
+            leases.release(task.pk)
         hints.poke_waiting()

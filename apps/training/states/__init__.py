@@ -55,13 +55,17 @@ class Action(StrEnum):
     RETRY = "retry"
     CLONE = "clone"
     DELETE = "delete"
+    PAUSE = "pause"
+    RESUME = "resume"
 
 
-def allowed_actions(state: State, *, changes: bool = True) -> list[Action]:
+def allowed_actions(state: State, *, changes: bool = True, paused: bool | None = None) -> list[Action]:
     """What may be done with a task now by somebody who may change things in its project, and nothing by anybody else;
-    `retry` is for ends that were not a success."""
+    `retry` is for ends that were not a success. `paused`: whether it was asked to pause; None: it is of a kind that
+    cannot."""
     if not changes:
         return []
     if state not in FINAL:
-        return [Action.CLONE] if state is State.STOPPING else [Action.STOP, Action.CLONE]
+        steer = [] if paused is None else [Action.RESUME if paused else Action.PAUSE]
+        return [Action.CLONE] if state is State.STOPPING else [Action.STOP, *steer, Action.CLONE]
     return ([] if state is State.SUCCEEDED else [Action.RETRY]) + [Action.CLONE, Action.DELETE]

@@ -27,6 +27,7 @@ class Act(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the database says. `attempt`: the newest attempt's number; `outcome`: that attempt's, when its end is known;
+    `leave`: why it is to give its environments back for now, where somebody asked it to.
     `found`: why it is to end, as what it printed shows. `overdue`: past the deadline. `moment`: now, in unix
     seconds. `site`: where the attempt runs, `on_hang`: what follows where it hangs for certain."""
 
@@ -38,6 +39,7 @@ class Facts:
     attempt: int = 0
     moment: float = 0.0
     resize_requested: bool = False
+    leave: Cause | None = None
     found: Cause | None = None
     site: hangs.Site | None = None
     on_hang: str = "report"
@@ -95,6 +97,8 @@ def _end_of_attempt(facts: Facts, seen: Observation, hanging: hangs.Verdict | No
         return Cause(Reason.COMPLETED)
     if facts.stop_requested:
         return Cause(Reason.STOPPED_BY_USER)
+    if facts.leave and facts.state is not State.STOPPING:
+        return facts.leave
     if facts.state is State.RUNNING and facts.found and seen.phase is not Phase.UNKNOWN:
         return facts.found
     if seen.phase is Phase.FAILED:

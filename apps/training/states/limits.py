@@ -25,6 +25,13 @@ LOOK_AGAIN: dict[State, timedelta] = {
 }
 """Without any hint. With hints (a process ended, an environment became free) it is at once."""
 
+IN_LINE = timedelta(minutes=10)
+"""A task that stands in line is looked at for what is its own (a secret, say); its turn is the queue's to see."""
+RESTING = timedelta(hours=1)
+"""A paused task waits for nothing but a word."""
+DECIDE_AGAIN = timedelta(seconds=5)
+"""While anybody waits, the queue is decided as often as this, whatever hint was lost."""
+
 CLAIM = timedelta(seconds=30)
 """How long a pass has a task for itself; also when a task whose pass crashed or raised is tried again."""
 

@@ -17,6 +17,18 @@ class Reason(StrEnum):
     ENVIRONMENT_UNAVAILABLE = "ENVIRONMENT_UNAVAILABLE"
     PORTS_TAKEN = "PORTS_TAKEN"
     RESTARTING = "RESTARTING"
+    WAITING_FOR_CAPACITY = "WAITING_FOR_CAPACITY"
+    WAITING_FOR_TURN = "WAITING_FOR_TURN"
+    WAITING_FOR_RESERVATION = "WAITING_FOR_RESERVATION"
+    WAITING_FOR_MAINTENANCE = "WAITING_FOR_MAINTENANCE"
+    MAKING_ROOM = "MAKING_ROOM"
+    LIMIT_GPUS = "LIMIT_GPUS"
+    LIMIT_TASKS = "LIMIT_TASKS"
+    LIMIT_GPU_HOURS = "LIMIT_GPU_HOURS"
+    LIMIT_USER_GPUS = "LIMIT_USER_GPUS"
+    LIMIT_USER_TASKS = "LIMIT_USER_TASKS"
+    LIMIT_USER_GPU_HOURS = "LIMIT_USER_GPU_HOURS"
+    BUDGET_SPENT = "BUDGET_SPENT"
     SECRET_MISSING = "SECRET_MISSING"
     SECRET_UNREADABLE = "SECRET_UNREADABLE"
     PREFLIGHT_RUNNING = "PREFLIGHT_RUNNING"
@@ -39,6 +51,8 @@ class Reason(StrEnum):
     ATTEMPT_LOST = "ATTEMPT_LOST"
     START_FAILED = "START_FAILED"
     RESIZING = "RESIZING"
+    PREEMPTED = "PREEMPTED"
+    PAUSED = "PAUSED"
     START_TIMEOUT = "START_TIMEOUT"
     RUN_TIMEOUT = "RUN_TIMEOUT"
     # ends of a task without an attempt
@@ -63,9 +77,15 @@ CAUSES = declared(
     Cause(Reason.NETWORK_CUT, retry=True),
     Cause(Reason.ATTEMPT_LOST, retry=True),
     Cause(Reason.RESIZING, retry=True, asked=True, free=ALWAYS),
+    Cause(Reason.PREEMPTED, retry=True, asked=True, free=ALWAYS),
+    Cause(Reason.PAUSED, retry=True, asked=True, free=ALWAYS),
+    Cause(Reason.RUN_TIMEOUT, asked=True),
     Cause(Reason.START_FAILED, retry=True),
     Cause(Reason.START_TIMEOUT, retry=True),
     Cause(Reason.SECRET_MISSING, retry=True, free=ALWAYS),
     Cause(Reason.SECRET_UNREADABLE, retry=True, free=ALWAYS),
 )
 """Every reason by its code, with what follows from it where it ends an attempt."""
+
+GIVEN_WAY = frozenset({Reason.PREEMPTED, Reason.PAUSED})
+"""Ends of an attempt after which the task gives its environments back and goes on later."""

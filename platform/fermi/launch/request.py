@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fermi.launch import ranks, registry, shape
-from fermi.launch.schedule.scene import NUMBERS
+from fermi.launch.schedule.scene import NUMBERS, Select
 from fermi.launch.spec import DRILL_MINUTES, MAX_RESTARTS, Elastic, Entrypoint, JobSpec, Node, Problem
 from fermi.runner.exits import GRACE_SECONDS
 
@@ -324,6 +324,15 @@ def places(nodes: Sequence[Node], master: str, wanted: int | None) -> tuple[Sequ
         params = {"found": wanted, "high": there}
         return nodes, [Problem("distributedConfig.worldSize", "WORLD_SIZE_TOO_LARGE", params)]
     return ranks.first(nodes, master, wanted), []
+
+
+def cut(select: Select, nodes: Sequence[Node], wanted: int | None = None) -> tuple[Node, ...]:
+    """As much of the environments that were chosen as was asked for, the first of them being the master. `wanted`: the
+    request's `worldSize`."""
+    if select.gpus_per_node is not None:
+        nodes = [ranks.first([node], node.id, select.gpus_per_node)[0] for node in nodes]
+    total = wanted or select.total_gpus or sum(node.processes for node in nodes)
+    return ranks.first(nodes, nodes[0].id, total)
 
 
 def job(

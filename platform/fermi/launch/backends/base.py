@@ -32,6 +32,8 @@ class Backend(ABC):
     """Whether all its nodes are this very machine."""
     alike: bool = True
     """Whether what one node lacks, all lack."""
+    queues: bool = False
+    """Whether it has a queue of its own that decides who runs: what is submitted waits there."""
     mount: str = ""
     """Where ranks see the platform's data directory; empty: at the platform's own path."""
 

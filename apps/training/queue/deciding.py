@@ -1,0 +1,176 @@
+"""One decision for all tasks that wait, carried out task by task.
+
+    claim the queue's row ─▶ load the scene ─▶ decide (pure) ─▶ for each that starts: settle its nodes, take its leases
+                                                                for each victim: ask it to give way
+                                                                for each other: why it waits, where that is new
+
+Level-triggered, as a pass over a task is: a decision needs nothing but the database, hints only make it sooner, and one
+that dies half-way is made anew by whoever comes next. What was carried out stands: each task starts in a transaction of
+its own that holds only while the claim does. Leases decide races with whoever takes environments past the queue.
+"""
+
+import logging
+import random
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q
+
+from apps.clusters import leases
+from apps.common.clock import now
+from apps.training.ground import hints, placing, transitions
+from apps.training.models import Queue, Task
+from apps.training.queue import load, settling
+from apps.training.states import WITH_ATTEMPT, Kind, State
+from apps.training.states.limits import CLAIM, DECIDE_AGAIN
+from apps.training.states.reasons import Reason
+from fermi.launch.schedule import turns
+from fermi.launch.schedule.scene import Preempt, Scene, Turn
+from fermi.launch.spec import JobSpec, Problem
+
+log = logging.getLogger(__name__)
+
+ROUNDS = 4
+"""Whoever decides looks again where something changed meanwhile, so often at most; then the sweep does."""
+TOLD = 200
+"""Of the first so many in the queue, what they wait for is kept up to date; of the others, where its kind changes."""
+
+
+class Lost(Exception):
+    """Somebody else decides now."""
+
+
+def decide_if_due(task: str = "") -> None:
+    """Decides as long as something changes, unless somebody does so already: they look again before they go. `task`:
+    whose pass this is; it needs no hint."""
+    for _ in range(ROUNDS):
+        if not Queue.objects.filter(due_at__lte=now()).exists():
+            return
+        claim = _claim()
+        if claim is None:
+            return
+        try:
+            again = _decide(claim, task)
+        except Lost:
+            log.warning("the queue's claim was taken over: the decision took longer than %s", CLAIM)
+            return
+        except Exception:
+            _let_go(claim, now() + CLAIM)
+            raise
+        _let_go(claim, again)
+
+
+def _claim() -> datetime | None:
+    """What is changed from here on makes the queue due anew."""
+    moment = now()
+    claim = moment + timedelta(microseconds=random.randrange(1_000_000))
+    free = Q(claimed_at=None) | Q(claimed_at__lt=moment - CLAIM)
+    mine = Queue.objects.filter(free, pk=1, due_at__lte=moment).update(claimed_at=claim, due_at=None)
+    return claim if mine else None
+
+
+def _let_go(claim: datetime, again: datetime | None) -> None:
+    mine = Queue.objects.filter(pk=1, claimed_at=claim)
+    with transaction.atomic():
+        if again is not None:
+            mine.filter(Q(due_at=None) | Q(due_at__gt=again)).update(due_at=again)
+        mine.update(claimed_at=None, decided_at=now())
+
+
+def _decide(claim: datetime, me: str) -> datetime | None:
+    moment = now()
+    if not load.in_line().exists():
+        return None
+    scene = load.scene(moment)
+    decision = turns.decide(scene, settling.Fits())
+    names = {place.id: place.name for place in scene.places}
+    told = _Told(scene, names)
+    started = 0
+    for turn in decision.turns:
+        if turn.start:
+            started += _start(turn, claim, me)
+        else:
+            told.say(turn)
+    for victim in decision.preempt:
+        _ask(victim, scene)
+    if not load.in_line().exists():
+        return None
+    soon = moment + DECIDE_AGAIN
+    by_time = datetime.fromtimestamp(decision.again, moment.tzinfo) if decision.again is not None else soon
+    return min(max(by_time, moment), soon)
+
+
+def _start(turn: Turn, claim: datetime, me: str) -> bool:
+    """Whether it has its environments now. It begins in its own pass."""
+    with transaction.atomic():
+        if not Queue.objects.select_for_update().filter(pk=1, claimed_at=claim).exists():
+            raise Lost
+        task = load.in_line().select_for_update(of=("self",)).select_related("cluster").filter(pk=turn.task).first()
+        if task is None:
+            return False
+        if task.select is not None and not settling.settle(task, turn.start):
+            return False
+        if leases.take(turn.start, task.pk):
+            transaction.set_rollback(True)
+            return False
+        Task.objects.filter(pk=task.pk).update(in_line_at=None, turn={}, borrowed=turn.borrowed)
+        if task.pk != me:
+            hints.poke(task.pk)
+    return True
+
+
+class _Told:
+    """Says why tasks wait, with as few writes as that takes."""
+
+    def __init__(self, scene: Scene, names: Mapping[str, str]) -> None:
+        self.names = names
+        self.holders = {place: held for held in scene.held for place in held.places}
+        self.named = {task.task: task.named for task in scene.waiting}
+        rows = load.in_line().values_list("pk", "reason", "reason_params", "turn", "attempt")
+        self.before = {row[0]: row[1:] for row in rows}
+
+    def say(self, turn: Turn) -> None:
+        if turn.task not in self.before or turn.why is None:
+            return
+        reason, params, known, attempt = self.before[turn.task]
+        why = self._filled(turn, turn.why)
+        stored = {"needs": list(turn.needs), "begins": turn.begins, "after": list(turn.after)} if turn.needs else {}
+        far = turn.number > TOLD and reason == why.code
+        if far or (reason, params, known) == (why.code, dict(why.params), stored):
+            return
+        with transaction.atomic():
+            same = load.in_line().filter(pk=turn.task, attempt=attempt)
+            if same.update(reason=why.code, reason_params=dict(why.params), turn=stored):
+                hints.changed(turn.task, "status")
+
+    def _filled(self, turn: Turn, why: Problem) -> Problem:
+        """Who holds what is named where environments were asked for by name, and what is wrong with them."""
+        if why.code == Reason.ENVIRONMENT_UNAVAILABLE:
+            return Problem("", why.code, self._unusable(turn.task) or why.params)
+        if why.code != Reason.WAITING_FOR_ENVIRONMENTS:
+            return why
+        held = [(key, self.holders[key]) for key in self.named[turn.task] if key in self.holders]
+        text = ", ".join(f"{self.names.get(key, key)} ({by.task})" for key, by in held)
+        return Problem("", why.code, {"held": text, "holders": [{"environment": k, "task": by.task} for k, by in held]})
+
+    @staticmethod
+    def _unusable(task: str) -> dict[str, str]:
+        job = JobSpec.from_json(Task.objects.values_list("spec", flat=True).get(pk=task))
+        return placing.first_unusable(job)
+
+
+def _ask(victim: Preempt, scene: Scene) -> None:
+    """It is asked once; what it runs is ended by its own pass."""
+    by = next((task for task in scene.waiting if task.task == victim.by), None)
+    params: dict[str, Any] = {"task": victim.by, "by": by.name if by else victim.by, "why": victim.why}
+    with transaction.atomic():
+        active = Task.objects.filter(
+            pk=victim.task, kind=Kind.TRAINING, state__in=[State.QUEUED, *WITH_ATTEMPT], preempted_at=None,
+            paused_at=None, stop_requested_at=None,
+        )  # fmt: skip
+        if active.update(preempted_at=now(), preempted_for=params):
+            task = Task.objects.get(pk=victim.task)
+            transitions.record(task.pk, task.attempt, "state", "PREEMPTION_REQUESTED", params)
+            hints.poke(task.pk)

@@ -1,0 +1,170 @@
+"""The rows of tasks, leases and environments as the scene that a decision is made from, in a few queries."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F, Max, Sum
+
+from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
+from apps.training.models import Attempt, Checkpoint, Node, Task
+from apps.training.states import Kind, State
+from fermi.launch import stored
+from fermi.launch.schedule.scene import Held, Place, Scene, Select, Waiting
+
+FOREVER = 1e12
+"""Of what is never a victim: a pre-flight test and a drill are short, and go before a task that waits."""
+
+
+def scene(now: datetime, *more: Waiting) -> Scene:
+    """As it is. `more`: what would wait, too."""
+    rows = list(in_line().values(*_COLUMNS, user=F("owner__username")))
+    named = _named(row["id"] for row in rows if row["select"] is None)
+    spent = ran(row["id"] for row in rows if row["max_run_seconds"] is not None and row["attempt"])
+    waiting = [_waiting(row, named.get(row["id"], ()), spent.get(row["id"], 0.0)) for row in rows]
+    return Scene(
+        now=now.timestamp(),
+        waiting=(*waiting, *more),
+        held=tuple(held(now)),
+        places=tuple(places()),
+    )
+
+
+def in_line() -> Any:
+    """Tasks that could start if they had their environments."""
+    return Task.objects.filter(state=State.QUEUED, in_line_at__isnull=False, stop_requested_at=None, paused_at=None)
+
+
+_COLUMNS = (
+    "id", "name", "project_id", "cluster_id", "created_at", "select", "priority", "place", "preemptible",
+    "max_run_seconds", "attempt",
+)  # fmt: skip
+
+
+def _waiting(row: Mapping[str, Any], named: tuple[str, ...], ran: float) -> Waiting:
+    longest = row["max_run_seconds"]
+    return Waiting(
+        task=row["id"],
+        name=row["name"],
+        project=row["project_id"],
+        user=row["user"],
+        cluster=row["cluster_id"],
+        since=row["created_at"].timestamp(),
+        named=named,
+        select=selected(row["select"]),
+        priority=row["priority"],
+        place=row["place"],
+        preemptible=row["preemptible"],
+        max_run=None if longest is None else max(longest - ran, 0.0),
+    )
+
+
+def selected(data: Mapping[str, Any] | None) -> Select | None:
+    return None if data is None else stored.load(Select, data)
+
+
+def _named(tasks: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The environments that each named; what was deleted is an environment that is not there."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    wanted = list(tasks)
+    rows = (
+        Node.objects.filter(task__in=in_line().filter(select=None))
+        if len(wanted) > 500
+        else (Node.objects.filter(task__in=wanted))
+    )
+    for task, environment in rows.order_by("node_rank").values_list("task_id", "environment_id"):
+        found[task].append(environment or "")
+    return {task: tuple(keys) for task, keys in found.items()}
+
+
+def ran(tasks: Iterable[str], now: datetime | None = None) -> dict[str, float]:
+    """For how many seconds attempts that have ended held environments, by task."""
+    ended = Attempt.objects.filter(task__in=list(tasks), ended_at__isnull=False).values("task")
+    rows = ended.annotate(total=Sum(F("ended_at") - F("created_at"))).values_list("task", "total")
+    return {task: total.total_seconds() for task, total in rows}
+
+
+def held(now: datetime) -> list[Held]:
+    """Whoever has environments. One whose task is not there any more has them for ever."""
+    leases: defaultdict[str, list[tuple[str, datetime]]] = defaultdict(list)
+    for environment, holder, since in Lease.objects.values_list("environment_id", "holder", "since"):
+        leases[holder].append((environment, since))
+    rows: dict[str, dict[str, Any]] = {}
+    for part in _slices(list(leases)):
+        found: Iterable[Any] = Task.objects.filter(pk__in=part).values(
+            "id", "kind", "name", "project_id", "priority", "preemptible", "borrowed", "min_run_seconds", "state",
+            "max_run_seconds", "deadline_at", "paused_at", "preempted_at", "stop_requested_at",
+            user=F("owner__username"),
+        )  # fmt: skip
+        rows |= {row["id"]: row for row in found}
+    bounded = [key for key, row in rows.items() if row["max_run_seconds"] is not None]
+    spent, saved = ran(bounded), _saved(rows)
+    return [_held(key, taken, rows.get(key), spent.get(key, 0.0), saved.get(key)) for key, taken in leases.items()]
+
+
+def _held(
+    task: str, taken: list[tuple[str, datetime]], row: Mapping[str, Any] | None, spent: float, saved: datetime | None
+) -> Held:
+    since = min(moment for _, moment in taken)
+    keys = tuple(key for key, _ in taken)
+    if row is None:
+        return Held(task, "", "", keys, since.timestamp(), min_run=FOREVER)
+    until = None
+    if row["max_run_seconds"] is not None:
+        left = since + timedelta(seconds=row["max_run_seconds"] - spent)
+        until = (row["deadline_at"] if row["state"] == State.RUNNING and row["deadline_at"] else left).timestamp()
+    is_training = row["kind"] == Kind.TRAINING
+    return Held(
+        task=task,
+        name=row["name"],
+        project=row["project_id"],
+        user=row["user"],
+        places=keys,
+        since=since.timestamp(),
+        priority=row["priority"],
+        preemptible=is_training and row["preemptible"],
+        min_run=float(row["min_run_seconds"]) if is_training else FOREVER,
+        until=until,
+        saved_at=saved.timestamp() if saved and saved >= since else None,
+        leaving=bool(row["paused_at"] or row["preempted_at"] or row["stop_requested_at"])
+        or row["state"] == State.STOPPING,
+    )
+
+
+def _saved(tasks: Iterable[str]) -> dict[str, datetime]:
+    """When each task's newest checkpoint was saved."""
+    found: dict[str, datetime] = {}
+    for part in _slices(list(tasks)):
+        rows = Checkpoint.objects.filter(task__in=part).values("task").annotate(newest=Max("at"))
+        found |= dict(rows.values_list("task", "newest"))
+    return found
+
+
+def places() -> list[Place]:
+    rows = DevEnvironment.objects.values_list(
+        "id", "name", "project_id", "cluster_id", "zone_id", "zone__name", "gpu_type", "gpu_count", "shared", "labels",
+        "status", "cordoned", "network",
+    )  # fmt: skip
+    return [
+        Place(
+            id=row[0],
+            name=row[1],
+            project=row[2],
+            cluster=row[3],
+            zone=row[4],
+            zone_name=row[5],
+            gpu_type=row[6],
+            gpus=row[7],
+            shared=row[8],
+            labels=row[9],
+            usable=row[10] == EnvironmentStatus.RUNNING and not row[11],
+            link=f"{row[4]}/infiniband" if row[12].get("infiniband") else "",
+        )
+        for row in rows
+    ]
+
+
+def _slices(keys: list[str], size: int = 500) -> Iterable[list[str]]:
+    """SQLite takes so many values in one statement."""
+    return (keys[at : at + size] for at in range(0, len(keys), size))
