@@ -128,7 +128,7 @@ def test_a_created_task_keeps_what_it_was_made_from(colleague, environments):
         ({"maxRestarts": -1}, {"maxRestarts": "MAX_RESTARTS_OUT_OF_RANGE"}),
         ({"resumeFrom": "/nowhere.pt"}, {"resumeFrom": "RESUME_NOT_FOUND"}),
         ({"taskname": "x"}, {"taskname": "UNKNOWN_FIELD"}),
-        ({"priority": "high"}, {"priority": "WRONG_TYPE"}),
+        ({"priority": "soon"}, {"priority": "FIELD_CHOICE"}),
         ({"distributedConfig__nodeIds": "env-001"}, {"distributedConfig.nodeIds": "FIELD_INVALID"}),
         ({"distributedConfig": [], "datasetId": 1},
          {"distributedConfig": "FIELD_INVALID", "datasetId": "WRONG_TYPE"}),
@@ -271,7 +271,7 @@ def test_one_bad_value_leaves_the_rest_of_the_preview(colleague, framework, chan
 
 
 def test_wrong_types_and_broken_rules_come_together(colleague):
-    answer = colleague.post("/training-tasks", changed(taskName="", priority="high", maxRestarts=-1, env={"RANK": "1"}))
+    answer = colleague.post("/training-tasks", changed(taskName="", priority=0.5, maxRestarts=-1, env={"RANK": "1"}))
     assert answer.problems == {
         "priority": "WRONG_TYPE",
         "taskName": "NAME_REQUIRED",
@@ -279,7 +279,7 @@ def test_wrong_types_and_broken_rules_come_together(colleague):
         "env.RANK": "ENV_RESERVED",
     }
     (problem,) = [each for each in answer.body["errors"] if each["field"] == "priority"]
-    assert problem["message"] == '应为整数，不小于 -1000 且不大于 1000，收到的是 "high"。'
+    assert problem["message"] == '应为整数，不小于 -1000 且不大于 1000，收到的是 0.5。'
 
 
 OWN_SCRIPT = {

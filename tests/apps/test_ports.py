@@ -53,11 +53,13 @@ class Lab:
             f"task-{number}", "pytorch-ddp", tuple(selectors.snapshots([environment])), name,
             entrypoint=Entrypoint("train.py"), checkpoint_dir="/c", **changes,
         )  # fmt: skip
-        return Task.objects.create(
+        task = Task.objects.create(
             id=job.task_id, project=self.project, owner=self.user, cluster=self.cluster, name=job.task_id,
             framework=job.framework, request={}, state=State.QUEUED, state_since=now(), due_at=now(),
             created_at=now(), **storing.columns(job),
         )  # fmt: skip
+        storing.store_nodes(task, job)
+        return task
 
     def begin(self, **changes: Any) -> Task:
         task = self.task(**changes)
@@ -157,7 +159,8 @@ def test_who_is_overtaken_on_the_way_to_a_port_looks_again_at_once(user: User, m
         patched.setattr(steps.ports, "look", look)
         assert steps.lease(task) == timedelta()
     task = Task.objects.get(pk=task.pk)
-    assert (task.state, task.reason, Lease.objects.count()) == (State.QUEUED, "", 0)
+    assert (task.state, task.reason) == (State.QUEUED, "")
+    assert not Lease.objects.exclude(holder=task.pk).exists()
     assert steps.lease(task) is None
     assert port_of(task) == 29508
 

@@ -74,6 +74,17 @@ def give_on(run: Task) -> bool:
     return True
 
 
+def step_aside(task: Task) -> None:
+    """Between attempts it keeps what it has."""
+    if task.attempt and task.in_line_at is None:
+        return
+    with transaction.atomic():
+        Task.objects.filter(pk=task.pk, state=State.QUEUED).update(in_line_at=None, turn={})
+        if leases.release(task.pk):
+            hints.queue_is_due()
+    task.in_line_at = None
+
+
 def _stage_goes_on(task: Task) -> bool:
     """What runs before its first attempt has its environments meanwhile."""
     mine = Q(preflight__before=task) | Q(drill__task=task, drill__stage=True)

@@ -2,6 +2,7 @@
 how long to wait before the task is looked at again, or None to go on at once."""
 
 import json
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -69,15 +70,15 @@ def lease(task: Task) -> timedelta | None:
     if lost := placing.first_unusable(job):
         if task.select and line.decides(task):
             return line.stand(task, job)
-        transitions.explain(task, Reason.ENVIRONMENT_UNAVAILABLE, lost)
-        return LOOK_AGAIN[State.QUEUED]
+        return _aside(task, Reason.ENVIRONMENT_UNAVAILABLE, lost)
     try:
         secrets_of(task)
     except vault.Unavailable as absent:
-        transitions.explain(task, absent.code, absent.params)
-        return LOOK_AGAIN[State.QUEUED]
+        return _aside(task, absent.code, absent.params)
     if not line.has_turn(task, job):
-        return line.stand(task, job)
+        wait = line.stand(task, job)
+        if wait is not None or task.select:  # what was chosen for it is yet to be loaded
+            return wait
     for stage in (runs.stage, drills.stage):
         if (wait := stage(task)) is not None:
             return wait
@@ -106,11 +107,17 @@ def lease(task: Task) -> timedelta | None:
     except leases.NoFreePort:
         if there.candidates:  # others were quicker: look again
             return timedelta()
-        transitions.explain(task, Reason.PORTS_TAKEN, there.explained())
-        return LOOK_AGAIN[State.QUEUED]
+        return _aside(task, Reason.PORTS_TAKEN, there.explained())
     if held:  # past the queue somebody was quicker: it stands in line again
         return line.stand(task, job)
     return None
+
+
+def _aside(task: Task, code: str, params: Mapping[str, Any]) -> timedelta:
+    """It waits for something of its own, and stands in nobody's way meanwhile."""
+    line.step_aside(task)
+    transitions.explain(task, code, params)
+    return LOOK_AGAIN[State.QUEUED]
 
 
 def submit(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
