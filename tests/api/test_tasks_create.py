@@ -279,7 +279,7 @@ def test_wrong_types_and_broken_rules_come_together(colleague):
         "env.RANK": "ENV_RESERVED",
     }
     (problem,) = [each for each in answer.body["errors"] if each["field"] == "priority"]
-    assert problem["message"] == '应为整数，不小于 -1000 且不大于 1000，收到的是 0.5。'
+    assert problem["message"] == "应为整数，不小于 -1000 且不大于 1000，收到的是 0.5。"
 
 
 OWN_SCRIPT = {
