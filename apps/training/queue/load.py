@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,24 +10,28 @@ from django.db.models import F, Max, Sum
 
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
 from apps.training.models import Attempt, Checkpoint, Node, Task
+from apps.training.queue import expecting
+from apps.training.queue.expecting import Past
 from apps.training.states import Kind, State
 from fermi.launch import stored
 from fermi.launch.schedule.scene import Held, Place, Scene, Select, Waiting
 
+NOTHING = Past()
 FOREVER = 1e12
 """Of what is never a victim: a pre-flight test and a drill are short, and go before a task that waits."""
 
 
-def scene(now: datetime, *more: Waiting) -> Scene:
-    """As it is. `more`: what would wait, too."""
+def scene(now: datetime, *more: Waiting, past: Past = NOTHING) -> Scene:
+    """As it is. `more`: what would wait, too. `past`: what tells how long tasks will probably run; a decision needs
+    none."""
     rows = list(in_line().values(*_COLUMNS, user=F("owner__username")))
     named = _named(row["id"] for row in rows if row["select"] is None)
-    spent = ran(row["id"] for row in rows if row["max_run_seconds"] is not None and row["attempt"])
-    waiting = [_waiting(row, named.get(row["id"], ()), spent.get(row["id"], 0.0)) for row in rows]
+    spent = ran(row["id"] for row in rows if row["attempt"] and (row["max_run_seconds"] is not None or past.runs))
+    waiting = [_waiting(row, named.get(row["id"], ()), spent.get(row["id"], 0.0), past) for row in rows]
     return Scene(
         now=now.timestamp(),
         waiting=(*waiting, *more),
-        held=tuple(held(now)),
+        held=tuple(held(now, past)),
         places=tuple(places()),
     )
 
@@ -38,11 +43,11 @@ def in_line() -> Any:
 
 _COLUMNS = (
     "id", "name", "project_id", "cluster_id", "created_at", "select", "priority", "place", "preemptible",
-    "max_run_seconds", "attempt",
+    "max_run_seconds", "attempt", "owner_id", "framework", "model_id",
 )  # fmt: skip
 
 
-def _waiting(row: Mapping[str, Any], named: tuple[str, ...], ran: float) -> Waiting:
+def _waiting(row: Mapping[str, Any], named: tuple[str, ...], ran: float, past: Past) -> Waiting:
     longest = row["max_run_seconds"]
     return Waiting(
         task=row["id"],
@@ -57,6 +62,7 @@ def _waiting(row: Mapping[str, Any], named: tuple[str, ...], ran: float) -> Wait
         place=row["place"],
         preemptible=row["preemptible"],
         max_run=None if longest is None else max(longest - ran, 0.0),
+        expected_run=past.left(row, ran),
     )
 
 
@@ -85,7 +91,7 @@ def ran(tasks: Iterable[str], now: datetime | None = None) -> dict[str, float]:
     return {task: total.total_seconds() for task, total in rows}
 
 
-def held(now: datetime) -> list[Held]:
+def held(now: datetime, past: Past = NOTHING) -> list[Held]:
     """Whoever has environments. One whose task is not there any more has them for ever."""
     leases: defaultdict[str, list[tuple[str, datetime]]] = defaultdict(list)
     for environment, holder, since in Lease.objects.values_list("environment_id", "holder", "since"):
@@ -94,13 +100,26 @@ def held(now: datetime) -> list[Held]:
     for part in _slices(list(leases)):
         found: Iterable[Any] = Task.objects.filter(pk__in=part).values(
             "id", "kind", "name", "project_id", "priority", "preemptible", "borrowed", "min_run_seconds", "state",
-            "max_run_seconds", "deadline_at", "paused_at", "preempted_at", "stop_requested_at",
-            user=F("owner__username"),
+            "max_run_seconds", "deadline_at", "paused_at", "preempted_at", "stop_requested_at", "attempt",
+            *expecting.COLUMNS, user=F("owner__username"),
         )  # fmt: skip
         rows |= {row["id"]: row for row in found}
-    bounded = [key for key, row in rows.items() if row["max_run_seconds"] is not None]
-    spent, saved = ran(bounded), _saved(rows)
-    return [_held(key, taken, rows.get(key), spent.get(key, 0.0), saved.get(key)) for key, taken in leases.items()]
+    again = [
+        key for key, row in rows.items() if row["max_run_seconds"] is not None or (past.runs and row["attempt"] > 1)
+    ]
+    spent, saved = ran(again), _saved(rows)
+    return [
+        _expected(now, past, rows.get(key), spent.get(key, 0.0),
+                  _held(key, taken, rows.get(key), spent.get(key, 0.0), saved.get(key)))
+        for key, taken in leases.items()
+    ]  # fmt: skip
+
+
+def _expected(now: datetime, past: Past, row: Mapping[str, Any] | None, spent: float, held: Held) -> Held:
+    if row is None or row["kind"] != Kind.TRAINING or not past.runs:
+        return held
+    left = past.left(row, spent + now.timestamp() - held.since)
+    return held if left is None else replace(held, expected=now.timestamp() + left)
 
 
 def _held(

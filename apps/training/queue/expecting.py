@@ -1,0 +1,60 @@
+"""How long tasks will probably hold their environments: as long as tasks like them did."""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
+
+from django.db.models import F, Sum
+
+from apps.training.models import Task
+from apps.training.states import Kind, State
+
+PAST = timedelta(days=90)
+MOST = 2000
+"""The newest so many tasks that ended well are looked at."""
+ENOUGH = 3
+"""Tasks with another name are only alike where there are several."""
+
+COLUMNS = ("owner_id", "framework", "model_id", "name")
+"""What a row says of a task: those that have all in common are alike, and then those that have the first three."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """`runs`: for how many seconds tasks held environments, shortest first, by what they have in common."""
+
+    runs: Mapping[tuple[Any, ...], Sequence[float]] = field(default_factory=dict)
+
+    def left(self, row: Mapping[str, Any], held: float = 0.0) -> float | None:
+        """How much longer a task will hold environments that has done so for `held` seconds: the median of those that
+        took longer. None: there was none like it."""
+        key = tuple(row[name] for name in COLUMNS)
+        for alike, enough in ((key, 1), (key[:-1], ENOUGH)):
+            known = self.runs.get(alike, ())
+            longer = known[bisect_right(known, held) :]
+            if len(known) >= enough and longer:
+                return median(longer) - held
+        return None
+
+
+def collected(rows: Iterable[tuple[tuple[Any, ...], timedelta]]) -> Past:
+    found: defaultdict[tuple[Any, ...], list[float]] = defaultdict(list)
+    for key, took in rows:
+        found[key].append(took.total_seconds())
+        found[key[:-1]].append(took.total_seconds())
+    return Past({key: sorted(runs) for key, runs in found.items()})
+
+
+def past(now: datetime) -> Past:
+    """Of tasks that succeeded of late; how long one lasts that fails or is stopped says nothing of the others. One
+    query."""
+    newest = Task.objects.filter(
+        kind=Kind.TRAINING, state=State.SUCCEEDED, ended_at__gte=now - PAST, attempts__ended_at__isnull=False
+    ).order_by("-ended_at")
+    took = Sum(F("attempts__ended_at") - F("attempts__created_at"))
+    rows = newest.annotate(took=took).values_list(*COLUMNS, "took")[:MOST]
+    return collected((row[:-1], row[-1]) for row in rows)
