@@ -9,15 +9,16 @@ import { Notices } from "./app/notices";
 import { startLanguage } from "./i18n";
 import "./styles.css";
 
-startLanguage();
-
 const root = document.getElementById("root");
 if (!root) throw new Error("index.html has no #root");
-createRoot(root).render(
-  <StrictMode>
-    <QueryClientProvider client={createClient()}>
-      <RouterProvider router={createBrowserRouter(routes)} />
-      <Notices />
-    </QueryClientProvider>
-  </StrictMode>,
+const page = createRoot(root);
+void startLanguage().then(() =>
+  page.render(
+    <StrictMode>
+      <QueryClientProvider client={createClient()}>
+        <RouterProvider router={createBrowserRouter(routes)} />
+        <Notices />
+      </QueryClientProvider>
+    </StrictMode>,
+  ),
 );

@@ -5,7 +5,6 @@ export const en: Messages = {
     name: "Fermi",
     skip: "Skip to content",
     loading: "Loading…",
-    own: { locale: "en", short: "English", name: "English", switchTo: "Switch to English" },
     dark: "Switch to dark",
     light: "Switch to light",
     signOut: "Sign out",

@@ -1,5 +1,6 @@
 import i18next from "i18next";
 import { initReactI18next } from "react-i18next";
+import { NAMES } from "./names";
 import type { Translation } from "./zh";
 
 const DEFAULT = "zh";
@@ -8,26 +9,25 @@ const FALLBACK = "en";
 /** A language's two letters; the platform's list of them is fermi.messages.languages. */
 export type Language = string;
 
-/** `xx.ts` exports `xx`: the file is all that a language needs here. */
-const FILES = import.meta.glob<Record<string, Translation>>("./??.ts", { eager: true });
-const CATALOGUES = new Map<Language, Translation>();
-for (const [path, file] of Object.entries(FILES)) {
-  const code = path.slice(2, 4);
-  const catalogue = file[code];
-  if (catalogue) CATALOGUES.set(code, catalogue);
+interface Name {
+  locale: string;
+  short: string;
+  name: string;
+  switchTo: string;
 }
 
-/** Each in its own words, the default first. */
-export const LANGUAGES = [...CATALOGUES]
-  .map(([code, { app }]) => ({ code, ...app.own }))
-  .sort((a, b) => Number(b.code === DEFAULT) - Number(a.code === DEFAULT));
+/** `xx.ts` exports `xx`. Whoever reads one language loads that one. */
+const FILES = import.meta.glob<Record<string, Translation>>("./??.ts");
+const NAMED = new Map<Language, Name>(Object.entries(NAMES));
+
+export const LANGUAGES = [...NAMED].map(([code, name]) => ({ code, ...name }));
 
 const KEY = "fermi.language";
 
 /** That of `tag`, be it "en" or "en-GB"; the default for a language that there is none of. */
 export function known(tag: string | null | undefined): Language {
   const code = tag?.split("-")[0] ?? DEFAULT;
-  return CATALOGUES.has(code) ? code : DEFAULT;
+  return NAMED.has(code) ? code : DEFAULT;
 }
 
 export function language(): Language {
@@ -36,7 +36,7 @@ export function language(): Language {
 
 /** BCP 47, for Intl, for `lang` attributes and for the platform. */
 export function locale(of = language()): string {
-  return CATALOGUES.get(of)?.app.own.locale ?? of;
+  return NAMED.get(of)?.locale ?? of;
 }
 
 /** Requests that cannot carry a header (the event stream, a download) carry the cookie. */
@@ -45,19 +45,32 @@ function publish(chosen: Language): void {
   document.cookie = `django_language=${locale(chosen)}; path=/; max-age=31536000; samesite=lax`;
 }
 
-export function startLanguage(): void {
+async function load(chosen: Language): Promise<void> {
+  if (i18next.hasResourceBundle(chosen, "translation")) return;
+  const file = await FILES[`./${chosen}.ts`]?.();
+  i18next.addResourceBundle(chosen, "translation", file?.[chosen] ?? {});
+}
+
+/** Chinese and English have every text; another language has English beside it. */
+async function loadFor(chosen: Language): Promise<void> {
+  await Promise.all([load(chosen), ...(chosen === DEFAULT ? [] : [load(FALLBACK)])]);
+}
+
+export async function startLanguage(): Promise<void> {
   const chosen = known(localStorage.getItem(KEY));
   void i18next.use(initReactI18next).init({
     lng: chosen,
     fallbackLng: FALLBACK,
-    resources: Object.fromEntries([...CATALOGUES].map(([code, translation]) => [code, { translation }])),
+    resources: {},
     interpolation: { escapeValue: false },
     initAsync: false,
   });
   publish(chosen);
+  await loadFor(chosen);
 }
 
 export async function setLanguage(chosen: Language): Promise<void> {
+  await loadFor(chosen);
   localStorage.setItem(KEY, chosen);
   publish(chosen);
   await i18next.changeLanguage(chosen);

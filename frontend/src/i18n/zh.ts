@@ -3,7 +3,6 @@ export const zh = {
     name: "Fermi",
     skip: "跳到正文",
     loading: "加载中…",
-    own: { locale: "zh-CN", short: "中文", name: "简体中文", switchTo: "切换到中文" },
     dark: "切换到深色",
     light: "切换到浅色",
     signOut: "退出登录",
@@ -823,4 +822,4 @@ export type Messages = typeof zh;
 type Part<T> = { [K in keyof T]?: T[K] extends string ? string : Part<T[K]> };
 
 /** A further language: English stands in for what it lacks. */
-export type Translation = { app: Pick<Messages["app"], "own"> } & Part<Messages>;
+export type Translation = Part<Messages>;

@@ -40,6 +40,8 @@ export function environment(id: string, over: Partial<Environment> = {}): Enviro
     startedAt: null,
     uptimeSeconds: 3600,
     heldBy: null,
+    shared: false,
+    labels: {},
     ...over,
   };
 }

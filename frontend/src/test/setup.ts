@@ -25,7 +25,7 @@ Element.prototype.scrollIntoView = nothing;
 Object.defineProperty(Element.prototype, "clientHeight", { get: () => 800 });
 
 configure({ asyncUtilTimeout: 20_000 }); // a busy machine is no failure
-startLanguage();
+await startLanguage();
 beforeAll(() => platform.listen({ onUnhandledRequest: "error" }));
 afterEach(async () => {
   cleanup();
