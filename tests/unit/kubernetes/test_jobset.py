@@ -79,6 +79,11 @@ def test_a_queue_admits_a_jobset_as_a_whole_where_it_would_admit_half_of_the_job
     until_seen(together, whole, lambda seen: seen.phase is Phase.SUCCEEDED)
 
 
+def test_kueue_decides_whose_turn_it_is_where_the_connection_names_a_queue(lab):
+    assert lab.backend(jobset=True, queue="gpus").queues
+    assert not lab.backend(jobset=True).queues
+
+
 def test_what_waits_in_a_queue_can_be_cancelled(lab):
     backend = lab.backend(jobset=True, queue="gpus")
     lab.cluster.hold("task-*", "no quota")

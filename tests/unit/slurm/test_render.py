@@ -220,3 +220,7 @@ def test_the_check_says_as_whom_ranks_run_and_what_that_opens_to_them(
     assert (found.level, found.code, found.params["user"]) == (level, code, user or "platform")
     for lang in messages.LANGUAGES:
         assert found.params["user"] in messages.text(found.code, lang, **found.params)[0]
+
+
+def test_slurm_decides_whose_turn_it_is() -> None:
+    assert registry.backend("slurm", {}).queues

@@ -55,6 +55,7 @@ class KubernetesBackend(Backend):
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
         self.mount = volumes.root(connection)
+        self.queues = bool(connection.get("queue"))
         self.client = Client(connection)
         self._watch = Watch(self.client, jobset=bool(connection.get("jobset")), queue=bool(connection.get("queue")))
         self._deletion = Deletion(

@@ -50,6 +50,8 @@ def user_of(connection: Mapping[str, Any]) -> str:
 
 
 class SlurmBackend(Backend):
+    queues = True
+
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
