@@ -15,14 +15,20 @@ Someone = User | AnonymousUser
 _ORDER = list(Role)
 
 
-def visible(rows: Rows, user: Someone, path: str = "project", *, shared: bool = False) -> Rows:
-    """What `user` may see: what belongs to a project of theirs; with `shared` also what belongs to none.
+def visible(
+    rows: Rows, user: Someone, path: str = "project", *, shared: bool = False, or_open: Q | None = None
+) -> Rows:
+    """What `user` may see: what belongs to a project of theirs; with `shared` also what belongs to none, and `or_open`
+    what is open to whoever has any project.
 
     `path` leads from the row to its project, e.g. `task__project`.
     """
     if user.is_superuser:
         return rows
-    mine = Q(**{f"{path}__in": Membership.objects.filter(user_id=user.pk or 0).values("project")})
+    memberships = Membership.objects.filter(user_id=user.pk or 0)
+    mine = Q(**{f"{path}__in": memberships.values("project")})
+    if or_open is not None:
+        mine |= or_open & Q(Exists(memberships))
     return rows.filter(mine | Q(**{f"{path}__isnull": True}) if shared else mine)
 
 

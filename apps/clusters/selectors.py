@@ -64,9 +64,14 @@ def shown_cluster(row: dict[str, Any]) -> dict[str, Any]:
     return {"connection": None, **row}
 
 
+def seen_by(user: User) -> QuerySet[DevEnvironment]:
+    """Those of the user's projects, and those that tasks of any project may use."""
+    return access.visible(DevEnvironment.objects.all(), user, or_open=Q(shared=True))
+
+
 def environments(user: User, filters: Mapping[str, Any]) -> QuerySet[DevEnvironment, Any]:
     """Rows for `shown`."""
-    rows = access.visible(DevEnvironment.objects.all(), user)
+    rows = seen_by(user)
     for name, condition in FILTERS.items():
         if filters.get(name):
             rows = rows.filter(condition(filters[name]))
@@ -144,7 +149,7 @@ def obstacle(name: str, status: str, cordoned: bool) -> Problem | None:
 
 def pick(user: User, ids: Sequence[str], field: str) -> tuple[list[DevEnvironment], list[Problem]]:
     """The environments named, in this order, and what is wrong with the names; `field` is where they were named."""
-    rows = access.visible(DevEnvironment.objects.all(), user).select_related("zone", "cluster")
+    rows = seen_by(user).select_related("zone", "cluster")
     known = rows.in_bulk(list(set(ids)))
     found, problems = [], []
     for index, key in enumerate(ids):
@@ -183,7 +188,7 @@ def snapshots(environments: Iterable[DevEnvironment]) -> list[Node]:
 
 def zones(user: User) -> QuerySet[AvailabilityZone, Any]:
     """Every zone, with what the user may see in it."""
-    mine = Q(environments__in=access.visible(DevEnvironment.objects.all(), user))
+    mine = Q(environments__in=seen_by(user))
     return AvailabilityZone.objects.values(
         "id",
         "name",

@@ -42,6 +42,8 @@ def test_a_list_shows_everything_about_an_environment(viewer: Api) -> None:
         "ip": "192.168.1.10",
         "versions": {"python": "3.11.9", "torch": "2.13.0"},
         "network": {},
+        "shared": False,
+        "labels": {},
         "heldBy": None,
         "discoveredAs": "",
         "engine": None,

@@ -148,7 +148,7 @@ def test_checkpoints_that_another_task_resumes_from_are_not_deleted(colleague, t
 
 
 def test_allowed_actions_follow_the_state(colleague, task):
-    assert colleague.get(f"/training-tasks/{task.pk}").data["allowedActions"] == ["stop", "clone"]
+    assert colleague.get(f"/training-tasks/{task.pk}").data["allowedActions"] == ["stop", "pause", "clone"]
     end(task)
     assert colleague.get(f"/training-tasks/{task.pk}").data["allowedActions"] == ["retry", "clone", "delete"]
 

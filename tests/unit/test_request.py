@@ -121,7 +121,7 @@ def test_every_problem_of_a_shape_has_a_text(lang: str) -> None:
     data = {
         "taskName": "x" * 101, "maxRestarts": -1, "graceSeconds": 1e9, "preflight": "?", "resumeFrom": "/" * 501,
         "environmentIds": {}, "spareEnvironmentIds": ["e"] * 4097, "env": {"A": None}, "secretEnv": {"A": ""},
-        "entrypoint": {}, "no": 1, "priority": "high",
+        "entrypoint": {}, "no": 1, "priority": "soon",
     }  # fmt: skip
     found = shape.read(TaskRequest, data)[1]
     assert len(found) == len(data)

@@ -10,8 +10,10 @@ from fermi.launch.byhand import TARGETS
 from fermi.launch.diagnosis import Level
 from fermi.launch.diagnosis.actions import Do
 from fermi.launch.request import MASTER_PORTS
+from fermi.launch.schedule.scene import Priority
 
 STATES = [(state.value, state.value) for state in State]
+CLASSES = [(one.name.lower(), one.name.lower()) for one in Priority]
 ACTIONS = [(action.value, action.value) for action in Action]
 LEVELS = [(level.value, level.value) for level in Level]
 TO_DO = [(code.value, code.value) for code in Do]
@@ -123,6 +125,25 @@ class TaskScaling(serializers.Serializer):
     )
 
 
+class Reason(serializers.Serializer):
+    code = serializers.CharField()
+    message = serializers.CharField()
+    hint = serializers.CharField(help_text="what to do")
+
+
+class ChosenEnvironments(serializers.Serializer):
+    """What the platform would choose now for a request that asks for capacity."""
+
+    nodeIds = serializers.ListField(child=serializers.CharField())
+    masterNode = serializers.CharField()
+    zones = serializers.ListField(child=serializers.CharField())
+    startsNow = serializers.BooleanField(help_text="else these suit best, and others may when the turn comes")
+    number = serializers.IntegerField(help_text="place in the queue, from 1")
+    begins = serializers.DateTimeField(allow_null=True, help_text="when it would start, as far as that was declared")
+    reason = Reason(allow_null=True, help_text="why it would wait")
+    reasons = WarningItem(many=True, help_text="why these")
+
+
 class TaskPreview(serializers.Serializer):
     worldSize = serializers.IntegerField()
     nodeCount = serializers.IntegerField()
@@ -133,6 +154,7 @@ class TaskPreview(serializers.Serializer):
     command = serializers.ListField(child=serializers.CharField())
     problems = ProblemItem(many=True)
     warnings = WarningItem(many=True)
+    chosen = ChosenEnvironments(allow_null=True, help_text="null: it names its environments")
     proposal = TaskProposal(allow_null=True, help_text="null: nothing was left empty")
     batch = EffectiveBatch(allow_null=True, help_text="null: only the user's own script knows")
     splits = serializers.ListField(
@@ -161,12 +183,6 @@ class TaskQuery(PageQuery):
     )
 
 
-class Reason(serializers.Serializer):
-    code = serializers.CharField()
-    message = serializers.CharField()
-    hint = serializers.CharField(help_text="what to do")
-
-
 class OpenFinding(serializers.Serializer):
     code = serializers.CharField()
     level = serializers.ChoiceField(LEVELS)
@@ -189,6 +205,10 @@ class TaskBrief(serializers.Serializer):
     attempt = serializers.IntegerField(help_text="number of the newest attempt; 0 before the first")
     maxRestarts = serializers.IntegerField()
     priority = serializers.IntegerField()
+    priorityClass = serializers.ChoiceField(CLASSES)
+    preemptible = serializers.BooleanField(help_text="gives way to tasks of a higher class")
+    borrowed = serializers.BooleanField(help_text="runs beyond what its project is guaranteed, so it gives way, too")
+    paused = serializers.BooleanField(help_text="somebody asked it to pause; its status is queued once it rests")
     createdAt = serializers.DateTimeField()
     startedAt = serializers.DateTimeField(allow_null=True)
     endedAt = serializers.DateTimeField(allow_null=True)
@@ -268,7 +288,13 @@ class TaskDetail(TaskBrief):
     proposal = TaskProposal(allow_null=True, help_text="null: nothing was left empty")
     elastic = TaskElastic(allow_null=True, help_text="null: it runs on all of its nodes or not at all")
     batch = EffectiveBatch(allow_null=True, help_text="null: only the user's own script knows")
-    nodes = TaskNode(many=True)
+    projectName = serializers.CharField()
+    select = serializers.JSONField(
+        allow_null=True, help_text="the capacity that was asked for; null: named environments"
+    )
+    minRunSeconds = serializers.IntegerField(help_text="so long it is not preempted once it has its environments")
+    maxRunSeconds = serializers.IntegerField(allow_null=True, help_text="null: it runs as long as it takes")
+    nodes = TaskNode(many=True, help_text="none while capacity is yet to be chosen")
     ranks = TaskRank(many=True)
     attempts = TaskAttempt(many=True)
     request = serializers.JSONField()

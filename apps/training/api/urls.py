@@ -32,6 +32,8 @@ urlpatterns = [
     path(f"{TASK}/diagnosis", views.TaskDiagnosisView.as_view()),
     path(f"{TASK}/restart", views.TaskRestartView.as_view()),
     path(f"{TASK}/stop", views.TaskStopView.as_view()),
+    path(f"{TASK}/pause", views.TaskPauseView.as_view()),
+    path(f"{TASK}/resume", views.TaskResumeView.as_view()),
     path(f"{TASK}/grow", views.TaskGrowView.as_view()),
     path(f"{TASK}/retry", views.TaskRetryView.as_view()),
     path(f"{TASK}/clone", views.TaskCloneView.as_view()),

@@ -13,7 +13,7 @@ from apps.common.texts import language
 from apps.training.api import serializers as forms
 from apps.training.models import Checkpoint, Task
 from apps.training.output import logs
-from apps.training.services import actions, diagnosis, going_on, scaling, scripts
+from apps.training.services import actions, diagnosis, going_on, pausing, scaling, scripts
 from apps.training.services.create import create, retry
 from apps.training.services.preview import preview
 from apps.training.services.recommend import recommend
@@ -92,6 +92,20 @@ class TaskStopView(APIView):
     def post(self, request: Request, task_id: str) -> Data:
         """Asks the ranks to save and end. Asking again changes nothing."""
         return selectors.detail(actions.stop(request.user, task_id), request.user)
+
+
+class TaskPauseView(APIView):
+    @operation("pauseTask", data=forms.TaskDetail)
+    def post(self, request: Request, task_id: str) -> Data:
+        """Asks the ranks to save, gives the environments back, and keeps the task until it is resumed."""
+        return selectors.detail(pausing.pause(request.user, task_id), request.user)
+
+
+class TaskResumeView(APIView):
+    @operation("resumeTask", data=forms.TaskDetail)
+    def post(self, request: Request, task_id: str) -> Data:
+        """A paused task stands in line again, and goes on from its newest checkpoint."""
+        return selectors.detail(pausing.resume(request.user, task_id), request.user)
 
 
 class TaskGrowView(APIView):

@@ -5,6 +5,7 @@ from typing import Any
 from django.db import transaction
 
 from apps.accounts.models import User
+from apps.clusters import selectors
 from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.training import models
@@ -12,7 +13,9 @@ from apps.training.ground import hints
 from apps.training.models import Task
 from apps.training.states import Kind, State
 from apps.training.states.limits import DEADLINES
-from fermi.launch import ranks, summary
+from fermi.launch import ranks, registry, stored, summary
+from fermi.launch.request import TaskRequest
+from fermi.launch.schedule.scene import Select
 from fermi.launch.spec import JobSpec, Node
 
 FIRST = {Kind.TRAINING: State.INITIALIZING, Kind.PREFLIGHT: State.QUEUED, Kind.DRILL: State.INITIALIZING}
@@ -37,9 +40,21 @@ def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAININ
         created_at=moment,
         **own,
     )
-    store_nodes(task, job)
+    if task.select is None or registry.backend(cluster.backend, selectors.connection(cluster)).queues:
+        store_nodes(task, job)  # of what asks for capacity, they are known when its turn comes
     hints.poke(task.pk)
     return task
+
+
+def in_queue(asked: TaskRequest, select: Select | None) -> dict[str, Any]:
+    """What a task's row says of its place in the queue."""
+    return {
+        "priority": asked.priority_number,
+        "preemptible": asked.preemptible,
+        "min_run_seconds": asked.min_run_seconds,
+        "max_run_seconds": asked.max_run_seconds,
+        "select": None if select is None else stored.dump(select),
+    }
 
 
 def columns(job: JobSpec, kind: Kind = Kind.TRAINING) -> dict[str, Any]:

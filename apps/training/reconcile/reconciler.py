@@ -117,7 +117,7 @@ def _facts(task: Task) -> tuple[Facts, Attempt | None]:
 
 def _leave(task: Task) -> Cause | None:
     """Why it is to give its environments back for now."""
-    asked = Reason.PAUSED if task.paused_at else Reason.PREEMPTED if task.preempted_at else None
+    asked = Reason.PAUSED if task.paused_at else Reason.GAVE_WAY if task.preempted_at else None
     return cause(task.cluster, asked, task.preempted_for) if asked else None
 
 

@@ -9,16 +9,18 @@ from django.db.models import Q, QuerySet
 
 from apps.accounts import access, vault
 from apps.accounts.access import Rows
-from apps.accounts.models import User
+from apps.accounts.models import Project, User
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
-from apps.clusters.models import Cluster, DevEnvironment, Lease
+from apps.clusters.models import Cluster, Lease
 from apps.common.errors import together, unread
 from apps.training.ground import checkpoints
 from apps.training.ground.launching import backend_for
+from apps.training.services import choosing
+from apps.training.services.choosing import Choice
 from fermi.launch import credentials, installed, recipes, registry, scenes, sizes, summary, validate
 from fermi.launch.errors import UnknownName
-from fermi.launch.request import TaskRequest, job, places
+from fermi.launch.request import TaskRequest, cut, job, places
 from fermi.launch.spec import JobSpec, Node, Problem
 from fermi.launch.userpaths import CHECKPOINTS
 
@@ -30,13 +32,13 @@ class Draft:
     """`job` is None while too little is known for one; with `problems` it is as much of it as makes sense to show."""
 
     request: Mapping[str, Any]
+    asked: TaskRequest
     name: str
-    environments: list[DevEnvironment]
+    choice: Choice
     version: DatasetVersion | None
     model: Model | None
     cluster: Cluster | None = None
     job: JobSpec | None = None
-    priority: int = 0
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
@@ -51,16 +53,17 @@ def build(
         problems.append(Problem("taskName", "NAME_REQUIRED"))
     if asked.launch_mode != "existing":
         problems.append(Problem("launchMode", "LAUNCH_MODE_UNKNOWN", {"found": asked.launch_mode}))
-    environments, where = _environments(user, asked, problems)
-    _check_spares(user, asked, environments, problems)
-    if environments:
-        problems += vault.unknown(environments[0].project_id, asked.secret_env)
-    version = _version(_usable(Dataset.objects.all(), user, environments), asked, problems)
-    model = _usable(Model.objects.all(), user, environments).filter(pk=asked.model_id).first()
+    choice = choosing.choose(user, asked, problems)
+    choosing.check_spares(user, asked, choice, problems)
+    environments, project = choice.environments, choice.project
+    if project:
+        problems += vault.unknown(project.pk, asked.secret_env)
+    version = _version(_usable(Dataset.objects.all(), user, project), asked, problems)
+    model = _usable(Model.objects.all(), user, project).filter(pk=asked.model_id).first()
     if model is None and not (asked.entrypoint and asked.model_id is None):
         problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": asked.model_id}))
-    draft = Draft(request, asked.task_name, environments, version, model, priority=asked.priority_number)
-    master = _master(asked, environments, where, problems)
+    draft = Draft(request, asked, asked.task_name, choice, version, model)
+    master = choosing.master(asked, choice, problems)
     framework = None if unread(wrong, f"{CONFIG}.framework") else _framework(asked, len(environments), problems)
     job = _job(draft, asked, framework or registry.DEFAULT, master, task_id, problems)
     problems += validate.general(job)
@@ -84,7 +87,7 @@ def _follows(problem: Problem, wrong: Sequence[Problem]) -> bool:
     return unread(wrong, *needed)
 
 
-_NODES = ("environmentIds", f"{CONFIG}.nodeIds", f"{CONFIG}.enabled")
+_NODES = ("environmentIds", f"{CONFIG}.nodeIds", f"{CONFIG}.select", f"{CONFIG}.enabled")
 _NEEDED = {
     "environmentIds": _NODES,
     "datasetId": ("entrypoint",),
@@ -101,10 +104,10 @@ _NEEDED = {
 """By the field of a problem: whose value it may follow from."""
 
 
-def _usable(rows: Rows, user: User, environments: list[DevEnvironment]) -> Rows:
+def _usable(rows: Rows, user: User, project: Project | None) -> Rows:
     """What the user may see and the task's project may use: others of the project will read the task."""
     rows = access.visible(rows, user, shared=True)
-    return rows.filter(Q(project=None) | Q(project=environments[0].project_id)) if environments else rows
+    return rows.filter(Q(project=None) | Q(project=project)) if project else rows
 
 
 def _version(datasets: QuerySet[Dataset], asked: TaskRequest, problems: list[Problem]) -> DatasetVersion | None:
@@ -124,73 +127,6 @@ def _version(datasets: QuerySet[Dataset], asked: TaskRequest, problems: list[Pro
     return found
 
 
-def _environments(user: User, asked: TaskRequest, problems: list[Problem]) -> tuple[list[DevEnvironment], str]:
-    """The environments chosen, and the field that named them."""
-    ids, where = asked.environment_ids, environments_field(asked)
-    if where != "environmentIds":
-        nodes = asked.distributed.node_ids
-        if stray := [key for key in ids if key not in nodes]:
-            problems.append(Problem("environmentIds", "ENVIRONMENTS_CONTRADICT", {"environments": ", ".join(stray)}))
-        ids = nodes
-    return environments_named(user, ids, where, problems), where
-
-
-def environments_field(asked: TaskRequest) -> str:
-    """Which of the two fields that name environments counts."""
-    config = asked.distributed_config
-    chosen = config and config.enabled and (config.node_ids or not asked.environment_ids)
-    return f"{CONFIG}.nodeIds" if chosen else "environmentIds"
-
-
-def environments_named(user: User, ids: Sequence[str], where: str, problems: list[Problem]) -> list[DevEnvironment]:
-    """Those of `ids` that there are, for one task; what is wrong is added to `problems`, at the field `where`."""
-    if not ids:
-        problems.append(Problem(where, "ENVIRONMENT_REQUIRED"))
-    found, wrong = clusters.pick(user, ids, where)
-    problems += wrong
-    for environment in found:
-        at = f"{where}.{ids.index(environment.pk)}"
-        if obstacle := clusters.obstacle(environment.name, environment.status, environment.cordoned):
-            problems.append(Problem(at, obstacle.code, obstacle.params))
-        problems += _apart(at, environment, found[0])
-    return found
-
-
-def _apart(where: str, environment: DevEnvironment, first: DevEnvironment) -> list[Problem]:
-    """Why one task cannot use both."""
-    params = {"environment": environment.name, "first": first.name}
-    if environment.project_id != first.project_id:
-        return [Problem(where, "ENVIRONMENT_FOREIGN", params)]
-    return [Problem(where, "CLUSTERS_DIFFER", params)] if environment.cluster_id != first.cluster_id else []
-
-
-def _check_spares(user: User, asked: TaskRequest, environments: list[DevEnvironment], problems: list[Problem]) -> None:
-    """They need not be usable before one is lost."""
-    ids, where = asked.spare_environment_ids, "spareEnvironmentIds"
-    found, wrong = clusters.pick(user, ids, where)
-    problems += wrong
-    for spare in found:
-        at = f"{where}.{ids.index(spare.pk)}"
-        if spare in environments:
-            problems.append(Problem(at, "SPARE_CHOSEN", {"environment": spare.name}))
-        elif environments:
-            problems += _apart(at, spare, environments[0])
-
-
-def _master(asked: TaskRequest, environments: list[DevEnvironment], where: str, problems: list[Problem]) -> str:
-    """The master's id; where it is missing or wrong, the first environment stands in so that the rest can be shown."""
-    chosen = asked.distributed.master_node
-    ids = [environment.pk for environment in environments]
-    if chosen in ids:
-        return chosen
-    if chosen:
-        names = ", ".join(ids) or "–"
-        problems.append(Problem(f"{CONFIG}.masterNode", "MASTER_NOT_SELECTED", {"master": chosen, "allowed": names}))
-    elif len(ids) > 1:
-        problems.append(Problem(f"{CONFIG}.masterNode", "MASTER_REQUIRED", {"allowed": ", ".join(ids)}))
-    return ids[0] if ids else ""
-
-
 def _framework(asked: TaskRequest, nodes: int, problems: list[Problem]) -> str | None:
     name = registry.framework_name(asked.distributed.framework)
     if asked.distributed.framework == scenes.SINGLE and nodes > 1:
@@ -207,9 +143,15 @@ def _job(
     draft: Draft, asked: TaskRequest, framework: str, master: str, task_id: str, problems: list[Problem]
 ) -> JobSpec:
     """Of no nodes while no environment is known."""
-    model, version, first = draft.model, draft.version, next(iter(draft.environments), None)
-    nodes: Sequence[Node] = clusters.snapshots(draft.environments)
-    if first:
+    model, version, choice = draft.model, draft.version, draft.choice
+    first = next(iter(choice.environments), None)
+    nodes: Sequence[Node] = clusters.snapshots(choice.environments)
+    if first and choice.select:
+        wanted = asked.distributed.world_size
+        _, wrong = places(cut(choice.select, nodes), master, wanted)
+        problems += wrong
+        nodes = cut(choice.select, nodes, None if wrong else wanted)
+    elif first:
         nodes, wrong = places(nodes, master, asked.distributed.world_size)
         problems += wrong
     return job(
@@ -226,7 +168,7 @@ def _job(
         model_parameters=model.parameters if model and asked.entrypoint else None,
         train_data=version.train_path if version else "",
         valid_data=version.valid_path if version else "",
-        project=first.project_id if first else "",
+        project=choice.project.pk if choice.project else "",
     )
 
 

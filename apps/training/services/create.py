@@ -52,7 +52,7 @@ def create(
     draft = build(user, asked, request, new_id("task"), wrong)
     if draft.problems:
         raise ProblemsError(draft.problems)
-    access.require(user, draft.environments[0].project_id, Role.MEMBER)
+    access.require(user, draft.choice.project, Role.MEMBER)
     try:
         with transaction.atomic():
             return _store(user, draft, key, digest)
@@ -79,7 +79,7 @@ def _store(user: User, draft: Draft, key: str | None, digest: str) -> Task:
         name=draft.name,
         dataset_version=draft.version,
         model=draft.model,
-        priority=draft.priority,
+        **storing.in_queue(draft.asked, draft.choice.select),
         request=draft.request,
         warnings=[{"code": warning.code, "params": dict(warning.params)} for warning in draft.warnings],
         idempotency_key=key or None,

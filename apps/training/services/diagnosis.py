@@ -84,7 +84,11 @@ class _May:
         self.user, self.task = user, task
         self.state = State(task.state)
         self.member = access.is_member(user, task.project_id)
-        self.steps = allowed_actions(self.state, changes=self.member) if task.kind == Kind.TRAINING else []
+        self.steps = (
+            allowed_actions(self.state, changes=self.member, paused=bool(task.paused_at))
+            if task.kind == Kind.TRAINING
+            else []
+        )
         self.environments = dict(task.nodes.values_list("node_rank", "environment_id"))
 
     def shown(self, action: Action) -> dict[str, Any]:

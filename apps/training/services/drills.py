@@ -10,6 +10,7 @@ from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.ids import new_id
 from apps.training.drills import runs
+from apps.training.ground import storing
 from apps.training.models import Drill
 from apps.training.preflight.presenters import STATES
 from apps.training.services import actions, create
@@ -32,10 +33,10 @@ def ask(user: User, *, task_id: str | None, request: Mapping[str, Any] | None, m
         raise ProblemsError(draft.problems)
     assert draft.job
     assert draft.cluster
-    access.require(user, draft.environments[0].project_id, Role.MEMBER)
+    access.require(user, draft.choice.project, Role.MEMBER)
     drill = runs.begin(
         user, draft.cluster, draft.job, name=draft.name, dataset_version=draft.version, model=draft.model,
-        priority=draft.priority, request=draft.request,
+        **storing.in_queue(draft.asked, None), request=draft.request,
     )  # fmt: skip
     audit.record(user, "drill.create", drill.pk, project=drill.run.project_id)
     return find(user, drill.pk)

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from apps.accounts import access
 from apps.accounts.models import User
 from apps.clusters import selectors as clusters
-from apps.clusters.models import Cluster, DevEnvironment
+from apps.clusters.models import Cluster
 from apps.common.texts import language, text
 from apps.training.ground.launching import backend_for
 from fermi.launch import installed, registry
@@ -30,7 +29,7 @@ def listed(user: User) -> list[dict[str, Any]]:
 
 def _places(user: User) -> list[Place]:
     """The clusters of the environments that the user may see, with nodes to judge each by."""
-    mine = access.visible(DevEnvironment.objects.all(), user)
+    mine = clusters.seen_by(user)
     found: list[Place] = []
     for cluster in Cluster.objects.filter(pk__in=mine.values("cluster")).order_by("pk"):
         try:

@@ -9,13 +9,12 @@ from django.db.models import Q, QuerySet
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.clusters import selectors as clusters
-from apps.clusters.models import DevEnvironment
 from apps.common.errors import ApiError, ProblemsError
 from apps.training.models import Preflight
 from apps.training.preflight import runs
 from apps.training.preflight.presenters import STATES
 from apps.training.services import actions
-from apps.training.services.build import environments_named
+from apps.training.services.choosing import environments_named, foreign
 from fermi.launch import registry
 from fermi.launch.errors import UnknownName
 from fermi.launch.spec import JobSpec, Problem
@@ -35,9 +34,11 @@ def create(user: User, *, environment_ids: Sequence[str], master: str | None, le
         registry.framework(framework)
     except UnknownName as unknown:
         problems.append(Problem("framework", unknown.code, unknown.params))
+    mine = (one.project_id for one in environments if access.role_in(user, one.project_id))
+    project = next(mine, environments[0].project_id if environments else "")
+    problems += foreign(project, environments, environment_ids, "environmentIds")
     if problems:
         raise ProblemsError(problems)
-    project = environments[0].project_id
     access.require(user, project, Role.MEMBER)
     job = JobSpec(
         task_id="", project=project, framework=registry.framework_name(framework),
@@ -62,7 +63,7 @@ def listed(user: User, filters: Mapping[str, Any]) -> QuerySet[Preflight]:
 
 def between_zones(user: User, environment_ids: Sequence[str]) -> list[dict[str, Any]]:
     """What the newest tests measured between two of these environments that lie in different zones, by the pair."""
-    mine = access.visible(DevEnvironment.objects.filter(pk__in=environment_ids), user)
+    mine = clusters.seen_by(user).filter(pk__in=environment_ids)
     zones = dict(mine.values_list("pk", "zone__name"))
     tests = _rows(user).filter(run__nodes__environment__in=zones, run__ended_at__isnull=False).distinct()
     found: dict[tuple[str, str], dict[str, Any]] = {}

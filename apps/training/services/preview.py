@@ -3,16 +3,21 @@ sent."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from apps.accounts import access
 from apps.accounts.models import User
+from apps.common.clock import now
 from apps.training.ground.launching import backend_for, seen_from
-from apps.training.services import scaling
-from apps.training.services.build import Draft, build, environments_field
+from apps.training.queue import load
+from apps.training.services import choosing, scaling
+from apps.training.services.build import Draft, build
+from apps.training.services.choosing import environments_field
 from apps.training.shown import presenters
 from fermi.launch import registry, summary
 from fermi.launch.request import TaskRequest
+from fermi.launch.schedule import placement, turns
 from fermi.launch.spec import SHOWN, JobSpec, Plan, Problem, Rendered, resolve
 
 TASK = "task-preview"
@@ -27,11 +32,13 @@ def preview(
     shown: dict[str, Any] = {
         "problems": [presenters.problem(problem) for problem in problems],
         "warnings": [presenters.warning(warning.code, warning.params) for warning in draft.warnings],
-        "proposal": None, "splits": [], "batch": None, "scaling": None, "worldSize": 0, "nodeCount": 0,
+        "chosen": None, "proposal": None, "splits": [], "batch": None, "scaling": None, "worldSize": 0, "nodeCount": 0,
         "masterNode": None,
         "summary": summary.summarise([]), "ranks": [], "files": [], "artifacts": [], "command": [],
     }  # fmt: skip
     job = draft.job
+    if draft.choice.select and draft.choice.environments:
+        shown["chosen"] = _chosen(user, draft)
     if job is None:
         return shown
     shown |= {
@@ -57,6 +64,28 @@ def preview(
     }
 
 
+def _chosen(user: User, draft: Draft) -> dict[str, Any]:
+    """What the platform would choose if the task were created now, and why; when it waits, what it waits for."""
+    asks = choosing.waiting(draft.choice, user, TASK, draft.asked)
+    scene = load.scene(now(), asks)
+    turn = next(turn for turn in turns.decide(scene).turns if turn.task == TASK)
+    known = {place.id: place for place in scene.places}
+    keys = turn.start or tuple(environment.pk for environment in draft.choice.environments)
+    places = [known[key] for key in keys if key in known]
+    taken = {key for held in scene.held for key in held.places}
+    reasons = placement.explain(asks, places, [place for place in scene.places if place.id not in taken])
+    return {
+        "nodeIds": list(keys),
+        "masterNode": keys[0],
+        "zones": sorted({place.zone_name for place in places}),
+        "startsNow": bool(turn.start),
+        "number": turn.number,
+        "begins": datetime.fromtimestamp(turn.begins, UTC) if turn.begins is not None else None,
+        "reason": presenters.reason(turn.why.code, turn.why.params) if turn.why else None,
+        "reasons": [presenters.warning(one.code, one.params) for one in reasons],
+    }
+
+
 def named(job: JobSpec | None) -> dict[str, str]:
     """What stands for the values of secrets, by variable."""
     return {name: f"<secret {secret}>" for name, secret in job.secret_env.items()} if job else {}
@@ -64,7 +93,7 @@ def named(job: JobSpec | None) -> dict[str, str]:
 
 def _role(user: User, draft: Draft, asked: TaskRequest) -> list[Problem]:
     """Viewers may look at what would run; creating it is refused them as a whole."""
-    project = draft.environments[0].project if draft.environments else None
+    project = draft.choice.project
     if project is None or access.is_member(user, project):
         return []
     return [Problem(environments_field(asked), "MEMBER_REQUIRED", {"project": project.name})]

@@ -8,7 +8,7 @@ from apps.accounts import access
 from apps.accounts.models import User
 from apps.catalog.models import DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
-from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.clusters.models import EnvironmentStatus
 from apps.common.errors import ApiError
 from apps.common.texts import language
 from apps.training.shown import presenters
@@ -33,7 +33,7 @@ def find(user: User, key: str) -> dict[str, Any]:
 
 def _groups(user: User) -> list[list[Node]]:
     """Usable environments that one task may use together; free ones first."""
-    rows = access.visible(DevEnvironment.objects.all(), user).filter(status=EnvironmentStatus.RUNNING, cordoned=False)
+    rows = clusters.seen_by(user).filter(status=EnvironmentStatus.RUNNING, cordoned=False)
     found: defaultdict[tuple[str, str], list[Node]] = defaultdict(list)
     for row in rows.select_related("zone").order_by("lease__holder", "pk")[:MOST_CONSIDERED]:
         found[row.project_id, row.cluster_id].append(clusters.snapshot(row))

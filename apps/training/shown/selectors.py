@@ -18,6 +18,7 @@ from apps.training.states import FINAL, State, allowed_actions
 from fermi.launch import credentials, registry
 from fermi.launch.diagnosis import Level
 from fermi.launch.ranks import place
+from fermi.launch.schedule.scene import priority_of
 from fermi.launch.spec import JobSpec
 
 FILTERS = {
@@ -48,6 +49,8 @@ BRIEF = {
     "attempt": "attempt",
     "maxRestarts": "max_restarts",
     "priority": "priority",
+    "preemptible": "preemptible",
+    "borrowed": "borrowed",
     "createdAt": "created_at",
     "startedAt": "started_at",
     "endedAt": "ended_at",
@@ -68,7 +71,7 @@ def tasks(user: User, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
 
 def _briefs(rows: QuerySet[Task, Any], user: User) -> QuerySet[Task, Any]:
     mine = access.may_change(user)
-    return rows.values(*BRIEF.values(), *presenters.WHY, "progress", may_change=mine, **_WORST)
+    return rows.values(*BRIEF.values(), *presenters.WHY, "progress", "paused_at", may_change=mine, **_WORST)
 
 
 _GOES_ON = Finding.objects.filter(task=OuterRef("pk"), attempt=OuterRef("attempt"), until=None)
@@ -80,11 +83,15 @@ def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
     progress = row["progress"]
     return {
         **{name: row[column] for name, column in BRIEF.items()},
+        "priorityClass": priority_of(row["priority"]).name.lower(),
+        "paused": row["paused_at"] is not None,
         "reason": presenters.why(row, lang),
         "step": progress.get("step"),
         "loss": progress.get("loss"),
         "finding": presenters.worst(row, lang) if row["state"] not in FINAL else None,
-        "allowedActions": allowed_actions(State(row["state"]), changes=row["may_change"]),
+        "allowedActions": allowed_actions(
+            State(row["state"]), changes=row["may_change"], paused=row["paused_at"] is not None
+        ),
     }
 
 
@@ -126,8 +133,8 @@ def detail(task: Task, user: User) -> dict[str, Any]:
     attempts = list(task.attempts.defer("plan"))
     newest = attempts[-1] if attempts else None
     culprit = newest.outcome_params.get("rank") if newest else None
-    placements = place(job.nodes, job.master)
     environments = dict(task.nodes.values_list("node_rank", "environment_id"))
+    placements = place(job.nodes, job.master) if environments or task.select is None else []
     seen = {rank["rank"]: rank for rank in (newest.seen.get("ranks", []) if newest else [])}
     return {
         **brief(found),
@@ -143,6 +150,10 @@ def detail(task: Task, user: User) -> dict[str, Any]:
         "proposal": presenters.proposal(job),
         "elastic": sizing.shown(task, job),
         "batch": presenters.batch(job),
+        "projectName": task.project.name,
+        "select": (task.request.get("distributedConfig") or {}).get("select"),
+        "minRunSeconds": task.min_run_seconds,
+        "maxRunSeconds": task.max_run_seconds,
         "nodes": [
             {
                 "nodeRank": at.node_rank,

@@ -51,7 +51,7 @@ class Reason(StrEnum):
     ATTEMPT_LOST = "ATTEMPT_LOST"
     START_FAILED = "START_FAILED"
     RESIZING = "RESIZING"
-    PREEMPTED = "PREEMPTED"
+    GAVE_WAY = "GAVE_WAY"
     PAUSED = "PAUSED"
     START_TIMEOUT = "START_TIMEOUT"
     RUN_TIMEOUT = "RUN_TIMEOUT"
@@ -77,7 +77,7 @@ CAUSES = declared(
     Cause(Reason.NETWORK_CUT, retry=True),
     Cause(Reason.ATTEMPT_LOST, retry=True),
     Cause(Reason.RESIZING, retry=True, asked=True, free=ALWAYS),
-    Cause(Reason.PREEMPTED, retry=True, asked=True, free=ALWAYS),
+    Cause(Reason.GAVE_WAY, retry=True, asked=True, free=ALWAYS),
     Cause(Reason.PAUSED, retry=True, asked=True, free=ALWAYS),
     Cause(Reason.RUN_TIMEOUT, asked=True),
     Cause(Reason.START_FAILED, retry=True),
@@ -87,5 +87,5 @@ CAUSES = declared(
 )
 """Every reason by its code, with what follows from it where it ends an attempt."""
 
-GIVEN_WAY = frozenset({Reason.PREEMPTED, Reason.PAUSED})
+GIVEN_WAY = frozenset({Reason.GAVE_WAY, Reason.PAUSED})
 """Ends of an attempt after which the task gives its environments back and goes on later."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from fermi.launch.schedule.scene import Place, Select, Waiting
+from fermi.launch.spec import Problem
 
 
 def matches(select: Select, place: Place) -> bool:
@@ -36,3 +37,17 @@ def choose(task: Waiting, free: Iterable[Place]) -> Sequence[Place]:
         chosen.append(place)
     enough = sum(one.processes for one in chosen) >= select.total_gpus
     return chosen if enough and (select.nodes is None or len(chosen) == select.nodes) else []
+
+
+def possible(select: Select, project: str, cluster: str, places: Iterable[Place]) -> Problem | None:
+    """What is wrong with a request that even an empty fleet could not meet."""
+    return None
+
+
+def text(select: Select) -> str:
+    return str(select)
+
+
+def explain(task: Waiting, chosen: Sequence[Place], free: Iterable[Place]) -> list[Problem]:
+    """Why these."""
+    return []
