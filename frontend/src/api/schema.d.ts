@@ -813,6 +813,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Asks the ranks to save, gives the environments back, and keeps the task until it is resumed. */
+        post: operations["pauseTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/plan": {
         parameters: {
             query?: never;
@@ -864,6 +881,23 @@ export interface paths {
          *     Answers with the task that goes on.
          */
         post: operations["restartTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description A paused task stands in line again, and goes on from its newest checkpoint. */
+        post: operations["resumeTask"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1243,7 +1277,7 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /** @enum {string} */
-        AllowedActionsEnum: "stop" | "retry" | "clone" | "delete";
+        AllowedActionsEnum: "stop" | "retry" | "clone" | "delete" | "pause" | "resume";
         AuditEventItem: {
             id: number;
             /** Format: date-time */
@@ -1304,6 +1338,25 @@ export interface components {
             data: components["schemas"]["CheckpointItemPage"];
             code: number;
             message: string;
+        };
+        /** @description What the platform would choose now for a request that asks for capacity. */
+        ChosenEnvironments: {
+            nodeIds: string[];
+            masterNode: string;
+            zones: string[];
+            /** @description else these suit best, and others may when the turn comes */
+            startsNow: boolean;
+            /** @description place in the queue, from 1 */
+            number: number;
+            /**
+             * Format: date-time
+             * @description when it would start, as far as that was declared
+             */
+            begins: string | null;
+            /** @description why it would wait */
+            reason: components["schemas"]["Reason"] | null;
+            /** @description why these */
+            reasons: components["schemas"]["WarningItem"][];
         };
         ClusterCreateRequest: {
             name: string;
@@ -2429,6 +2482,8 @@ export interface components {
             worldSize: number;
             isDistributed: boolean;
         };
+        /** @enum {string} */
+        PriorityClassEnum: "low" | "normal" | "high" | "urgent";
         /** @description `field` is a path like `distributedConfig.masterNode`; empty = the request as a whole. */
         ProblemItem: {
             field: string;
@@ -2695,6 +2750,13 @@ export interface components {
             attempt: number;
             maxRestarts: number;
             priority: number;
+            priorityClass: components["schemas"]["PriorityClassEnum"];
+            /** @description gives way to tasks of a higher class */
+            preemptible: boolean;
+            /** @description runs beyond what its project is guaranteed, so it gives way, too */
+            borrowed: boolean;
+            /** @description somebody asked it to pause; its status is queued once it rests */
+            paused: boolean;
             /** Format: date-time */
             createdAt: string;
             /** Format: date-time */
@@ -2892,6 +2954,13 @@ export interface components {
             attempt: number;
             maxRestarts: number;
             priority: number;
+            priorityClass: components["schemas"]["PriorityClassEnum"];
+            /** @description gives way to tasks of a higher class */
+            preemptible: boolean;
+            /** @description runs beyond what its project is guaranteed, so it gives way, too */
+            borrowed: boolean;
+            /** @description somebody asked it to pause; its status is queued once it rests */
+            paused: boolean;
             /** Format: date-time */
             createdAt: string;
             /** Format: date-time */
@@ -2921,6 +2990,14 @@ export interface components {
             elastic: components["schemas"]["TaskElastic"] | null;
             /** @description null: only the user's own script knows */
             batch: components["schemas"]["EffectiveBatch"] | null;
+            projectName: string;
+            /** @description the capacity that was asked for; null: named environments */
+            select: unknown;
+            /** @description so long it is not preempted once it has its environments */
+            minRunSeconds: number;
+            /** @description null: it runs as long as it takes */
+            maxRunSeconds: number | null;
+            /** @description none while capacity is yet to be chosen */
             nodes: components["schemas"]["TaskNode"][];
             ranks: components["schemas"]["TaskRank"][];
             attempts: components["schemas"]["TaskAttempt"][];
@@ -3041,6 +3118,8 @@ export interface components {
             command: string[];
             problems: components["schemas"]["ProblemItem"][];
             warnings: components["schemas"]["WarningItem"][];
+            /** @description null: it names its environments */
+            chosen: components["schemas"]["ChosenEnvironments"] | null;
             /** @description null: nothing was left empty */
             proposal: components["schemas"]["TaskProposal"] | null;
             /** @description null: only the user's own script knows */
@@ -5684,6 +5763,35 @@ export interface operations {
             };
         };
     };
+    pauseTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     getTaskPlan: {
         parameters: {
             query?: {
@@ -5759,6 +5867,35 @@ export interface operations {
                 "application/json": components["schemas"]["TaskRestartRequest"];
             };
         };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    resumeTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
         responses: {
             200: {
                 headers: {

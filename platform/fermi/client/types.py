@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-AllowedActionsEnum: TypeAlias = Literal["stop", "retry", "clone", "delete"]
+AllowedActionsEnum: TypeAlias = Literal["stop", "retry", "clone", "delete", "pause", "resume"]
 
 
 class AuditEventItem(TypedDict):
@@ -602,6 +602,9 @@ class PreviewSummary(TypedDict):
     isDistributed: bool
 
 
+PriorityClassEnum: TypeAlias = Literal["low", "normal", "high", "urgent"]
+
+
 class ProblemItem(TypedDict):
     """
     `field` is a path like `distributedConfig.masterNode`; empty = the request as a whole.
@@ -1160,6 +1163,36 @@ class BetweenZones(TypedDict):
     items: list[ZoneLink]
 
 
+class ChosenEnvironments(TypedDict):
+    """
+    What the platform would choose now for a request that asks for capacity.
+    """
+
+    nodeIds: list[str]
+    masterNode: str
+    zones: list[str]
+    startsNow: bool
+    """
+    else these suit best, and others may when the turn comes
+    """
+    number: int
+    """
+    place in the queue, from 1
+    """
+    begins: str | None
+    """
+    when it would start, as far as that was declared
+    """
+    reason: Reason | None
+    """
+    why it would wait
+    """
+    reasons: list[WarningItem]
+    """
+    why these
+    """
+
+
 class ClusterFinding(TypedDict):
     level: FindingLevel
     code: str
@@ -1686,6 +1719,19 @@ class TaskBrief(TypedDict):
     """
     maxRestarts: int
     priority: int
+    priorityClass: PriorityClassEnum
+    preemptible: bool
+    """
+    gives way to tasks of a higher class
+    """
+    borrowed: bool
+    """
+    runs beyond what its project is guaranteed, so it gives way, too
+    """
+    paused: bool
+    """
+    somebody asked it to pause; its status is queued once it rests
+    """
     createdAt: str
     startedAt: str | None
     endedAt: str | None
@@ -2100,6 +2146,19 @@ class TaskDetail(TypedDict):
     """
     maxRestarts: int
     priority: int
+    priorityClass: PriorityClassEnum
+    preemptible: bool
+    """
+    gives way to tasks of a higher class
+    """
+    borrowed: bool
+    """
+    runs beyond what its project is guaranteed, so it gives way, too
+    """
+    paused: bool
+    """
+    somebody asked it to pause; its status is queued once it rests
+    """
     createdAt: str
     startedAt: str | None
     endedAt: str | None
@@ -2141,7 +2200,23 @@ class TaskDetail(TypedDict):
     """
     null: only the user's own script knows
     """
+    projectName: str
+    select: Any
+    """
+    the capacity that was asked for; null: named environments
+    """
+    minRunSeconds: int
+    """
+    so long it is not preempted once it has its environments
+    """
+    maxRunSeconds: int | None
+    """
+    null: it runs as long as it takes
+    """
     nodes: list[TaskNode]
+    """
+    none while capacity is yet to be chosen
+    """
     ranks: list[TaskRank]
     attempts: list[TaskAttempt]
     request: Any
@@ -2175,6 +2250,10 @@ class TaskPreview(TypedDict):
     command: list[str]
     problems: list[ProblemItem]
     warnings: list[WarningItem]
+    chosen: ChosenEnvironments | None
+    """
+    null: it names its environments
+    """
     proposal: TaskProposal | None
     """
     null: nothing was left empty
