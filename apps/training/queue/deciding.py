@@ -24,7 +24,7 @@ from apps.training.ground import hints, placing, transitions
 from apps.training.models import Queue, Task
 from apps.training.queue import load, settling
 from apps.training.states import WITH_ATTEMPT, Kind, State
-from apps.training.states.limits import CLAIM, DECIDE_AGAIN
+from apps.training.states.limits import DECIDE_AGAIN, DECIDING
 from apps.training.states.reasons import Reason
 from fermi.launch.schedule import turns
 from fermi.launch.schedule.scene import Preempt, Scene, Turn
@@ -54,10 +54,10 @@ def decide_if_due(task: str = "") -> None:
         try:
             again = _decide(claim, task)
         except Lost:
-            log.warning("the queue's claim was taken over: the decision took longer than %s", CLAIM)
+            log.warning("the queue's claim was taken over: the decision took longer than %s", DECIDING)
             return
         except Exception:
-            _let_go(claim, now() + CLAIM)
+            _let_go(claim, now() + DECIDING)
             raise
         _let_go(claim, again)
 
@@ -66,7 +66,7 @@ def _claim() -> datetime | None:
     """What is changed from here on makes the queue due anew."""
     moment = now()
     claim = moment + timedelta(microseconds=random.randrange(1_000_000))
-    free = Q(claimed_at=None) | Q(claimed_at__lt=moment - CLAIM)
+    free = Q(claimed_at=None) | Q(claimed_at__lt=moment - DECIDING)
     mine = Queue.objects.filter(free, pk=1, due_at__lte=moment).update(claimed_at=claim, due_at=None)
     return claim if mine else None
 

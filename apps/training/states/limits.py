@@ -32,6 +32,9 @@ RESTING = timedelta(hours=1)
 DECIDE_AGAIN = timedelta(seconds=5)
 """While anybody waits, the queue is decided as often as this, whatever hint was lost."""
 
+DECIDING = timedelta(seconds=10)
+"""How long a decision of the queue may take, before another is made in its place."""
+
 CLAIM = timedelta(seconds=30)
 """How long a pass has a task for itself; also when a task whose pass crashed or raised is tried again."""
 

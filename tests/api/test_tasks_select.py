@@ -1,0 +1,111 @@
+"""Capacity in place of environments: what is chosen, previewed, refused, and whose task it is."""
+
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Membership, Project
+from apps.clusters.models import DevEnvironment, Lease
+from apps.training.models import Node, Task
+from apps.training.reconcile import reconciler
+from tests.api.conftest import Api
+from tests.api.test_tasks_create import changed
+
+pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+
+
+def asking(select: dict[str, Any], **more: Any) -> dict[str, Any]:
+    request = changed(**more)
+    request.pop("environmentIds", None)
+    config = {
+        name: value for name, value in request["distributedConfig"].items() if name not in ("nodeIds", "masterNode")
+    }
+    return {**request, "distributedConfig": {**config, "select": select}}
+
+
+def test_fourteen_gpus_in_any_mixture_are_previewed_with_the_environments_that_suit(colleague: Api) -> None:
+    preview = colleague.post("/training-tasks/preview", asking({"totalGpus": 14})).data
+    assert preview["problems"] == []
+    assert (preview["worldSize"], preview["chosen"]["startsNow"], preview["chosen"]["number"]) == (14, True, 1)
+    biggest = DevEnvironment.objects.filter(pk__in=preview["chosen"]["nodeIds"]).order_by("-gpu_count").first()
+    assert biggest is not None
+    assert preview["chosen"]["masterNode"] == biggest.pk == preview["masterNode"]
+
+
+def test_a_task_gets_its_environments_when_its_turn_comes(colleague: Api) -> None:
+    task_id = colleague.post("/training-tasks", asking({"nodes": 2, "gpusPerNode": 2})).data["taskId"]
+    shown = colleague.get(f"/training-tasks/{task_id}").data
+    assert (shown["nodes"], shown["ranks"], shown["worldSize"]) == ([], [], 4)
+    assert shown["select"] == {"nodes": 2, "gpusPerNode": 2}
+    assert not Node.objects.filter(task=task_id).exists()
+    reconciler.reconcile(task_id)
+    held = set(Lease.objects.filter(holder=task_id).values_list("environment_id", flat=True))
+    shown = colleague.get(f"/training-tasks/{task_id}").data
+    assert {node["environmentId"] for node in shown["nodes"]} == held
+    assert [node["processes"] for node in shown["nodes"]] == [2, 2]
+    assert "ENVIRONMENTS_CHOSEN" in {event["code"] for event in colleague.get(
+        f"/training-tasks/{task_id}/events").data["items"]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("select", "problems"),
+    [
+        ({"nodes": 0}, {"distributedConfig.select.nodes": "FIELD_RANGE"}),
+        ({"gpusPerNode": 2, "totalGpus": 4}, {"distributedConfig.select": "SELECT_GPUS_TWICE"}),
+        ({"nodes": 2, "gpuTypes": ["none of these"]}, {"distributedConfig.select": "SELECT_IMPOSSIBLE"}),
+        ({"cores": 2}, {"distributedConfig.select.cores": "UNKNOWN_FIELD"}),
+    ],
+)
+def test_what_cannot_be_is_refused_by_field(colleague: Api, select: dict[str, Any], problems: dict[str, str]) -> None:
+    refused = colleague.post("/training-tasks", asking(select))
+    assert (refused.status, refused.problems) == (400, problems)
+    assert not Task.objects.exists()
+
+
+def test_capacity_and_environments_by_name_contradict_each_other(colleague: Api) -> None:
+    both = changed(distributedConfig__select={"nodes": 1}, distributedConfig__masterNode="")
+    assert colleague.post("/training-tasks", both).problems == {"distributedConfig.select": "SELECT_WITH_NODES"}
+
+
+def test_a_shared_environment_is_for_tasks_of_any_project(stranger: Api, owner: Api) -> None:
+    own = Project.objects.get(memberships__user=stranger.user)
+    assert stranger.get("/dev-environments").data["items"] == []
+    owner.patch("/dev-environments/env-001", {"shared": True, "labels": {"rack": "r1"}})
+    assert stranger.get("/dev-environments").ids == ["env-001"]
+    request = asking({"nodes": 1, "labels": {"rack": "r1"}})
+    created = stranger.post("/training-tasks", request)
+    assert Task.objects.get(pk=created.data["taskId"]).project == own
+    named = changed(environmentIds=["env-001"], distributedConfig__nodeIds=["env-001"],
+                    distributedConfig__masterNode="env-001")  # fmt: skip
+    assert stranger.post("/training-tasks/preview", named).data["problems"] == []
+    refused = stranger.patch("/dev-environments/env-001", {"shared": False})
+    assert refused.status in (403, 404), "its own project manages it"
+
+
+def test_whose_task_it_is_has_to_be_said_where_it_could_be_several_projects(colleague: Api) -> None:
+    second = Project.objects.create(name="second")
+    Membership.objects.create(project=second, user=colleague.user, role="member")
+    request = asking({"nodes": 1})
+    assert colleague.post("/training-tasks", request).problems["projectId"] == "PROJECT_REQUIRED"
+    first = Project.objects.exclude(pk=second.pk).get(memberships__user=colleague.user)
+    assert colleague.post("/training-tasks", {**request, "projectId": first.pk}).status == 201
+    assert colleague.post("/training-tasks", {**request, "projectId": "project-x"}).problems == {
+        "projectId": "PROJECT_UNKNOWN"
+    }
+
+
+def test_only_members_pause_and_resume_and_only_what_goes_on(colleague: Api, viewer: Api, stranger: Api) -> None:
+    task_id = colleague.post("/training-tasks", changed()).data["taskId"]
+    assert viewer.post(f"/training-tasks/{task_id}/pause").status == 403
+    assert stranger.post(f"/training-tasks/{task_id}/pause").status == 404
+    paused = colleague.post(f"/training-tasks/{task_id}/pause").data
+    assert (paused["paused"], "resume" in paused["allowedActions"]) == (True, True)
+    reconciler.reconcile(task_id)
+    shown = colleague.get(f"/training-tasks/{task_id}").data
+    assert (shown["status"], shown["reason"]["code"]) == ("queued", "PAUSED")
+    assert not Lease.objects.exists()
+    resumed = colleague.post(f"/training-tasks/{task_id}/resume").data
+    assert (resumed["paused"], "pause" in resumed["allowedActions"]) == (False, True)
+    Task.objects.filter(pk=task_id).update(state="succeeded", due_at=None)
+    assert colleague.post(f"/training-tasks/{task_id}/pause").error == "PAUSE_NEEDS_ACTIVE"
+    assert colleague.post(f"/training-tasks/{task_id}/resume").error == "RESUME_NEEDS_PAUSED"
