@@ -27,6 +27,7 @@ SECTIONS = (
     "scaling",
     "loading",
     "pulse",
+    "sharing",
 )
 
 

@@ -283,4 +283,4 @@ class Engine:
 
     def change(self, project: str, **limits: object) -> None:
         self.disturbed = self.now
-        self.projects[project] = dataclasses.replace(self.projects[project], **limits)  # type: ignore[arg-type]
+        self.projects[project] = dataclasses.replace(self.projects[project], **limits)

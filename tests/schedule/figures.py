@@ -1,7 +1,7 @@
 """What a run was worth: utilisation, waits by class and by width, and work that preemption cost."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fermi.launch.schedule.scene import priority_of
@@ -45,7 +45,7 @@ def figures(engine: Engine, days: float) -> Figures:
     for job in jobs:
         for kind in ("all", priority_of(job.ask.priority).name.lower(), band(job)):
             kinds[kind].append(job.waited)
-    done = sum(min(1.0, share(job, end)) * job.trained(end) * width(job) for job in jobs)
+    done = sum(share(job, end) * (job.work if job.finished else job.saved) * width(job) for job in jobs)
     lost = sum(
         (sum(job.lost.get("preemption", ())) + job.preemptions * (job.starting + engine.grace)) * width(job)
         for job in jobs
@@ -73,3 +73,27 @@ def waits(found: Iterable[float]) -> Waits:
     ordered = sorted(found)
     at = lambda part: ordered[min(len(ordered) - 1, int(part * len(ordered)))]  # noqa: E731
     return Waits(len(ordered), at(0.5), at(0.95), sum(ordered) / len(ordered))
+
+
+def report(found: Mapping[str, Figures]) -> str:
+    """One column per policy: shares of GPU time, and how long tasks waited, median / 95 of 100."""
+    some = next(iter(found.values()))
+    rows = [
+        ("GPU time held", [f"{one.held:.1%}" for one in found.values()]),
+        ("GPU time that trained", [f"{one.training:.1%}" for one in found.values()]),
+        ("preemptions", [f"{one.preemptions:,}" for one in found.values()]),
+        ("of the held time, lost by them", [f"{one.lost:.2%}" for one in found.values()]),
+    ]
+    for kind, ours in some.waits.items():
+        cells = [one.waits[kind] for one in found.values()]
+        rows.append((f"wait: {kind} ({ours.tasks:,})", [f"{lasts(one.median)} / {lasts(one.high)}" for one in cells]))
+    lines = [f"{'':32}" + "".join(f"{name:>20}" for name in found)]
+    return "\n".join(lines + [f"{name:32}" + "".join(f"{cell:>20}" for cell in cells) for name, cells in rows])
+
+
+def lasts(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3 * 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / DAY:.1f} d"

@@ -26,15 +26,15 @@ WAITS = Problem("", "WAITING_FOR_CAPACITY")
 
 
 def place(name: str, gpus: int = 4, **kind: object) -> Place:
-    return Place(name, name, "p", "c", "z", gpus=gpus, shared=True, **kind)  # type: ignore[arg-type]
+    return Place(name, name, "p", "c", "z", gpus=gpus, shared=True, **kind)
 
 
 def ask(name: str, nodes: int = 1, since: float = 0.0, **more: object) -> Waiting:
-    return Waiting(name, "p", "ann", "c", since, select=Select(nodes=nodes), **more)  # type: ignore[arg-type]
+    return Waiting(name, "p", "ann", "c", since, select=Select(nodes=nodes), **more)
 
 
 def engine(jobs: list[Job], decide: Callable[[Scene], Decision] = baselines.easy, **more: object) -> Engine:
-    return Engine([place("a"), place("b")], [Project("p")], jobs, decide, **more)  # type: ignore[arg-type]
+    return Engine([place("a"), place("b")], [Project("p")], jobs, decide, **more)
 
 
 def test_a_task_that_breaks_goes_on_from_its_newest_checkpoint_where_there_is_room() -> None:

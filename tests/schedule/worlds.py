@@ -72,8 +72,8 @@ def choose_some(dice: random.Random, places: list[Place]) -> Select:
     if dice.random() < 0.1:
         kind["exclude"] = (dice.choice(places).id,)
     if dice.random() < 0.3:
-        return Select(total_gpus=dice.randint(1, 14), **kind)  # type: ignore[arg-type]
-    return Select(nodes=dice.choice((1, 1, 1, 2, 3, 5)), gpus_per_node=dice.choice((None, 1, 2, 4)), **kind)  # type: ignore[arg-type]
+        return Select(total_gpus=dice.randint(1, 14), **kind)
+    return Select(nodes=dice.choice((1, 1, 1, 2, 3, 5)), gpus_per_node=dice.choice((None, 1, 2, 4)), **kind)
 
 
 def project(dice: random.Random, name: str, places: list[Place], names: list[str]) -> Project:
@@ -88,7 +88,7 @@ def project(dice: random.Random, name: str, places: list[Place], names: list[str
         maybe["most_tasks"] = dice.randint(1, 5)
     if dice.random() < 0.2:
         maybe["each_user"] = Allowance(most_gpus=dice.randint(total // 3, total), most_tasks=dice.choice((None, 2)))
-    return Project(name, name, weight=dice.choice((1.0, 1.0, 3.0)), **maybe)  # type: ignore[arg-type]
+    return Project(name, name, weight=dice.choice((1.0, 1.0, 3.0)), **maybe)
 
 
 def reservation(dice: random.Random, name: str, names: list[str], places: list[Place], last: float) -> Reservation:

@@ -1,0 +1,82 @@
+"""Whose turn it is: 30 days of a synthetic trace, replayed without a clock by Fermi's rules, by EASY backfill and by
+plain FIFO; and what one decision costs."""
+
+import dataclasses
+import random
+import time
+from collections.abc import Iterator
+from statistics import median
+
+from bench.table import Figure, Target
+from fermi.launch.schedule.scene import DAY, Held, Place, Project, Scene, Select, Waiting
+from fermi.launch.schedule.turns import decide
+from tests.schedule import baselines
+from tests.schedule.figures import Figures, figures, report
+from tests.schedule.trace import DAYS, trace
+
+SEED = 1
+POLICIES = {"FIFO": baselines.fifo, "EASY": baselines.easy, "Fermi": decide}
+TASKS, ENVIRONMENTS = 10_000, 5_000
+
+
+def measure() -> Iterator[Figure]:
+    found: dict[str, Figures] = {}
+    took: dict[str, float] = {}
+    for name, policy in POLICIES.items():
+        began = time.process_time()
+        found[name] = figures(trace(SEED, policy).run(), DAYS)
+        took[name] = time.process_time() - began
+    print(report(found), flush=True)
+    ours, easy = found["Fermi"], found["EASY"]
+    yield Figure("GPU time held", 100 * ours.held, "%", 100 * easy.held, "EASY")
+    for kind, waits in ours.waits.items():
+        others = easy.waits[kind]
+        yield Figure(f"wait of {kind}, 95 of 100", waits.high / 3600, "h", others.high / 3600, "EASY")
+    yield Figure("held GPU time lost by preemption", 100 * ours.lost, "%")
+    yield Figure(f"{DAYS} days replayed", took["Fermi"], "s", took["EASY"], "EASY")
+    crowd = scene(random.Random(SEED))
+    times = [cost(crowd) for _ in range(5)]
+    name = f"a decision over {TASKS:,} tasks and {ENVIRONMENTS:,} environments"
+    yield Figure(name, 1000 * median(times), "ms", target=Target(200))
+
+
+def cost(scene: Scene) -> float:
+    began = time.perf_counter()
+    decide(scene)
+    return time.perf_counter() - began
+
+
+def scene(dice: random.Random) -> Scene:
+    """Nine of ten environments are held; tasks of 50 projects wait for 1 to 16 of them, some by name."""
+    names = [f"p{number}" for number in range(50)]
+    places = tuple(
+        Place(f"e{number}", f"e{number}", dice.choice(names), "c", f"z{number % 4}",
+              gpu_type=("A100", "H100")[number % 2], gpus=dice.choice((1, 2, 4, 8)), shared=number % 10 > 0)
+        for number in range(ENVIRONMENTS)
+    )  # fmt: skip
+    keys = [place.id for place in places]
+    held = tuple(
+        Held(f"h{number}", dice.choice(names), "ann", (key,), -dice.uniform(0, DAY), dice.choice((-1, 0, 1)),
+             dice.random() < 0.5, until=dice.choice((None, dice.uniform(0, DAY))))
+        for number, key in enumerate(keys)
+        if dice.random() < 0.9
+    )  # fmt: skip
+    waiting = tuple(
+        Waiting(f"t{number}", dice.choice(names), f"u{number % 300}", "c", -dice.uniform(0, 3 * DAY),
+                tuple(dice.sample(keys, dice.randint(1, 4))) if dice.random() < 0.3 else (),
+                None, dice.choice((-1, 0, 0, 0, 1, 100)), max_run=dice.choice((None, 3600.0, DAY)))
+        for number in range(TASKS)
+    )  # fmt: skip
+    waiting = tuple(task if task.named else _asks(task, dice) for task in waiting)
+    projects = {
+        name: Project(name, name, used=dice.uniform(0, 1e9), guaranteed=dice.choice((None, 100))) for name in names
+    }
+    return Scene(0.0, waiting, held, places, projects)
+
+
+def _asks(task: Waiting, dice: random.Random) -> Waiting:
+    kind = dice.choice(((), ("A100",), ("H100",)))
+    if dice.random() < 0.2:
+        return dataclasses.replace(task, select=Select(total_gpus=dice.choice((8, 14, 32)), gpu_types=kind))
+    nodes, gpus = dice.choice((1, 1, 1, 2, 4, 16)), dice.choice((1, 2, 4, 8))
+    return dataclasses.replace(task, select=Select(nodes=nodes, gpus_per_node=gpus, gpu_types=kind))
