@@ -4,6 +4,7 @@ import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,14 @@ def texts_without_gaps() -> Iterator[None]:
         patched.setattr(messages, "fault", _raise)
         patched.setattr(Cause, "__init__", made)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def queue_looked_at_anew() -> None:
+    """What one test computed says nothing to the next, whose database is another."""
+    from apps.training.queue import looking
+
+    looking.FRESH = timedelta()
 
 
 @pytest.fixture(scope="session", autouse=True)

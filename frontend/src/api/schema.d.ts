@@ -285,6 +285,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/environments/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Who had each environment, who has it until when, who gets it next, and when it is reserved or maintained. */
+        get: operations["getTimeline"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/frameworks": {
         parameters: {
             query?: never;
@@ -569,6 +586,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/queue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Tasks that wait for their turn, first who is first. Tasks that you may not see have no name. */
+        get: operations["listQueue"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/task-templates": {
         parameters: {
             query?: never;
@@ -813,6 +847,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Puts a task that waits before another one of its project and class (maintainer). */
+        post: operations["moveTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/pause": {
         parameters: {
             query?: never;
@@ -859,6 +910,26 @@ export interface paths {
          *     be asked every two seconds.
          */
         get: operations["getTaskPulses"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/queue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Why the task has not begun: its place in the queue, what must end first, when it will probably begin, and
+         *     what would let it begin sooner.
+         */
+        get: operations["getTaskQueue"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2483,7 +2554,7 @@ export interface components {
             isDistributed: boolean;
         };
         /** @enum {string} */
-        PriorityClassEnum: "low" | "normal" | "high" | "urgent";
+        PriorityClass: "low" | "normal" | "high" | "urgent";
         /** @description `field` is a path like `distributedConfig.masterNode`; empty = the request as a whole. */
         ProblemItem: {
             field: string;
@@ -2517,6 +2588,84 @@ export interface components {
         };
         ProjectRequest: {
             name: string;
+        };
+        QueueAhead: {
+            /** @description null: a task that you may not see */
+            taskId: string | null;
+            /** @description empty: a task that you may not see */
+            name: string;
+            /**
+             * Format: date-time
+             * @description when it ends, as declared or as tasks like it did; null: nobody knows
+             */
+            until: string | null;
+        };
+        QueueAsks: {
+            /** @description environments; null: as many as it takes */
+            nodes: number | null;
+            /** @description null: all that these environments have */
+            gpus: number | null;
+            /** @description empty: any */
+            gpuTypes: string[];
+            /** @description the same in words */
+            text: string;
+        };
+        QueueEngine: {
+            /** @description null: the engine does not say */
+            position: number | null;
+            /** @description in the engine's words */
+            reason: string;
+        };
+        /** @description Of a task that you may not see: its place, class, age and what it asks for. */
+        QueueItem: {
+            /** @description why it has not begun; null: it begins now, or you may not see it */
+            reason: components["schemas"]["Reason"] | null;
+            /**
+             * Format: date-time
+             * @description probably; null: nobody knows
+             */
+            begins: string | null;
+            /** Format: date-time */
+            early: string | null;
+            /** Format: date-time */
+            late: string | null;
+            /** @description tasks that must end first */
+            after: components["schemas"]["QueueAhead"][];
+            /** @description its place in the queue, from 1 */
+            number: number;
+            taskId: string | null;
+            taskName: string;
+            projectId: string | null;
+            owner: string;
+            priority: components["schemas"]["PriorityClass"];
+            asks: components["schemas"]["QueueAsks"];
+            /**
+             * Format: date-time
+             * @description when its age began
+             */
+            since: string;
+            preemptible: boolean;
+            /** @description whether you may put it elsewhere among those of its project and class */
+            mayMove: boolean;
+        };
+        QueueItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["QueueItem"][];
+        };
+        QueueItemPageEnvelope: {
+            data: components["schemas"]["QueueItemPage"];
+            code: number;
+            message: string;
+        };
+        QueueNeed: {
+            /** @description null: one that you may not see */
+            environmentId: string | null;
+            name: string;
+            held: boolean;
+            /** @description a task's id; null: nobody, or one that you may not see */
+            heldBy: string | null;
         };
         /** @description Moments are by the clock of the rank's node. */
         RankPulse: {
@@ -2750,7 +2899,7 @@ export interface components {
             attempt: number;
             maxRestarts: number;
             priority: number;
-            priorityClass: components["schemas"]["PriorityClassEnum"];
+            priorityClass: components["schemas"]["PriorityClass"];
             /** @description gives way to tasks of a higher class */
             preemptible: boolean;
             /** @description runs beyond what its project is guaranteed, so it gives way, too */
@@ -2954,7 +3103,7 @@ export interface components {
             attempt: number;
             maxRestarts: number;
             priority: number;
-            priorityClass: components["schemas"]["PriorityClassEnum"];
+            priorityClass: components["schemas"]["PriorityClass"];
             /** @description gives way to tasks of a higher class */
             preemptible: boolean;
             /** @description runs beyond what its project is guaranteed, so it gives way, too */
@@ -3086,6 +3235,10 @@ export interface components {
             evidence: components["schemas"]["FindingEvidence"][];
             actions: components["schemas"]["FindingAction"][];
         };
+        TaskMoveRequest: {
+            /** @description id of a task of the same project and class; null: behind all of them */
+            before: string | null;
+        };
         TaskNode: {
             nodeRank: number;
             /** @description null = the environment was removed */
@@ -3155,6 +3308,37 @@ export interface components {
         };
         TaskPulsesEnvelope: {
             data: components["schemas"]["TaskPulses"];
+            code: number;
+            message: string;
+        };
+        TaskQueue: {
+            /** @description why it has not begun; null: it begins now, or you may not see it */
+            reason: components["schemas"]["Reason"] | null;
+            /**
+             * Format: date-time
+             * @description probably; null: nobody knows
+             */
+            begins: string | null;
+            /** Format: date-time */
+            early: string | null;
+            /** Format: date-time */
+            late: string | null;
+            /** @description tasks that must end first */
+            after: components["schemas"]["QueueAhead"][];
+            taskId: string;
+            /** @description null: it does not stand in line */
+            number: number | null;
+            /** @description how many stand in line */
+            of: number;
+            /** @description environments that are kept for it */
+            needs: components["schemas"]["QueueNeed"][];
+            /** @description changes that would let it begin sooner */
+            sooner: components["schemas"]["Reason"][];
+            /** @description where the engine's own queue decides when it begins */
+            engine: components["schemas"]["QueueEngine"] | null;
+        };
+        TaskQueueEnvelope: {
+            data: components["schemas"]["TaskQueue"];
             code: number;
             message: string;
         };
@@ -3250,6 +3434,45 @@ export interface components {
             /** @description what there is not */
             missing: components["schemas"]["WarningItem"][];
         };
+        Timeline: {
+            environments: components["schemas"]["TimelineEnvironment"][];
+        };
+        TimelineEnvelope: {
+            data: components["schemas"]["Timeline"];
+            code: number;
+            message: string;
+        };
+        TimelineEnvironment: {
+            id: string;
+            name: string;
+            /** @description its name */
+            zone: string;
+            gpuType: string;
+            gpuCount: number;
+            spans: components["schemas"]["TimelineSpan"][];
+        };
+        /** @description `next`: who gets it once it is free, as things are now. */
+        TimelineSpan: {
+            /** @description null: no task, or one that you may not see */
+            taskId: string | null;
+            /** @description of the task, the project or the maintenance; empty: one you may not see */
+            name: string;
+            /**
+             * Format: date-time
+             * @description null: nobody knows
+             */
+            from: string | null;
+            /**
+             * Format: date-time
+             * @description null: nobody knows
+             */
+            to: string | null;
+            /** @description whether its end is a fact or was declared, and not estimated */
+            sure: boolean;
+            kind: components["schemas"]["TimelineSpanKindEnum"];
+        };
+        /** @enum {string} */
+        TimelineSpanKindEnum: "held" | "next" | "reserved" | "maintenance";
         TokenCreateRequest: {
             name: string;
             expiresInDays?: number;
@@ -4431,6 +4654,40 @@ export interface operations {
             };
         };
     };
+    getTimeline: {
+        parameters: {
+            query?: {
+                /** @description a day ago by default */
+                from?: string;
+                /** @description id: only its environments */
+                project?: string;
+                /** @description two days after `from` by default; at most 100 */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TimelineEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listFrameworks: {
         parameters: {
             query?: never;
@@ -5213,6 +5470,41 @@ export interface operations {
             };
         };
     };
+    listQueue: {
+        parameters: {
+            query?: {
+                /** @description id */
+                cluster?: string;
+                page?: number;
+                pageSize?: number;
+                /** @description id */
+                project?: string;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listTaskTemplates: {
         parameters: {
             query?: never;
@@ -5763,6 +6055,39 @@ export interface operations {
             };
         };
     };
+    moveTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TaskMoveRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskQueueEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     pauseTask: {
         parameters: {
             query?: never;
@@ -5841,6 +6166,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskPulsesEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getTaskQueue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskQueueEnvelope"];
                 };
             };
             default: {

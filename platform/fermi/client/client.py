@@ -12,7 +12,15 @@ from fermi.client.listing import Listing
 from fermi.client.preflights import Preflights
 from fermi.client.tasks import Tasks
 from fermi.client.transport import Transport
-from fermi.client.types import AuditEventItem, FrameworkItem, FrameworkRecommendation, Me, TaskTemplate, ZoneItem
+from fermi.client.types import (
+    AuditEventItem,
+    FrameworkItem,
+    FrameworkRecommendation,
+    Me,
+    QueueItem,
+    TaskTemplate,
+    ZoneItem,
+)
 from fermi.client.workers import Groups, Workers
 
 
@@ -61,6 +69,12 @@ class Fermi:
     def frameworks(self) -> Listing[FrameworkItem]:
         """What can train here, with the JSON Schema of each one's options."""
         return Listing(self._transport, "/frameworks", {})
+
+    def queue(
+        self, project: str | None = None, *, cluster: str | None = None, search: str | None = None
+    ) -> Listing[QueueItem]:
+        """Tasks that wait for their turn, first who is first; those that the caller may not see have no name."""
+        return Listing(self._transport, "/queue", {"project": project, "cluster": cluster, "search": search})
 
     def templates(self) -> Listing[TaskTemplate]:
         """Use cases as requests, with those of your environments that they could take, and what is missing."""

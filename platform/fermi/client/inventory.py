@@ -21,6 +21,7 @@ from fermi.client.types import (
     ModelItem,
     PatchedClusterChangeRequest,
     PatchedEnvironmentChangeRequest,
+    Timeline,
     VersionCreateRequest,
 )
 
@@ -103,6 +104,12 @@ class Environments:
         if master is not None:
             body["masterNode"] = master
         return self._transport.call("POST", "/dev-environments/summary", json=body, repeatable=True)
+
+    def timeline(self, *, begins: str | None = None, ends: str | None = None, project: str | None = None) -> Timeline:
+        """Who had each environment, who has it until when, who gets it next, and when it is reserved or maintained.
+        Times are ISO 8601: from a day ago on by default, and for two days."""
+        params = {"from": begins, "to": ends, "project": project}
+        return self._transport.call("GET", "/environments/timeline", params=params)
 
 
 class Datasets:

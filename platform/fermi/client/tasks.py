@@ -25,6 +25,7 @@ from fermi.client.types import (
     TaskPlan,
     TaskPreview,
     TaskPulses,
+    TaskQueue,
     TaskScaling,
 )
 
@@ -97,6 +98,24 @@ class Tasks:
     def stop(self, task_id: str) -> TaskDetail:
         """Asks it to stop and does not wait; asking again changes nothing."""
         return self._transport.call("POST", _path(task_id, "/stop"), repeatable=True)
+
+    def pause(self, task_id: str) -> TaskDetail:
+        """Asks it to save and to give its environments back; it rests in the queue until it is resumed. Asking again
+        changes nothing."""
+        return self._transport.call("POST", _path(task_id, "/pause"), repeatable=True)
+
+    def resume(self, task_id: str) -> TaskDetail:
+        """A paused task goes on from its newest checkpoint when its turn comes."""
+        return self._transport.call("POST", _path(task_id, "/resume"), repeatable=True)
+
+    def queue(self, task_id: str) -> TaskQueue:
+        """Why it has not begun: its place in the queue, what must end first, when it will probably begin, and what
+        would let it begin sooner."""
+        return self._transport.call("GET", _path(task_id, "/queue"))
+
+    def move(self, task_id: str, before: str | None = None) -> TaskQueue:
+        """Puts a task that waits before another one of its project and class, or behind all of them (maintainer)."""
+        return self._transport.call("POST", _path(task_id, "/move"), json={"before": before}, repeatable=True)
 
     def retry(self, task_id: str) -> TaskCreated:
         """A new task with the same request, going on from the newest checkpoint."""

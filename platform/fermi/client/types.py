@@ -602,7 +602,7 @@ class PreviewSummary(TypedDict):
     isDistributed: bool
 
 
-PriorityClassEnum: TypeAlias = Literal["low", "normal", "high", "urgent"]
+PriorityClass: TypeAlias = Literal["low", "normal", "high", "urgent"]
 
 
 class ProblemItem(TypedDict):
@@ -621,6 +621,64 @@ class ProblemItem(TypedDict):
 
 class ProjectRequest(TypedDict):
     name: str
+
+
+class QueueAhead(TypedDict):
+    taskId: str | None
+    """
+    null: a task that you may not see
+    """
+    name: str
+    """
+    empty: a task that you may not see
+    """
+    until: str | None
+    """
+    when it ends, as declared or as tasks like it did; null: nobody knows
+    """
+
+
+class QueueAsks(TypedDict):
+    nodes: int | None
+    """
+    environments; null: as many as it takes
+    """
+    gpus: int | None
+    """
+    null: all that these environments have
+    """
+    gpuTypes: list[str]
+    """
+    empty: any
+    """
+    text: str
+    """
+    the same in words
+    """
+
+
+class QueueEngine(TypedDict):
+    position: int | None
+    """
+    null: the engine does not say
+    """
+    reason: str
+    """
+    in the engine's words
+    """
+
+
+class QueueNeed(TypedDict):
+    environmentId: str | None
+    """
+    null: one that you may not see
+    """
+    name: str
+    held: bool
+    heldBy: str | None
+    """
+    a task's id; null: nobody, or one that you may not see
+    """
 
 
 class RankPulse(TypedDict):
@@ -846,6 +904,13 @@ class TaskElastic(TypedDict):
 TaskEventKindEnum: TypeAlias = Literal["state", "attempt", "script", "preflight", "drill", "finding"]
 
 
+class TaskMoveRequest(TypedDict):
+    before: str | None
+    """
+    id of a task of the same project and class; null: behind all of them
+    """
+
+
 class TaskNode(TypedDict):
     nodeRank: int
     environmentId: str | None
@@ -878,6 +943,44 @@ class TaskPulses(TypedDict):
     """
 
 
+class TaskQueue(TypedDict):
+    reason: Reason | None
+    """
+    why it has not begun; null: it begins now, or you may not see it
+    """
+    begins: str | None
+    """
+    probably; null: nobody knows
+    """
+    early: str | None
+    late: str | None
+    after: list[QueueAhead]
+    """
+    tasks that must end first
+    """
+    taskId: str
+    number: int | None
+    """
+    null: it does not stand in line
+    """
+    of: int
+    """
+    how many stand in line
+    """
+    needs: list[QueueNeed]
+    """
+    environments that are kept for it
+    """
+    sooner: list[Reason]
+    """
+    changes that would let it begin sooner
+    """
+    engine: QueueEngine | None
+    """
+    where the engine's own queue decides when it begins
+    """
+
+
 TaskRankStateEnum: TypeAlias = Literal["waiting", "running", "exited"]
 
 
@@ -903,6 +1006,9 @@ class TaskSummary(TypedDict):
     gpuTypes: list[str]
     zones: list[str]
     crossZone: bool
+
+
+TimelineSpanKindEnum: TypeAlias = Literal["held", "next", "reserved", "maintenance"]
 
 
 class TokenCreateRequest(TypedDict):
@@ -1655,6 +1761,46 @@ class ProjectItem(TypedDict):
     createdAt: str
 
 
+class QueueItem(TypedDict):
+    """
+    Of a task that you may not see: its place, class, age and what it asks for.
+    """
+
+    reason: Reason | None
+    """
+    why it has not begun; null: it begins now, or you may not see it
+    """
+    begins: str | None
+    """
+    probably; null: nobody knows
+    """
+    early: str | None
+    late: str | None
+    after: list[QueueAhead]
+    """
+    tasks that must end first
+    """
+    number: int
+    """
+    its place in the queue, from 1
+    """
+    taskId: str | None
+    taskName: str
+    projectId: str | None
+    owner: str
+    priority: PriorityClass
+    asks: QueueAsks
+    since: str
+    """
+    when its age began
+    """
+    preemptible: bool
+    mayMove: bool
+    """
+    whether you may put it elsewhere among those of its project and class
+    """
+
+
 class RecommendedFramework(TypedDict):
     framework: str
     label: str
@@ -1719,7 +1865,7 @@ class TaskBrief(TypedDict):
     """
     maxRestarts: int
     priority: int
-    priorityClass: PriorityClassEnum
+    priorityClass: PriorityClass
     preemptible: bool
     """
     gives way to tasks of a higher class
@@ -1952,6 +2098,19 @@ class TemplateVariant(TypedDict):
     """
 
 
+TimelineSpan = TypedDict(
+    "TimelineSpan",
+    {
+        "taskId": str | None,
+        "name": str,
+        "from": str | None,
+        "to": str | None,
+        "sure": bool,
+        "kind": TimelineSpanKindEnum,
+    },
+)
+
+
 class WorkerDesired(TypedDict):
     id: str
     generation: int
@@ -2146,7 +2305,7 @@ class TaskDetail(TypedDict):
     """
     maxRestarts: int
     priority: int
-    priorityClass: PriorityClassEnum
+    priorityClass: PriorityClass
     preemptible: bool
     """
     gives way to tasks of a higher class
@@ -2290,6 +2449,18 @@ class TaskTemplate(TypedDict):
     """
 
 
+class TimelineEnvironment(TypedDict):
+    id: str
+    name: str
+    zone: str
+    """
+    its name
+    """
+    gpuType: str
+    gpuCount: int
+    spans: list[TimelineSpan]
+
+
 class WorkerBeat(TypedDict):
     id: str
     token: str
@@ -2320,3 +2491,7 @@ class WorkerHeartbeatRequest(TypedDict):
     how long the answer may be held while there is nothing new
     """
     workers: list[WorkerBeat]
+
+
+class Timeline(TypedDict):
+    environments: list[TimelineEnvironment]

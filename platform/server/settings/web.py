@@ -116,6 +116,7 @@ SPECTACULAR_SETTINGS = {
         "FindingActionCode": "apps.training.api.serializers.TO_DO",
         "JudgedLevel": "apps.training.api.preflight_forms.JUDGED_LEVELS",
         "DrillLevel": "apps.training.api.drill_forms.DRILL_LEVELS",
+        "PriorityClass": "apps.training.api.serializers.CLASSES",
         "PreflightDetailAllowedActionsEnum": "apps.training.api.preflight_forms.STOPPING",
         "PreflightLevel": "apps.training.api.preflight_forms.TEST_LEVELS",
         "PreflightStatus": "apps.training.api.preflight_forms.PREFLIGHT_STATUSES",

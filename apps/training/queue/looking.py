@@ -1,0 +1,69 @@
+"""The queue as it is for whoever looks: what would be decided now, and when each task will probably begin.
+
+It is computed once for all readers of a process: until the next decision, and for two seconds at most.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from threading import Lock
+
+from apps.common.clock import now
+from apps.training.models import Queue
+from apps.training.queue import expecting, load, settling
+from fermi.launch.schedule import turns
+from fermi.launch.schedule.scene import Decision, Held, Place, Scene, Turn, Waiting
+
+FRESH = timedelta(seconds=2)
+
+
+@dataclass(frozen=True)
+class View:
+    at: datetime
+    decided_at: datetime | None
+    scene: Scene
+    decision: Decision
+
+    @cached_property
+    def turns(self) -> Mapping[str, Turn]:
+        """By task."""
+        return {turn.task: turn for turn in self.decision.turns}
+
+    @cached_property
+    def waiting(self) -> Mapping[str, Waiting]:
+        return {one.task: one for one in self.scene.waiting}
+
+    @cached_property
+    def held(self) -> Mapping[str, Held]:
+        return {one.task: one for one in self.scene.held}
+
+    @cached_property
+    def holders(self) -> Mapping[str, Held]:
+        """Who has an environment."""
+        return {place: one for one in self.scene.held for place in one.places}
+
+    @cached_property
+    def places(self) -> Mapping[str, Place]:
+        return {place.id: place for place in self.scene.places}
+
+
+_lock = Lock()
+_known: View | None = None
+
+
+def view() -> View:
+    global _known
+    with _lock:
+        moment = now()
+        decided = Queue.objects.filter(pk=1).values_list("decided_at", flat=True).first()
+        if _known is None or _known.decided_at != decided or not timedelta() <= moment - _known.at < FRESH:
+            scene = load.scene(moment, past=expecting.past(moment))
+            _known = View(moment, decided, scene, turns.decide(scene, settling.Fits()))
+        return _known
+
+
+def forget() -> None:
+    """Something was changed by hand that its author looks at next."""
+    global _known
+    _known = None

@@ -1,0 +1,177 @@
+"""The queue over the API: who waits for what, in whose eyes; what must end first; and being moved."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project
+from apps.catalog.models import Dataset, Model
+from apps.clusters.models import DevEnvironment, Lease
+from apps.common.clock import now
+from apps.scheduling.models import Reservation, Usage
+from apps.training.models import Task
+from apps.training.queue import looking
+from apps.training.states import State
+from tests.api.conftest import Api
+from tests.api.test_tasks_create import changed
+
+pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+
+
+def waits(api: Api, name: str, *environments: str, **changes: Any) -> str:
+    """A task that stands in line for these environments, as its own pass would have put it there."""
+    nodes = {"environmentIds": list(environments), "distributedConfig": None}
+    task_id: str = api.post("/training-tasks", changed(taskName=name, **nodes, **changes)).data["taskId"]
+    Task.objects.filter(pk=task_id).update(state=State.QUEUED, in_line_at=now())
+    return task_id
+
+
+def hold(task_id: str, *environments: str, **fields: Any) -> None:
+    """The task has these environments and runs."""
+    Task.objects.filter(pk=task_id).update(state=State.RUNNING, in_line_at=None, **fields)
+    for key in environments:
+        Lease.objects.create(environment_id=key, holder=task_id)
+
+
+def order(api: Api) -> list[str]:
+    return [item["taskName"] for item in api.get("/queue").data["items"]]
+
+
+def test_the_queue_says_who_waits_for_what_and_since_when(colleague: Api, viewer: Api) -> None:
+    hold(waits(colleague, "holder", "env-001"), "env-001")
+    first, second = waits(colleague, "first", "env-001"), waits(colleague, "second", "env-001")
+    found = viewer.get("/queue").data
+    assert (found["total"], found["page"], found["pageSize"]) == (2, 1, 20)
+    one, other = found["items"]
+    assert (one["number"], one["taskId"], one["taskName"], one["owner"]) == (1, first, "first", "colleague")
+    assert other["taskId"] == second
+    assert (one["priority"], one["projectId"], one["preemptible"], one["mayMove"]) == (
+        "normal", "project-one", False, False,
+    )  # fmt: skip
+    assert one["asks"] == {
+        "nodes": 1, "gpus": 2, "gpuTypes": ["A100"], "text": "pytorch-dev-env（环境：1，GPU：2（A100））"
+    }  # fmt: skip
+    assert one["reason"]["message"]
+    assert [item["taskName"] for item in viewer.get("/queue", page=2, pageSize=1).data["items"]] == ["second"]
+    assert [item["taskName"] for item in viewer.get("/queue", search="eco").data["items"]] == ["second"]
+
+
+def test_strangers_see_that_somebody_is_ahead_and_not_who(colleague: Api, stranger: Api) -> None:
+    task_id = waits(colleague, "secret name", "env-001")
+    [item] = stranger.get("/queue").data["items"]
+    assert (item["number"], item["taskId"], item["taskName"], item["owner"], item["projectId"], item["reason"]) == (
+        1, None, "", "", None, None,
+    )  # fmt: skip
+    assert (item["asks"]["nodes"], item["asks"]["gpus"], item["priority"]) == (1, 2, "normal")
+    assert "pytorch-dev-env" not in str(item)
+    assert stranger.get("/queue", project="project-one").data["items"] == []
+    assert stranger.get("/queue", search="secret").data["items"] == []
+    assert stranger.get(f"/training-tasks/{task_id}/queue").error == "NOT_FOUND"
+    assert stranger.post(f"/training-tasks/{task_id}/move", {"before": None}).error == "NOT_FOUND"
+    for path in ("/queue", f"/training-tasks/{task_id}/queue"):
+        assert Api().get(path).error == "NOT_AUTHENTICATED"
+
+
+def test_a_task_that_does_not_stand_in_line_says_so(colleague: Api, viewer: Api) -> None:
+    task_id = waits(colleague, "paused", "env-001")
+    Task.objects.filter(pk=task_id).update(
+        in_line_at=None, reason="PREFLIGHT_RUNNING", reason_params={"preflight": "x"}
+    )
+    found = viewer.get(f"/training-tasks/{task_id}/queue").data
+    assert (found["number"], found["of"], found["after"], found["needs"]) == (None, 0, [], [])
+    assert (found["begins"], found["engine"], found["reason"]["code"]) == (None, None, "PREFLIGHT_RUNNING")
+
+
+def test_one_computation_serves_every_reader_until_the_next_decision(
+    colleague: Api, viewer: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "FRESH", timedelta(minutes=1))
+    looking.forget()
+    waits(colleague, "first", "env-001")
+    assert order(viewer) == ["first"]
+    waits(colleague, "second", "env-002")
+    assert order(colleague) == ["first"], "as it was looked at last"
+    looking.forget()
+    assert order(colleague) == ["first", "second"]
+
+
+# --- moving ---
+
+
+@pytest.fixture
+def three(colleague: Api) -> list[str]:
+    return [waits(colleague, name, "env-001") for name in ("a", "b", "c")]
+
+
+def test_only_maintainers_move_and_only_among_their_like(
+    owner: Api, colleague: Api, viewer: Api, three: list[str], dataset: Dataset, model: Model
+) -> None:
+    a, b, c = three
+    path = f"/training-tasks/{c}/move"
+    assert colleague.post(path, {"before": a}).error == "FORBIDDEN"
+    assert viewer.post(path, {"before": a}).error == "FORBIDDEN"
+    assert owner.post(path).problems == {"before": "FIELD_REQUIRED"}
+    assert owner.post(path, {"before": c}).problems == {"before": "MOVE_BEFORE_ITSELF"}
+    assert owner.post(path, {"before": "task-none"}).problems == {"before": "MOVE_TO_OTHERS"}
+    Task.objects.filter(pk=b).update(priority=-1)
+    assert owner.post(path, {"before": b}).problems == {"before": "MOVE_TO_OTHERS"}
+    Task.objects.filter(pk=c).update(state=State.STARTING, in_line_at=None)
+    refused = owner.post(path, {"before": a})
+    assert (refused.status, refused.error) == (409, "NOT_IN_QUEUE")
+    assert Task.objects.filter(place__isnull=False).count() == 0
+
+
+# --- the timeline ---
+
+
+def spans(api: Api, environment: str, **query: Any) -> list[tuple[Any, ...]]:
+    found = {one["id"]: one for one in api.get("/environments/timeline", **query).data["environments"]}
+    return [(one["kind"], one["taskId"], one["name"], one["sure"]) for one in found[environment]["spans"]]
+
+
+def test_the_timeline_tells_who_had_has_and_gets_an_environment(
+    colleague: Api, viewer: Api, stranger: Api, project: Project, other_project: Project
+) -> None:
+    moment = now()
+    past, holder = waits(colleague, "past", "env-001"), waits(colleague, "holder", "env-001", maxRunSeconds=3600)
+    hold(past, "env-002")
+    hold(holder, "env-001")
+    for key, since, task in (("env-001", 5, past), ("env-001", 30, past), ("env-002", 0, past)):
+        Usage.objects.create(
+            task=task, task_name="past", kind="training", project=project, owner="colleague", environment_id=key,
+            environment_name=key, zone="z", gpus=2, since=moment - timedelta(hours=since) + timedelta(seconds=1),
+            until=moment - timedelta(hours=since) + timedelta(minutes=1),
+        )  # fmt: skip
+    after = Reservation.objects.create(
+        project=other_project, begins_at=moment + timedelta(hours=5), ends_at=moment + timedelta(hours=6),
+        created_at=moment,
+    )  # fmt: skip
+    repair = Reservation.objects.create(
+        begins_at=moment + timedelta(hours=7), ends_at=moment + timedelta(hours=8), created_at=moment, note="new disks"
+    )
+    for one in (after, repair):
+        one.environments.add("env-001")
+    free = waits(colleague, "free", "env-003")
+    assert spans(viewer, "env-001") == [
+        ("held", past, "past", True), ("held", holder, "holder", True), ("reserved", None, "", True),
+        ("maintenance", None, "new disks", True),
+    ]  # fmt: skip
+    assert spans(viewer, "env-002") == [("held", past, "past", False)], "what goes on is told once"
+    assert spans(viewer, "env-003") == [("next", free, "free", False)]
+    assert stranger.get("/environments/timeline").data["environments"] == []
+    DevEnvironment.objects.filter(pk="env-001").update(shared=True)
+    assert spans(stranger, "env-001")[:3] == [
+        ("held", None, "", True), ("held", None, "", True), ("reserved", None, "two", True),
+    ]  # fmt: skip
+    assert Api().get("/environments/timeline").error == "NOT_AUTHENTICATED"
+
+
+def test_a_timeline_lies_between_two_moments(viewer: Api) -> None:
+    early, late = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+    ask = {"from": late, "to": early}
+    assert viewer.get("/environments/timeline", **ask).problems == {"to": "TIMES_BACKWARDS"}
+    ask = {"from": early, "to": "2026-12-01T00:00:00Z"}
+    assert viewer.get("/environments/timeline", **ask).problems == {"to": "TIMELINE_TOO_LONG"}
+    assert len(viewer.get("/environments/timeline", **{"from": early}).data["environments"]) == 5
+    assert viewer.get("/environments/timeline", project="project-two").data["environments"] == []
