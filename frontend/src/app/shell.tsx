@@ -15,6 +15,7 @@ import { LanguageSwitch, ThemeSwitch } from "./preferences";
 
 const PAGES = [
   { to: "/training", label: "app.tasks" },
+  { to: "/queue", label: "app.queue" },
   { to: "/environments", label: "app.environments" },
   { to: "/workers", label: "app.workers" },
   { to: "/preflight", label: "app.preflights" },

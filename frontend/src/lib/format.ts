@@ -35,6 +35,18 @@ export function clockTime(iso: string): string {
   return new Date(iso).toLocaleTimeString(locale(), { hour12: false });
 }
 
+/** 14:30 today, with its day on any other. */
+export function shortTime(iso: string, now = new Date()): string {
+  const at = new Date(iso);
+  const today = at.toDateString() === now.toDateString();
+  return at.toLocaleString(locale(), {
+    ...(!today && { month: "short", day: "numeric" }),
+    hour: "2-digit",
+    minute: "2-digit",
+    hour12: false,
+  });
+}
+
 export function ago(iso: string, now: number): string {
   const seconds = (now - new Date(iso).getTime()) / 1000;
   const format = new Intl.RelativeTimeFormat(locale(), { numeric: "auto" });

@@ -1,3 +1,4 @@
+import type { Waiter } from "@/api/queue";
 import type {
   Dataset,
   Drill,
@@ -339,3 +340,24 @@ export const preflight: Preflight = {
     culprits: [{ environmentIds: ["env-2"], code: "LINK_SLOW", message: "gn7 的下行很慢", hint: "换掉它，或修好网线" }],
   },
 };
+
+/** A task of the fixtures' project that waits. */
+export function waiter(number: number, over: Partial<Waiter> = {}): Waiter {
+  return {
+    number,
+    taskId: `task-${number}`,
+    taskName: `waits-${number}`,
+    projectId: "project-1",
+    owner: "ada",
+    priority: "normal",
+    preemptible: false,
+    asks: { nodes: 2, gpus: 8, gpuTypes: ["A100"], text: "2 台，每台 4 块 A100" },
+    since: "2026-11-21T05:00:00Z",
+    reason: { code: "WAITING_FOR_CAPACITY", message: "还差 1 台", hint: "" },
+    begins: null,
+    early: null,
+    late: null,
+    after: [],
+    ...over,
+  };
+}

@@ -1,0 +1,60 @@
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import type { Waiter } from "@/api/queue";
+import { dateTime, shortTime } from "@/lib/format";
+
+/** Tasks named in a row; the others are counted. */
+const NAMED = 3;
+
+/** Why it waits, and what must end first. */
+export function Why({ waiter: { reason, after } }: { waiter: Waiter }) {
+  const { t } = useTranslation();
+  const rest = after.length - NAMED;
+  return (
+    <div className="space-y-1 break-words">
+      {reason && <div title={reason.hint || undefined}>{reason.message}</div>}
+      {after.length > 0 && (
+        <div className="text-xs text-muted">
+          {t("queue.after")}{" "}
+          {after.slice(0, NAMED).map(({ taskId, name, until }, index) => (
+            <span key={taskId ?? index}>
+              {index > 0 && t("queue.comma")}
+              {taskId ? (
+                <Link to={`/training/${taskId}`} className="text-accent-ink hover:underline">
+                  {name}
+                </Link>
+              ) : (
+                t("queue.anonymous")
+              )}
+              {until && ` (${t("queue.until", { time: shortTime(until) })})`}
+            </span>
+          ))}
+          {rest > 0 && t("queue.afterMore", { count: rest })}
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** The estimate and how far off it may be. */
+export function Begins({ waiter: { begins, early, late }, now }: { waiter: Waiter; now: number }) {
+  const { t } = useTranslation();
+  if (!begins) {
+    return (
+      <span className="whitespace-nowrap text-muted" title={t("queue.unknownHint")}>
+        {t("queue.unknown")}
+      </span>
+    );
+  }
+  const soon = new Date(begins).getTime() <= now;
+  return (
+    <div className="whitespace-nowrap tabular-nums" title={dateTime(begins)}>
+      {soon ? t("queue.anyMoment") : t("queue.about", { time: shortTime(begins) })}
+      {early && late && early !== late && (
+        <div className="text-xs text-muted">
+          {shortTime(early)} – {shortTime(late)}
+        </div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,77 @@
+import { useQuery } from "@tanstack/react-query";
+import { useTranslation } from "react-i18next";
+import { useSearchParams } from "react-router";
+import { clustersQuery, queueQuery, WAITING_PER_PAGE } from "@/api/queue";
+import { meQuery } from "@/api/session";
+import { pageOf, textsOf, withFilter } from "@/lib/filters";
+import { Button, ButtonLink } from "@/ui/button";
+import { Empty } from "@/ui/empty";
+import { Failure, Loading } from "@/ui/failure";
+import { FilterSelect } from "@/ui/filters";
+import { Page } from "@/ui/page";
+import { Pager } from "@/ui/pager";
+import { QueueSections } from "./sections";
+import { QueueTable } from "./table";
+
+const FILTERS = ["project", "cluster"] as const;
+
+export function Component() {
+  const { t } = useTranslation();
+  const [params, setParams] = useSearchParams();
+  const filters = { ...textsOf(params, FILTERS), page: pageOf(params) };
+  const queue = useQuery(queueQuery(filters));
+  const projects = useQuery(meQuery).data?.projects ?? [];
+  const clusters = useQuery(clustersQuery).data ?? [];
+  const set = (name: string, value: string) => setParams((now) => withFilter(now, name, value), { replace: true });
+  const of = (name: (typeof FILTERS)[number]) => ({
+    value: filters[name] ?? "",
+    onChange: (value: string) => set(name, value),
+  });
+  const filtered = Boolean(filters.project ?? filters.cluster);
+  const pages = Math.ceil((queue.data?.total ?? 0) / WAITING_PER_PAGE);
+  return (
+    <Page title={t("queue.title")}>
+      <QueueSections />
+      <div className="mb-4 flex flex-wrap items-center gap-2">
+        <FilterSelect
+          label={t("queue.project")}
+          any={t("queue.allProjects")}
+          options={projects.map(({ id, name }) => [id, name])}
+          {...of("project")}
+        />
+        <FilterSelect
+          label={t("queue.cluster")}
+          any={t("queue.allClusters")}
+          options={clusters.map(({ id, name }) => [id, name])}
+          {...of("cluster")}
+        />
+      </div>
+      {queue.isError && <Failure error={queue.error} retry={() => void queue.refetch()} />}
+      {queue.isPending && <Loading />}
+      {queue.data?.items.length === 0 && (
+        <section className="rounded-xl border bg-surface shadow-xs">
+          {filtered ? (
+            <Empty title={t("queue.nothingMatches")}>
+              <Button onClick={() => setParams({})}>{t("tasks.clearFilters")}</Button>
+            </Empty>
+          ) : (
+            <Empty title={t("queue.empty")} hint={t("queue.emptyHint")}>
+              <ButtonLink to="/queue/timeline">{t("queue.seeTimeline")}</ButtonLink>
+            </Empty>
+          )}
+        </section>
+      )}
+      {queue.data && queue.data.items.length > 0 && (
+        <>
+          <QueueTable waiters={queue.data.items} filters={filters} last={filters.page >= pages} />
+          <Pager
+            count={t("queue.count", { count: queue.data.total })}
+            pages={pages}
+            page={filters.page}
+            onPage={(next) => set("page", String(next))}
+          />
+        </>
+      )}
+    </Page>
+  );
+}

@@ -1,0 +1,49 @@
+import type { Waiter } from "@/api/queue";
+
+/** Those among which a task can be moved: of its project and class. */
+export function peersOf(waiters: Waiter[], of: Waiter): Waiter[] {
+  return waiters.filter(
+    ({ taskId, projectId, priority }) => taskId !== null && projectId === of.projectId && priority === of.priority,
+  );
+}
+
+/** The queue with `id` before `before` among its peers, who share the places that they have; null: behind them all. */
+export function moved(waiters: Waiter[], id: string, before: string | null): Waiter[] {
+  const task = waiters.find(({ taskId }) => taskId === id);
+  if (!task || id === before) return waiters;
+  const peers = peersOf(waiters, task);
+  const others = peers.filter((each) => each !== task);
+  const at = before === null ? others.length : others.findIndex(({ taskId }) => taskId === before);
+  if (at === -1) return waiters;
+  const ordered = [...others.slice(0, at), task, ...others.slice(at)];
+  return waiters.map((each) => {
+    const place = peers.indexOf(each);
+    const here = ordered[place];
+    return here ? { ...here, number: each.number } : each;
+  });
+}
+
+export interface Move {
+  id: string;
+  before: string | null;
+}
+
+/** One place on. Downwards it is the next one that goes before this one: who follows beyond the page is not known. */
+export function step(waiters: Waiter[], task: Waiter, by: "up" | "down"): Move | undefined {
+  const peers = peersOf(waiters, task);
+  const at = peers.indexOf(task);
+  const [id, before] =
+    by === "up" ? [task.taskId, peers[at - 1]?.taskId ?? null] : [peers[at + 1]?.taskId ?? null, task.taskId];
+  return id !== null && before !== null ? { id, before } : undefined;
+}
+
+/** What dropping a task on another means: before it from below, behind it from above. `last`: nothing follows the page. */
+export function dropped(waiters: Waiter[], dragged: Waiter, on: Waiter, last: boolean): Move | undefined {
+  const peers = peersOf(waiters, dragged);
+  const [from, to] = [peers.indexOf(dragged), peers.indexOf(on)];
+  if (dragged.taskId === null || to === -1 || from === to) return undefined;
+  if (from > to) return { id: dragged.taskId, before: on.taskId };
+  const next = peers[to + 1]?.taskId;
+  if (next) return { id: dragged.taskId, before: next };
+  return last ? { id: dragged.taskId, before: null } : { id: dragged.taskId, before: on.taskId };
+}

@@ -1,0 +1,15 @@
+import { useTranslation } from "react-i18next";
+import { Sections } from "@/ui/sections";
+
+export function QueueSections() {
+  const { t } = useTranslation();
+  return (
+    <Sections
+      label={t("queue.sections")}
+      links={[
+        { to: "/queue", label: t("queue.title") },
+        { to: "/queue/timeline", label: t("timeline.title") },
+      ]}
+    />
+  );
+}

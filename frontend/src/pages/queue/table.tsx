@@ -1,0 +1,186 @@
+import { useQuery } from "@tanstack/react-query";
+import { ArrowDown, ArrowUp, GripVertical } from "lucide-react";
+import { type DragEvent, useLayoutEffect, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import type { QueueFilters, Waiter } from "@/api/queue";
+import { maintains, meQuery } from "@/api/session";
+import { cx } from "@/lib/cx";
+import { ago, dateTime } from "@/lib/format";
+import { useNow } from "@/lib/hooks";
+import { Badge } from "@/ui/badge";
+import { Button } from "@/ui/button";
+import { PriorityBadge } from "@/ui/priority";
+import { MEDIUM, ROW, Table, WIDE } from "@/ui/table";
+import { Begins, Why } from "./facts";
+import { useMoving } from "./moving";
+import { dropped, type Move, peersOf, step } from "./order";
+
+interface QueueTableProps {
+  waiters: Waiter[];
+  filters: QueueFilters;
+  /** Nothing follows this page. */
+  last: boolean;
+}
+
+const WAYS = ["up", "down"] as const;
+type Way = (typeof WAYS)[number];
+
+export function QueueTable({ waiters, filters, last }: QueueTableProps) {
+  const { t } = useTranslation();
+  const me = useQuery(meQuery).data;
+  const now = useNow();
+  const moving = useMoving(filters);
+  const [dragged, setDragged] = useState<Waiter>();
+  const [over, setOver] = useState<string>();
+  const table = useRef<HTMLDivElement>(null);
+  const pressed = useRef<{ id: string; way: Way }>(undefined);
+  const project = (id: string | null) => me?.projects.find((each) => each.id === id)?.name ?? id ?? "–";
+  const maintained = (waiter: Waiter) =>
+    waiter.taskId !== null && maintains(me, waiter.projectId) && peersOf(waiters, waiter).length > 1;
+  const movable = waiters.some(maintained);
+
+  /** A row that moves takes the focus of its buttons with it. */
+  useLayoutEffect(() => {
+    if (!pressed.current) return;
+    const { id, way } = pressed.current;
+    const [wanted, other] = [way, WAYS.find((each) => each !== way)].map((each) =>
+      table.current?.querySelector<HTMLButtonElement>(`[data-move="${id} ${each}"]:not(:disabled)`),
+    );
+    (wanted ?? other)?.focus();
+    pressed.current = undefined;
+  }, [waiters]);
+
+  const move = (change: Move | undefined) => change && moving.mutate(change);
+  const press = (waiter: Waiter, way: Way) => {
+    if (waiter.taskId) pressed.current = { id: waiter.taskId, way };
+    move(step(waiters, waiter, way));
+  };
+  const accepts = (waiter: Waiter) => dragged !== undefined && peersOf(waiters, dragged).includes(waiter);
+  const dragging = (waiter: Waiter) => ({
+    draggable: true,
+    onDragStart: (event: DragEvent) => {
+      event.dataTransfer.effectAllowed = "move";
+      event.dataTransfer.setData("text/plain", waiter.taskId ?? "");
+      setDragged(waiter);
+    },
+    onDragEnd: () => {
+      setDragged(undefined);
+      setOver(undefined);
+    },
+    onDragOver: (event: DragEvent) => {
+      if (!accepts(waiter)) return;
+      event.preventDefault();
+      setOver(waiter.taskId ?? undefined);
+    },
+    onDrop: (event: DragEvent) => {
+      event.preventDefault();
+      if (dragged && accepts(waiter)) move(dropped(waiters, dragged, waiter, last));
+    },
+  });
+
+  return (
+    <div ref={table}>
+      {movable && <p className="mb-2 text-sm text-muted">{t("queue.moveHint")}</p>}
+      <Table
+        label={t("queue.title")}
+        columns={[
+          { label: t("queue.number") },
+          { label: t("queue.task") },
+          { label: t("queue.project"), className: MEDIUM },
+          { label: t("queue.class"), className: MEDIUM },
+          { label: t("queue.asks"), className: MEDIUM },
+          { label: t("queue.since"), className: WIDE },
+          { label: t("queue.why"), className: MEDIUM },
+          { label: t("queue.begins") },
+          ...(movable ? [{ label: <span className="sr-only">{t("queue.move")}</span> }] : []),
+        ]}
+      >
+        {waiters.map((waiter) => {
+          const { number, taskId, taskName, projectId, owner, priority, asks, since } = waiter;
+          const mayMove = maintained(waiter);
+          return (
+            <tr
+              key={taskId ?? `number-${number}`}
+              className={cx(
+                ROW,
+                dragged?.taskId === taskId && "opacity-50",
+                over === taskId && "outline-2 -outline-offset-2 outline-accent-line",
+              )}
+              {...(mayMove && dragging(waiter))}
+            >
+              <td className="tabular-nums whitespace-nowrap">
+                <span className="inline-flex items-center gap-1">
+                  {mayMove && <GripVertical aria-hidden className="-ml-2 size-4 cursor-grab text-muted" />}
+                  {number}
+                </span>
+              </td>
+              <td>
+                {taskId ? (
+                  <Link
+                    to={`/training/${taskId}`}
+                    className="font-medium break-words hover:text-accent-ink hover:underline"
+                  >
+                    {taskName}
+                  </Link>
+                ) : (
+                  <span className="text-muted">{t("queue.anonymous")}</span>
+                )}
+                <span className="ml-2 inline-flex gap-1 align-middle">
+                  {waiter.preemptible && <Badge title={t("queue.preemptibleHint")}>{t("queue.preemptible")}</Badge>}
+                </span>
+                <div className="mt-1 space-y-1 text-xs text-muted md:hidden">
+                  <div>
+                    {project(projectId)} · {owner ?? "–"}
+                  </div>
+                  <div>
+                    <PriorityBadge priority={priority} /> {asks.text}
+                  </div>
+                  <Why waiter={waiter} />
+                </div>
+              </td>
+              <td className={MEDIUM}>
+                <div className="break-words">{project(projectId)}</div>
+                <div className="text-xs text-muted">{owner ?? "–"}</div>
+              </td>
+              <td className={MEDIUM}>
+                <PriorityBadge priority={priority} />
+              </td>
+              <td className={MEDIUM}>{asks.text}</td>
+              <td className={`${WIDE} whitespace-nowrap`} title={dateTime(since)}>
+                {ago(since, now)}
+              </td>
+              <td className={`${MEDIUM} max-w-md`}>
+                <Why waiter={waiter} />
+              </td>
+              <td>
+                <Begins waiter={waiter} now={now} />
+              </td>
+              {movable && (
+                <td className="w-px">
+                  {mayMove && (
+                    <span className="flex justify-end">
+                      {WAYS.map((way) => (
+                        <Button
+                          key={way}
+                          look="ghost"
+                          size="icon"
+                          data-move={`${taskId ?? ""} ${way}`}
+                          aria-label={t(`queue.${way}`, { name: taskName })}
+                          disabled={!step(waiters, waiter, way)}
+                          onClick={() => press(waiter, way)}
+                        >
+                          {way === "up" ? <ArrowUp /> : <ArrowDown />}
+                        </Button>
+                      ))}
+                    </span>
+                  )}
+                </td>
+              )}
+            </tr>
+          );
+        })}
+      </Table>
+    </div>
+  );
+}

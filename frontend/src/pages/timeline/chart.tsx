@@ -1,0 +1,135 @@
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { type CSSProperties, useRef } from "react";
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import type { TimelineEnvironment } from "@/api/timeline";
+import { cx } from "@/lib/cx";
+import { shortTime } from "@/lib/format";
+import { isWindow, SpanBar } from "./span";
+import { placed, placeOf, rowsOf, ticksOf, type Window } from "./window";
+
+const ROW = 40;
+const HEAD = 32;
+
+interface ChartProps {
+  environments: TimelineEnvironment[];
+  window: Window;
+  now: number;
+}
+
+/** Rows of environments below a line of time. Only those in sight exist. */
+export function Chart({ environments, window, now }: ChartProps) {
+  const { t } = useTranslation();
+  const box = useRef<HTMLDivElement>(null);
+  const rows = rowsOf(environments);
+  // eslint-disable-next-line react-hooks/incompatible-library -- only this component reads the virtualizer
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => box.current,
+    estimateSize: () => ROW,
+    overscan: 10,
+    scrollMargin: HEAD,
+  });
+  const present = placeOf(now, window);
+  const hasPresent = present >= 0 && present <= 100;
+  return (
+    <div
+      ref={box}
+      role="group"
+      tabIndex={0}
+      aria-label={t("timeline.title")}
+      className="relative max-h-[75vh] overflow-auto rounded-xl border bg-surface [--names:7rem] sm:[--names:14rem]"
+    >
+      <div className="relative min-w-[36rem]" style={{ height: virtual.getTotalSize() + HEAD }}>
+        <div className="sticky top-0 z-20 flex border-b bg-sunken text-xs text-muted" style={{ height: HEAD }}>
+          <div className="sticky left-0 z-10 w-(--names) shrink-0 border-r bg-sunken px-2 py-2 font-medium">
+            {t("timeline.environment")}
+          </div>
+          <div className="relative min-w-0 flex-1 overflow-hidden tabular-nums">
+            {ticksOf(window).map((at) => (
+              <span
+                key={at}
+                className="absolute top-2 pl-1 whitespace-nowrap"
+                style={{ left: `${placeOf(at, window)}%` }}
+              >
+                {shortTime(new Date(at).toISOString())}
+              </span>
+            ))}
+            {hasPresent && (
+              <span
+                className="absolute top-1 -translate-x-1/2 rounded bg-bad px-1.5 py-0.5 font-medium text-white"
+                style={{ left: `${present}%` }}
+              >
+                {t("timeline.now")}
+              </span>
+            )}
+          </div>
+        </div>
+        <div aria-hidden className="absolute bottom-0 left-(--names) right-0" style={{ top: HEAD }}>
+          {ticksOf(window).map((at) => (
+            <Line key={at} left={placeOf(at, window)} className="border-line" />
+          ))}
+        </div>
+        {virtual.getVirtualItems().map(({ index, key, start }) => {
+          const row = rows[index];
+          const style: CSSProperties = { height: ROW, transform: `translateY(${start}px)` };
+          if (!row) return null;
+          if ("zone" in row) {
+            return (
+              <div key={key} className="absolute inset-x-0 top-0 border-b bg-sunken/80" style={style}>
+                <h3 className="sticky left-0 inline-block px-2 pt-2.5 text-sm font-semibold">
+                  {row.zone}{" "}
+                  <span className="font-normal text-muted">{t("environments.count", { count: row.count })}</span>
+                </h3>
+              </div>
+            );
+          }
+          return (
+            <div key={key} className="absolute inset-x-0 top-0 flex border-b" style={style}>
+              <EnvironmentName environment={row.environment} />
+              <Track environment={row.environment} window={window} />
+            </div>
+          );
+        })}
+        {hasPresent && (
+          <div
+            aria-hidden
+            className="pointer-events-none absolute bottom-0 left-(--names) right-0"
+            style={{ top: HEAD }}
+          >
+            <Line left={present} className="border-bad" />
+          </div>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function Line({ left, className }: { left: number; className: string }) {
+  return <div className={cx("absolute inset-y-0 border-l", className)} style={{ left: `${left}%` }} />;
+}
+
+function EnvironmentName({ environment: { id, name, gpuCount, gpuType } }: { environment: TimelineEnvironment }) {
+  const { t } = useTranslation();
+  return (
+    <div className="sticky left-0 z-10 w-(--names) shrink-0 border-r bg-surface px-2 py-0.5 text-sm">
+      <Link to={`/environments/${id}`} title={name} className="block truncate hover:text-accent-ink hover:underline">
+        {name}
+      </Link>
+      <div className="truncate text-xs text-muted">{gpuCount ? `${gpuCount}x ${gpuType}` : t("gpu.none")}</div>
+    </div>
+  );
+}
+
+function Track({ environment: { spans }, window }: { environment: TimelineEnvironment; window: Window }) {
+  const behind = spans.filter(isWindow);
+  const before = spans.filter((span) => !isWindow(span));
+  return (
+    <div className="relative min-w-0 flex-1 overflow-hidden">
+      {[...behind, ...before].map((span, index) => {
+        const place = placed(span, window);
+        return place && <SpanBar key={index} span={span} {...place} />;
+      })}
+    </div>
+  );
+}

@@ -1,0 +1,127 @@
+import { useQuery } from "@tanstack/react-query";
+import { ChartGantt, ChevronLeft, ChevronRight, Table2, ZoomIn, ZoomOut } from "lucide-react";
+import { useEffect, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { useSearchParams } from "react-router";
+import { meQuery } from "@/api/session";
+import { timelineQuery } from "@/api/timeline";
+import { textsOf, withFilter } from "@/lib/filters";
+import { Button } from "@/ui/button";
+import { Empty } from "@/ui/empty";
+import { Failure, Loading } from "@/ui/failure";
+import { FilterSelect, SearchBox } from "@/ui/filters";
+import { Page } from "@/ui/page";
+import { QueueSections } from "@/pages/queue/sections";
+import { Chart } from "./chart";
+import { SpanList } from "./list";
+import { Legend } from "./span";
+import { USUAL, windowAt, zonesOf, ZOOMS } from "./window";
+
+const FILTERS = ["project", "zone", "search", "view"] as const;
+const TICK_MS = 30_000;
+
+export function Component() {
+  const { t } = useTranslation();
+  const [params, setParams] = useSearchParams();
+  const filters = textsOf(params, FILTERS);
+  const [zoom, setZoom] = useState(USUAL);
+  const [shift, setShift] = useState(0);
+  const now = usePresent();
+  const window = windowAt(now, zoom, shift);
+  const asked = { from: new Date(window.from).toISOString(), to: new Date(window.to).toISOString() };
+  const timeline = useQuery(timelineQuery({ ...asked, ...(filters.project && { project: filters.project }) }));
+  const projects = useQuery(meQuery).data?.projects ?? [];
+  const all = timeline.data?.environments ?? [];
+  const zones = zonesOf(all);
+  const search = filters.search?.toLowerCase() ?? "";
+  const shown = all.filter(
+    ({ id, name, zone }) =>
+      (!filters.zone || zone === filters.zone) && (name.toLowerCase().includes(search) || id.includes(search)),
+  );
+  const set = (name: string, value: string) => setParams((old) => withFilter(old, name, value), { replace: true });
+  const of = (name: (typeof FILTERS)[number]) => ({
+    value: filters[name] ?? "",
+    onChange: (value: string) => set(name, value),
+  });
+  const home = () => {
+    setShift(0);
+    setZoom(USUAL);
+  };
+  const asTable = filters.view === "table";
+  return (
+    <Page title={t("timeline.title")}>
+      <QueueSections />
+      <div className="mb-3 flex flex-wrap items-center gap-2">
+        <SearchBox
+          label={t("timeline.search")}
+          value={filters.search ?? ""}
+          onSettled={(text) => set("search", text)}
+        />
+        <FilterSelect
+          label={t("queue.project")}
+          any={t("queue.allProjects")}
+          options={projects.map(({ id, name }) => [id, name])}
+          {...of("project")}
+        />
+        <FilterSelect
+          label={t("environments.zone")}
+          any={t("tasks.allZones")}
+          options={zones.map((zone) => [zone, zone])}
+          {...of("zone")}
+        />
+        <div role="group" aria-label={t("timeline.range")} className="flex flex-wrap items-center gap-1 md:ml-auto">
+          <Button size="icon" aria-label={t("timeline.earlier")} onClick={() => setShift(shift - 1)}>
+            <ChevronLeft />
+          </Button>
+          <Button disabled={shift === 0 && zoom === USUAL} onClick={home}>
+            {t("timeline.now")}
+          </Button>
+          <Button size="icon" aria-label={t("timeline.later")} onClick={() => setShift(shift + 1)}>
+            <ChevronRight />
+          </Button>
+          <Button size="icon" aria-label={t("timeline.in")} disabled={zoom === 0} onClick={() => setZoom(zoom - 1)}>
+            <ZoomIn />
+          </Button>
+          <Button
+            size="icon"
+            aria-label={t("timeline.out")}
+            disabled={zoom === ZOOMS.length - 1}
+            onClick={() => setZoom(zoom + 1)}
+          >
+            <ZoomOut />
+          </Button>
+          <Button onClick={() => set("view", asTable ? "" : "table")}>
+            {asTable ? <ChartGantt /> : <Table2 />}
+            {t(asTable ? "timeline.asChart" : "timeline.asTable")}
+          </Button>
+        </div>
+      </div>
+      {timeline.isError && <Failure error={timeline.error} retry={() => void timeline.refetch()} />}
+      {timeline.isPending && <Loading />}
+      {timeline.data && shown.length === 0 && (
+        <section className="rounded-xl border bg-surface shadow-xs">
+          <Empty title={t("environments.nothingMatches")} />
+        </section>
+      )}
+      {shown.length > 0 &&
+        (asTable ? (
+          <SpanList environments={shown} window={window} />
+        ) : (
+          <div className="space-y-3">
+            <Legend />
+            <Chart environments={shown} window={window} now={now} />
+          </div>
+        ))}
+    </Page>
+  );
+}
+
+/** Milliseconds, moving now and then: a minute is less than a pixel. */
+function usePresent(): number {
+  const [now, setNow] = useState(() => Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), TICK_MS);
+    return () => clearInterval(timer);
+  }, []);
+  return now;
+}

@@ -1,0 +1,100 @@
+import { Bookmark, Clock, Play, Wrench } from "lucide-react";
+import type { ReactNode } from "react";
+import type { TFunction } from "i18next";
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import type { Span, SpanKind } from "@/api/timeline";
+import { cx } from "@/lib/cx";
+import { shortTime } from "@/lib/format";
+
+export const KINDS: SpanKind[] = ["held", "next", "reserved", "maintenance"];
+
+/** A shape of its own for each, so that nobody needs the colour. */
+const ICON: Record<SpanKind, ReactNode> = {
+  held: <Play aria-hidden />,
+  next: <Clock aria-hidden />,
+  reserved: <Bookmark aria-hidden />,
+  maintenance: <Wrench aria-hidden />,
+};
+
+const LOOK: Record<SpanKind, string> = {
+  held: "border-accent bg-accent text-white",
+  next: "border-accent-line bg-surface text-accent-ink",
+  reserved: "border-info-line bg-info-soft text-info-ink",
+  maintenance: "border-warn-line bg-warn-soft text-warn-ink",
+};
+const UNSURE: Record<SpanKind, string> = { ...LOOK, held: "border-accent-line bg-accent-soft text-accent-ink" };
+
+/** Windows that were set lie behind what tasks do in them. */
+export function isWindow({ kind }: Pick<Span, "kind">): boolean {
+  return kind === "reserved" || kind === "maintenance";
+}
+
+export function spanName(t: TFunction, { kind, name }: Pick<Span, "kind" | "name">): string {
+  if (name) return name;
+  return isWindow({ kind }) ? t(`timeline.kindOf.${kind}`) : t("queue.anonymous");
+}
+
+export function spanTimes(t: TFunction, { from, to, sure }: Span): string {
+  const end = to === null ? t("timeline.noEnd") : shortTime(to);
+  return `${shortTime(from)} – ${sure || to === null ? end : t("timeline.perhaps", { time: end })}`;
+}
+
+function look(kind: SpanKind, sure: boolean): string {
+  return cx(
+    "flex items-center gap-1 overflow-hidden rounded border px-1 text-xs whitespace-nowrap [&>svg]:size-3 [&>svg]:shrink-0",
+    sure ? LOOK[kind] : UNSURE[kind],
+    !sure && "border-dashed",
+    kind === "next" && "border-2",
+  );
+}
+
+/** Stripes for what was set aside, as on a plan. */
+function stripes(kind: SpanKind) {
+  if (!isWindow({ kind })) return {};
+  const angle = kind === "reserved" ? 45 : -45;
+  return {
+    backgroundImage: `repeating-linear-gradient(${angle}deg, var(--${kind === "reserved" ? "info" : "warn"}-line) 0 1px, transparent 1px 7px)`,
+  };
+}
+
+export function SpanBar({ span, left, width }: { span: Span; left: number; width: number }) {
+  const { t } = useTranslation();
+  const name = spanName(t, span);
+  const title = `${t(`timeline.kindOf.${span.kind}`)}: ${name}, ${spanTimes(t, span)}`;
+  const shared = {
+    title,
+    className: cx("absolute", look(span.kind, span.sure), isWindow(span) ? "inset-y-0" : "inset-y-1.5"),
+    style: { left: `${left}%`, width: `${width}%`, minWidth: 4, ...stripes(span.kind) },
+  };
+  const inside = (
+    <>
+      {ICON[span.kind]}
+      <span className={cx("truncate", isWindow(span) && "self-end")}>
+        {!span.sure && "≈ "}
+        {name}
+      </span>
+    </>
+  );
+  if (!span.taskId) return <span {...shared}>{inside}</span>;
+  return (
+    <Link to={`/training/${span.taskId}`} aria-label={title} {...shared}>
+      {inside}
+    </Link>
+  );
+}
+
+export function Legend() {
+  const { t } = useTranslation();
+  return (
+    <ul aria-label={t("timeline.legend")} className="flex flex-wrap gap-x-3 gap-y-1.5">
+      {KINDS.map((kind) => (
+        <li key={kind} className={look(kind, true)} style={stripes(kind)}>
+          {ICON[kind]}
+          {t(`timeline.kindOf.${kind}`)}
+        </li>
+      ))}
+      <li className={look("held", false)}>≈ {t("timeline.unsure")}</li>
+    </ul>
+  );
+}
