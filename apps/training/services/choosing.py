@@ -11,7 +11,7 @@ from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.training.queue import load
 from fermi.launch.request import SelectRequest, TaskRequest
-from fermi.launch.schedule import placement
+from fermi.launch.schedule import placement, wanted
 from fermi.launch.schedule.scene import Place, Select, Waiting
 from fermi.launch.spec import Problem
 
@@ -174,8 +174,8 @@ def _by_capacity(user: User, asked: TaskRequest, wanted: SelectRequest, problems
 
 def _impossible(select: Select | None, project: str, homes: Sequence[str], there: Sequence[Place]) -> Problem:
     assert select is not None
-    found = placement.possible(select, project, homes[0] if len(homes) == 1 else "", there)
-    return found or Problem(SELECT, "SELECT_IMPOSSIBLE", {"wanted": placement.text(select), "found": 0})
+    found = wanted.possible(select, project, homes[0] if len(homes) == 1 else "", there)
+    return found or Problem(SELECT, "SELECT_IMPOSSIBLE", {"wanted": wanted.text(select), "found": 0})
 
 
 def _project(

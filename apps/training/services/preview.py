@@ -17,7 +17,7 @@ from apps.training.services.choosing import environments_field
 from apps.training.shown import presenters
 from fermi.launch import registry, summary
 from fermi.launch.request import TaskRequest
-from fermi.launch.schedule import placement, turns
+from fermi.launch.schedule import turns, wanted
 from fermi.launch.spec import SHOWN, JobSpec, Plan, Problem, Rendered, resolve
 
 TASK = "task-preview"
@@ -73,7 +73,7 @@ def _chosen(user: User, draft: Draft) -> dict[str, Any]:
     keys = turn.start or tuple(environment.pk for environment in draft.choice.environments)
     places = [known[key] for key in keys if key in known]
     taken = {key for held in scene.held for key in held.places}
-    reasons = placement.explain(asks, places, [place for place in scene.places if place.id not in taken])
+    reasons = wanted.explain(asks, places, [place for place in scene.places if place.id not in taken])
     return {
         "nodeIds": list(keys),
         "masterNode": keys[0],

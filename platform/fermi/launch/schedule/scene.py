@@ -75,7 +75,8 @@ class Waiting:
     place         where a maintainer moved it among the tasks of its project and class; None: by age
     max_run       how long it may still hold its environments; None: nobody knows
     expected_run  how long it will probably, by what tasks like it did; None: nobody knows
-    gpu_types     of the environments that it named
+    promised      what the last decision said that it `needs` while others made room for it (MAKING_ROOM): kept for it
+                  until these have gone, whoever comes before it
     """
 
     task: str
@@ -90,6 +91,7 @@ class Waiting:
     preemptible: bool = False
     max_run: float | None = None
     expected_run: float | None = None
+    promised: tuple[str, ...] = ()
     name: str = ""
 
 

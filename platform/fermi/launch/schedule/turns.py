@@ -1,14 +1,40 @@
-"""Who starts now, on what, who gives way, and why each other task waits."""
+"""Who starts now, on what, who gives way, and why each other task waits.
 
-from collections.abc import Callable, Sequence
+Tasks are asked in their order (`fermi.launch.schedule.order`). One starts if no limit, nobody else's environments,
+reserved times or earlier task is in its way. The first that cannot keeps the environments that it needs, then the next
+ones do, `DEPTH` at most: a later task gets kept environments only if it surely ends before the earlier one begins. So
+whatever starts early delays nobody who waits longer.
+"""
 
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from fermi.launch.schedule import limits
+from fermi.launch.schedule.board import Board, first_window
 from fermi.launch.schedule.order import order
-from fermi.launch.schedule.placement import choose
-from fermi.launch.schedule.scene import Decision, Place, Scene, Turn, Waiting
+from fermi.launch.schedule.placement import pick, picks
+from fermi.launch.schedule.scene import (
+    DAY,
+    Decision,
+    Place,
+    Preempt,
+    Priority,
+    Scene,
+    Select,
+    Turn,
+    Waiting,
+    priority_of,
+)
+from fermi.launch.schedule.stock import ALWAYS, Ask, ask
+from fermi.launch.schedule.wanted import amount, text
 from fermi.launch.spec import Problem
 
 Fits = Callable[[Waiting, Sequence[Place]], bool]
 """Whether a task can run on these environments, master first, by rules that this package does not know."""
+
+DEPTH = 16
+"""So many tasks keep environments that they wait for."""
 
 
 def anything(task: Waiting, places: Sequence[Place]) -> bool:
@@ -17,21 +43,210 @@ def anything(task: Waiting, places: Sequence[Place]) -> bool:
 
 def decide(scene: Scene, fits: Fits = anything) -> Decision:
     """Pure, but for `fits`, which is asked only of what would start or be reserved."""
-    by_id = {place.id: place for place in scene.places}
-    taken = {key for held in scene.held for key in held.places}
-    turns = []
-    for number, task in enumerate(order(scene.waiting, scene.held, scene.projects, scene.now), 1):
-        free = [place for place in scene.places if place.id not in taken and place.usable]
+    return _Walk(scene, fits).decision()
+
+
+class _Walk:
+    """What fails once fails for every later task that asks for the same: in a pass, things only become fewer."""
+
+    def __init__(self, scene: Scene, fits: Fits) -> None:
+        self.scene, self.fits, self.now = scene, fits, scene.now
+        self.board = Board(scene)
+        self.use = limits.Use(scene.held, self.board.by_id)
+        self.guarantees = limits.Guarantees(scene.projects, self.use)
+        self.by_user = {key for key, project in scene.projects.items() if _has_user_limits(project)}
+        self.zones = {place.zone: place.zone_name or place.zone for place in scene.places}
+        self.asks: dict[Any, Ask] = {}
+        self.failed: dict[Any, tuple[float, Problem]] = {}
+        self.reserving = DEPTH
+        self.preempt: list[Preempt] = []
+        self.moments: list[float] = []
+
+    def decision(self) -> Decision:
+        sizes = {key: place.gpus for key, place in self.board.by_id.items()}
+        line = order(self.scene.waiting, self.scene.held, self.scene.projects, self.now, sizes)
+        for task in line:
+            if task.promised:
+                self._promise(task)
+        turns = tuple(self._turn(task, number) for number, task in enumerate(line, 1))
+        return Decision(turns, tuple(self.preempt), self._again())
+
+    def _turn(self, task: Waiting, number: int) -> Turn:
+        what = self._signature(task)
+        run = ALWAYS if task.max_run is None else task.max_run
+        if not task.promised and (known := self.failed.get(what)) is not None and run > known[0]:
+            return Turn(task.task, number, why=known[1])
+        project = self.scene.projects.get(task.project)
+        if limit := limits.problem(task, project, self.use):
+            self.failed[what] = (-1.0, limit)
+            return Turn(task.task, number, why=limit)
+        found = self._promised(task) if task.promised else None
+        if found is None:
+            found = self._named(task) if task.select is None else self._chosen(task, what)
+        if isinstance(found, list):
+            if limit := limits.problem(task, project, self.use, found):
+                return Turn(task.task, number, why=limit)
+            return self._start(task, number, found)
+        if found.code in _FOREIGN:
+            return Turn(task.task, number, why=found)
+        if task.promised and found.code == "MAKING_ROOM":
+            return self._needing(task, number, found, [self.board.by_id[key] for key in task.promised], None)
+        if self.reserving and (reserved := self._reserve(task, number, what, found)):
+            return reserved
+        if not task.promised:
+            self.failed[what] = (self.board.floor(task.max_run), found)
+        return Turn(task.task, number, why=found)
+
+    def _signature(self, task: Waiting) -> Any:
+        user = task.user if task.project in self.by_user else ""
+        return (task.project, user, task.preemptible, task.cluster, _wish(task))
+
+    def _ask(self, task: Waiting, what: Any) -> Ask:
+        found = self.asks.get(what)
+        if found is None:
+            found = self.asks[what] = ask(task, self.scene.projects.get(task.project))
+        return found
+
+    def _start(self, task: Waiting, number: int, places: Sequence[Place]) -> Turn:
+        self.board.start(task.task, places)
+        if task.promised:
+            self.board.let_go(task.task)
+        self.use.add(task.project, task.user, places)
+        borrowed = self.guarantees.any and limits.shared_of(places) > 0 and self.guarantees.borrows(task.project)
+        return Turn(task.task, number, tuple(place.id for place in places), borrowed)
+
+    def _named(self, task: Waiting) -> list[Place] | Problem:
+        board, places, held = self.board, [], []
+        for key in task.named:
+            place = board.by_id.get(key)
+            if place is None or not place.usable:
+                name, status = (place.name, "unusable") if place else (key, "deleted")
+                return Problem("", "ENVIRONMENT_UNAVAILABLE", {"environment": name, "status": status})
+            places.append(place)
+            if (holder := board.holder(key)) is not None:
+                held.append((place, holder))
+        if held:
+            names = ", ".join(f"{place.name} ({holder})" for place, holder in held)
+            holders = [{"environment": place.id, "task": holder} for place, holder in held]
+            return Problem("", "WAITING_FOR_ENVIRONMENTS", {"held": names, "holders": holders})
+        lots = [board.free.of[place.id] for place in places]
+        end = ALWAYS if task.max_run is None else self.now + task.max_run
+        for place, lot in zip(places, lots, strict=True):
+            if not lot.open_at(task.project, self.now, task.max_run) and board.kept.get(place.id) != task.task:
+                if any(end > lot.kept for lot in lots):
+                    return self._for_turn()
+                return self._for_window(first_window([lot], task.project, self.now, end), place)
+        return places if self.fits(task, places) else self._unfit(None)
+
+    def _chosen(self, task: Waiting, what: Any) -> list[Place] | Problem:
+        wish = self._ask(task, what)
+        lots = self.board.open_lots(wish, task.max_run)
+        if places := pick(wish.select, lots):
+            if self.fits(task, places):
+                return places
+            return next((some for some in picks(wish.select, lots) if self.fits(task, some)), self._unfit(wish.select))
+        return self._why_none(task, wish)
+
+    def _why_none(self, task: Waiting, wish: Ask) -> Problem:
+        lots = self.board.free_lots(wish)
+        if not pick(wish.select, lots):
+            free = sum(len(lot.places) * (lot.kind.gpus if wish.select.total_gpus else 1) for lot in lots)
+            params = {"wanted": text(wish.select, self.zones), "free": amount(wish.select, free)}
+            return Problem("", "WAITING_FOR_CAPACITY", params)
+        end = ALWAYS if task.max_run is None else self.now + task.max_run
+        window = first_window(lots, task.project, self.now, end)
+        if window is None or any(end > lot.kept for lot in lots):
+            return self._for_turn()
+        return self._for_window(window, window[0])
+
+    def _for_turn(self) -> Problem:
+        return Problem("", "WAITING_FOR_TURN", {"ahead": len(set(self.board.kept.values()))})
+
+    def _for_window(self, found: Any, place: Place) -> Problem:
+        window = found[1]
+        if window.project is None:
+            params = {"environment": place.name, "until": _moment(window.ends)}
+            return Problem("", "WAITING_FOR_MAINTENANCE", params)
+        owner = self.scene.projects.get(window.project)
+        name = owner.name or owner.id if owner else window.project
+        params = {"environment": place.name, "project": name, "until": _moment(window.ends)}
+        return Problem("", "WAITING_FOR_RESERVATION", params)
+
+    def _unfit(self, select: Select | None) -> Problem:
+        return Problem("", "WAITING_FOR_FIT", {"wanted": text(select, self.zones) if select else "–"})
+
+    def _reserve(self, task: Waiting, number: int, what: Any, why: Problem) -> Turn | None:
+        board = self.board
         if task.select is None:
-            chosen = [by_id[key] for key in task.named if key in by_id]
-            ready = len(chosen) == len(task.named) and all(p.usable and p.id not in taken for p in chosen)
+            if any(key in board.kept for key in task.named):
+                return None
+            places = [board.by_id[key] for key in task.named]
         else:
-            chosen = list(choose(task, free))
-            ready = bool(chosen)
-        if ready and fits(task, chosen):
-            start = tuple(place.id for place in chosen)
-            taken |= set(start)
-            turns.append(Turn(task.task, number, start))
-        else:
-            turns.append(Turn(task.task, number, why=Problem("", "WAITING_FOR_TURN")))
-    return Decision(tuple(turns))
+            places = board.soonest(task, self._ask(task, what))
+        if not places:
+            return None
+        self.reserving -= 1
+        return self._needing(task, number, why, places, board.begins(task, places))
+
+    def _needing(self, task: Waiting, number: int, why: Problem, places: list[Place], begins: float | None) -> Turn:
+        after = self.board.after(places)
+        self.board.keep(task.task, places, begins)
+        needs = tuple(place.id for place in places)
+        return Turn(task.task, number, why=why, needs=needs, begins=begins, after=after)
+
+    def _promise(self, task: Waiting) -> None:
+        """What others were asked to give up for it stays its own, if it can still use it."""
+        board = self.board
+        places = [board.by_id[key] for key in task.promised if key in board.by_id]
+        there = all(place.usable and board.holder(place.id) in (None, *board.leaving) for place in places)
+        kept = any(place.id in board.kept for place in places)
+        if kept or not there or len(places) < len(task.promised):
+            return
+        if limits.problem(task, self.scene.projects.get(task.project), self.use, places) is None:
+            board.keep(task.task, places, None)
+
+    def _promised(self, task: Waiting) -> list[Place] | Problem | None:
+        board = self.board
+        if any(board.kept.get(key) != task.task for key in task.promised):
+            return None
+        leaving = [key for key in task.promised if key in board.holders]
+        if leaving:
+            return Problem("", "MAKING_ROOM", {"tasks": len({board.holders[key].task for key in leaving})})
+        places = [board.by_id[key] for key in task.promised]
+        if self.fits(task, places):
+            return places
+        board.let_go(task.task)
+        return None
+
+    def _again(self) -> float | None:
+        moments = [*self.moments]
+        for window in self.scene.reservations:
+            moments += [window.begins, window.ends]
+        for task in self.scene.waiting:
+            days = max((self.now - task.since) // DAY, 0)
+            if priority_of(task.priority) + days < Priority.URGENT:
+                moments.append(task.since + (days + 1) * DAY)
+        return min((moment for moment in moments if moment > self.now), default=None)
+
+
+_FOREIGN = frozenset({"ENVIRONMENT_UNAVAILABLE", "WAITING_FOR_FIT"})
+"""What nobody's end would change: such a task keeps nothing for itself."""
+
+
+def _wish(task: Waiting) -> Any:
+    select = task.select
+    if select is None:
+        return task.named
+    labels: Mapping[str, str] = select.labels
+    return (
+        select.nodes, select.gpus_per_node, select.total_gpus, select.gpu_types, select.zones, select.same_zone,
+        tuple(sorted(labels.items())) if labels else (), select.exclude,
+    )  # fmt: skip
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _has_user_limits(project: Any) -> bool:
+    return bool(project.users) or project.each_user != limits.NO_ALLOWANCE

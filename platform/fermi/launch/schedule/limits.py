@@ -1,0 +1,108 @@
+"""What a project and its users may hold, and what they hold now."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fermi.launch.schedule.order import asked
+from fermi.launch.schedule.scene import Allowance, Held, Place, Project, Waiting
+from fermi.launch.spec import Problem
+
+
+class Use:
+    """GPUs and tasks that hold some, by project, and by user within it; it grows with what a decision starts."""
+
+    def __init__(self, held: Iterable[Held], places: Mapping[str, Place]) -> None:
+        self.places = places
+        self.gpus: defaultdict[Any, int] = defaultdict(int)
+        self.tasks: defaultdict[Any, int] = defaultdict(int)
+        self.shared: defaultdict[str, int] = defaultdict(int)
+        for one in held:
+            self.add(one.project, one.user, (places[key] for key in one.places if key in places))
+
+    def add(self, project: str, user: str, places: Iterable[Place]) -> None:
+        gpus = 0
+        for place in places:
+            gpus += place.gpus
+            if place.shared:
+                self.shared[project] += place.gpus
+        for key in (project, (project, user)):
+            self.gpus[key] += gpus
+            self.tasks[key] += 1
+
+    def sizes(self) -> dict[str, int]:
+        return {key: place.gpus for key, place in self.places.items()}
+
+
+class Guarantees:
+    """Who holds more shared GPUs than is guaranteed to it. Where no project has a guarantee, nobody borrows."""
+
+    def __init__(self, projects: Mapping[str, Project], use: Use) -> None:
+        self.projects, self.use = projects, use
+        self.any = any(project.guaranteed for project in projects.values())
+
+    def of(self, project: str) -> int:
+        found = self.projects.get(project)
+        return (found.guaranteed or 0) if found else 0
+
+    def borrows(self, project: str, more: int = 0) -> bool:
+        """Whether it would with so many shared GPUs more."""
+        return self.any and self.use.shared[project] + more > self.of(project)
+
+    def takes_back(self, project: str, more: int) -> bool:
+        """Whether so many shared GPUs more are its own by guarantee."""
+        return more > 0 and self.use.shared[project] + more <= self.of(project)
+
+
+def gpus_of(places: Iterable[Place]) -> int:
+    return sum(place.gpus for place in places)
+
+
+def shared_of(places: Iterable[Place]) -> int:
+    return sum(place.gpus for place in places if place.shared)
+
+
+def problem(task: Waiting, project: Project | None, use: Use, chosen: Sequence[Place] | None = None) -> Problem | None:
+    """The limit that the task would break if it started, on `chosen` where that is known already."""
+    if project is None:
+        return None
+    if project.stopped is not None and not (project.only_preemptible and task.preemptible):
+        return project.stopped
+    name = project.name or project.id
+    gpus = asked(task, _gpus(task, use)) if chosen is None else gpus_of(chosen)
+    key: Any = project.id
+    if project.most_tasks is not None and use.tasks[key] >= project.most_tasks:
+        return Problem("", "LIMIT_TASKS", _params(use.tasks[key], 1, project.most_tasks, project=name))
+    if project.most_gpus is not None and use.gpus[key] + gpus > project.most_gpus:
+        return Problem("", "LIMIT_GPUS", _params(use.gpus[key], gpus, project.most_gpus, project=name))
+    if project.gpu_hours is not None and project.spent_hours >= project.gpu_hours:
+        return Problem("", "LIMIT_GPU_HOURS", _params(project.spent_hours, gpus, project.gpu_hours, project=name))
+    return _of_user(task, project, project.users.get(task.user, project.each_user), gpus, use)
+
+
+def _of_user(task: Waiting, project: Project, most: Allowance, gpus: int, use: Use) -> Problem | None:
+    if most == NO_ALLOWANCE:
+        return None
+    key = (project.id, task.user)
+    names = {"project": project.name or project.id, "user": task.user}
+    if most.most_tasks is not None and use.tasks[key] >= most.most_tasks:
+        return Problem("", "LIMIT_USER_TASKS", _params(use.tasks[key], 1, most.most_tasks, **names))
+    if most.most_gpus is not None and use.gpus[key] + gpus > most.most_gpus:
+        return Problem("", "LIMIT_USER_GPUS", _params(use.gpus[key], gpus, most.most_gpus, **names))
+    spent = project.spent_by_user.get(task.user, 0.0)
+    if most.gpu_hours is not None and spent >= most.gpu_hours:
+        return Problem("", "LIMIT_USER_GPU_HOURS", _params(spent, gpus, most.gpu_hours, **names))
+    return None
+
+
+NO_ALLOWANCE = Allowance()
+
+
+def _gpus(task: Waiting, use: Use) -> Mapping[str, int]:
+    if task.select is not None:
+        return {}
+    return {key: use.places[key].gpus if key in use.places else 0 for key in task.named}
+
+
+def _params(found: float, asked: int, high: float, **names: str) -> dict[str, Any]:
+    return {**names, "found": round(found, 1) if isinstance(found, float) else found, "asked": asked, "high": high}

@@ -1,0 +1,124 @@
+"""How many environments of each size make up a number of GPUs: the least left over, then the fewest environments.
+
+Sizes of real machines divide each other (1, 2, 4, 8): then the largest first is best, and that is quick. Other sizes,
+and a fixed number of environments, are searched; a very large search is cut short, and its answer still does.
+"""
+
+from functools import lru_cache
+from itertools import pairwise
+
+EXACT = 256
+"""GPUs up to which the search is complete."""
+EXACT_NODES = 128
+"""The same, where the number of environments is fixed."""
+
+Sizes = tuple[tuple[int, int], ...]
+"""(GPUs, how many there are), the largest first."""
+
+
+def mixture(there: dict[int, int], total: int, nodes: int | None = None) -> dict[int, int] | None:
+    """Environments by size, `nodes` of them where that is given; None: there are not enough."""
+    most = [(size, min(count, -(-total // size) if nodes is None else nodes)) for size, count in there.items()]
+    return _mixture(tuple(sorted(most, reverse=True)), total, nodes)
+
+
+@lru_cache(maxsize=4096)
+def _mixture(sizes: Sizes, total: int, nodes: int | None) -> dict[int, int] | None:
+    if nodes is not None:
+        return _exactly(sizes, total, nodes)
+    if sum(size * count for size, count in sizes) < total:
+        return None
+    if all(larger % smaller == 0 for (larger, _), (smaller, _) in pairwise(sizes)):
+        sums = range(total, total + sizes[0][0])
+        return next(filter(None, (_largest_first(sizes, one) for one in sums)), None)
+    return _fewest(sizes, total)
+
+
+def _largest_first(sizes: Sizes, total: int) -> dict[int, int] | None:
+    found = {}
+    for size, count in sizes:
+        if taken := min(count, total // size):
+            found[size] = taken
+            total -= taken * size
+    return None if total else found
+
+
+def _fewest(sizes: Sizes, total: int) -> dict[int, int]:
+    """Any sizes. Of a large total, the largest environments are taken first until the rest can be searched."""
+    largest, count = sizes[0]
+    ahead = min(count, max(0, total - EXACT) // largest)
+    rest = ((largest, count - ahead), *sizes[1:])
+    left = total - ahead * largest
+    best = {0: 0}  # sum -> the fewest environments
+    stages = [best]
+    for size, there in rest:
+        grown = dict(best)
+        for reached, used in best.items():
+            for more in range(1, there + 1):
+                value = reached + more * size
+                if used + more < grown.get(value, EXACT * EXACT):
+                    grown[value] = used + more
+                if value >= left:
+                    break
+        best = grown
+        stages.append(best)
+    reached = min(value for value in best if value >= left)
+    found: dict[int, int] = {}
+    for (size, _), before, after in zip(reversed(rest), reversed(stages[:-1]), reversed(stages[1:]), strict=True):
+        fewest = after[reached]
+        taken = next(n for n in range(reached // size + 1) if before.get(reached - n * size, -1) == fewest - n)
+        reached -= taken * size
+        if taken:
+            found[size] = taken
+    if ahead:
+        found[largest] = found.get(largest, 0) + ahead
+    return found
+
+
+def _exactly(sizes: Sizes, total: int, nodes: int) -> dict[int, int] | None:
+    """`nodes` environments. Starts with the largest, and exchanges as long as less is left over."""
+    found: dict[int, int] = {}
+    for size, count in sizes:
+        if taken := min(count, nodes - sum(found.values())):
+            found[size] = taken
+    spare = sum(size * count for size, count in found.items()) - total
+    if sum(found.values()) < nodes or spare < 0:
+        return None
+    if nodes <= EXACT_NODES:
+        return _searched(sizes, total, nodes)
+    for size, _ in sizes:  # a smaller one for a larger one, where that still does
+        for other, there in reversed(sizes):
+            less = size - other
+            if less > 0 and size in found:
+                taken = min(spare // less, found[size], there - found.get(other, 0))
+                found[size] -= taken
+                found[other] = found.get(other, 0) + taken
+                spare -= taken * less
+    return {size: count for size, count in found.items() if count}
+
+
+def _searched(sizes: Sizes, total: int, nodes: int) -> dict[int, int] | None:
+    """By number of environments, the sums that can be reached, as the bits of an integer."""
+    reach = [1] + [0] * nodes
+    stages = [tuple(reach)]
+    for size, there in sizes:
+        left, piece = there, 1
+        while left:
+            piece = min(piece, left)
+            for used in range(nodes - piece, -1, -1):
+                reach[used + piece] |= reach[used] << (piece * size)
+            left, piece = left - piece, piece * 2
+        stages.append(tuple(reach))
+    enough = reach[nodes] >> total
+    if not enough:
+        return None
+    value = total + (enough & -enough).bit_length() - 1
+    found: dict[int, int] = {}
+    for (size, there), before in zip(reversed(sizes), reversed(stages[:-1]), strict=True):
+        for taken in range(min(there, nodes, value // size) + 1):
+            if before[nodes - taken] >> (value - taken * size) & 1:
+                break
+        nodes, value = nodes - taken, value - taken * size
+        if taken:
+            found[size] = taken
+    return found
