@@ -52,11 +52,6 @@ def mark(environment_ids: Iterable[str], holder: str) -> None:
     Lease.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-def hand_over(holder: str, to: str) -> int:
-    """What one had, the other has; how many environments that were. In the caller's transaction."""
-    return Lease.objects.filter(holder=holder).update(holder=to)
-
-
 def release(holder: str, environment_ids: Iterable[str] | None = None) -> int:
     """Gives back these, or all it has; how many environments became free."""
     mine = Lease.objects.filter(holder=holder)

@@ -5,6 +5,7 @@ from functools import partial
 from django.conf import settings
 from django.db import models
 
+from apps.common.clock import now
 from apps.common.ids import new_id
 
 
@@ -93,7 +94,7 @@ class Lease(models.Model):
 
     environment = models.OneToOneField(DevEnvironment, on_delete=models.PROTECT, primary_key=True, related_name="lease")
     holder = models.CharField(max_length=60, db_index=True)  # task id
-    since = models.DateTimeField(auto_now_add=True)
+    since = models.DateTimeField(default=now)
 
 
 class PortLease(models.Model):

@@ -14,7 +14,7 @@ from django.db.models import Q
 
 from apps.clusters import leases, selectors
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
-from apps.training.ground import transitions
+from apps.training.ground import holding, transitions
 from apps.training.ground.launching import backend_for
 from apps.training.ground.storing import columns, store_nodes
 from apps.training.models import Task
@@ -96,7 +96,7 @@ def settle(task: Task, after: JobSpec, events: Iterable[tuple[str, Mapping[str, 
         if leases.held(task.pk):  # one that waits for its turn holds nothing
             if leases.take(wanted - had, task.pk):
                 return False
-            leases.release(task.pk, had - wanted)
+            holding.give_back(task, had - wanted)
         Task.objects.filter(pk=task.pk).update(**columns(after))
         task.nodes.all().delete()
         store_nodes(task, after)

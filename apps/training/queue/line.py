@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from apps.clusters import leases
 from apps.common.clock import now
-from apps.training.ground import hints, transitions
+from apps.training.ground import hints, holding, transitions
 from apps.training.ground.launching import backend_for
 from apps.training.models import Drill, Preflight, Task
 from apps.training.queue import deciding
@@ -45,7 +45,7 @@ def stand(task: Task, job: JobSpec) -> timedelta | None:
     with transaction.atomic():
         same = Task.objects.filter(pk=task.pk, state=State.QUEUED, attempt=task.attempt, in_line_at=None)
         if same.update(in_line_at=now()):
-            leases.release(task.pk)
+            holding.give_back(task)
             hints.queue_is_due()
     deciding.decide_if_due(task.pk)
     waits = Task.objects.filter(pk=task.pk, state=State.QUEUED, in_line_at__isnull=False).exists()
@@ -60,17 +60,18 @@ def _take_over(run: Task, wanted: set[str]) -> bool:
     if task is None or not wanted <= leases.held(task):
         return False
     with transaction.atomic():
-        return leases.hand_over(task, run.pk) > 0
+        return holding.hand_over(Task.objects.select_related("cluster", "owner").get(pk=task), run) > 0
 
 
 def give_on(run: Task) -> bool:
     """In the transaction that ends a stage: the task before whose first attempt it ran gets its environments back."""
     task = _staged(run)
     waits = Task.objects.filter(pk=task, state=State.QUEUED, stop_requested_at=None, paused_at=None, preempted_at=None)
-    if task is None or not waits.exists():
+    found = None if task is None else waits.first()
+    if found is None:
         return False
-    leases.hand_over(run.pk, task)
-    hints.poke(task)
+    holding.hand_over(run, found)
+    hints.poke(found.pk)
     return True
 
 
@@ -80,8 +81,7 @@ def step_aside(task: Task) -> None:
         return
     with transaction.atomic():
         Task.objects.filter(pk=task.pk, state=State.QUEUED).update(in_line_at=None, turn={})
-        if leases.release(task.pk):
-            hints.queue_is_due()
+        holding.give_back(task)
     task.in_line_at = None
 
 
@@ -99,8 +99,7 @@ def _staged(run: Task) -> str | None:
 def rest(task: Task) -> timedelta | None:
     """Of a task that was asked to pause, or to give way, while no attempt of it is alive: it gives back what it has."""
     with transaction.atomic():
-        if leases.release(task.pk):
-            hints.poke_waiting()
+        holding.give_back(task)
         if task.paused_at:
             Task.objects.filter(pk=task.pk, state=State.QUEUED).update(in_line_at=None, turn={}, deadline_at=None)
             transitions.explain(task, Reason.PAUSED, task.preempted_for)

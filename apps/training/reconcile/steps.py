@@ -13,7 +13,7 @@ from apps.catalog.models import DatasetVersion, VersionStatus
 from apps.clusters import leases
 from apps.common.clock import now
 from apps.training.drills import runs as drills
-from apps.training.ground import hints, placing, resuming, sizing, transitions
+from apps.training.ground import hints, holding, placing, resuming, sizing, transitions
 from apps.training.ground.launching import backend_for, cause, declared, handle_for, job_for, secrets_of
 from apps.training.models import Attempt, Task
 from apps.training.output import ingest
@@ -279,5 +279,5 @@ def _release_if_final(task: Task) -> None:
         if task.kind == Kind.DRILL:
             drills.finish(task)
         if not line.give_on(task):
-            leases.release(task.pk)
+            holding.give_back(task)
         hints.poke_waiting()

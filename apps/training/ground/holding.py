@@ -1,0 +1,157 @@
+"""Giving environments back: the one place where a lease ends, so that the ledger has all of the time that any was held.
+
+Each holding of an environment becomes rows of the ledger in the transaction that ends it, one for each month (UTC) that
+it lay in. A row has the key of its holding: what is done again after a crash is the same row.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import Max, Min
+
+from apps.clusters.models import Lease
+from apps.common.clock import now
+from apps.scheduling import pricing
+from apps.scheduling.models import Share, Usage
+from apps.training.ground import hints
+from apps.training.ground.launching import cause
+from apps.training.models import Attempt, Event, MetricPoint, Task
+from apps.training.states import Kind
+from apps.training.states.reasons import Reason
+from fermi.launch.schedule import ledger
+from fermi.launch.schedule.scene import faded
+
+
+def give_back(task: Task, environment_ids: Collection[str] | None = None) -> int:
+    """In the caller's transaction: these, or all it has; how many that were."""
+    held = Lease.objects.filter(holder=task.pk)
+    if environment_ids is not None:
+        held = held.filter(environment__in=environment_ids)
+    leases = list(held.select_related("environment__zone"))
+    if not leases:
+        return 0
+    _book(task, leases, now())
+    Lease.objects.filter(pk__in=[lease.pk for lease in leases], holder=task.pk).delete()
+    hints.poke_waiting()
+    return len(leases)
+
+
+def hand_over(task: Task, to: Task) -> int:
+    """In the caller's transaction: what one had, the other has, and is booked to from here on."""
+    leases = list(Lease.objects.filter(holder=task.pk).select_related("environment__zone"))
+    moment = now()
+    _book(task, leases, moment)
+    return Lease.objects.filter(pk__in=[lease.pk for lease in leases], holder=task.pk).update(
+        holder=to.pk, since=moment
+    )
+
+
+def runs(task: Task) -> list[ledger.Run]:
+    """The task's attempts as the ledger asks for them."""
+    attempts = list(task.attempts.defer("plan", "seen").order_by("number"))
+    if not attempts:
+        return []
+    points = MetricPoint.objects.filter(task=task, rank=0).values("attempt")
+    known: Any = points.annotate(first=Min("at"), last=Max("at"), most=Max("step"))
+    steps = {row["attempt"]: row for row in known}
+    endings = Event.objects.filter(task=task, code="ATTEMPT_ENDING").values("attempt").annotate(at=Min("at"))
+    told = dict(endings.values_list("attempt", "at"))
+    saved = dict(task.checkpoints.values("attempt").order_by().annotate(at=Max("at")).values_list("attempt", "at"))
+    found, highest = [], None
+    for one in attempts:
+        mine = steps.get(one.number)
+        ends = cause(task.cluster, one.outcome) if one.outcome else None
+        found.append(
+            ledger.Run(
+                began=one.created_at.timestamp(),
+                running=_seconds(one.running_at),
+                stepped=_seconds(mine["first"]) if mine else None,
+                passed=_passed(task, one, mine, highest),
+                steps_known=mine is not None,
+                signed=_seconds(mine["last"]) if mine else None,
+                ending=_seconds(told.get(one.number) or one.ended_at),
+                ended=_seconds(one.ended_at),
+                failed=ends is not None and not ends.asked and one.outcome != Reason.COMPLETED,
+                saved=_seconds(saved.get(one.number)),
+            )
+        )
+        if mine:
+            highest = mine["most"] if highest is None else max(highest, mine["most"])
+    return found
+
+
+def parts(task: Task, since: datetime, until: datetime, of: Iterable[ledger.Run] | None = None) -> ledger.Parts:
+    """What the time went into between the two; a test before a task, or a rehearsal, only prepares."""
+    begins, ends = since.timestamp(), until.timestamp()
+    if task.kind != Kind.TRAINING:
+        return ledger.Parts(starting=max(ends - begins, 0.0))
+    return ledger.breakdown(begins, ends, runs(task) if of is None else of)
+
+
+def by_month(since: datetime, until: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """The stretch in pieces, none of which lies in two months (UTC)."""
+    while since < until:
+        following = (since.year + since.month // 12, since.month % 12 + 1)
+        end = min(until, datetime(*following, 1, tzinfo=UTC))
+        yield since, end
+        since = end
+
+
+def rows(task: Task, leases: Iterable[Lease], until: datetime) -> list[Usage]:
+    """What the ledger says, or would if these ended now."""
+    known, found = pricing.prices(until), []
+    of = runs(task) if task.kind == Kind.TRAINING else []
+    shares: dict[tuple[datetime, datetime], ledger.Parts] = {}
+    for lease in leases:
+        environment = lease.environment
+        for begins, ends in by_month(lease.since, until):
+            if (begins, ends) not in shares:
+                shares[begins, ends] = parts(task, begins, ends, of)
+            found.append(
+                Usage(
+                    task=task.pk,
+                    task_name=task.name,
+                    kind=task.kind,
+                    project_id=task.project_id,
+                    owner=task.owner.username,
+                    environment=environment,
+                    environment_name=environment.name,
+                    zone=environment.zone.name,
+                    gpu_type=environment.gpu_type,
+                    gpus=environment.gpu_count,
+                    since=begins,
+                    until=ends,
+                    per_gpu_hour=known.of(environment.gpu_type, environment.zone_id),
+                    **ledger.names(shares[begins, ends]),
+                )
+            )
+    return found
+
+
+def _book(task: Task, leases: Iterable[Lease], until: datetime) -> None:
+    made = rows(task, leases, until)
+    Usage.objects.bulk_create(made, ignore_conflicts=True)
+    used = sum(row.gpus * (row.until - row.since).total_seconds() for row in made)
+    if used <= 0:
+        return
+    share, _ = Share.objects.get_or_create(project_id=task.project_id, defaults={"used": 0.0, "as_of": until})
+    share = Share.objects.select_for_update().get(pk=share.pk)
+    before = faded(share.used, (until - share.as_of).total_seconds())
+    Share.objects.filter(pk=share.pk).update(used=before + used, as_of=max(until, share.as_of))
+
+
+def _passed(task: Task, attempt: Attempt, mine: Any, highest: int | None) -> float | None:
+    """When it went beyond what had been trained before it."""
+    if mine is None:
+        return None
+    if highest is None:
+        return _seconds(mine["first"])
+    if mine["most"] <= highest:
+        return None
+    points = MetricPoint.objects.filter(task=task, attempt=attempt.number, rank=0, step__gt=highest)
+    return _seconds(points.order_by("pk").values_list("at", flat=True).first())
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()

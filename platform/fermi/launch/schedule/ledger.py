@@ -1,0 +1,136 @@
+"""What the time went into that a task held its environments for.
+
+held ─▶ starting ─▶ redone ─▶ training ─▶ saving ─▶ idle ─▶ …       an attempt that was asked to end
+                                       └▶ lost ──▶ lost ─▶ …        one that failed, and the back-off after it
+
+starting   from an attempt's begin to its first step; where no step is known, until its ranks ran
+redone     until it passes the highest step that an earlier attempt had reached; where no steps are known, as long as
+           the attempt before had trained since its newest checkpoint
+training   steps that nobody had trained before
+saving     from the moment an attempt was asked to end until it had
+lost       from the last sign of an attempt that failed until it had ended, and on until the next one began
+idle       held without an attempt for any other reason
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+PARTS = ("starting", "training", "saving", "lost", "redone", "idle")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An attempt, in unix seconds; None: not known, or not yet.
+
+    stepped    when it made its first step
+    passed     when it passed the highest step of the attempts before it; None with `steps_known`: never
+    signed     the last that was heard of it: a step, a line
+    ending     when its end became known, and the platform began to end it
+    failed     whether it ended by a failure
+    saved      when its newest checkpoint was saved
+    """
+
+    began: float
+    running: float | None = None
+    stepped: float | None = None
+    passed: float | None = None
+    steps_known: bool = False
+    signed: float | None = None
+    ending: float | None = None
+    ended: float | None = None
+    failed: bool = False
+    saved: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Seconds. They add up to what they are of."""
+
+    starting: float = 0.0
+    training: float = 0.0
+    saving: float = 0.0
+    lost: float = 0.0
+    redone: float = 0.0
+    idle: float = 0.0
+
+    @property
+    def held(self) -> float:
+        return sum(asdict(self).values())
+
+    def times(self, factor: float) -> "Parts":
+        return Parts(**{name: value * factor for name, value in asdict(self).items()})
+
+    def plus(self, other: "Parts") -> "Parts":
+        return Parts(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
+
+
+def total(parts: Iterable[Parts]) -> Parts:
+    found = Parts()
+    for one in parts:
+        found = found.plus(one)
+    return found
+
+
+def spans(since: float, until: float, runs: Iterable[Run]) -> list[tuple[str, float, float]]:
+    """What each stretch of the time from `since` to `until` went into, one after the other, without a gap."""
+    found: list[tuple[str, float, float]] = []
+    at, after, owed = since, "idle", 0.0
+
+    def reach(name: str, moment: float | None) -> None:
+        nonlocal at
+        end = min(until, at if moment is None else moment)
+        if end > at:
+            found.append((name, at, end))
+            at = end
+
+    for run in sorted(runs, key=lambda run: run.began):
+        reach(after, run.began)
+        over = run.ended if run.ended is not None else until
+        trained_until = _trained_until(run, over)
+        first = run.stepped if run.stepped is not None else run.running
+        reach("starting", min(over, first) if first is not None else over)
+        redone_until = _redone_until(run, at, owed, trained_until)
+        reach("redone", min(redone_until, trained_until))
+        reach("training", trained_until)
+        reach("lost" if run.failed else "saving" if run.ending is not None else "training", over)
+        after = "lost" if run.failed else "idle"
+        owed = _owed(run, first, trained_until)
+    reach(after, until)
+    return found
+
+
+def breakdown(since: float, until: float, runs: Iterable[Run]) -> Parts:
+    sums = dict.fromkeys(PARTS, 0.0)
+    for name, begins, ends in spans(since, until, runs):
+        sums[name] += ends - begins
+    return Parts(**sums)
+
+
+def goodput(parts: Parts) -> float | None:
+    """The share of held time that moved training forward; None: nothing was held."""
+    return parts.training / parts.held if parts.held > 0 else None
+
+
+def _trained_until(run: Run, over: float) -> float:
+    if run.ending is None:
+        return over
+    last = run.signed if run.failed and run.signed is not None else run.ending
+    return min(max(last, run.began), run.ending, over)
+
+
+def _redone_until(run: Run, first: float, owed: float, trained_until: float) -> float:
+    if run.passed is not None:
+        return run.passed
+    return trained_until if run.steps_known else first + owed
+
+
+def _owed(run: Run, first: float | None, trained_until: float) -> float:
+    """What an attempt after it has to do again, as far as checkpoints tell."""
+    if first is None:
+        return 0.0
+    safe = max(first, run.saved) if run.saved is not None else first
+    return max(trained_until - safe, 0.0)
+
+
+def names(parts: Parts) -> Mapping[str, float]:
+    return asdict(parts)
