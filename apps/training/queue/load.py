@@ -4,13 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from django.db.models import F, Max, Sum
 
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
+from apps.scheduling import selectors as sharing
 from apps.training.models import Attempt, Checkpoint, Node, Task
-from apps.training.queue import expecting
+from apps.training.queue import expecting, health
 from apps.training.queue.expecting import Past
 from apps.training.states import Kind, State
 from fermi.launch import stored
@@ -28,11 +30,14 @@ def scene(now: datetime, *more: Waiting, past: Past = NOTHING) -> Scene:
     named = _named(row["id"] for row in rows if row["select"] is None)
     spent = ran(row["id"] for row in rows if row["attempt"] and (row["max_run_seconds"] is not None or past.runs))
     waiting = [_waiting(row, named.get(row["id"], ()), spent.get(row["id"], 0.0), past) for row in rows]
+    holders, there = tuple(held(now, past)), tuple(places(health.failures(now)))
     return Scene(
         now=now.timestamp(),
         waiting=(*waiting, *more),
-        held=tuple(held(now, past)),
-        places=tuple(places()),
+        held=holders,
+        places=there,
+        projects=sharing.projects(now, holders, there),
+        reservations=tuple(sharing.reservations(now)),
     )
 
 
@@ -160,7 +165,8 @@ def _saved(tasks: Iterable[str]) -> dict[str, datetime]:
     return found
 
 
-def places() -> list[Place]:
+def places(failures: Mapping[str, int] = MappingProxyType({})) -> list[Place]:
+    """All environments. `failures`: how often each has failed of late."""
     rows = DevEnvironment.objects.values_list(
         "id", "name", "project_id", "cluster_id", "zone_id", "zone__name", "gpu_type", "gpu_count", "shared", "labels",
         "status", "cordoned", "network",
@@ -178,6 +184,7 @@ def places() -> list[Place]:
             shared=row[8],
             labels=row[9],
             usable=row[10] == EnvironmentStatus.RUNNING and not row[11],
+            health=failures.get(row[0], 0),
             link=f"{row[4]}/infiniband" if row[12].get("infiniband") else "",
         )
         for row in rows

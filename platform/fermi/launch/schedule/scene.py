@@ -1,6 +1,6 @@
 """What a decision is made from, and what it is. Moments are unix seconds, lengths of time are seconds."""
 
-import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -8,6 +8,8 @@ from enum import IntEnum
 from fermi.launch.spec import Problem
 
 DAY = 86_400.0
+HALF_LIFE = 7 * DAY
+"""Of what a project has used."""
 
 
 class Priority(IntEnum):
@@ -239,5 +241,6 @@ NUMBERS: Mapping[str, int] = {"low": -1, "normal": 0, "high": 1, "urgent": 100}
 """What a class is stored as."""
 
 
-def with_now(scene: Scene, now: float) -> Scene:
-    return dataclasses.replace(scene, now=now)
+def faded(used: float, seconds: float) -> float:
+    """What still counts after so long of what was used."""
+    return used * math.pow(0.5, max(seconds, 0.0) / HALF_LIFE)

@@ -1,0 +1,125 @@
+"""What the queue's decision knows of projects: their limits, what they have used, and what is set aside for whom."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, FloatField, Sum
+
+from apps.accounts.models import Project as ProjectRow
+from apps.scheduling import pricing
+from apps.scheduling.models import AtBudget, Limits, Reservation, Share, Usage, UserLimits
+from fermi.launch.schedule.scene import Allowance, Held, Place, Priority, Project, faded
+from fermi.launch.schedule.scene import Reservation as Window
+from fermi.launch.spec import Problem
+
+HOUR = 3600.0
+ORDINARY = frozenset({Priority.LOW, Priority.NORMAL, Priority.HIGH})
+"""What members of a project may use that has no list of its own."""
+
+HELD = F("starting") + F("training") + F("saving") + F("lost") + F("redone") + F("idle")
+"""Seconds of a row of the ledger."""
+
+
+@dataclass(slots=True)
+class Spent:
+    """In this month (UTC) so far, with what is held now: GPU-hours by user name, and what they cost."""
+
+    hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    cost: float = 0.0
+
+
+def month_of(moment: datetime) -> datetime:
+    """When the month (UTC) began that `moment` is in."""
+    return moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def projects(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> dict[str, Project]:
+    """All, by id, in six queries."""
+    limits = {row.project_id: row for row in Limits.objects.all()}
+    shares = {row.project_id: row for row in Share.objects.all()}
+    users: defaultdict[str, dict[str, Allowance]] = defaultdict(dict)
+    for row in UserLimits.objects.select_related("user"):
+        users[row.project_id][row.user.username] = Allowance(row.most_gpus, row.most_tasks, row.gpu_hours)
+    spent = spent_by_project(now, held, places)
+    found = {}
+    for key, name in ProjectRow.objects.values_list("pk", "name"):
+        share = shares.get(key)
+        used = faded(share.used, (now - share.as_of).total_seconds()) if share else 0.0
+        found[key] = _project(key, name, used, limits.get(key), users.get(key, {}), spent.get(key, Spent()))
+    return found
+
+
+def _project(
+    key: str, name: str, used: float, row: Limits | None, users: Mapping[str, Allowance], spent: Spent
+) -> Project:
+    known: dict[str, Any] = {
+        "id": key,
+        "name": name,
+        "used": used,
+        "spent_hours": sum(spent.hours.values()),
+        "spent_by_user": dict(spent.hours),
+        "priorities": ORDINARY,
+        "users": users,
+    }
+    if row is None:
+        return Project(**known)
+    known |= {
+        "weight": float(row.weight),
+        "guaranteed": row.guaranteed_gpus,
+        "most_gpus": row.most_gpus,
+        "most_tasks": row.most_tasks,
+        "gpu_hours": row.gpu_hours,
+        "gpu_types": frozenset(row.gpu_types),
+        "zones": frozenset(row.zones),
+        "priorities": frozenset(Priority[name.upper()] for name in row.priorities) or ORDINARY,
+        "longest_run": row.longest_run_seconds,
+        "each_user": Allowance(row.user_most_gpus, row.user_most_tasks, row.user_gpu_hours),
+    }
+    if row.budget is not None and spent.cost >= row.budget:
+        known["stopped"] = budget_spent(row, name, spent.cost) if row.at_budget == AtBudget.REFUSE else None
+        known["only_preemptible"] = row.at_budget == AtBudget.PREEMPTIBLE
+    return Project(**known)
+
+
+def budget_spent(row: Limits, name: str, cost: float) -> Problem:
+    params = {"project": name, "spent": f"{cost:.2f}", "budget": f"{row.budget:.2f}", "currency": settings.CURRENCY}
+    return Problem("", "BUDGET_SPENT", params)
+
+
+def spent_by_project(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> dict[str, Spent]:
+    """What the ledger says of this month, and what tasks hold at this moment, since it began."""
+    since, known = month_of(now), pricing.prices(now)
+    found: defaultdict[str, Spent] = defaultdict(Spent)
+    gpu_hours = Sum(F("gpus") * HELD / HOUR, output_field=FloatField())
+    cost = Sum(F("gpus") * HELD / HOUR * F("per_gpu_hour"), output_field=FloatField())
+    rows = Usage.objects.filter(since__gte=since).values("project", "owner").annotate(hours=gpu_hours, cost=cost)
+    for project, owner, hours, paid in rows.values_list("project", "owner", "hours", "cost"):
+        found[project].hours[owner] += hours or 0.0
+        found[project].cost += paid or 0.0
+    there = {place.id: place for place in places}
+    for one in held:
+        hours = (now.timestamp() - max(one.since, since.timestamp())) / HOUR
+        for place in (there[key] for key in one.places if key in there):
+            found[one.project].hours[one.user] += place.gpus * hours
+            found[one.project].cost += place.gpus * hours * float(known.of(place.gpu_type, place.zone) or 0)
+    return found
+
+
+def reservations(now: datetime) -> Sequence[Window]:
+    """Those that are not over, in two queries."""
+    rows = Reservation.objects.filter(ends_at__gt=now).prefetch_related("environments")
+    return tuple(
+        Window(
+            id=row.pk,
+            places=frozenset(environment.pk for environment in row.environments.all()),
+            begins=row.begins_at.timestamp(),
+            ends=row.ends_at.timestamp(),
+            project=row.project_id,
+            note=row.note,
+        )
+        for row in rows
+    )
