@@ -6,8 +6,6 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
 
-from django.db.models import Q
-
 from apps.training.models import Attempt, Node, Preflight
 
 LATELY = timedelta(days=7)
@@ -29,21 +27,20 @@ def failures(now: datetime) -> Mapping[str, int]:
 
 
 def look(now: datetime) -> Mapping[str, int]:
+    found: Counter[str] = Counter()
+    tests = Preflight.objects.filter(run__ended_at__gte=now - LATELY)
+    for report in tests.values_list("report", flat=True):
+        for one in report.get("culprits", ()):
+            found.update(one["nodes"] if one["level"] == "fail" else ())
     named: Counter[tuple[str, str]] = Counter()
     ended = Attempt.objects.filter(ended_at__gte=now - LATELY, outcome__in=BLAMED)
     for task, params in ended.values_list("task_id", "outcome_params"):
         named.update((task, name) for name in _names(params))
-    tests = Preflight.objects.filter(run__ended_at__gte=now - LATELY)
-    for run, report in tests.values_list("run_id", "report"):
-        culprits = report.get("verdict", {}).get("culprits", ())
-        named.update((run, name) for one in culprits if one["level"] == "fail" for name in _names(one["params"]))
-    if not named:
-        return {}
-    rows = Node.objects.filter(Q(task__in={task for task, _ in named}), environment__isnull=False)
-    found: Counter[str] = Counter()
+    rows = Node.objects.filter(task__in={task for task, _ in named}, environment__isnull=False)
     for task, name, environment in rows.values_list("task_id", "name", "environment_id"):
-        found[str(environment)] += named.get((task, name), 0)
-    return {key: count for key, count in found.items() if count}
+        if count := named.get((task, name)):
+            found[str(environment)] += count
+    return found
 
 
 def _names(params: Mapping[str, Any]) -> Iterable[str]:
