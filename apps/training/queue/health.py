@@ -30,7 +30,7 @@ def look(now: datetime) -> Mapping[str, int]:
     found: Counter[str] = Counter()
     tests = Preflight.objects.filter(run__ended_at__gte=now - LATELY)
     for report in tests.values_list("report", flat=True):
-        for one in report.get("culprits", ()):
+        for one in report.get("verdict", {}).get("culprits", ()):
             found.update(one["nodes"] if one["level"] == "fail" else ())
     named: Counter[tuple[str, str]] = Counter()
     ended = Attempt.objects.filter(ended_at__gte=now - LATELY, outcome__in=BLAMED)
