@@ -53,21 +53,36 @@ def projects(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> di
     return found
 
 
+def limits_of(project: ProjectRow) -> Limits | None:
+    return Limits.objects.filter(project=project).first()
+
+
+def known(project: ProjectRow, row: Limits | None) -> Project:
+    """Its limits alone: without what it has used, and without those of single users."""
+    return Project(id=project.pk, name=project.name, **_limits(row))
+
+
 def _project(
     key: str, name: str, used: float, row: Limits | None, users: Mapping[str, Allowance], spent: Spent
 ) -> Project:
-    known: dict[str, Any] = {
-        "id": key,
-        "name": name,
-        "used": used,
-        "spent_hours": sum(spent.hours.values()),
-        "spent_by_user": dict(spent.hours),
-        "priorities": ORDINARY,
-        "users": users,
-    }
+    over = row is not None and row.budget is not None and spent.cost >= row.budget and row.at_budget != AtBudget.WARN
+    return Project(
+        id=key,
+        name=name,
+        used=used,
+        spent_hours=sum(spent.hours.values()),
+        spent_by_user=dict(spent.hours),
+        users=users,
+        stopped=budget_spent(row, name, spent.cost) if row and over else None,
+        only_preemptible=row is not None and over and row.at_budget == AtBudget.PREEMPTIBLE,
+        **_limits(row),
+    )
+
+
+def _limits(row: Limits | None) -> dict[str, Any]:
     if row is None:
-        return Project(**known)
-    known |= {
+        return {"priorities": ORDINARY}
+    return {
         "weight": float(row.weight),
         "guaranteed": row.guaranteed_gpus,
         "most_gpus": row.most_gpus,
@@ -79,10 +94,6 @@ def _project(
         "longest_run": row.longest_run_seconds,
         "each_user": Allowance(row.user_most_gpus, row.user_most_tasks, row.user_gpu_hours),
     }
-    if row.budget is not None and spent.cost >= row.budget:
-        known["stopped"] = budget_spent(row, name, spent.cost) if row.at_budget == AtBudget.REFUSE else None
-        known["only_preemptible"] = row.at_budget == AtBudget.PREEMPTIBLE
-    return Project(**known)
 
 
 def budget_spent(row: Limits, name: str, cost: float) -> Problem:

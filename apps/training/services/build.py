@@ -13,9 +13,13 @@ from apps.accounts.models import Project, User
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster, Lease
+from apps.common.clock import now
 from apps.common.errors import together, unread
+from apps.scheduling import selectors as sharing
+from apps.scheduling.services import asking
 from apps.training.ground import checkpoints
 from apps.training.ground.launching import backend_for
+from apps.training.queue import load
 from apps.training.services import choosing
 from apps.training.services.choosing import Choice
 from fermi.launch import credentials, installed, recipes, registry, scenes, sizes, summary, validate
@@ -72,6 +76,7 @@ def build(
     if environments:
         draft.cluster, job = environments[0].cluster, sizes.begin(job)
         problems += _on_engine(user, draft.cluster, job)
+        problems += asking.problems_of(user, project, _asks(asked, choice, project)) if project else []
         if framework:
             draft.job = job
             problems += validate.of_framework(job) + sizes.problems(job)
@@ -169,6 +174,22 @@ def _job(
         train_data=version.train_path if version else "",
         valid_data=version.valid_path if version else "",
         project=choice.project.pk if choice.project else "",
+    )
+
+
+def _asks(asked: TaskRequest, choice: Choice, project: Project) -> asking.Asked:
+    def spent() -> float:
+        moment = now()
+        return sharing.spent_by_project(moment, load.held(moment), load.places())[project.pk].cost
+
+    return asking.Asked(
+        environments=choice.environments,
+        where=choice.where,
+        chosen=choice.select is not None,
+        spent=spent,
+        priority=asked.priority_number,
+        max_run=asked.max_run_seconds,
+        preemptible=asked.preemptible,
     )
 
 

@@ -9,6 +9,7 @@ from apps.accounts.models import Project, User
 from apps.clusters import selectors as clusters
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
+from apps.scheduling import selectors as sharing
 from apps.training.queue import load
 from fermi.launch.request import SelectRequest, TaskRequest
 from fermi.launch.schedule import placement, wanted
@@ -161,10 +162,16 @@ def _by_capacity(user: User, asked: TaskRequest, wanted: SelectRequest, problems
         return choice
     there, taken = load.places(), set(Lease.objects.values_list("environment_id", flat=True))
     homes = sorted({place.cluster for place in there if place.shared or place.project == choice.project.pk})
-    for open_ones in ([place for place in there if place.id not in taken], there):
+    limits = sharing.known(choice.project, sharing.limits_of(choice.project))
+    free = [place for place in there if place.id not in taken]
+    for open_ones, within in (
+        (free, limits),
+        (there, limits),
+        (there, None),
+    ):  # the last names the limit that it breaks
         for cluster in homes:
             asks = Waiting("", choice.project.pk, user.username, cluster, 0.0, select=choice.select)
-            if found := placement.choose(asks, open_ones):
+            if found := placement.choose(asks, open_ones, within):
                 rows = DevEnvironment.objects.select_related("zone", "cluster").in_bulk([place.id for place in found])
                 choice.environments = [rows[place.id] for place in found if place.id in rows]
                 return choice

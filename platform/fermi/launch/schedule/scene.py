@@ -143,7 +143,7 @@ class Project:
     gpu_hours     in this month (`spent_hours` so far, with what is held now)
     longest_run   the most that `maxRunSeconds` may be, seconds
     priorities    classes that its members may use
-    stopped       why nothing new of it starts (`BUDGET_SPENT`), or None; `only_preemptible`: only what gives way starts
+    stopped       why nothing new of it starts (`BUDGET_SPENT`), or None; with `only_preemptible`: but what gives way
     users         limits by user name; `each_user`: of everybody else
     """
 
