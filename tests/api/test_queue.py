@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from apps.accounts.models import Project
+from apps.accounts.models import AuditEvent, Project
 from apps.catalog.models import Dataset, Model
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.scheduling.models import Reservation, Usage
-from apps.training.models import Task
+from apps.training.models import Event, Task
 from apps.training.queue import looking
 from apps.training.states import State
 from tests.api.conftest import Api
@@ -102,6 +102,29 @@ def test_one_computation_serves_every_reader_until_the_next_decision(
 @pytest.fixture
 def three(colleague: Api) -> list[str]:
     return [waits(colleague, name, "env-001") for name in ("a", "b", "c")]
+
+
+def test_a_maintainer_puts_a_task_before_another_one(owner: Api, viewer: Api, three: list[str]) -> None:
+    a, b, c = three
+    found = owner.post(f"/training-tasks/{c}/move", {"before": b}).data
+    assert (found["taskId"], found["number"], found["of"]) == (c, 2, 3)
+    assert order(viewer) == ["a", "c", "b"]
+    owner.post(f"/training-tasks/{b}/move", {"before": a})
+    assert order(viewer) == ["b", "a", "c"]
+    owner.post(f"/training-tasks/{b}/move", {"before": None})
+    assert order(viewer) == ["a", "c", "b"]
+    events = list(Event.objects.filter(code="MOVED_IN_QUEUE").values_list("task", "params"))
+    assert events == [(c, {"by": "owner", "before": "b"}), (b, {"by": "owner", "before": "a"}), (b, {"by": "owner"})]
+    assert AuditEvent.objects.filter(action="task.move", target=c).get().data == {"before": b}
+
+
+def test_places_that_stand_too_close_are_given_anew(owner: Api, viewer: Api, three: list[str]) -> None:
+    a, b, c = three
+    Task.objects.filter(pk__in=three).update(place=1000.0)
+    ahead, behind = sorted((a, b))
+    owner.post(f"/training-tasks/{c}/move", {"before": behind})
+    names = dict(Task.objects.values_list("pk", "name"))
+    assert order(viewer) == [names[ahead], "c", names[behind]]
 
 
 def test_only_maintainers_move_and_only_among_their_like(

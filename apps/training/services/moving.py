@@ -6,12 +6,14 @@ from django.db import transaction
 
 from apps.accounts import audit
 from apps.accounts.models import Role, User
+from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.training.ground import hints, transitions
 from apps.training.models import Task
 from apps.training.queue import load, looking
 from apps.training.services import actions
-from fermi.launch.schedule.scene import priority_of
+from fermi.launch.schedule.order import aged
+from fermi.launch.schedule.scene import Priority, Waiting
 
 APART = 1e-3
 """Seconds between places that are given anew."""
@@ -22,7 +24,7 @@ def move(user: User, task_id: str, before: str | None) -> Task:
     task = actions.find(user, task_id, Role.MAINTAINER)
     with transaction.atomic():
         rows = load.in_line().select_for_update().filter(project=task.project_id)
-        peers = [one for one in rows if priority_of(one.priority) == priority_of(task.priority)]
+        peers = [one for one in rows if _class(one) == _class(task)]
         if task.pk not in {one.pk for one in peers}:
             raise ApiError(409, "NOT_IN_QUEUE", task=task.name)
         if before == task.pk:
@@ -40,6 +42,12 @@ def move(user: User, task_id: str, before: str | None) -> Task:
     looking.forget()
     task.refresh_from_db()
     return task
+
+
+def _class(task: Task) -> Priority:
+    """That counts now: a task rises with its age."""
+    one = Waiting(task.pk, task.project_id, "", task.cluster_id, task.created_at.timestamp(), priority=task.priority)
+    return aged(one, now().timestamp())
 
 
 def _key(task: Task) -> tuple[float, str]:

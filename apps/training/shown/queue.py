@@ -139,11 +139,14 @@ def asks(view: View, one: Waiting, eyes: Eyes | None) -> dict[str, Any]:
         names = [place.name for place in places] if eyes else []
     figures = {"nodes": nodes, "gpus": gpus, "types": ", ".join(types)}
     said = {name: value for name, value in figures.items() if value}
-    words = text("ASKS_FOR" if nodes else "ASKS_FOR_GPUS", said)[0]
+    words = _said("ASKS_FOR" if nodes else "ASKS_FOR_GPUS", said)
     if names:
-        said = {"asks": words, "names": ", ".join(names)}
-        words = text("ASKS_BY_NAME", said)[0]
+        words = _said("ASKS_BY_NAME", {"asks": words, "names": ", ".join(names)})
     return {"nodes": nodes, "gpus": gpus, "gpuTypes": types, "text": words}
+
+
+def _said(code: str, params: Mapping[str, Any]) -> str:
+    return text(code, params)[0]
 
 
 def _gpus(select: Select) -> int | None:

@@ -5,23 +5,22 @@ import type { Notice } from "./types";
 
 export type PriorityClass = "low" | "normal" | "high" | "urgent";
 
-/** A task that must end first. Without an id it is somebody else's, and its name is empty. */
+/** A task that must end first. Without an id it is somebody else's. */
 export interface Ahead {
   taskId: string | null;
   name: string;
   until: string | null;
 }
 
-/** A task that waits. Without an id it is somebody else's: its name and owner are empty. */
+/** A task that waits. Without an id it is somebody else's, and says neither name nor owner. */
 export interface Waiter {
   number: number;
   taskId: string | null;
-  taskName: string;
+  taskName: string | null;
   projectId: string | null;
-  owner: string;
+  owner: string | null;
   priority: PriorityClass;
   preemptible: boolean;
-  mayMove: boolean;
   asks: { nodes: number | null; gpus: number | null; gpuTypes: string[]; text: string };
   since: string;
   reason: Notice | null;

@@ -3,12 +3,11 @@ import { ask } from "./loose";
 
 export type SpanKind = "held" | "next" | "reserved" | "maintenance";
 
-/** What an environment is used for between two moments; null where nobody knows. Not `sure`: its end is an estimate. */
+/** What an environment is used for between two moments. Not `sure`: by an estimate; without `to` nobody knows. */
 export interface Span {
   taskId: string | null;
-  /** Empty: somebody else's. */
-  name: string;
-  from: string | null;
+  name: string | null;
+  from: string;
   to: string | null;
   sure: boolean;
   kind: SpanKind;

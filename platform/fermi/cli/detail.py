@@ -4,23 +4,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import RenderableType
+from rich.text import Text
 
 from fermi.cli import output
 from fermi.cli.texts import _
 from fermi.cli.times import clock, lasting
-from fermi.client.types import TaskDetail
+from fermi.client.types import TaskDetail, TaskQueue
 
 
-def detail(task: TaskDetail) -> Iterator[RenderableType]:
-    reason = task["reason"]
+def detail(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[RenderableType]:
+    """`place`: in the queue, where it stands in line."""
+    reason, number = task["reason"], place and place["number"]
     step = task["step"]
     yield output.pairs(
         [
             (_("TASK"), task["taskId"]),
             (_("NAME"), task["taskName"]),
-            (_("STATUS"), output.status(task["status"])),
+            (_("STATUS"), standing(task)),
             (_("REASON"), reason["message"] if reason else None),
             ("", reason["hint"] if reason else None),
+            (_("PLACE_IN_QUEUE"), _("NUMBER_OF_ALL", number=number, all=place["of"]) if place and number else None),
+            (_("PRIORITY_CLASS"), _class(task)),
             (_("WHY"), f"fermi why {task['taskId']}" if task["status"] == "failed" or task.get("finding") else None),
             (_("FRAMEWORK"), task["framework"]),
             (_("NODES"), _nodes(task)),
@@ -71,6 +75,19 @@ def detail(task: TaskDetail) -> Iterator[RenderableType]:
                 for attempt in task["attempts"]
             ],
         )  # fmt: skip
+
+
+def standing(task: Any) -> Text:
+    """Its status, and whether somebody asked it to pause; an older platform does not say."""
+    said = output.status(task["status"])
+    return Text.assemble(said, f" ({_('IS_PAUSED')})") if task.get("paused") else said
+
+
+def _class(task: Any) -> str | None:
+    """`high (gives way)`."""
+    if not (found := task.get("priorityClass")):
+        return None
+    return f"{found} ({_('GIVES_WAY')})" if task.get("preemptible") or task.get("borrowed") else str(found)
 
 
 def _nodes(task: TaskDetail) -> int | str:

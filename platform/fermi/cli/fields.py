@@ -1,6 +1,7 @@
 """Fields of a request as flags. Which there are, and what each takes, is said where the request is (`x-flag`)."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,6 +41,10 @@ class Field:
         flag, more = self.flag, {}
         if "range" in flag:
             more = {"metavar": flag["metavar"]}
+        elif "parts" in flag:
+            more = {"multiple": True, "metavar": flag["metavar"]}
+        elif self.rule.get("type") == "boolean":
+            more = {"is_flag": True, "default": None}
         elif self.is_table:
             more = {"multiple": True, "metavar": flag.get("metavar", "KEY=VALUE")}
         elif "anyOf" in self.rule:
@@ -57,12 +62,30 @@ class Field:
             return None
         if "range" in self.flag:
             return self._range(given)
+        if "parts" in self.flag:
+            return self._parts(given)
         if "anyOf" in self.rule:
             return int(given) if given.removeprefix("-").isdecimal() else given
         if not self.is_table:
             return given
         texts = self.rule["additionalProperties"].get("type") == "string"
         return (reading.settings if texts else reading.values)(given, self.flag["name"])
+
+    def _parts(self, given: Sequence[str]) -> dict[str, Any]:
+        """`nodes=3,gpuTypes=A100,gpuTypes=H100,labels.rack=r1` as the object that the flag is for: what is a list may
+        come more than once, what is a table has its keys behind a dot. Either may be JSON."""
+        found: dict[str, Any] = {}
+        for pair in (pair for text in given for pair in _PARTS.split(text)):
+            [(name, value)] = reading.values([pair], self.flag["name"]).items()
+            name, _dot, key = name.partition(".")
+            kind = self.rule["properties"].get(name, {}).get("type")
+            if key:
+                found[name] = {**found.get(name, {}), key: pair.partition("=")[2]}
+            elif kind == "array" and not isinstance(value, list):
+                found[name] = [*found.get(name, []), pair.partition("=")[2]]
+            else:
+                found[name] = value
+        return found
 
     def _range(self, given: str) -> dict[str, int]:
         """`2:4` as the two fields that the flag is for; `2` as the first of them."""
@@ -72,6 +95,7 @@ class Field:
         return dict(zip(self.flag["range"], map(int, words), strict=False))
 
 
+_PARTS = re.compile(r",(?=[\w.]+=)")
 _KINDS: dict[str, type] = {"string": str, "integer": int, "number": float}
 
 
@@ -102,7 +126,8 @@ def apply(request: dict[str, Any], given: Mapping[str, Any], kind: type = TaskRe
         whole = request
         if field.within:
             whole = request[field.within] = {**part(request, field.within, dict)}
-        whole[field.name] = {**part(whole, field.name, dict), **value} if field.is_table else value
+        joins = field.is_table or "parts" in field.flag
+        whole[field.name] = {**part(whole, field.name, dict), **value} if joins else value
 
 
 Kind = TypeVar("Kind", dict[str, Any], list[str])

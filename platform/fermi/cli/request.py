@@ -30,6 +30,7 @@ class Flags:
     model: str | None = None
     script: str | None = None
     args: tuple[str, ...] = ()
+    project: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -44,6 +45,8 @@ def build(file: Mapping[str, Any], flags: Flags, names: Names) -> dict[str, Any]
     _environments(request, flags, names, distributed=bool(enabled and enabled.get("enabled", True)))
     if spares := list(flags.spares) or part(request, "spareEnvironmentIds", list):
         request["spareEnvironmentIds"] = names.environments(spares)
+    if project := flags.project or request.get("projectId"):
+        request["projectId"] = names.project(project)
     _data(request, flags, names)
     return request
 
@@ -65,7 +68,12 @@ def _environments(request: dict[str, Any], flags: Flags, names: Names, *, distri
         if nodes:
             request["environmentIds"] = names.environments(nodes)
         return
-    config |= {"enabled": True, "nodeIds": names.environments(nodes)}
+    if config.get("select") and not nodes:
+        select = part(config, "select", dict)
+        excluded = names.environments(part(select, "exclude", list))
+        config |= {"enabled": True, "select": {**select, **({"exclude": excluded} if excluded else {})}}
+    else:
+        config |= {"enabled": True, "nodeIds": names.environments(nodes)}
     if config.get("masterNode"):
         [config["masterNode"]] = names.environments([config["masterNode"]])
     elif nodes:

@@ -96,7 +96,12 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
     enabled: bool = True
     node_ids: Keys = ()
     select: Annotated[
-        SelectRequest | None, told("capacity in place of nodeIds: the platform chooses when the turn comes")
+        SelectRequest | None,
+        told(
+            "capacity in place of nodeIds: the platform chooses when the turn comes",
+            flag="--select",
+            shown={"metavar": "KEY=VALUE,…", "parts": True},
+        ),
     ] = None
     master_node: KeyOrBlank | None = None
     framework: Annotated[
@@ -223,7 +228,8 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = 0
     preemptible: Annotated[
-        bool, told("gives way to tasks of a higher class, and goes on from its checkpoint later")
+        bool,
+        told("gives way to tasks of a higher class, and goes on from its checkpoint later", flag="--preemptible"),
     ] = False
     min_run_seconds: Annotated[
         int,

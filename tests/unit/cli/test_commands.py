@@ -724,3 +724,66 @@ def test_secrets_are_listed_and_removed_by_name(api: FakeApi, command: Command) 
     assert command("secrets", "--project", "nlp").out.splitlines()[1].split()[0] == "wandb"
     assert json.loads(command("secrets", "--project", "nlp", "-o", "json").out) == {"items": [WANDB], "total": 1}
     assert "wandb is deleted" in command("secrets", "remove", "wandb", "--project", "nlp").err
+
+
+# The queue ------------------------------------------------------------------------------------------------------------
+
+OUTLOOK = {"reason": {"code": "WAITING_FOR_TURN", "message": "others come first", "hint": "wait"},
+           "begins": "2026-11-23T13:00:00Z", "early": "2026-11-23T12:00:00Z", "late": "2026-11-23T15:00:00Z",
+           "after": [{"taskId": "task-9", "name": "before", "until": None},
+                     {"taskId": None, "name": "", "until": "2026-11-23T12:00:00Z"}]}  # fmt: skip
+EXPLAINED = OUTLOOK | {
+    "taskId": "task-1", "number": 2, "of": 7, "engine": None,
+    "needs": [{"environmentId": "env-001", "name": "a", "held": True, "heldBy": "task-9"}],
+    "sooner": [{"code": "SOONER_FEWER_GPUS", "message": "two are free", "hint": "choose 2"}],
+}  # fmt: skip
+
+
+def in_queue(number: int, **changes: Any) -> dict[str, Any]:
+    return OUTLOOK | {
+        "number": number, "taskId": f"task-{number}", "taskName": "mine", "projectId": "project-1", "owner": "alice",
+        "priority": "high", "since": "2026-11-23T10:00:00Z", "preemptible": False, "mayMove": False,
+        "asks": {"nodes": 2, "gpus": 4, "gpuTypes": [], "text": "environments: 2, GPUs: 4"},
+    } | changes  # fmt: skip
+
+
+def test_the_queue_shows_those_of_others_without_a_name(api: FakeApi, command: Command) -> None:
+    others = in_queue(2, taskId=None, taskName="", projectId=None, owner="", reason=None, begins=None)
+    api.on("GET", "/queue", page([in_queue(1), others]))
+    _headers, mine, theirs = command("queue").out.splitlines()
+    for word in ("mine", "alice", "high", "environments: 2, GPUs: 4", "others come first"):
+        assert word in mine
+    assert "(a task of another project)" in theirs
+    assert "not known" in theirs
+    assert command("queue", lang="zh").out.splitlines()[2].count("其他项目") == 1
+
+
+def test_the_queue_explains_a_task_and_moves_it(api: FakeApi, command: Command) -> None:
+    api.on("GET", f"{TASK}/queue", data(EXPLAINED))
+    api.on("POST", f"{TASK}/move", data(EXPLAINED))
+    said = command("queue", "explain", "task-1").out
+    for word in ("2 of 7", "others come first", "task-9", "env-001", "two are free", "choose 2", "2026-11-23"):
+        assert word in said
+    assert command("queue", "move", "task-1", "--before", "task-0").out == said
+    command("queue", "move", "task-1")
+    assert [one.body for one in api.seen("POST", f"{TASK}/move")] == [{"before": "task-0"}, {"before": None}]
+    assert "queue move TASK" in command("queue", "move").err
+
+
+def test_a_task_that_waits_shows_its_class_and_its_place(api: FakeApi, command: Command) -> None:
+    api.on("GET", TASK, data(task("queued", priorityClass="high", preemptible=True, paused=False)))
+    api.on("GET", f"{TASK}/queue", data(EXPLAINED))
+    said = command("get", "task-1").out
+    assert "2 of 7" in said
+    assert "high (gives way)" in said
+    api.on("GET", "/training-tasks", page([brief("queued", priorityClass="low", paused=True)]))
+    listed = command("list").out
+    assert "queued (paused)" in listed
+    assert "low" in listed
+
+
+def test_tasks_are_paused_and_resumed(api: FakeApi, command: Command) -> None:
+    for action, said in (("pause", "saves and rests"), ("resume", "when its turn comes")):
+        api.on("POST", f"{TASK}/{action}", data({}))
+        result = command(action, "task-1")
+        assert (result.code, said in result.err) == (0, True)

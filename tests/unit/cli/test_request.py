@@ -85,6 +85,25 @@ def test_one_environment_with_a_framework_is_distributed(names: Names) -> None:
     }  # fmt: skip
 
 
+def test_capacity_is_asked_for_in_one_word_in_place_of_environments(names: Names) -> None:
+    request = built(
+        names,
+        {"distributedConfig": {"select": {"nodes": 2, "sameZone": True}}},
+        select=("nodes=3,gpusPerNode=4,gpuTypes=A100,gpuTypes=H100", "labels.rack=1,exclude=llm-training-env"),
+        preemptible=True,
+    )
+    assert request["distributedConfig"] == {
+        "enabled": True,
+        "select": {"nodes": 3, "sameZone": True, "gpusPerNode": 4, "gpuTypes": ["A100", "H100"],
+                   "labels": {"rack": "1"}, "exclude": ["env-003"]},
+    }  # fmt: skip
+    assert request["preemptible"] is True
+    assert "environmentIds" not in request
+    asked = built(names, select=('gpuTypes=["A100","H100"],totalGpus=14',))
+    assert asked["distributedConfig"]["select"] == {"gpuTypes": ["A100", "H100"], "totalGpus": 14}
+    assert "preemptible" not in asked
+
+
 def test_flags_win_over_the_file_and_add_to_its_tables(names: Names) -> None:
     file = {
         "taskName": "from file",

@@ -21,6 +21,7 @@ export function asCommand(request: CreateRequest): string {
       const flag = rule["x-flag"]?.name;
       const value = (values as Record<string, unknown>)[name];
       if (!flag) return [];
+      if (typeof value === "boolean") return value ? [[flag, true]] : [];
       if (rule["x-flag"]?.range) return value ? [[flag, range(rule["x-flag"].range, value)]] : [];
       return typeof value === "object" && value ? pairs(flag, value, rule) : [[flag, value]];
     });
@@ -32,13 +33,14 @@ export function asCommand(request: CreateRequest): string {
     ...nodes.map((node): [string, unknown] => ["--env", node]),
     ...(request.spareEnvironmentIds ?? []).map((spare): [string, unknown] => ["--spare", spare]),
     ["--master", config?.masterNode],
+    ["--project", request.projectId],
     ...declared(CONFIG, config ?? {}),
     ...declared(REQUEST, rest),
     ["--script", entrypoint?.script],
   ];
   const lines = flags
     .filter(([, value]) => value != null && value !== "")
-    .map(([flag, value]) => `${flag} ${quoted(String(value))}`);
+    .map(([flag, value]) => (value === true ? flag : `${flag} ${quoted(String(value))}`));
   if (entrypoint?.args?.length) lines.push(`-- ${entrypoint.args.map(quoted).join(" ")}`);
   return `fermi submit \\\n  ${lines.join(" \\\n  ")}\n`;
 }

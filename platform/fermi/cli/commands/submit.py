@@ -19,6 +19,9 @@ from fermi.client.types import TaskCreated, TaskPreview
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+OWN = ("environments", "spares", "master", "dataset", "model", "script", "args", "project")
+
+
 def request_options(function: Function) -> Function:
     """Everything a request can be made from; `submit` and `preview` take the same."""
     for option in reversed(
@@ -32,6 +35,7 @@ def request_options(function: Function) -> Function:
             click.option("--dataset", metavar="DATASET[:VERSION]", help=_("OPTION_SUBMIT_MODEL")),
             click.option("--model", help=_("OPTION_SUBMIT_MODEL")),
             click.option("--script", help=_("OPTION_SCRIPTS_SCRIPT")),
+            click.option("--project", help=_("OPTION_SUBMIT_PROJECT")),
             fields.options(),
             click.argument("args", nargs=-1, type=click.UNPROCESSED),
         ]
@@ -41,7 +45,7 @@ def request_options(function: Function) -> Function:
 
 
 def _request(session: Session, file: str | None, given: dict[str, Any]) -> Any:
-    own = {name: given.pop(name) for name in ("environments", "spares", "master", "dataset", "model", "script", "args")}
+    own = {name: given.pop(name) for name in OWN}
     template, small = given.pop("template"), given.pop("small")
     flags = Flags(**own, fields=given)
     asked = reading.request(file) if file else {}

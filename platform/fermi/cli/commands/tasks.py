@@ -9,12 +9,12 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output, pulse
-from fermi.cli.detail import detail
+from fermi.cli.detail import detail, standing
 from fermi.cli.options import Session, command, follow_options
 from fermi.cli.texts import _
 from fermi.cli.times import ago
 from fermi.client import NotFound
-from fermi.client.types import RankPulse
+from fermi.client.types import RankPulse, TaskQueue
 
 STATUSES = ["initializing", "queued", "starting", "running", "stopping", "succeeded", "failed", "stopped"]
 
@@ -46,7 +46,8 @@ def _list(items: list[Any]) -> Iterator[RenderableType]:
         [
             task["taskId"],
             task["taskName"],
-            output.status(task["status"]),
+            standing(task),
+            task.get("priorityClass"),  # an older platform has none
             task["framework"],
             f"{task['nodeCount']}/{task['worldSize']}",
             task["step"],
@@ -57,8 +58,8 @@ def _list(items: list[Any]) -> Iterator[RenderableType]:
         ]
         for task in items
     ]
-    headers = ["ID", _("NAME"), _("STATUS"), _("FRAMEWORK"), _("NODES_AND_RANKS"), _("STEP"), _("LOSS"), _("RESTARTS")]
-    yield output.table([*headers, _("OWNER"), _("CREATED")], rows)
+    headers = ["ID", _("NAME"), _("STATUS"), _("PRIORITY_CLASS"), _("FRAMEWORK"), _("NODES_AND_RANKS"), _("STEP")]
+    yield output.table([*headers, _("LOSS"), _("RESTARTS"), _("OWNER"), _("CREATED")], rows)
 
 
 @command("get", _("MORE_GET"))
@@ -71,11 +72,19 @@ def get(session: Session, task: str, wait: bool, follow: bool) -> int:
         return until_end(session, task, live=follow)
     found = session.fermi.tasks.get(task)
     pulses = _pulses(session, task) if found["status"] == "running" else {}
+    place = _place(session, task) if found["status"] == "queued" else None
     shown: Any = found
     if pulses:
         shown = {**found, "ranks": [{**rank, "pulse": pulses.get(rank["rank"])} for rank in found["ranks"]]}
-    output.show(shown, session.form, lambda: [*detail(found), *pulse.table(pulses.values())])
+    output.show(shown, session.form, lambda: [*detail(found, place), *pulse.table(pulses.values())])
     return 0
+
+
+def _place(session: Session, task: str) -> TaskQueue | None:
+    """An older platform knows of none."""
+    with suppress(NotFound):
+        return session.fermi.tasks.queue(task)
+    return None
 
 
 def _pulses(session: Session, task: str) -> dict[int, RankPulse]:

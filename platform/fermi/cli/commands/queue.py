@@ -1,0 +1,115 @@
+"""Who waits for what, why not yet, and when; pausing and resuming."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from rich.console import RenderableType
+
+from fermi.cli import output
+from fermi.cli.names import Names
+from fermi.cli.options import Session, command
+from fermi.cli.texts import _
+from fermi.cli.times import ago, clock
+from fermi.client.types import QueueItem, TaskQueue
+
+
+@command("queue", _("MORE_QUEUE"))
+@click.argument("action", type=click.Choice(["list", "explain", "move"]), default="list")
+@click.argument("task", required=False)
+@click.option("--project", help=_("OPTION_QUEUE_PROJECT"))
+@click.option("--before", metavar="TASK", help=_("OPTION_QUEUE_BEFORE"))
+@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
+def queue(session: Session, action: str, task: str | None, project: str | None, before: str | None, limit: int) -> None:
+    if action == "list":
+        listing = session.fermi.queue(Names(session.fermi).project(project) if project else None)
+        items = listing.first(limit)
+        total = listing.total if len(items) == limit else len(items)
+        output.show({"items": items, "total": total}, session.form, lambda: _list(items))
+        if total > len(items):
+            output.say(_("SHOWN_OF_TOTAL", shown=len(items), total=total))
+        return
+    if not task:
+        raise click.UsageError(_("SAY_WHICH_TASK", action=action))
+    found = session.fermi.tasks.queue(task) if action == "explain" else session.fermi.tasks.move(task, before)
+    output.show(found, session.form, lambda: explained(found))
+
+
+@command("pause", _("MORE_PAUSE"))
+@click.argument("tasks", nargs=-1, required=True)
+def pause(session: Session, tasks: tuple[str, ...]) -> None:
+    for task in tasks:
+        session.fermi.tasks.pause(task)
+        output.say(_("TASK_PAUSING", id=task))
+
+
+@command("resume", _("MORE_RESUME"))
+@click.argument("tasks", nargs=-1, required=True)
+def resume(session: Session, tasks: tuple[str, ...]) -> None:
+    for task in tasks:
+        session.fermi.tasks.resume(task)
+        output.say(_("TASK_RESUMED", id=task))
+
+
+def _list(items: list[QueueItem]) -> Iterator[RenderableType]:
+    rows: list[list[output.Cell]] = [
+        [
+            item["number"],
+            item["taskId"],
+            item["taskName"] or _("TASK_OF_OTHERS"),
+            item["owner"] or None,
+            item["priority"],
+            item["asks"]["text"],
+            ago(item["since"]),
+            _soon(item),
+            item["reason"]["message"] if item["reason"] else None,
+        ]
+        for item in items
+    ]
+    headers = ["#", "ID", _("NAME"), _("OWNER"), _("PRIORITY_CLASS"), _("ASKS_FOR"), _("WAITS_SINCE"), _("BEGINS")]
+    yield output.table([*headers, _("REASON")], rows)
+
+
+def explained(found: TaskQueue) -> Iterator[RenderableType]:
+    reason, engine, number = found["reason"], found["engine"], found["number"]
+    position = engine["position"] if engine else None
+    yield output.pairs(
+        [
+            (_("TASK"), found["taskId"]),
+            (_("PLACE_IN_QUEUE"), _("NUMBER_OF_ALL", number=number, all=found["of"]) if number else None),
+            (_("PLACE_IN_ENGINE"), position),
+            (_("REASON"), reason["message"] if reason else None),
+            ("", reason["hint"] if reason else None),
+            (_("BEGINS"), _soon(found) if number else None),
+        ]
+    )
+    if found["after"]:
+        yield output.heading(_("MUST_END_FIRST"))
+        yield output.table(
+            [_("TASK"), _("NAME"), _("ENDS")],
+            [[one["taskId"], one["name"] or _("TASK_OF_OTHERS"), clock(one["until"]) or _("NOT_KNOWN")]
+             for one in found["after"]],
+        )  # fmt: skip
+    if found["needs"]:
+        yield output.heading(_("KEPT_FOR_IT"))
+        rows: list[list[output.Cell]] = [
+            [one["environmentId"], one["name"] or None, one["heldBy"] or (_("TASK_OF_OTHERS") if one["held"] else None)]
+            for one in found["needs"]
+        ]
+        yield output.table(["ID", _("ENVIRONMENT"), _("HELD_BY")], rows)
+    if found["sooner"]:
+        yield output.heading(_("WOULD_BEGIN_SOONER"))
+        for one in found["sooner"]:
+            yield output.line(f"  • {one['message']}")
+            if one["hint"]:
+                yield output.line(f"    → {one['hint']}")
+
+
+def _soon(found: Any) -> str:
+    """When, and between which moments, as far as that is known."""
+    if not found["begins"]:
+        return _("NOT_KNOWN")
+    exact = found["early"] == found["late"]
+    return f"{clock(found['begins'])}" + (
+        "" if exact else f" ({clock(found['early'])} – {clock(found['late']) or '?'})"
+    )
