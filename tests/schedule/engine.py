@@ -134,6 +134,9 @@ class Engine:
         for turn in decision.turns:
             if turn.start:
                 self._start(self.jobs[turn.task], turn.start)
+            elif turn.why:
+                promised = turn.needs if turn.why.code == "MAKING_ROOM" else ()
+                self.waiting[turn.task] = dataclasses.replace(self.waiting[turn.task], promised=promised)
         for one in decision.preempt:
             self._ask_to_end(self.jobs[one.task])
         again = decision.again

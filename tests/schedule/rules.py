@@ -97,7 +97,7 @@ def within_limits(scene: Scene, turns: list[Turn], waiting: Mapping[str, Waiting
         count(task.project, task.user, turn.start)
         project = scene.projects[task.project]
         allowed = project.users.get(task.user, project.each_user)
-        assert project.stopped is None, f"{task.task} starts though its project is stopped"
+        assert not project.stopped or project.only_preemptible, f"{task.task} starts though its project is stopped"
         if project.only_preemptible:
             assert task.preemptible or turn.borrowed, f"{task.task} starts though only preemptible ones may"
         at_most(gpus[task.project], project.most_gpus, "GPUs of the project")

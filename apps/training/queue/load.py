@@ -15,6 +15,7 @@ from apps.training.models import Attempt, Checkpoint, Node, Task
 from apps.training.queue import expecting, health
 from apps.training.queue.expecting import Past
 from apps.training.states import Kind, State
+from apps.training.states.reasons import Reason
 from fermi.launch import stored
 from fermi.launch.schedule.scene import Held, Place, Scene, Select, Waiting
 
@@ -48,7 +49,7 @@ def in_line() -> Any:
 
 _COLUMNS = (
     "id", "name", "project_id", "cluster_id", "created_at", "select", "priority", "place", "preemptible",
-    "max_run_seconds", "attempt", "owner_id", "framework", "model_id",
+    "max_run_seconds", "attempt", "owner_id", "framework", "model_id", "reason", "turn",
 )  # fmt: skip
 
 
@@ -68,6 +69,7 @@ def _waiting(row: Mapping[str, Any], named: tuple[str, ...], ran: float, past: P
         preemptible=row["preemptible"],
         max_run=None if longest is None else max(longest - ran, 0.0),
         expected_run=past.left(row, ran),
+        promised=tuple(row["turn"].get("needs", ())) if row["reason"] == Reason.MAKING_ROOM else (),
     )
 
 

@@ -35,11 +35,22 @@ class Use:
 
 
 class Guarantees:
-    """Who holds more shared GPUs than is guaranteed to it. Where no project has a guarantee, nobody borrows."""
+    """Who holds more shared GPUs than is guaranteed to it, now and once those that leave have left and those that these
+    make room for have begun. Where no project is guaranteed anything, nobody borrows."""
 
-    def __init__(self, projects: Mapping[str, Project], use: Use) -> None:
-        self.projects, self.use = projects, use
-        self.any = any(project.guaranteed for project in projects.values())
+    def __init__(self, projects: Mapping[str, Project], held: Iterable[Held], places: Mapping[str, Place]) -> None:
+        self.projects, self.places = projects, places
+        self.any = any(project.guaranteed is not None for project in projects.values())
+        self.shared: defaultdict[str, int] = defaultdict(int)
+        self.version = 0
+        for one in held:
+            if not one.leaving:
+                self.add(one.project, (places[key] for key in one.places if key in places))
+
+    def add(self, project: str, places: Iterable[Place], times: int = 1) -> None:
+        if self.any:
+            self.shared[project] += times * shared_of(places)
+            self.version += 1
 
     def of(self, project: str) -> int:
         found = self.projects.get(project)
@@ -47,11 +58,11 @@ class Guarantees:
 
     def borrows(self, project: str, more: int = 0) -> bool:
         """Whether it would with so many shared GPUs more."""
-        return self.any and self.use.shared[project] + more > self.of(project)
+        return self.any and self.shared[project] + more > self.of(project)
 
     def takes_back(self, project: str, more: int) -> bool:
         """Whether so many shared GPUs more are its own by guarantee."""
-        return more > 0 and self.use.shared[project] + more <= self.of(project)
+        return self.any and more > 0 and self.shared[project] + more <= self.of(project)
 
 
 def gpus_of(places: Iterable[Place]) -> int:

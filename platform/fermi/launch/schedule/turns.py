@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from fermi.launch.schedule import limits
+from fermi.launch.schedule import limits, preemption
 from fermi.launch.schedule.board import Board, first_window
 from fermi.launch.schedule.order import order
 from fermi.launch.schedule.placement import pick, picks
@@ -53,14 +53,14 @@ class _Walk:
         self.scene, self.fits, self.now = scene, fits, scene.now
         self.board = Board(scene)
         self.use = limits.Use(scene.held, self.board.by_id)
-        self.guarantees = limits.Guarantees(scene.projects, self.use)
+        self.guarantees = limits.Guarantees(scene.projects, scene.held, self.board.by_id)
+        self.givers = preemption.Givers(scene, self.board, self.guarantees)
         self.by_user = {key for key, project in scene.projects.items() if _has_user_limits(project)}
         self.zones = {place.zone: place.zone_name or place.zone for place in scene.places}
         self.asks: dict[Any, Ask] = {}
         self.failed: dict[Any, tuple[float, Problem]] = {}
         self.reserving = DEPTH
         self.preempt: list[Preempt] = []
-        self.moments: list[float] = []
 
     def decision(self) -> Decision:
         sizes = {key: place.gpus for key, place in self.board.by_id.items()}
@@ -110,9 +110,11 @@ class _Walk:
     def _start(self, task: Waiting, number: int, places: Sequence[Place]) -> Turn:
         self.board.start(task.task, places)
         if task.promised:
-            self.board.let_go(task.task)
+            self._let_go(task)
         self.use.add(task.project, task.user, places)
-        borrowed = self.guarantees.any and limits.shared_of(places) > 0 and self.guarantees.borrows(task.project)
+        self.guarantees.add(task.project, places)
+        guaranteed = self.guarantees.of(task.project)
+        borrowed = self.guarantees.any and limits.shared_of(places) > 0 and self.use.shared[task.project] > guaranteed
         return Turn(task.task, number, tuple(place.id for place in places), borrowed)
 
     def _named(self, task: Waiting) -> list[Place] | Problem:
@@ -180,13 +182,42 @@ class _Walk:
         if task.select is None:
             if any(key in board.kept for key in task.named):
                 return None
+            room = preemption.of_named(task, board, self.givers)
             places = [board.by_id[key] for key in task.named]
         else:
-            places = board.soonest(task, self._ask(task, what))
+            wish = self._ask(task, what)
+            room = preemption.of_select(task, wish, board, self.givers)
+            places = room.places if room else board.soonest(task, wish)
         if not places:
             return None
         self.reserving -= 1
+        if room is not None and self._allowed(task, room.places):
+            return self._make_room(task, number, room)
+        if room is not None and task.select is not None:
+            places = board.soonest(task, self._ask(task, what))
         return self._needing(task, number, why, places, board.begins(task, places))
+
+    def _allowed(self, task: Waiting, places: Sequence[Place]) -> bool:
+        limit = limits.problem(task, self.scene.projects.get(task.project), self.use, places)
+        return limit is None and self.fits(task, places)
+
+    def _make_room(self, task: Waiting, number: int, room: preemption.Room) -> Turn:
+        for victim in room.victims:
+            self.preempt.append(Preempt(victim.held.task, task.task, victim.why))
+            self.board.leaving.add(victim.held.task)
+            self.guarantees.add(victim.held.project, (self.board.by_id[key] for key in victim.held.places), -1)
+        self.guarantees.add(task.project, room.places)
+        return self._needing(task, number, self._giving_way(room.places), room.places, None)
+
+    def _giving_way(self, places: Sequence[Place]) -> Problem:
+        holders = self.board.holders
+        tasks = {holders[place.id].task for place in places if place.id in holders}
+        return Problem("", "MAKING_ROOM", {"tasks": len(tasks)})
+
+    def _let_go(self, task: Waiting) -> None:
+        if any(owner == task.task for owner in self.board.kept.values()):
+            self.board.let_go(task.task)
+            self.guarantees.add(task.project, (self.board.by_id[key] for key in task.promised), -1)
 
     def _needing(self, task: Waiting, number: int, why: Problem, places: list[Place], begins: float | None) -> Turn:
         after = self.board.after(places)
@@ -204,22 +235,22 @@ class _Walk:
             return
         if limits.problem(task, self.scene.projects.get(task.project), self.use, places) is None:
             board.keep(task.task, places, None)
+            self.guarantees.add(task.project, places)
 
     def _promised(self, task: Waiting) -> list[Place] | Problem | None:
         board = self.board
         if any(board.kept.get(key) != task.task for key in task.promised):
             return None
-        leaving = [key for key in task.promised if key in board.holders]
-        if leaving:
-            return Problem("", "MAKING_ROOM", {"tasks": len({board.holders[key].task for key in leaving})})
         places = [board.by_id[key] for key in task.promised]
+        if any(place.id in board.holders for place in places):
+            return self._giving_way(places)
         if self.fits(task, places):
             return places
-        board.let_go(task.task)
+        self._let_go(task)
         return None
 
     def _again(self) -> float | None:
-        moments = [*self.moments]
+        moments = [*self.givers.moments]
         for window in self.scene.reservations:
             moments += [window.begins, window.ends]
         for task in self.scene.waiting:

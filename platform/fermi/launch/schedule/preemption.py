@@ -1,0 +1,267 @@
+"""Who gives way to a task that waits: the fewest, and of these the ones that lose the least work.
+
+    PRIORITY    to a higher class, as asked: who said so (`preemptible`), and who borrows
+    GUARANTEE   to a project that takes back what it is guaranteed: who borrows, whoever it is
+
+Never before `min_run`, never in vain, and who borrows takes nothing from who does not. Of a project that borrows, tasks
+go first whose going leaves it what it is guaranteed.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fermi.launch.schedule.board import Board
+from fermi.launch.schedule.limits import Guarantees, shared_of
+from fermi.launch.schedule.placement import pick
+from fermi.launch.schedule.scene import Held, Place, Priority, Scene, Select, Waiting, priority_of
+from fermi.launch.schedule.stock import ALWAYS, Ask, Lot, Stock, clashes
+
+PRIORITY, GUARANTEE = "PRIORITY", "GUARANTEE"
+EXACT = 50_000
+"""Steps of the search for the least lost work; a larger one takes the largest victims."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Victim:
+    held: Held
+    why: str
+    lost: float  # GPU-seconds since its newest checkpoint
+    shared: int
+    lends: bool  # only because its project borrows
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a task gets when these have gone."""
+
+    victims: tuple[Victim, ...]
+    places: list[Place]
+
+
+class Givers:
+    """Who may give way to whom. `moments`: when somebody's `min_run` is over who would be asked then."""
+
+    def __init__(self, scene: Scene, board: Board, guarantees: Guarantees) -> None:
+        self.scene, self.board, self.guarantees = scene, board, guarantees
+        self.moments: set[float] = set()
+        self._known: dict[Any, dict[str, Victim]] = {}
+
+    def to(self, task: Waiting, shared: int) -> dict[str, Victim]:
+        """By task. `shared`: GPUs on shared environments that the task would hold."""
+        level = priority_of(task.priority)
+        takes_back = self.guarantees.takes_back(task.project, shared)
+        borrows = shared > 0 and self.guarantees.borrows(task.project, shared)
+        key = (task.project, level, takes_back, borrows, self.guarantees.version)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = {}
+            for held in self.scene.held:
+                if held.task in self.board.leaving:
+                    continue
+                why = self._why(held, task.project, level, takes_back, borrows)
+                if why and held.since + held.min_run > self.scene.now:
+                    self.moments.add(held.since + held.min_run)
+                elif why:
+                    found[held.task] = self._victim(held, why)
+        return found
+
+    def _why(self, held: Held, project: str, level: Priority, takes_back: bool, borrows: bool) -> str:
+        lends = self.guarantees.borrows(held.project) and shared_of(self._places(held)) > 0
+        own = held.project == project
+        if level > priority_of(held.priority) and (held.preemptible or lends) and (own or lends or not borrows):
+            return PRIORITY
+        return GUARANTEE if takes_back and lends and not own else ""
+
+    def _victim(self, held: Held, why: str) -> Victim:
+        places = self._places(held)
+        since = max(held.since, held.saved_at or held.since)
+        lost = sum(place.processes for place in places) * max(self.scene.now - since, 0.0)
+        return Victim(held, why, lost, shared_of(places), why == GUARANTEE or not held.preemptible)
+
+    def _places(self, held: Held) -> list[Place]:
+        return [self.board.by_id[key] for key in held.places if key in self.board.by_id]
+
+    def leave(self, victims: Sequence[Victim]) -> bool:
+        """Whether these may go together: each that goes only because its project borrows goes while it does."""
+        for project in {victim.held.project for victim in victims if victim.lends}:
+            going = [victim.shared for victim in victims if victim.held.project == project]
+            if not self.guarantees.borrows(project, -(sum(going) - max(going))):
+                return False
+        return True
+
+    def spares(self, victim: Victim) -> bool:
+        """Whether its project keeps what it is guaranteed."""
+        return not victim.lends or self.guarantees.shared[victim.held.project] - victim.shared >= self.guarantees.of(
+            victim.held.project
+        )
+
+
+def of_named(task: Waiting, board: Board, givers: Givers) -> Room | None:
+    places = [board.by_id[key] for key in task.named]
+    holders: dict[str, Held] = {}
+    for place in places:
+        if place.id in board.started or _closed(place.id, task, board):
+            return None
+        held = board.holders.get(place.id)
+        if held is not None and held.task not in board.leaving:
+            holders[held.task] = held
+    may = givers.to(task, shared_of(places)) if holders else {}
+    if not holders or any(key not in may for key in holders):
+        return None
+    victims = tuple(may[key] for key in holders)
+    return Room(victims, places) if givers.leave(victims) else None
+
+
+def of_select(task: Waiting, ask: Ask, board: Board, givers: Givers) -> Room | None:
+    select = ask.select
+    asked = select.total_gpus or (select.nodes or 1) * max(select.gpus_per_node or 0, 1)
+    may = givers.to(task, asked)
+    if not may:
+        return None
+    best: tuple[Any, Room] | None = None
+    for key, (there, gains) in sorted(_groups(task, ask, board, may).items()):
+        room = _room(select, there, [may[name] for name in gains], gains, givers)
+        if room is not None and not room.victims:
+            return None  # others are leaving already
+        if room is not None:
+            rated = (len(room.victims), sum(victim.lost for victim in room.victims), key)
+            if best is None or rated < best[0]:
+                best = (rated, room)
+    if best is None:
+        return None
+    back = any(victim.why == GUARANTEE for victim in best[1].victims)
+    if back and not givers.guarantees.takes_back(task.project, shared_of(best[1].places)):
+        return None
+    return best[1]
+
+
+Gains = dict[str, list[Place]]
+
+
+def _groups(
+    task: Waiting, ask: Ask, board: Board, may: dict[str, Victim]
+) -> dict[tuple[str, str], tuple[list[Place], Gains]]:
+    """What could be had together: what is free or being left, and what each victim would give."""
+    groups: dict[tuple[str, str], tuple[list[Place], Gains]] = {}
+    left_out = set(ask.select.exclude)
+
+    def group(lot: Lot) -> tuple[list[Place], Gains]:
+        zone = lot.kind.zone if ask.select.same_zone else ""
+        return groups.setdefault((lot.kind.cluster, zone), ([], {}))
+
+    for lot in board.open_lots(ask, task.max_run):
+        group(lot)[0].extend(lot.places)
+    for lot in board.coming.matching(ask):
+        if not lot.places or (lot.windows and not lot.open_at(task.project, board.now, task.max_run)):
+            continue
+        there, gains = group(lot)
+        for place in lot.places:
+            holder = board.holders[place.id].task
+            if place.id in left_out:
+                continue
+            if holder in board.leaving:
+                there.append(place)
+            elif holder in may:
+                gains.setdefault(holder, []).append(place)
+    return groups
+
+
+def _room(select: Select, there: list[Place], may: list[Victim], gains: Gains, givers: Givers) -> Room | None:
+    if chosen := _pick(select, there):
+        return Room((), chosen)
+    if not _pick(select, there + [place for some in gains.values() for place in some]):
+        return None
+    kind = [victim for victim in may if givers.spares(victim)]
+    for some in (kind, may, _together(may, givers)):
+        victims = _fewest(select, there, some, gains, givers.leave)
+        if victims is not None:
+            places = _pick(select, there + [place for one in victims for place in gains[one.held.task]])
+            used = {place.id for place in places}
+            needed = tuple(one for one in victims if any(place.id in used for place in gains[one.held.task]))
+            return Room(needed, places)
+    return None
+
+
+def _pick(select: Select, places: Iterable[Place]) -> list[Place]:
+    stock = Stock()
+    stock.fill(places)
+    return pick(select, sorted(stock.lots.values(), key=lambda lot: lot.kind.gpus))
+
+
+def _together(may: list[Victim], givers: Givers) -> list[Victim]:
+    """So many of each project, those that lose the least first, that all of them may go."""
+    found: list[Victim] = []
+    for one in sorted(may, key=_cheap):
+        if givers.leave([*(other for other in found if other.held.project == one.held.project), one]):
+            found.append(one)
+    return found
+
+
+def _cheap(victim: Victim) -> tuple[float, str]:
+    return (victim.lost, victim.held.task)
+
+
+def _fewest(
+    select: Select, there: list[Place], may: list[Victim], gains: Gains, together: Callable[[Sequence[Victim]], bool]
+) -> list[Victim] | None:
+    def size(places: Iterable[Place]) -> int:
+        return sum(1 if select.total_gpus is None else place.gpus for place in places)
+
+    wanted = (select.nodes or 1) if select.total_gpus is None else select.total_gpus
+    missing = wanted - size(there)
+    gain = {one.held.task: min(size(gains[one.held.task]), missing) for one in may}
+    if select.total_gpus is None or select.nodes is None:
+        victims = _least(missing, may, gain)
+    else:
+        victims = _by_trying(select, there, may, gains)
+    return victims if victims is not None and together(victims) else None
+
+
+def _least(missing: int, may: list[Victim], gain: dict[str, int]) -> list[Victim] | None:
+    """The fewest that give what is missing; of as few, those that lose the least."""
+    largest = sorted(may, key=lambda one: (-gain[one.held.task], *_cheap(one)))
+    given, fewest = 0, 0
+    while given < missing and fewest < len(largest):
+        given += gain[largest[fewest].held.task]
+        fewest += 1
+    if given < missing:
+        return None
+    of_size: dict[int, list[Victim]] = {}
+    for one in sorted(may, key=_cheap):
+        of_size.setdefault(gain[one.held.task], []).append(one)
+    some = [(size, one) for size, victims in of_size.items() for one in victims[:fewest]]
+    if len(some) * fewest * missing > EXACT:
+        return largest[:fewest]
+    best: dict[tuple[int, int], tuple[float, tuple[Victim, ...]]] = {(0, 0): (0.0, ())}
+    for size, one in some:
+        for (number, reached), (lost, chosen) in sorted(best.items(), reverse=True, key=lambda item: item[0]):
+            key = (number + 1, min(reached + size, missing))
+            if number < fewest and (key not in best or lost + one.lost < best[key][0]):
+                best[key] = (lost + one.lost, (*chosen, one))
+    return list(best[fewest, missing][1])
+
+
+def _by_trying(select: Select, there: list[Place], may: list[Victim], gains: Gains) -> list[Victim] | None:
+    """A number of environments with a number of GPUs: those that give the most, until it does; then without each that
+    need not go."""
+
+    def enough(victims: Iterable[Victim]) -> bool:
+        return bool(_pick(select, there + [place for one in victims for place in gains[one.held.task]]))
+
+    chosen: list[Victim] = []
+    for one in sorted(may, key=lambda one: (-sum(place.gpus for place in gains[one.held.task]), *_cheap(one))):
+        chosen.append(one)
+        if enough(chosen):
+            break
+    else:
+        return None
+    for one in sorted(chosen, key=_cheap, reverse=True):
+        if enough(rest := [other for other in chosen if other is not one]):
+            chosen = rest
+    return chosen
+
+
+def _closed(key: str, task: Waiting, board: Board) -> bool:
+    end = ALWAYS if task.max_run is None else board.now + task.max_run
+    return any(clashes(window, task.project, board.now, end) for window in board.windows.get(key, ()))
