@@ -12,6 +12,8 @@ import shutil
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -35,8 +37,9 @@ from apps.accounts.models import Project, User  # noqa: E402
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus  # noqa: E402
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease, PortLease  # noqa: E402
 from apps.common.clock import now  # noqa: E402
+from apps.scheduling.models import Usage  # noqa: E402
 from apps.training.ground.launching import backend_for  # noqa: E402
-from apps.training.models import Event, Node, Task  # noqa: E402
+from apps.training.models import Event, MetricPoint, Node, Queue, Task  # noqa: E402
 from apps.training.reconcile import reconciler  # noqa: E402
 from apps.training.states import FINAL  # noqa: E402
 from fermi.launch import sizes, spec  # noqa: E402
@@ -44,6 +47,7 @@ from fermi.launch.backends.kubernetes.client import Client  # noqa: E402
 from fermi.launch.backends.local.engine import running_attempts, stop_everything  # noqa: E402
 
 WATCHED = ("apps/training/reconcile/reconciler.py", "apps/training/reconcile/steps.py",
+           "apps/training/queue/deciding.py", "apps/training/queue/line.py", "apps/training/ground/holding.py",
            "apps/training/ground/transitions.py", "apps/training/ground/placing.py",
            "apps/training/ground/sizing.py", "apps/training/output/ingest.py", "apps/clusters/leases.py",
            "backends/local/engine.py", "backends/local/launcher.py", "runner/ending.py",
@@ -59,22 +63,22 @@ while sys.argv[1] == "shrink" and attempt == "1" and rank == "1" and not os.path
     time.sleep(0.02)
 if sys.argv[1] in ("restart", "shrink") and attempt == "1" and rank == "1":
     sys.exit(3)
-if sys.argv[1] == "stop":
+if sys.argv[1] == "stop" or (sys.argv[1] == "preempt" and attempt == "1"):
     time.sleep(600)
 """
 
 
 def make_world() -> None:
     call_command("migrate", verbosity=0)
-    user = User.objects.create(username="u")
+    User.objects.create(username="u")
     project = Project.objects.create(name="p")
     backend = "kubernetes" if KUBECONFIG else "local"
     cluster = Cluster.objects.create(id="c", name="c", backend=backend, connection=CONNECTION)
     zone = AvailabilityZone.objects.create(name="z")
-    version = DatasetVersion.objects.create(
+    DatasetVersion.objects.create(
         dataset=Dataset.objects.create(name="d"), name="1", status=VersionStatus.READY, train_path="t", valid_path="v"
     )
-    model = Model.objects.create(name="m")
+    Model.objects.create(name="m")
     (DATA / "workspace").mkdir()
     (DATA / "workspace" / "script.py").write_text(SCRIPT)
     nodes = tuple(
@@ -90,17 +94,30 @@ def make_world() -> None:
         checkpoint_dir=str(DATA / "checkpoints" / "task-x"),
         elastic=spec.Elastic(1, 2) if SCENARIO == "shrink" else None,
     )  # fmt: skip
-    job = sizes.begin(job)
+    for node in nodes:
+        DevEnvironment.objects.create(id=node.id, name=node.name, project=project, cluster=cluster, zone=zone)
+    add(sizes.begin(job), preemptible=True, min_run_seconds=0)
+
+
+def add(job: spec.JobSpec, **changes: Any) -> None:
+    project, user, cluster = Project.objects.get(), User.objects.get(), Cluster.objects.get()
+    version, model = DatasetVersion.objects.get(), Model.objects.get()
     task = Task.objects.create(
-        id="task-x", project=project, owner=user, cluster=cluster, name="t", framework="pytorch-ddp",
+        id=job.task_id, project=project, owner=user, cluster=cluster, name="t", framework="pytorch-ddp",
         dataset_version=version, model=model, distributed=True, node_count=2, total_gpus=3, world_size=3,
         master="env-1", request={}, spec=job.to_json(), summary={}, state_since=now(), due_at=now(), created_at=now(),
+        **changes,
     )  # fmt: skip
-    for rank, node in enumerate(nodes):
-        environment = DevEnvironment.objects.create(
-            id=node.id, name=node.name, project=project, cluster=cluster, zone=zone
-        )
-        Node.objects.create(task=task, node_rank=rank, environment=environment, name=node.name, processes=rank + 1)
+    for rank, node in enumerate(job.nodes):
+        Node.objects.create(task=task, node_rank=rank, environment_id=node.id, name=node.name, processes=rank + 1)
+
+
+def add_urgent() -> None:
+    """It wants what the task has that runs."""
+    job = spec.JobSpec.from_json(Task.objects.get().spec)
+    entrypoint = replace(job.entrypoint, args=("succeed", f"{STARTS}.urgent"))
+    folder = str(DATA / "checkpoints" / "task-y")
+    add(replace(job, task_id="task-y", entrypoint=entrypoint, checkpoint_dir=folder), priority=100)
 
 
 def live(seconds: float) -> None:
@@ -108,12 +125,20 @@ def live(seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         Task.objects.exclude(state__in=FINAL).update(due_at=now())  # a claim left by a crash would only cost time
+        Queue.objects.update(claimed_at=None, due_at=now())
         reconciler.sweep()
-        task = Task.objects.get()
-        if task.state in FINAL:
+        if not Task.objects.exclude(state__in=FINAL).exists():
             return
-        if SCENARIO == "stop" and STARTS.exists() and STARTS.read_text().count("\n") == 3:
+        all_run = STARTS.exists() and STARTS.read_text().count("\n") == 3
+        if SCENARIO == "stop" and all_run:
             Task.objects.filter(stop_requested_at=None).update(stop_requested_at=now())
+        if (
+            SCENARIO == "preempt"
+            and STARTS.exists()
+            and STARTS.read_text().count("\n") == 3
+            and Task.objects.count() == 1
+        ):
+            add_urgent()
         lost = STARTS.with_name(f"{STARTS.name}.lost")
         if SCENARIO == "shrink" and STARTS.exists() and "1/1" in STARTS.read_text() and not lost.exists():
             DevEnvironment.objects.filter(pk="env-2").update(status="unhealthy")
@@ -178,17 +203,27 @@ def clear() -> None:
         time.sleep(0.05)
 
 
+def overlaps() -> int:
+    """How often the ledger says that an environment was held by two, or twice."""
+    rows = Usage.objects.order_by("environment", "since").values_list("environment", "since", "until")
+    return sum(one[0] == other[0] and other[1] < one[2] for one, other in pairwise(rows))
+
+
 def report(line: int, code: int) -> None:
-    task = Task.objects.get()
+    task = Task.objects.get(pk="task-x")
+    urgent = Path(f"{STARTS}.urgent")
     starts = Counter(STARTS.read_text().split()) if STARTS.exists() else Counter()
     print(
         json.dumps(
             {
                 "line": line, "place": (SCRATCH / "place").read_text(), "code": code, "state": task.state,
+                "urgent": Counter(urgent.read_text(encoding="utf-8").split()) if urgent.exists() else {},
+                "others": list(Task.objects.exclude(pk="task-x").values_list("state", flat=True)),
+                "overlaps": overlaps(),
                 "reason": task.reason, "attempt": task.attempt, "starts": starts,
-                "finals": Event.objects.filter(code=f"STATE_{task.state.upper()}").count(),
+                "finals": Event.objects.filter(task=task, code=f"STATE_{task.state.upper()}").count(),
                 "resized": Event.objects.filter(code="RESIZED").count(),
-                "points": task.metrics.count(), "printed": printed(), "strays": strays(),
+                "points": MetricPoint.objects.count(), "printed": printed(), "strays": strays(),
                 "leases": Lease.objects.count() + PortLease.objects.count(),
                 "seen": list(task.attempts.values_list("seen", flat=True)),
             }

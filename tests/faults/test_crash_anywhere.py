@@ -43,6 +43,7 @@ def check_lives(scenario: str, every: int, scratch: Path, state: str, starts: di
         ("restart", 83, "succeeded", {f"{attempt}/{rank}": 1 for attempt in (1, 2) for rank in range(3)}),
         ("shrink", 211, "succeeded", {"1/0": 1, "1/1": 1, "1/2": 1, "2/0": 1}),
         ("stop", 47, "stopped", {"1/0": 1, "1/1": 1, "1/2": 1}),
+        ("preempt", 181, "succeeded", {f"{attempt}/{rank}": 1 for attempt in (1, 2) for rank in range(3)}),
     ],
 )
 def test_a_task_ends_right_and_starts_once_wherever_the_reconciler_dies(scenario, every, state, starts, tmp_path):
@@ -67,6 +68,10 @@ def check(life: dict, scenario: str, state: str, starts: dict[str, int]) -> dict
     if scenario == "shrink":  # to the environment that is left
         assert life["starts"].keys() - {"1/0", "1/1", "1/2"} == {"2/0"}, where
         assert life["resized"] == 1, where
+    elif scenario == "preempt":
+        assert life["starts"] == starts, where
+        assert (life["attempt"], life["others"], life["overlaps"]) == (2, ["succeeded"], 0), where
+        assert life["urgent"] == {"1/0": 1, "1/1": 1, "1/2": 1}, where
     elif scenario != "restart":  # a rank of the first attempt may be ended before it wrote its line
         assert life["starts"] == starts, where
     assert life["finals"] == 1, where
