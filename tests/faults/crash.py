@@ -132,12 +132,7 @@ def live(seconds: float) -> None:
         all_run = STARTS.exists() and STARTS.read_text().count("\n") == 3
         if SCENARIO == "stop" and all_run:
             Task.objects.filter(stop_requested_at=None).update(stop_requested_at=now())
-        if (
-            SCENARIO == "preempt"
-            and STARTS.exists()
-            and STARTS.read_text().count("\n") == 3
-            and Task.objects.count() == 1
-        ):
+        if SCENARIO == "preempt" and all_run and Task.objects.count() == 1:
             add_urgent()
         lost = STARTS.with_name(f"{STARTS.name}.lost")
         if SCENARIO == "shrink" and STARTS.exists() and "1/1" in STARTS.read_text() and not lost.exists():

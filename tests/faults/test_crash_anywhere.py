@@ -43,7 +43,7 @@ def check_lives(scenario: str, every: int, scratch: Path, state: str, starts: di
         ("restart", 83, "succeeded", {f"{attempt}/{rank}": 1 for attempt in (1, 2) for rank in range(3)}),
         ("shrink", 211, "succeeded", {"1/0": 1, "1/1": 1, "1/2": 1, "2/0": 1}),
         ("stop", 47, "stopped", {"1/0": 1, "1/1": 1, "1/2": 1}),
-        ("preempt", 181, "succeeded", {f"{attempt}/{rank}": 1 for attempt in (1, 2) for rank in range(3)}),
+        ("preempt", 397, "succeeded", {f"{attempt}/{rank}": 1 for attempt in (1, 2) for rank in range(3)}),
     ],
 )
 def test_a_task_ends_right_and_starts_once_wherever_the_reconciler_dies(scenario, every, state, starts, tmp_path):
