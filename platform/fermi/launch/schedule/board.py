@@ -107,7 +107,7 @@ class Board:
                 continue
             places.append(place)
             gpus += place.gpus
-            if _suffices(select, places, gpus):
+            if suffices(select, places, gpus):
                 return self._needed(select, places)
         return []
 
@@ -190,7 +190,7 @@ def _may_suffice(select: Select, lots: Sequence[Lot]) -> bool:
     return sum(len(lot.places) * lot.kind.gpus for lot in lots) >= select.total_gpus
 
 
-def _suffices(select: Select, places: Sequence[Place], gpus: int) -> bool:
+def suffices(select: Select, places: Sequence[Place], gpus: int) -> bool:
     if select.total_gpus is None:
         return len(places) >= (select.nodes or 1)
     if gpus < select.total_gpus or len(places) < (select.nodes or 1):
