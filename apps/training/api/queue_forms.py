@@ -62,6 +62,7 @@ class QueueNeed(serializers.Serializer):
 class QueueEngine(serializers.Serializer):
     position = serializers.IntegerField(allow_null=True, help_text="null: the engine does not say")
     reason = serializers.CharField(help_text="in the engine's words")
+    begins = serializers.DateTimeField(allow_null=True, help_text="when the engine expects it to begin; null: unknown")
 
 
 class TaskQueue(QueueOutlook):

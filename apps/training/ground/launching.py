@@ -4,6 +4,7 @@ backend, and what follows from the causes that its engine gives."""
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from django.db import Error as AnyDatabaseError
@@ -38,10 +39,12 @@ def cause(cluster: Cluster, code: str, params: Mapping[str, Any] | None = None) 
     return replace(declared(cluster, code) or Cause(""), code=code, params=params or {})
 
 
-def job_for(task: Task, attempt: Attempt) -> JobSpec:
+def job_for(task: Task, attempt: Attempt, remaining: timedelta | None) -> JobSpec:
+    """`remaining`: how long the task may still hold its environments."""
     spec = JobSpec.from_json(task.spec)
     job = spec.for_attempt(attempt.number, master_port=attempt.master_port, resume_from=attempt.resume_from)
-    return seen_from(task.cluster, job)
+    max_run = None if remaining is None else remaining.total_seconds()
+    return seen_from(task.cluster, replace(job, max_run=max_run))
 
 
 def seen_from(cluster: Cluster, job: JobSpec) -> JobSpec:

@@ -10,6 +10,7 @@ from typing import Any
 
 from apps.common import disks
 from apps.common.clock import now
+from apps.training.ground.launching import backend_for
 from apps.training.models import Attempt, Task
 from apps.training.states.limits import QUICK_END, backoff
 from apps.training.states.reasons import GIVEN_WAY, Reason
@@ -43,10 +44,13 @@ def begins_at(attempts: Iterable[Attempt]) -> datetime | None:
 
 
 def remaining(task: Task) -> timedelta | None:
-    """How long it may still hold its environments, by its own word; None: as long as it takes."""
+    """How long it may still hold its environments, by its own word; None: as long as it takes. In an engine's own queue
+    an attempt holds nothing before it runs."""
     if task.max_run_seconds is None:
         return None
-    spans = [(one.ended_at or now()) - one.created_at for one in task.attempts.all()]
+    queues = backend_for(task.cluster).queues
+    begun = [(one.running_at if queues else one.created_at, one.ended_at or now()) for one in task.attempts.all()]
+    spans = [end - since for since, end in begun if since]
     return timedelta(seconds=task.max_run_seconds) - sum(spans, timedelta())
 
 

@@ -93,7 +93,7 @@ def lease(task: Task) -> timedelta | None:
                 attempt = Attempt(
                     task=task, number=number, master_port=port, resume_from=resume_from, created_at=now(), plan={}
                 )
-                launched = drills.rehearsed(task, job_for(task, attempt))
+                launched = drills.rehearsed(task, job_for(task, attempt, remaining))
                 plan = registry.planner(task.framework).plan(launched)
                 attempt.plan = backend.render(launched, plan).to_json()
                 attempt.save(force_insert=True)

@@ -174,6 +174,7 @@ def _job(
         train_data=version.train_path if version else "",
         valid_data=version.valid_path if version else "",
         project=choice.project.pk if choice.project else "",
+        project_name=choice.project.name if choice.project else "",
     )
 
 

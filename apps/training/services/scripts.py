@@ -21,7 +21,7 @@ def archive(user: User, task: Task, target: str, lang: str, master_port: int | N
     newest = task.attempts.order_by("-number").first()
     port = master_port or (newest.master_port if newest else spec.master_port)
     job = spec.for_attempt(max(task.attempt, 1), master_port=port, resume_from=resuming.point(task)[0])
-    job = replace(seen_from(task.cluster, job), project=str(task.project_id))
+    job = replace(seen_from(task.cluster, job), project=str(task.project_id), project_name=task.project.name)
     if backend_for(task.cluster).here:  # whatever address an environment is said to have, it is this machine
         job = replace(job, nodes=tuple(replace(node, ip="127.0.0.1") for node in job.nodes))
     job = replace(job, env={**job.env, **dict.fromkeys(discretion.hidden(task, user), credentials.HIDDEN)})

@@ -192,10 +192,11 @@ def _engine(task: Task) -> dict[str, Any] | None:
     if task.state in FINAL or not backend_for(task.cluster).queues:
         return None
     reason = presenters.why(vars(task))
-    position = task.reason_params.get("position")
+    position, begins = (task.reason_params.get(name) for name in ("position", "begins"))
     return {
         "position": position if isinstance(position, int) else None,
         "reason": reason["message"] if reason else "",
+        "begins": moment(begins if isinstance(begins, int) else None),
     }
 
 

@@ -2615,6 +2615,11 @@ export interface components {
             position: number | null;
             /** @description in the engine's words */
             reason: string;
+            /**
+             * Format: date-time
+             * @description when the engine expects it to begin; null: unknown
+             */
+            begins: string | null;
         };
         /** @description Of a task that you may not see: its place, class, age and what it asks for. */
         QueueItem: {

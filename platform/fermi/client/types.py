@@ -666,6 +666,10 @@ class QueueEngine(TypedDict):
     """
     in the engine's words
     """
+    begins: str | None
+    """
+    when the engine expects it to begin; null: unknown
+    """
 
 
 class QueueNeed(TypedDict):

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fermi.launch import ranks, registry, shape
-from fermi.launch.schedule.scene import NUMBERS, Select
+from fermi.launch.schedule.scene import NUMBERS, Select, priority_of
 from fermi.launch.spec import DRILL_MINUTES, MAX_RESTARTS, Elastic, Entrypoint, JobSpec, Node, Problem
 from fermi.runner.exits import GRACE_SECONDS
 
@@ -357,6 +357,7 @@ def job(
     train_data: str = "",
     valid_data: str = "",
     project: str = "",
+    project_name: str = "",
 ) -> JobSpec:
     """The job that a request describes, with what somebody looked up for it: the nodes of its environments, the files
     of its dataset, the recipe and the default hyperparameters of its model. `master_port`: where it names none."""
@@ -393,5 +394,8 @@ def job(
         on_bad_loss=request.on_bad_loss,
         on_crash_loop=request.on_crash_loop,
         project=project,
+        project_name=project_name,
+        priority=priority_of(request.priority_number).name.lower(),
+        max_run=request.max_run_seconds,
         elastic=Elastic(asked.min_nodes, asked.max_nodes or len(nodes)) if asked else None,
     )

@@ -104,6 +104,8 @@ class JobSpec:
     `spares`: environments that take the places of lost ones; `left_out`: those that somebody asked to do without, from
     the next attempt on; `preflight`: the test before the first attempt, or off; `drill`: the rehearsal before it, or
     off, for at most `drill_minutes`. `rehearses`: this is one, and a rank is to be killed once it has saved.
+    `priority`: the class (`schedule.scene.NUMBERS`); `project`: an id; `max_run`: so many seconds it may still hold its
+    environments, None: as long as it takes.
     `pulse`: whether ranks carry the probe; `on_hang`, `on_bad_loss`, `on_crash_loop`: what follows from each, and
     `hang_seconds`: without a sign of progress for so long a rank is looked at (None: what its own past explains)."""
 
@@ -140,6 +142,9 @@ class JobSpec:
     on_bad_loss: Literal["report", "stop", "rollback"] = "report"
     on_crash_loop: Literal["stop", "restart"] = "stop"
     project: str = ""
+    project_name: str = ""
+    priority: str = "normal"
+    max_run: float | None = None
     elastic: Elastic | None = None
 
     @property

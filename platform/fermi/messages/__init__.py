@@ -30,6 +30,7 @@ missing is shown as a dash and logged, because a gap is a fault of ours.
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,6 +45,8 @@ __all__ = [
 ]  # fmt: skip
 
 GAP = "–"
+MOMENTS = frozenset({"begins"})
+"""Parameters that are unix seconds, wherever they are."""
 FOLDER = Path(__file__).parent
 
 
@@ -82,7 +85,7 @@ def text(code: str, lang: str, /, **params: object) -> tuple[str, str]:
         fault("%s has no text", code)
         return code, ""
     entry = _fitting(found, params)
-    shown = {name: _shown(value, lang) for name, value in params.items()}
+    shown = {name: _moment(value) if name in MOMENTS else _shown(value, lang) for name, value in params.items()}
     return filled(code, entry.get("message", code), shown), filled(code, entry.get("hint", ""), shown)
 
 
@@ -200,6 +203,13 @@ def _fitting(entry: Mapping[str, Any], params: Mapping[str, object]) -> Mapping[
 def _is_given(condition: str, params: Mapping[str, object]) -> bool:
     name, _, value = condition.partition("=")
     return name in params and (not value or str(params[name]) == value)
+
+
+def _moment(value: object) -> object:
+    """Of unix seconds. Whoever reads it may be anywhere."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _shown(value: object, lang: str) -> object:

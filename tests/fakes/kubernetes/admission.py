@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.fakes.kubernetes import quantities
 from tests.fakes.kubernetes.errors import forbidden, not_found, policy_denied, webhook_denied
-from tests.fakes.kubernetes.resources import NAMESPACES, PODS, QUOTAS, SERVICE_ACCOUNTS, Resource
+from tests.fakes.kubernetes.resources import NAMESPACES, POD_CLASSES, PODS, QUOTAS, SERVICE_ACCOUNTS, Resource
 from tests.fakes.kubernetes.store import Object, Store
 
 Webhook = Callable[[Resource, Object], None]
@@ -40,6 +40,7 @@ class Admission:
             webhook(resource, obj)
         if resource is PODS:
             self._service_account(obj)
+            self._priority(obj)
             self._security(obj)
         self._quotas(resource, obj)
 
@@ -59,6 +60,15 @@ class Admission:
         if self.store.get(SERVICE_ACCOUNTS, meta["namespace"], name) is None:
             why = f'error looking up service account {meta["namespace"]}/{name}: serviceaccount "{name}" not found'
             raise forbidden(PODS, meta["name"], why)
+
+    def _priority(self, pod: Object) -> None:
+        """kubernetes/kubernetes: plugin/pkg/admission/priority/admission.go."""
+        name = pod["spec"].get("priorityClassName")
+        if not name:
+            return
+        if (found := self.store.get(POD_CLASSES, "", name)) is None:
+            raise forbidden(PODS, pod["metadata"]["name"], f"no PriorityClass with name {name} was found")
+        pod["spec"]["priority"] = found["value"]
 
     def _security(self, pod: Object) -> None:
         namespace = self.store.get(NAMESPACES, "", pod["metadata"]["namespace"])

@@ -16,7 +16,7 @@ from tests.fakes.kubernetes.api import Api
 from tests.fakes.kubernetes.controllers.garbage import Garbage, Namespaces, PodCollector
 from tests.fakes.kubernetes.controllers.jobs import Jobs
 from tests.fakes.kubernetes.controllers.jobsets import JobSets
-from tests.fakes.kubernetes.controllers.kueue import NO_QUOTA, QUEUE, Kueue
+from tests.fakes.kubernetes.controllers.kueue import MAX_RUN, NO_QUOTA, QUEUE, Kueue
 from tests.fakes.kubernetes.controllers.manager import Manager, Pace
 from tests.fakes.kubernetes.controllers.nodes import NodeLifecycle
 from tests.fakes.kubernetes.controllers.scheduler import Scheduler
@@ -60,6 +60,7 @@ class FakeCluster:
         self.server = Server(self.api, self.kubelets.log, TOKEN)
         self.server.features = set(features)
         self.kueue = Kueue(self.api, self.server.features)
+        self.server.pending = self.kueue.pending
         self.manager = Manager(self.store, [
             Namespaces(self.api), Garbage(self.api), self.jobs, self.scheduler, self.nodes, self.kubelets,
             PodCollector(self.api), JobSets(self.api), self.kueue,
@@ -224,13 +225,28 @@ class FakeCluster:
             return ""
 
     def install(self, *features: str) -> None:
-        """jobset, kueue, dra: their kinds are served from now on."""
+        """jobset, kueue, visibility (Kueue's), dra: their kinds are served from now on."""
         self.server.features.update(features)
 
     def add_queue(self, name: str, *, namespace: str = "") -> None:
         """Kueue's LocalQueue."""
         queue = {"metadata": {"name": name}, "spec": {"clusterQueue": "default"}}
         self.api.create(LOCAL_QUEUES, namespace or self.namespace, queue)
+
+    def add_class(self, name: str, value: int) -> None:
+        """Kueue's WorkloadPriorityClass."""
+        self.api.create(resources.CLASSES, "", {"metadata": {"name": name}, "value": value})
+
+    def add_pod_class(self, name: str, value: int) -> None:
+        """Kubernetes' PriorityClass."""
+        self.api.create(resources.POD_CLASSES, "", {"metadata": {"name": name}, "value": value})
+
+    def expire(self, name: str = "*") -> None:
+        """The time of what Kueue has admitted under such a name, and which says how long it may run, is over."""
+        for resource in (JOBS, JOBSETS):
+            for obj in self.store.all(resource):
+                if obj["metadata"].get("labels", {}).get(MAX_RUN) and fnmatchcase(obj["metadata"]["name"], name):
+                    self.kueue.expire(resource, obj)
 
     def hold(self, name: str = "*", message: str = NO_QUOTA) -> None:
         """Kueue has no quota for what has such a name, until `admit`."""

@@ -21,7 +21,7 @@ from tests.fakes.kubernetes.access import Access
 from tests.fakes.kubernetes.api import Api
 from tests.fakes.kubernetes.errors import Refused, bad_request, no_such_path
 from tests.fakes.kubernetes.faults import Call, Fault, Faults
-from tests.fakes.kubernetes.resources import ACCESS_REVIEWS, NAMESPACES, PODS, Resource, find
+from tests.fakes.kubernetes.resources import ACCESS_REVIEWS, NAMESPACES, PODS, POSITIONS, Resource, find
 
 LogReader = Callable[[str, str, Mapping[str, str]], Iterator[bytes]]
 NOT_ALLOWED = "the server does not allow this method on the requested resource"
@@ -50,6 +50,8 @@ class Server:
 
     def __init__(self, api: Api, read_log: LogReader, token: str) -> None:
         self.api, self.read_log, self.token = api, read_log, token
+        self.pending: Callable[[str, str, Mapping[str, str]], dict[str, Any]] = lambda *_: {}
+        """What Kueue says of the order in a LocalQueue."""
         self.access, self.faults = Access(), Faults()
         self.features: set[str] = set()
         self.kubernetes_version = "1.34.0"
@@ -262,6 +264,10 @@ class _Handler(BaseHTTPRequestHandler):
                     raise Refused(405, "MethodNotAllowed", NOT_ALLOWED)
                 self.fake.access.check_owners(resource.plural, resource.group, request.namespace, body)
                 return 201, self._shown(request, api.create(*where, body, dry_run=dry))
+            case "get" if request.subresource == "pendingworkloads":
+                return 200, self.fake.pending(request.namespace, request.name, request.query)
+            case _ if resource is POSITIONS:
+                raise Refused(405, "MethodNotAllowed", NOT_ALLOWED)
             case "get":
                 return 200, self._shown(request, api.get(*where, request.name))
             case "list":

@@ -56,6 +56,10 @@ JOBSETS = Resource("jobset.x-k8s.io", ("v1alpha2",), "jobsets", "JobSet", True, 
 CLUSTER_QUEUES = Resource(KUEUE, KUEUE_VERSIONS, "clusterqueues", "ClusterQueue", False, STATUS, "kueue")
 LOCAL_QUEUES = Resource(KUEUE, KUEUE_VERSIONS, "localqueues", "LocalQueue", True, STATUS, "kueue")
 WORKLOADS = Resource(KUEUE, KUEUE_VERSIONS, "workloads", "Workload", True, STATUS, "kueue")
+CLASSES = Resource(KUEUE, KUEUE_VERSIONS, "workloadpriorityclasses", "WorkloadPriorityClass", False, (), "kueue")
+POSITIONS = Resource(f"visibility.{KUEUE}", KUEUE_VERSIONS, "localqueues", "LocalQueue", True, ("pendingworkloads",),
+                     "visibility")  # fmt: skip
+POD_CLASSES = Resource("scheduling.k8s.io", V1, "priorityclasses", "PriorityClass", False)
 FLAVORS = Resource(KUEUE, KUEUE_VERSIONS, "resourceflavors", "ResourceFlavor", False, (), "kueue")
 RESOURCE_CLAIMS = Resource(DRA, DRA_VERSIONS, "resourceclaims", "ResourceClaim", True, STATUS, "dra")
 DEVICE_CLASSES = Resource(DRA, DRA_VERSIONS, "deviceclasses", "DeviceClass", False, (), "dra")
@@ -63,7 +67,7 @@ DEVICE_CLASSES = Resource(DRA, DRA_VERSIONS, "deviceclasses", "DeviceClass", Fal
 ALL = (
     NAMESPACES, NODES, PODS, SERVICES, CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, EVENTS, CLAIMS, QUOTAS, STATEFUL_SETS,
     LEASES, JOBS, ACCESS_REVIEWS, JOBSETS, CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS, FLAVORS, RESOURCE_CLAIMS,
-    DEVICE_CLASSES,
+    DEVICE_CLASSES, CLASSES, POD_CLASSES, POSITIONS,
 )  # fmt: skip
 FEATURES = frozenset(resource.feature for resource in ALL if resource.feature)
 _BY_PATH = {(resource.group, resource.plural): resource for resource in ALL}

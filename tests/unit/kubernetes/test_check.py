@@ -352,3 +352,29 @@ def test_a_queue_without_jobset_fails(kubernetes: FakeCluster, check: Check) -> 
 def test_a_queue_that_is_not_there_fails(kubernetes: FakeCluster, check: Check) -> None:
     kubernetes.server.features.add("kueue")
     assert levels(check(queue="gpus"))["QUEUE_MISSING"] == "fail"
+
+
+def test_every_queue_and_class_of_the_connection_is_looked_for(kubernetes: FakeCluster, check: Check) -> None:
+    kubernetes.install("kueue", "jobset")
+    kubernetes.add_queue("gpus")
+    kubernetes.add_class("express", 1000)
+    queue = {"default": "gpus", "projects": {"nlp": "words"}}
+    found = check(queue=queue, jobset=True, priority_classes={"low": "background", "urgent": "express"})
+    assert found["QUEUE_MISSING"].params["queue"] == "words"
+    assert found["PRIORITY_CLASS_MISSING"].params == {"kind": "WorkloadPriorityClass", "name": "background"}
+    plain = check(priority_classes={"high": "express"})
+    assert plain["PRIORITY_CLASS_MISSING"].params == {"kind": "PriorityClass", "name": "express"}
+    kubernetes.add_pod_class("express", 1000)
+    assert "PRIORITY_CLASS_MISSING" not in check(priority_classes={"high": "express"})
+
+
+def test_whether_kueue_tells_places_is_said(kubernetes: FakeCluster, check: Check) -> None:
+    kubernetes.install("kueue", "jobset")
+    kubernetes.add_queue("gpus")
+    assert levels(check(queue="gpus", jobset=True))["QUEUE_POSITIONS_ABSENT"] == "warn"
+    kubernetes.install("visibility")
+    assert levels(check(queue="gpus", jobset=True))["QUEUE_POSITIONS_TOLD"] == "pass"
+    kubernetes.access.deny("get", "*/pendingworkloads")
+    found = check(queue="gpus", jobset=True)
+    assert found["PERMISSION_ADVISED"].params["purpose"] == "positions"
+    assert "PERMISSION_ADVISED" not in check()

@@ -224,3 +224,49 @@ def test_the_check_says_as_whom_ranks_run_and_what_that_opens_to_them(
 
 def test_slurm_decides_whose_turn_it_is() -> None:
     assert registry.backend("slurm", {}).queues
+
+
+def asked(connection: dict[str, Any], **changes: Any) -> dict[str, str]:
+    text = script(render(replace(job("env-003"), **changes), **connection))
+    return dict(re.findall(r"^#SBATCH --([a-z-]+)=(\S+)", text, re.MULTILINE))
+
+
+def test_what_differs_by_project_and_by_priority_is_asked_for_of_slurm() -> None:
+    connection = {
+        "partition": {"default": "main", "projects": {"project-1": "lab", "nlp": "words"}},
+        "account": {"projects": {"nlp": "nlp-account"}},
+        "qos": {"priorities": {"high": "soon", "urgent": "now"}, "projects": {"nlp": "nlp"}},
+        "nice": {"low": 1000},
+    }
+    assert not checks.problems("slurm", connection)
+    usual = asked(connection)
+    assert (usual["partition"], usual.keys() & {"account", "qos", "nice"}) == ("main", set())
+    assert asked(connection, project="project-1")["partition"] == "lab"
+    ours = asked(connection, project="project-2", project_name="nlp")
+    assert (ours["partition"], ours["account"], ours["qos"]) == ("words", "nlp-account", "nlp")
+    urgent = asked(connection, project_name="nlp", priority="urgent")
+    assert (urgent["account"], urgent["qos"]) == ("nlp-account", "now"), "a class wins over a project"
+    assert asked(connection, priority="low")["nice"] == "1000"
+    assert asked({}, priority="urgent").keys() == asked({}).keys(), "nothing is passed on that nobody has mapped"
+
+
+@pytest.mark.parametrize(
+    ("limit", "max_run", "wanted"),
+    [
+        ("", None, None),
+        ("", 3600, "62"),  # with the grace, the warning before the limit and a minute to spare
+        ("2-00:00:00", None, "2-00:00:00"),
+        ("2-00:00:00", 3600, "62"),
+        ("30", 3600, "30"),
+        ("0", 3600, "62"),  # Slurm's word for no limit
+    ],
+)
+def test_a_task_that_says_how_long_it_runs_asks_for_no_more_and_never_for_more_than_the_connection(
+    limit: str, max_run: float | None, wanted: str | None
+) -> None:
+    connection = {"time_limit": limit} if limit else {}
+    options = asked(connection, max_run=max_run, grace_seconds=30.0)
+    assert options.get("time") == wanted
+    if wanted and max_run and wanted != limit:
+        delay = int(options["signal"].partition("@")[2])
+        assert minutes(wanted) * 60 - delay >= max_run, "Slurm's warning comes after the platform's own end"

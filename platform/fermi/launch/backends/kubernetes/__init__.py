@@ -9,6 +9,7 @@ credentials.py   who we are, read again as it changes      watch.py     one list
 gang.py      an attempt's objects, as the watch knows them state.py     from them to an observation
 causes.py    why it waits, why it failed                   logs.py      pods' logs into files, by offset
 deletion.py  the end of an attempt, fencing, orphans       engine.py    the backend's verbs
+positions.py a Workload's place in its LocalQueue
 
 The connection (no secrets, only where they are):
 
@@ -24,7 +25,9 @@ The connection (no secrets, only where they are):
     max_run_seconds       `activeDeadlineSeconds` of the Jobs; default: none
     ttl_seconds           how long Kubernetes keeps finished Jobs that we do not remove; default: a day
     jobset                render a JobSet instead of Jobs
-    queue                 Kueue's LocalQueue: objects are created suspended and Kueue admits them
+    queue                 Kueue's LocalQueue: objects are created suspended and Kueue admits them; may differ by project
+                          and by priority (`backends.chosen`)
+    priority_classes      by priority, Kueue's WorkloadPriorityClass, or without `queue` the pods' PriorityClass
     out_of_service_taint  fence a dead node with Kubernetes' taint instead of forced deletion of our pods alone
 
 What a node's `engine` may hold: `node` (its Kubernetes node), `namespace`, `serviceAccount`, `volumes`, `volumeMounts`,

@@ -25,6 +25,7 @@ CAUSES = declared(
     Cause("NODE_TAINTED", retry=True),
     Cause("UNSCHEDULABLE", retry=True),
     Cause("QUOTA_EXCEEDED", retry=True),
+    Cause("PRIORITY_CLASS_UNKNOWN"),
     Cause("POD_NOT_CREATED", retry=True),
     Cause("VOLUME_UNAVAILABLE"),
     Cause("IMAGE_UNAVAILABLE"),
@@ -40,6 +41,8 @@ CAUSES = declared(
     # while it runs
     Cause("LOG_UNAVAILABLE"),
 )
+NO_CLASS = "WorkloadPriorityClassNotFound"
+"""Kueue makes no Workload for such a job: pkg/controller/jobframework/reconciler.go, ExtractPriority."""
 EVIDENCE = 1000  # characters
 CANNOT_RUN = 128  # the container runtime's, with reason StartError
 _FATAL_PULL = re.compile(
@@ -81,7 +84,10 @@ def waiting(gang: Gang) -> Cause | None:
     for workload in gang.workloads.values():
         if not condition(workload, "Admitted"):
             return _queued(workload)
-    if (job := _suspended(gang)) and not _queue(job):
+    job = _suspended(gang)
+    if job and (event := gang.events.get(job["metadata"]["uid"], {}).get(NO_CLASS)):
+        return _about_job("PRIORITY_CLASS_UNKNOWN", job, event)
+    if job and not _queue(job):
         return _about_job("JOB_SUSPENDED", job, {"message": "spec.suspend is true"})
     return next((cause for cause, _ in _obstacles(gang)), None)
 
@@ -133,6 +139,8 @@ def _interrupted(gang: Gang) -> Cause | None:
             owners = {owner["uid"] for owner in workload["metadata"].get("ownerReferences") or ()}
             job = next((job for job in _leaders(gang) if job["metadata"]["uid"] in owners), workload)
             why = said.get("Preempted") or said["Evicted"]
+            if "MaximumExecutionTimeExceeded" in str(why.get("reason")):
+                return _about_job("RUN_TIMEOUT", job, why)
             return _about_job("POD_PREEMPTED" if "Preempted" in said else "EVICTED", job, why)
     if (suspended := _suspended(gang)) and (gang.pods or gang.gone):
         return _about_job("JOB_SUSPENDED", suspended, {"message": "spec.suspend became true"})

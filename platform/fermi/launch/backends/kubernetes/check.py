@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fermi.launch.backends.kubernetes import probe
+from fermi.launch.backends import chosen
+from fermi.launch.backends.kubernetes import positions, probe
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.permissions import Rule, manifest, wanted
 from fermi.launch.errors import BackendError
@@ -19,6 +20,7 @@ FEATURES = {"JobSet": "jobset.x-k8s.io", "Kueue": "kueue.x-k8s.io", "DRA": "reso
 INSTALL = {
     "JobSet": "https://jobset.sigs.k8s.io/docs/installation/",
     "Kueue": "https://kueue.sigs.k8s.io/docs/installation/",
+    "Positions": "https://kueue.sigs.k8s.io/docs/tasks/manage/monitor_pending_workloads/pending_workloads_on_demand/",
 }
 
 _TEXT = {"type": "string", "minLength": 1}
@@ -36,7 +38,10 @@ CONNECTION = {
         "project": {**_TEXT, "description": "project of environments that name none"},
         "selector": {**_TEXT, "description": "labels of the pods that are dev environments"},
         "jobset": {"type": "boolean", "description": "one JobSet per attempt instead of a Job per environment"},
-        "queue": {**_NAME, "description": "Kueue's LocalQueue that tasks wait in"},
+        "queue": chosen.differing(_NAME, "Kueue's LocalQueue that tasks wait in"),
+        "priority_classes": chosen.by_class(
+            _NAME, "Kueue's WorkloadPriorityClass, or without `queue` the pods' PriorityClass, of each priority"
+        ),
         "python": {**_TEXT, "description": "interpreter in the environments' images"},
         "pod": {"type": "object", "description": "merged into the spec of every training pod"},
         "requests": _QUANTITIES,
@@ -63,7 +68,10 @@ def contradictions(connection: Mapping[str, Any]) -> list[Problem]:
     """Kueue's unit of admission is the Workload: one for each Job, or one for a whole JobSet
     (https://kueue.sigs.k8s.io/docs/concepts/workload/)."""
     if connection.get("queue") and not connection.get("jobset"):
-        return [Problem("connection.queue", "QUEUE_NEEDS_JOBSET", {"queue": connection["queue"]})]
+        queues = ", ".join(chosen.values(connection["queue"]))
+        return [Problem("connection.queue", "QUEUE_NEEDS_JOBSET", {"queue": queues})]
+    if isinstance(queue := connection.get("queue"), Mapping) and not queue.get("default"):
+        return [Problem("connection.queue", "QUEUE_NEEDS_DEFAULT")]
     return []
 
 
@@ -81,7 +89,8 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
             *_features(groups, connection),
             *(Finding(Level.FAIL, one.code, one.params, INSTALL["JobSet"]) for one in contradictions(connection)),
             *probe.findings(client, connection),
-            *_queue(client, groups.get(FEATURES["Kueue"]), connection.get("queue")),
+            *_queues(client, groups, connection),
+            *_classes(client, groups, connection),
         ]
     except Refused as refused:
         code = {0: "KUBERNETES_UNREACHABLE", 401: "KUBERNETES_UNAUTHORIZED"}.get(refused.status, "KUBERNETES_REFUSES")
@@ -197,13 +206,39 @@ def _features(groups: Mapping[str, str], connection: Mapping[str, Any]) -> Itera
             yield Finding(Level.PASS, "FEATURE_ABSENT", {"feature": feature})
 
 
-def _queue(client: Client, version: str | None, queue: str | None) -> Iterator[Finding]:
-    if not queue or not version:
+def _queues(client: Client, groups: Mapping[str, str], connection: Mapping[str, Any]) -> Iterator[Finding]:
+    version = groups.get(FEATURES["Kueue"])
+    if not version or not connection.get("queue"):
         return
-    try:
-        client.get(f"/apis/{FEATURES['Kueue']}/{version}/namespaces/{client.namespace}/localqueues/{queue}")
-    except Refused as refused:
-        if refused.status == 404:
+    for queue in chosen.values(connection["queue"]):
+        path = f"/apis/{FEATURES['Kueue']}/{version}/namespaces/{client.namespace}/localqueues/{queue}"
+        if not _is_there(client, path):
             yield Finding(Level.FAIL, "QUEUE_MISSING", {"queue": queue, "namespace": client.namespace})
-        elif refused.status != 403:
+    if positions.GROUP in groups:
+        yield Finding(Level.PASS, "QUEUE_POSITIONS_TOLD")
+    else:
+        yield Finding(Level.WARN, "QUEUE_POSITIONS_ABSENT", {}, INSTALL["Positions"])
+
+
+def _classes(client: Client, groups: Mapping[str, str], connection: Mapping[str, Any]) -> Iterator[Finding]:
+    version = groups.get(FEATURES["Kueue"])
+    if not connection.get("queue"):
+        kind, prefix = "PriorityClass", "/apis/scheduling.k8s.io/v1/priorityclasses"
+    elif version:
+        kind, prefix = "WorkloadPriorityClass", f"/apis/{FEATURES['Kueue']}/{version}/workloadpriorityclasses"
+    else:
+        return
+    for name in dict.fromkeys((connection.get("priority_classes") or {}).values()):
+        if not _is_there(client, f"{prefix}/{name}"):
+            remedy = f"kubectl get {kind.lower()}"
+            yield Finding(Level.FAIL, "PRIORITY_CLASS_MISSING", {"kind": kind, "name": name}, remedy)
+
+
+def _is_there(client: Client, path: str) -> bool:
+    """What may not be looked at may well be there: the permission has been told."""
+    try:
+        return client.find(path) is not None
+    except Refused as refused:
+        if refused.status != 403:
             raise
+        return True

@@ -7,17 +7,20 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from fermi.launch.backends import chosen
 from fermi.launch.backends.base import Backend
 from fermi.launch.backends.kubernetes import names, state, volumes
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.deletion import Deletion
 from fermi.launch.backends.kubernetes.gang import Gang, Object
 from fermi.launch.backends.kubernetes.logs import Files, Followers, Reports
+from fermi.launch.backends.kubernetes.positions import Positions
 from fermi.launch.backends.kubernetes.render import render
 from fermi.launch.backends.kubernetes.watch import Memory, Watch
 from fermi.launch.errors import BackendError
@@ -61,6 +64,7 @@ class KubernetesBackend(Backend):
         self._deletion = Deletion(
             self.client, jobset=bool(connection.get("jobset")), taint=bool(connection.get("out_of_service_taint"))
         )
+        self._positions = Positions(self.client)
         self._reports = Reports(self.data_dir)
         self._followers = Followers(self.client, self.data_dir, self._pod)
         self._absent: dict[str, float] = {}
@@ -77,8 +81,9 @@ class KubernetesBackend(Backend):
                 found.append(Problem(f"environmentIds.{index}", "NAMESPACE_FOREIGN", params))
             if not node.image:
                 found.append(Problem(f"environmentIds.{index}", "IMAGE_MISSING", params))
-        if self.connection.get("queue") and not self.connection.get("jobset") and len(job.nodes) > 1:
-            found.append(Problem("environmentIds", "QUEUE_NEEDS_JOBSET", {"queue": self.connection["queue"]}))
+        queue = chosen.of(self.connection, job, names.CHOSEN)["queue"]
+        if queue and not self.connection.get("jobset") and len(job.nodes) > 1:
+            found.append(Problem("environmentIds", "QUEUE_NEEDS_JOBSET", {"queue": queue}))
         for field, path in volumes.hidden(job, self.connection):
             shared = ", ".join(f"{volumes.root(self.connection)}/{folder}" for folder in volumes.OPEN)
             found.append(Problem(field, "PATH_NOT_SHARED", {"path": path, "allowed": shared}))
@@ -149,9 +154,10 @@ class KubernetesBackend(Backend):
             raise BackendError(error.code, permanent=error.permanent, **said) from None
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
-        """From memory, with no request; unless something is not there, which only the API server may say."""
+        """From memory, with no request; unless something is not there, which only the API server may say, or waits in a
+        queue, whose order nobody can watch."""
         memory = self._watch.ready()
-        return {handle.name: self._observe(memory, handle) for handle in handles}
+        return {handle.name: self._in_line(memory, handle, self._observe(memory, handle)) for handle in handles}
 
     def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
         memory = self._watch.ready()
@@ -246,6 +252,16 @@ class KubernetesBackend(Backend):
         if seen.left and seen.phase is not Phase.UNKNOWN and len(gang.alive()) == len(gang.pods):
             self._known[handle.name] = (version, stamps, seen)
         return seen
+
+    def _in_line(self, memory: Memory, handle: Handle, seen: Observation) -> Observation:
+        """With its place in Kueue's line, where Kueue tells."""
+        waits = seen.waiting
+        if waits is None or "queue" not in waits.params:
+            return seen
+        place = self._positions.of(waits.params["queue"], memory.gang(handle.name).workloads)
+        if place is None:
+            return seen
+        return replace(seen, waiting=replace(waits, params={**waits.params, "position": place}))
 
     def _judge(self, gang: Gang, handle: Handle) -> Observation:
         reports = self._reports.of(handle.task_id, handle.attempt, gang.nodes)

@@ -20,7 +20,11 @@ NODES, SUCCESS, CANCELLED, SUBMITTED = (
 ENVIRONMENT, FIRST_RANK, PROCESSES = "fermi.io/environment", "fermi.io/first-rank", "fermi.io/processes"
 NOT_TAKEN_OVER = "fermi.io/not-taken-over"  # mounts of the environment
 
-QUEUE = "kueue.x-k8s.io/queue-name"
+QUEUE, PRIORITY, MAX_RUN = (
+    f"kueue.x-k8s.io/{name}" for name in ("queue-name", "priority-class", "max-exec-time-seconds")
+)
+CHOSEN = ("queue",)
+"""Options of a connection that may differ by project and by priority class."""
 CONTAINER = "node"
 DEV_ENVIRONMENTS = "fermi.io/dev-environment=true"
 """The selector of dev environments where a connection names none."""

@@ -7,9 +7,11 @@ from typing import Any, Literal
 
 import yaml
 
-Purpose = Literal["training", "jobset", "kueue", "dra", "discovery", "nodes", "fencing", "taint"]
+Purpose = Literal[
+    "training", "jobset", "kueue", "positions", "classes", "dra", "discovery", "nodes", "fencing", "taint"
+]  # fmt: skip
 """`training` is needed always, `jobset`, `kueue` and `taint` where the connection asks for them; without the others
-training works, but less is known of the cluster, and what ran on a dead node is not given up."""
+training works, but less is known of the cluster and of its queue, and what ran on a dead node is not given up."""
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "patch")
@@ -41,10 +43,13 @@ RULES = (
     Rule("jobset", "jobset.x-k8s.io", "jobsets", READ + WRITE),
     Rule("kueue", "kueue.x-k8s.io", "localqueues", ("get",)),
     Rule("kueue", "kueue.x-k8s.io", "workloads", READ),
+    Rule("positions", "visibility.kueue.x-k8s.io", "localqueues/pendingworkloads", ("get",)),
     Rule("dra", "resource.k8s.io", "resourceclaims", ("get", "list")),
     Rule("discovery", "apps", "statefulsets", READ),
     Rule("nodes", "", "nodes", READ, namespaced=False),
     Rule("fencing", "coordination.k8s.io", "leases", ("get",), namespaced=False),
+    Rule("classes", "kueue.x-k8s.io", "workloadpriorityclasses", ("get",), namespaced=False),
+    Rule("classes", "scheduling.k8s.io", "priorityclasses", ("get",), namespaced=False),
     Rule("taint", "", "nodes", ("patch",), namespaced=False),
 )
 
@@ -57,8 +62,10 @@ def wanted(connection: Mapping[str, Any]) -> Iterator[tuple[Rule, bool]]:
         "kueue": bool(connection.get("queue")),
         "taint": bool(connection.get("out_of_service_taint")),
     }
+    queue, classes = bool(connection.get("queue")), bool(connection.get("priority_classes"))
     for rule in RULES:
-        if needed.get(rule.purpose, True):
+        useful = {"positions": queue, "classes": classes and queue == rule.group.startswith("kueue.")}
+        if (needed | useful).get(rule.purpose, True):
             yield rule, rule.purpose in needed
 
 

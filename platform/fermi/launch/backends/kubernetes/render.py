@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.launch import shipped
+from fermi.launch.backends import chosen
 from fermi.launch.backends.kubernetes import names, volumes
 from fermi.launch.backends.kubernetes.volumes import JOB_DIR, RUN_DIR
 from fermi.launch.backends.watched import watched
@@ -15,6 +16,8 @@ from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Ren
 TERMINATION_LOG = "/dev/termination-log"  # Kubernetes' default
 KILL_MARGIN_SECONDS = 5
 """Beyond the ranks' grace: the runner kills what is left of them, reads the rest of their output, and reports."""
+SPARE_SECONDS = 60
+"""Beyond a task's own limit and its grace: the platform ends it, and the cluster only where the platform cannot."""
 DAY = 86_400
 LOST_NODE_SECONDS = 30  # Kubernetes' own default is 300
 GPU = "nvidia.com/gpu"
@@ -39,7 +42,7 @@ def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
 
 class _Gang:
     def __init__(self, job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> None:
-        self.job, self.plan, self.connection = job, plan, connection
+        self.job, self.plan, self.connection = job, plan, chosen.of(connection, job, names.CHOSEN)
         self.namespace = connection.get("namespace") or "default"
         self.jobset = bool(connection.get("jobset"))
         self.labels = {names.MANAGED_BY: "fermi", names.TASK: job.task_id, names.ATTEMPT: str(job.attempt)}
@@ -55,6 +58,9 @@ class _Gang:
         self._config_volume = {"name": volumes.JOB, "configMap": {"name": job.name, "items": items}}
         self._secrets = [self._secret(name) for name in job.secret_env]
         self._env: dict[tuple[str, Value], dict[str, Any]] = {}
+        self._class = (self.connection.get("priority_classes") or {}).get(job.priority)
+        self._longest = math.ceil(job.max_run + plan.grace_seconds + SPARE_SECONDS) if job.max_run is not None else None
+        self._queue = self._queue_labels()
 
     def rendered(self) -> Rendered:
         jobs = [self._job(node) for node in self.plan.nodes]
@@ -64,6 +70,22 @@ class _Gang:
             objects = [self._config(), self._service(), *jobs]
         artifacts = tuple(Artifact(obj["kind"], obj["metadata"]["name"], obj) for obj in objects)
         return Rendered(self.job.name, "kubernetes", artifacts)
+
+    def _queue_labels(self) -> dict[str, str]:
+        """What Kueue reads, where it decides: kubernetes-sigs/kueue, pkg/controller/constants/constants.go."""
+        if not self.connection.get("queue"):
+            return {}
+        found = {names.QUEUE: str(self.connection["queue"])}
+        if self._class:
+            found[names.PRIORITY] = str(self._class)
+        if self._longest:
+            found[names.MAX_RUN] = str(self._longest)
+        return found
+
+    def _deadline(self) -> int | None:
+        """Where Kueue decides, the task's own limit is its to keep: from the admission of the whole gang on."""
+        limits = (self.connection.get("max_run_seconds"), None if self._queue else self._longest)
+        return min((int(limit) for limit in limits if limit), default=None)
 
     def _meta(self, name: str, **more: Any) -> dict[str, Any]:
         return {"name": name, "namespace": self.namespace, "labels": dict(self.labels), **more}
@@ -134,12 +156,12 @@ class _Gang:
             "podReplacementPolicy": "Failed",
             "template": {"metadata": {"labels": labels, "annotations": marks}, "spec": pod},
         }
-        if limit := self.connection.get("max_run_seconds"):
-            spec["activeDeadlineSeconds"] = int(limit)
+        if limit := self._deadline():
+            spec["activeDeadlineSeconds"] = limit
         if not self.jobset:
             spec["ttlSecondsAfterFinished"] = int(self.connection.get("ttl_seconds", DAY))
-            if queue := self.connection.get("queue"):
-                meta["labels"] = {**labels, names.QUEUE: queue}
+            if self._queue:
+                meta["labels"] = {**labels, **self._queue}
                 spec["suspend"] = True
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
@@ -161,8 +183,8 @@ class _Gang:
         }  # fmt: skip
         if self.plan.success == "head":
             spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["node-0"]}
-        if queue := self.connection.get("queue"):
-            meta["labels"][names.QUEUE] = queue
+        if self._queue:
+            meta["labels"] |= self._queue
             spec["suspend"] = True
         return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": spec}
 
@@ -206,6 +228,8 @@ class _Gang:
             spec["affinity"] = {"nodeAffinity": required}
         if claims := engine.get("resourceClaims"):
             spec["resourceClaims"] = [{"name": f"gpus-{i}", "resourceClaimName": c} for i, c in enumerate(claims)]
+        if self._class and not self._queue:
+            spec["priorityClassName"] = str(self._class)
         patch = self.connection.get("pod")
         return (merge(spec, patch) if patch else spec), left_out
 

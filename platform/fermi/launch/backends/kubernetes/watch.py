@@ -42,7 +42,8 @@ FAILING_SECONDS = 0.5
 """How long the first list is waited for while the cluster does not answer."""
 IDLE_SECONDS = 300.0
 """After nobody has asked for so long, following ends."""
-KEPT_EVENTS = frozenset({"FailedCreate", "FailedMount", "FailedAttachVolume", "Failed", "BackOff", "ErrImagePull"})
+KEPT_EVENTS = frozenset({"FailedCreate", "FailedMount", "FailedAttachVolume", "Failed", "BackOff", "ErrImagePull",
+                         "WorkloadPriorityClassNotFound"})  # fmt: skip
 FORGET_GONE_SECONDS = 600.0
 
 

@@ -12,7 +12,8 @@ each rank a process of that runner.
 render.py      a plan as an sbatch script; pure            engine.py    the backend's verbs
 components.py  what is asked of Slurm, for both drivers    rundir.py    the folder above
 rest.py        slurmrestd                                  state.py     from folder and job to an observation; pure
-commands.py    sbatch, squeue, scancel                     causes.py    Slurm's states and reasons, and what they mean
+commands.py    sbatch, squeue, scancel                     line.py      who waits, in Slurm's order; pure
+causes.py      Slurm's states and reasons, and what they mean
 
 Slurm knows an attempt by the comment `fermi:<task>-<attempt>`, and by nothing else: ids are used again after a crash of
 its controller. The folder is the memory: a job that Slurm has forgotten (MinJobAge) is still known by it.
@@ -28,7 +29,9 @@ The connection (no secrets, only where they are):
     workspace              folder in which relative scripts are looked for; default `<folder>/workspace`
     python                 interpreter on the nodes; default `python3`
     partition, account, qos, reservation, constraint, time_limit, mem, gres, options
-                           as in sbatch; `options`: any other of its long options
+                           as in sbatch; `options`: any other of its long options. The first three may differ by project
+                           and by priority (`backends.chosen`)
+    nice                   by priority, what is taken off a job's own
     modules, conda, setup  what makes the training stack usable: `module load`, `conda activate`, any shell lines
     container              {"runtime": "pyxis" or "apptainer", "image": "…", "mounts": ["/a:/b"]}; default image: the
                            environment's

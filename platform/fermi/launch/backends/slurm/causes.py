@@ -7,7 +7,10 @@ CANCELLED TIMEOUT PREEMPTED …    Slurm, or somebody through it, ended it: the 
 COMPLETING (beside a state)      something of it is still being ended
 """
 
+import math
+
 from fermi.launch.backends.slurm.driver import Job
+from fermi.launch.backends.slurm.line import Line
 from fermi.launch.causes import ALWAYS, declared
 from fermi.launch.spec import Cause
 
@@ -56,8 +59,9 @@ LIMITS = ("PartitionConfig", "PartitionTimeLimit", "PartitionNodeLimit", "Invali
 HELD = ("JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held")
 
 
-def waiting(job: Job) -> Cause:
-    """Why a pending job waits. Its turn in the queue, unless Slurm says something else."""
+def waiting(job: Job, line: Line, now: float) -> Cause:
+    """Why a pending job waits. Its turn in the queue, unless Slurm says something else: then also its place there, and
+    when Slurm's backfill expects it to begin."""
     detail = job.detail or job.reason
     why = detail.replace("_", " ")
     params = {"job": job.leader, "why": why}
@@ -68,7 +72,10 @@ def waiting(job: Job) -> Cause:
         return Cause("NODE_UNAVAILABLE", params)
     if any(reason in told for reason in LIMITS):
         return Cause("JOB_IMPOSSIBLE", params)
-    return Cause("QUEUE_WAITING", {"job": job.leader, "evidence": why})
+    begins = {"begins": math.floor(job.start / 60) * 60} if job.start > now + 60 else {}
+    place = line.place(job)
+    position = {} if place is None else {"position": place}
+    return Cause("QUEUE_WAITING", {"job": job.leader, "evidence": why, **position, **begins})
 
 
 def ended(job: Job) -> Cause | None:

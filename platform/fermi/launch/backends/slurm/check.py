@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fermi.launch.backends import chosen
 from fermi.launch.backends.slurm.driver import Driver, Machine
 from fermi.launch.backends.slurm.engine import driver, user_of
 from fermi.launch.backends.slurm.render import folder_of
@@ -37,9 +38,13 @@ CONNECTION = {
         "folder": {**_PATH, "description": "the platform's data directory as the nodes see it"},
         "workspace": {**_PATH, "description": "folder of relative scripts, as the nodes see it"},
         "python": {**_TEXT, "description": "interpreter on the nodes"},
-        "partition": _TEXT,
-        "account": _TEXT,
-        "qos": _TEXT,
+        "partition": chosen.differing(_TEXT),
+        "account": chosen.differing(_TEXT),
+        "qos": chosen.differing(_TEXT),
+        "nice": chosen.by_class(
+            {"type": "integer", "minimum": -2147483645, "maximum": 2147483645},
+            "what is taken off a job's priority in Slurm; below 0 only for Slurm's operators",
+        ),
         "reservation": _TEXT,
         "constraint": _TEXT,
         "time_limit": {"type": "string", "pattern": r"^(\d+-)?\d+(:\d+){0,2}$", "description": "as in sbatch"},
@@ -98,9 +103,15 @@ def _version(version: str) -> Finding:
     )  # fmt: skip
 
 
+def _wanted(connection: Mapping[str, Any]) -> list[str]:
+    """Partitions that tasks may be sent to."""
+    names = [name for value in chosen.values(connection.get("partition")) for name in value.split(",")]
+    return list(dict.fromkeys(name for name in names if name))
+
+
 def _partitions(asked: Driver, connection: Mapping[str, Any]) -> Iterator[Finding]:
     known = asked.partitions()
-    wanted = [name for name in str(connection.get("partition") or "").split(",") if name]
+    wanted = _wanted(connection)
     params = {"partitions": ", ".join(sorted(known)) or "-"}
     for name in wanted or known:
         if name not in known:
@@ -115,7 +126,7 @@ def _partitions(asked: Driver, connection: Mapping[str, Any]) -> Iterator[Findin
 
 
 def _machines(machines: list[Machine], connection: Mapping[str, Any]) -> Iterator[Finding]:
-    wanted = {name for name in str(connection.get("partition") or "").split(",") if name}
+    wanted = set(_wanted(connection))
     ours = [one for one in machines if not wanted or wanted & set(one.partitions)]
     bad = [one for one in ours if one.states & BAD]
     if bad:

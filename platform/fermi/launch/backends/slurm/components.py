@@ -14,6 +14,10 @@ WARNING_SECONDS = 30
 """Beyond the ranks' grace: how long before the time limit they are asked to end."""
 WARNING = int(signal.SIGURG)
 """Slurm sends it to every process of a node. Ranks do not mind it; the runner asks them to end, once."""
+SPARE_SECONDS = 60
+"""Beyond a task's own limit: the platform ends it, and Slurm only where the platform cannot."""
+CHOSEN = ("partition", "account", "qos")
+"""Options of a connection that may differ by project and by priority class."""
 _SITE = ("partition", "account", "qos", "reservation", "constraint", "mem")
 
 
@@ -56,11 +60,23 @@ def _shared(job: JobSpec, plan: Plan, connection: Mapping[str, Any], output: str
         "output": output,
         "no-requeue": True,  # an attempt that fails is followed by another one, under another name
     }
-    if limit := connection.get("time_limit"):
-        options["time"] = str(limit)
-        warning = min(warning, minutes(str(limit)) * 30)  # at most half of it
+    if limit := _time(job, connection, warning):
+        options["time"] = limit
+        warning = min(warning, minutes(limit) * 30)  # at most half of it
+    if (nice := (connection.get("nice") or {}).get(job.priority)) is not None:
+        options["nice"] = int(nice)
     options["signal"] = f"{WARNING}@{warning}"
     return options | {key: value for key, value in (connection.get("options") or {}).items() if value is not False}
+
+
+def _time(job: JobSpec, connection: Mapping[str, Any], warning: int) -> str:
+    """The connection's limit, or less where the task says that it takes less: Slurm fills gaps with what surely ends in
+    time. Slurm's warning must not come before the platform's own end."""
+    limit = str(connection.get("time_limit") or "")
+    if job.max_run is None:
+        return limit
+    own = math.ceil((job.max_run + warning + SPARE_SECONDS) / 60)
+    return limit if 0 < minutes(limit or "0") <= own else str(own)
 
 
 def _shape(node: Node, connection: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 @dataclass(frozen=True, slots=True)
 class Job:
     """One component of a job (most have one). `state` without flags; empty = not told. `leader`: the id under which all
-    components were submitted. `flags`: COMPLETING, …"""
+    components were submitted. `flags`: COMPLETING, … `start`: of a pending one, when Slurm expects it to begin, unix
+    seconds; 0 = not told. It and `priority` change all the time, which is no news."""
 
     id: int
     leader: int
@@ -20,6 +21,9 @@ class Job:
     nodes: str = ""
     exit_code: int = 0
     end: float = 0.0
+    partition: str = ""
+    priority: int = field(default=0, compare=False)
+    start: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,8 @@ def job(row: Mapping[str, Any]) -> Job:
     return Job(
         int(row["job_id"]), leader, str(row.get("comment") or ""), state, flags, str(row.get("state_reason") or ""),
         str(row.get("state_description") or ""), str(row.get("nodes") or ""), exit_code(row.get("exit_code")),
-        float(number(row.get("end_time"))),
+        float(number(row.get("end_time"))), str(row.get("partition") or ""), number(row.get("priority")),
+        float(number(row.get("start_time"))),
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import getpass
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -14,6 +14,7 @@ from fermi.launch.backends.base import Backend
 from fermi.launch.backends.slurm import causes, components, state
 from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.driver import Driver, Job, Submission
+from fermi.launch.backends.slurm.line import Line
 from fermi.launch.backends.slurm.render import files, folder_of, render
 from fermi.launch.backends.slurm.rest import Rest
 from fermi.launch.backends.slurm.rundir import RunDir
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 OVERDUE_SECONDS = 5.0
 """A job whose runners are this late in ending their ranks after their grace is cancelled in Slurm."""
 WATCH_SECONDS = 1.0
+LINE_SECONDS = 15.0
+"""So old may be what is told of a job's place among all that wait."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -57,6 +60,7 @@ class SlurmBackend(Backend):
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
         self.mount = folder_of(connection)
         self.driver = driver(connection)
+        self._line = -LINE_SECONDS, state.NOBODY
 
     def problems(self, job: JobSpec) -> list[Problem]:
         found: list[Problem] = []
@@ -101,7 +105,8 @@ class SlurmBackend(Backend):
         found = {}
         for handle, look in seen.items():
             jobs = listed.get(handle.name) or self._by_id(handle.name, {look.begun, look.submitted})
-            found[handle.name] = state.observe(look, jobs, handle, time.time())
+            line = self._line_of(jobs)
+            found[handle.name] = state.observe(look, jobs, handle, time.time(), line)
             if found[handle.name].phase in (Phase.FAILED, Phase.SUCCEEDED):
                 self._run(handle.name).drop_secrets()
         return found
@@ -153,10 +158,20 @@ class SlurmBackend(Backend):
     def _jobs(self) -> dict[str, list[Job]]:
         """All of ours, by the attempt's name in their comment: an id may be somebody else's by now."""
         found: defaultdict[str, list[Job]] = defaultdict(list)
-        for job in self.driver.jobs():
+        listed = self.driver.jobs()
+        self._line = time.monotonic(), Line(listed)
+        for job in listed:
             if name := components.attempt(job.comment):
                 found[name].append(job)
         return dict(found)
+
+    def _line_of(self, jobs: Sequence[Job]) -> Line:
+        """Who waits, where one of these does; as it was a moment ago. The listing is everybody's, and may be long."""
+        if not any(job.state in causes.WAITS for job in jobs):
+            return state.NOBODY
+        if time.monotonic() - self._line[0] > LINE_SECONDS:
+            self._jobs()
+        return self._line[1]
 
     def _by_id(self, name: str, numbers: Iterable[int]) -> list[Job]:
         """Under these numbers, if they are still the attempt's. A listing may leave out what not everybody may see."""

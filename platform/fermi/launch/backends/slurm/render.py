@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.launch import shipped
-from fermi.launch.backends.slurm.components import Component, components
+from fermi.launch.backends import chosen
+from fermi.launch.backends.slurm.components import CHOSEN, Component, components
 from fermi.launch.backends.watched import watched
 from fermi.launch.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, encode, is_open, resolve
 
@@ -15,6 +16,7 @@ NOT_OURS = 75
 
 
 def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
+    connection = chosen.of(connection, job, CHOSEN)
     folder = folder_of(connection)
     run = f"{folder}/runs/{job.name}"
     asked = components(job, plan, connection, f"{run}/slurm.log")

@@ -11,9 +11,11 @@ from typing import Any
 from fermi.launch.backends.culprit import Loss, by_runner, cause_of_failure, rank_seen
 from fermi.launch.backends.slurm import causes
 from fermi.launch.backends.slurm.driver import Job
+from fermi.launch.backends.slurm.line import Line
 from fermi.launch.backends.slurm.rundir import Seen
 from fermi.launch.spec import Cause, Handle, Observation, Phase, RankSeen
 
+NOBODY = Line()
 SETTLE_SECONDS = 5.0
 """How much later than Slurm a shared folder may show what a job wrote; its last word there shows that all is there."""
 LOST_SECONDS = 30.0
@@ -21,8 +23,8 @@ LOST_SECONDS = 30.0
 _GAVE_UP = ("MASTER_UNREACHABLE", "NODES_MISSING")
 
 
-def observe(seen: Seen, jobs: Sequence[Job], handle: Handle, now: float) -> Observation:
-    """`jobs`: all that Slurm lists under the attempt's name."""
+def observe(seen: Seen, jobs: Sequence[Job], handle: Handle, now: float, line: Line = NOBODY) -> Observation:
+    """`jobs`: all that Slurm lists under the attempt's name. `line`: who waits in the cluster."""
     alive = [job for job in jobs if not is_over(job)]
     if seen.order is None:
         if alive:  # its folder is not to be seen
@@ -30,7 +32,7 @@ def observe(seen: Seen, jobs: Sequence[Job], handle: Handle, now: float) -> Obse
         return Observation(Phase.ABSENT, False if seen.stop is not None else None)
     mine = _mine(seen, jobs)
     if alive:
-        return _alive(seen, mine, alive, handle)
+        return _alive(seen, mine, alive, handle, line, now)
     if mine:
         return _over(seen, mine, handle, now)
     if seen.submitted:
@@ -45,7 +47,7 @@ def _mine(seen: Seen, jobs: Sequence[Job]) -> list[Job]:
     return sorted((job for job in jobs if job.leader == leader), key=lambda job: job.id)
 
 
-def _alive(seen: Seen, mine: list[Job], alive: list[Job], handle: Handle) -> Observation:
+def _alive(seen: Seen, mine: list[Job], alive: list[Job], handle: Handle, line: Line, now: float) -> Observation:
     ranks = _ranks(seen, over=False)
     if cause := _by_slurm(mine):  # being ended
         return Observation(Phase.FAILED, True, ranks, cause)
@@ -58,7 +60,7 @@ def _alive(seen: Seen, mine: list[Job], alive: list[Job], handle: Handle) -> Obs
     if len(ranks) == handle.world_size and all(rank.state != "waiting" for rank in ranks):
         return Observation(Phase.RUNNING, True, ranks)
     pending = [job for job in alive if job.state in causes.WAITS]
-    waiting = causes.waiting(pending[0]) if pending and seen.stop is None else None
+    waiting = causes.waiting(pending[0], line, now) if pending and seen.stop is None else None
     return Observation(Phase.STARTING, True, ranks, waiting=waiting)
 
 
