@@ -22,7 +22,7 @@ from fermi import messages
 from fermi.launch import registry
 from fermi.launch.diagnosis import Evidence, Finding, Level, Where, actions, why
 from fermi.launch.diagnosis.actions import Do, take
-from fermi.launch.spec import Cause, PulseSeen, RankSeen
+from fermi.launch.spec import Cause, Problem, PulseSeen, RankSeen
 from fermi.messages import Words
 from tests import goldens
 from tests.apps.attempts import begin_attempt, write
@@ -36,6 +36,13 @@ PARAMS: dict[str, Any] = {
     "path": "/data", "secret": "TOKEN", "cause": "RANK_FAILED", "evidence": "one\ntwo",
 }  # fmt: skip
 """Everything that any text takes."""
+
+
+LINE = why.Line(
+    3, 12, begins=1600.0, early=1300.0, late=4600.0,
+    ahead=[why.Ahead("task-a", "first", until=1600.0), why.Ahead("task-b", "second"), why.Ahead()],
+    sooner=[Problem("maxRunSeconds", "WAITING_FOR_TURN", {**PARAMS, "to": 3600})],
+)  # fmt: skip
 
 
 def every_cause() -> dict[str, Cause]:
@@ -63,8 +70,8 @@ def test_no_state_and_no_cause_of_any_engine_is_without_an_answer(lang: str, mon
                 outcome = reason or Cause("RANK_FAILED", PARAMS)
                 ended = [why.Attempt(1, 100.0, outcome, 300.0, last_step=80),
                          why.Attempt(2, 400.0, outcome, 800.0, "/c/60", from_step=60, last_step=90)]  # fmt: skip
-                for attempts in ((), ended):
-                    known = facts(state, reason, attempts=attempts, attempt=len(attempts), next_step=60)
+                for attempts, line in ((), None), (ended, LINE):
+                    known = facts(state, reason, attempts=attempts, attempt=len(attempts), next_step=60, line=line)
                     found = why.diagnose(known)
                     line, _ = shown.said(found.summary)
                     assert line, (state, reason)
@@ -117,6 +124,32 @@ def test_steps_that_a_restart_does_again_are_counted() -> None:
             "Next is attempt 2 of 4 at most.", "It begins in 7.0 s.",
             "It goes on from the checkpoint of step 1,200; 50 steps are done again.",
         ]  # fmt: skip
+
+
+def test_a_task_that_waits_says_its_place_what_must_end_first_and_when_it_begins() -> None:
+    reason = Cause(Reason.WAITING_FOR_TURN, {"ahead": 2})
+    [told] = why.diagnose(facts("queued", reason, line=LINE, attempt=0)).findings
+    with override("en"):
+        said = [shown.said(Words(one.code, one.params))[0] for one in told.finding.evidence]
+        assert said[:4] == [
+            "Number 3 of 12 in the queue.", "Task first must end first, which is expected in 10 min.",
+            "Task second must end first.", "More tasks that must end first: 1.",
+        ]  # fmt: skip
+        assert said[4] == "It probably begins in 10 min: between 5 min and 60 min from now."
+    assert [(one.code, one.params) for one in told.finding.actions] == [
+        (Do.CHANGE_FIELD, {"field": "maxRunSeconds", "to": 3600}), (Do.SEE_TASK, {"task": "task-a"}),
+        (Do.SEE_TASK, {"task": "task-b"}), (Do.WAIT, {}),
+    ]  # fmt: skip
+    nobody = replace(LINE, begins=None, early=None, late=None, sooner=())
+    [told] = why.diagnose(facts("queued", reason, line=nobody, attempt=0)).findings
+    assert told.finding.evidence[-1].code == "QUEUE_BEGINS_UNKNOWN"
+
+
+def test_a_paused_task_is_healthy_and_may_be_resumed() -> None:
+    found = why.diagnose(facts("queued", Cause(Reason.PAUSED, {"by": "owner"}), attempt=0))
+    [told] = found.findings
+    assert found.healthy
+    assert [one.code for one in told.finding.actions] == [Do.RESUME]
 
 
 # --- of a stored task ---

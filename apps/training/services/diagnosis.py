@@ -115,6 +115,8 @@ class _May:
                 return self.member and self.state in FINAL
             case Do.STOP:
                 return Step.STOP in self.steps
+            case Do.RESUME:
+                return Step.RESUME in self.steps
             case Do.ADD_SECRET:
                 return access.role_in(self.user, self.task.project_id) is Role.MAINTAINER
             case _ if code in CLONES:

@@ -14,7 +14,7 @@ from apps.common.clock import now
 from apps.training.ground.checkpoints import AUTO
 from apps.training.ground.launching import cause
 from apps.training.models import Attempt, Checkpoint, Task
-from apps.training.shown import presenters, pulses
+from apps.training.shown import presenters, pulses, queue
 from apps.training.states import FINAL, State
 from apps.training.states.reasons import Reason
 from fermi.launch.diagnosis import Action, Evidence, Finding, Level, Where, why
@@ -46,6 +46,7 @@ def of(task: Task, user: User) -> why.Facts:
         pulses=pulses.seen(task) if state is State.RUNNING else {},
         stored=_stored(task, attempts),
         holders=_holders(task, user) if state is State.QUEUED else (),
+        line=queue.line(task, user) if state is State.QUEUED and task.in_line_at else None,
         step=task.progress.get("step"),
         stepped_at=_printed(task) if state is State.RUNNING else None,
         total_steps=task.spec.get("hyperparameters", {}).get("totalSteps"),

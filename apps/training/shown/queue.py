@@ -14,7 +14,9 @@ from apps.training.queue import looking
 from apps.training.queue.looking import View
 from apps.training.shown import presenters
 from apps.training.states import FINAL
+from fermi.launch.diagnosis import why
 from fermi.launch.schedule.scene import Held, Place, Select, Turn, Waiting, priority_of
+from fermi.launch.spec import Problem
 
 MOST_AHEAD = 20
 """Tasks that are named as those that must end first."""
@@ -56,6 +58,10 @@ def outlook(view: View, turn: Turn) -> Outlook:
     if turn.start:
         return Outlook(view.scene.now, view.scene.now, view.scene.now)
     return Outlook(turn.begins, turn.begins, turn.begins, turn.after)
+
+
+def sooner(view: View, turn: Turn) -> Sequence[Problem]:
+    return ()
 
 
 def listed(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,9 +177,30 @@ def explained(user: User, task: Task) -> dict[str, Any]:
         "reason": reason,
         **known,
         "needs": [_need(view, eyes, key) for key in (turn.start or turn.needs)] if turn else [],
-        "sooner": [],
+        "sooner": [presenters.warning(one.code, one.params) for one in sooner(view, turn)] if turn else [],
         "engine": _engine(task),
     }
+
+
+def line(task: Task, user: User) -> why.Line | None:
+    """The same for the task's diagnosis."""
+    view, eyes = looking.view(), Eyes(user)
+    turn = view.turns.get(task.pk)
+    if turn is None:
+        return None
+    known = outlook(view, turn)
+    after = [view.held.get(key) or view.waiting.get(key) for key in known.after]
+    return why.Line(
+        number=turn.number,
+        of=len(view.scene.waiting),
+        begins=known.begins,
+        early=known.early,
+        late=known.late,
+        ahead=[
+            why.Ahead(one.task, one.name, ends(one)) if eyes.sees(one.project) else why.Ahead() for one in after if one
+        ],
+        sooner=sooner(view, turn),
+    )
 
 
 def _need(view: View, eyes: Eyes, key: str) -> dict[str, Any]:

@@ -1959,7 +1959,7 @@ export interface components {
             allowed: boolean;
         };
         /** @enum {string} */
-        FindingActionCode: "RESTART_FROM_CHECKPOINT" | "WITHOUT_NODE" | "USE_SPARE" | "CORDON" | "PREFLIGHT" | "STOP" | "RAISE_LIMIT" | "LOWER_BATCH" | "CHANGE_FIELD" | "CHOOSE_OTHERS" | "SEE_LOG" | "SEE_TASK" | "EDIT_SCRIPT" | "INSTALL" | "FREE_DISK" | "ADD_SECRET" | "ASK_OPERATOR" | "WAIT";
+        FindingActionCode: "RESTART_FROM_CHECKPOINT" | "WITHOUT_NODE" | "USE_SPARE" | "CORDON" | "PREFLIGHT" | "STOP" | "RESUME" | "RAISE_LIMIT" | "LOWER_BATCH" | "CHANGE_FIELD" | "CHOOSE_OTHERS" | "SEE_LOG" | "SEE_TASK" | "EDIT_SCRIPT" | "INSTALL" | "FREE_DISK" | "ADD_SECRET" | "ASK_OPERATOR" | "WAIT";
         FindingEvidence: {
             message: string;
             /** @description as they were printed: a log, a stack */

@@ -155,6 +155,9 @@ export const createTask = mutationOptions({
 export const stopById = (id: string) =>
   unwrap(http.POST("/api/v1/training-tasks/{task_id}/stop", { params: { path: { task_id: id } } }));
 
+export const resumeById = (id: string) =>
+  unwrap(http.POST("/api/v1/training-tasks/{task_id}/resume", { params: { path: { task_id: id } } }));
+
 export const stopTask = (id: string) => mutationOptions({ mutationFn: () => stopById(id) });
 
 /** Goes on from the newest checkpoint; the answer is the task that goes on, perhaps a new one. */

@@ -186,6 +186,7 @@ FindingActionCode: TypeAlias = Literal[
     "CORDON",
     "PREFLIGHT",
     "STOP",
+    "RESUME",
     "RAISE_LIMIT",
     "LOWER_BATCH",
     "CHANGE_FIELD",

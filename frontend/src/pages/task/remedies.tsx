@@ -4,7 +4,7 @@ import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { toast } from "sonner";
 import { cordonById } from "@/api/environments";
-import { restartTask, stopById, taskChanged } from "@/api/tasks";
+import { restartTask, resumeById, stopById, taskChanged } from "@/api/tasks";
 import type { Remedy, Task } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
@@ -70,7 +70,7 @@ function pageFor({ code, params }: Remedy, task: Task): string | undefined {
   }
 }
 
-const DONE_HERE = ["RESTART_FROM_CHECKPOINT", "WITHOUT_NODE", "USE_SPARE", "CORDON", "STOP"];
+const DONE_HERE = ["RESTART_FROM_CHECKPOINT", "WITHOUT_NODE", "USE_SPARE", "CORDON", "STOP", "RESUME"];
 
 function buttonFor(action: Remedy, task: Task, onRank: (rank: number) => void): ReactElement | null {
   const page = pageFor(action, task);
@@ -99,6 +99,7 @@ function Step({ action, task }: { action: Remedy; task: Task }) {
   const step = useMutation({
     mutationFn: async (): Promise<string> => {
       if (action.code === "STOP") await stopById(taskId);
+      else if (action.code === "RESUME") await resumeById(taskId);
       else if (action.code === "CORDON") await cordonById(environment, true);
       else {
         const leaveOut = action.code === "RESTART_FROM_CHECKPOINT" ? [] : [environment];

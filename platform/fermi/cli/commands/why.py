@@ -25,6 +25,7 @@ COMMANDS = {
     "WITHOUT_NODE": "fermi restart {task} --without {environmentId}",
     "USE_SPARE": "fermi restart {task} --replace {environmentId}",
     "STOP": "fermi stop {task}",
+    "RESUME": "fermi resume {task}",
     "LOWER_BATCH": CLONE,
     "RAISE_LIMIT": CLONE,
     "CHANGE_FIELD": CLONE,

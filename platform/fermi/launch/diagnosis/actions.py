@@ -24,6 +24,7 @@ class Do(StrEnum):
     CORDON = "CORDON"
     PREFLIGHT = "PREFLIGHT"
     STOP = "STOP"
+    RESUME = "RESUME"
     # the same request again, with something changed in it
     RAISE_LIMIT = "RAISE_LIMIT"
     LOWER_BATCH = "LOWER_BATCH"
@@ -58,6 +59,7 @@ ACTIONS: Mapping[str, Takes] = {
     Do.CORDON: OF_A_NODE,
     Do.PREFLIGHT: Takes(),
     Do.STOP: Takes(),
+    Do.RESUME: Takes(),
     Do.RAISE_LIMIT: Takes(needs=("field",), may=("to",)),  # `field`: of the request, as the API spells it
     Do.LOWER_BATCH: Takes(),
     Do.CHANGE_FIELD: Takes(needs=("field",), may=("to",)),

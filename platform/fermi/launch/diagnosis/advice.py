@@ -40,6 +40,18 @@ KNOWN: Mapping[str, Advice] = {
     "ENVIRONMENT_UNAVAILABLE": _just(Do.CHOOSE_OTHERS, Do.ASK_OPERATOR),
     "PORTS_TAKEN": _change("distributedConfig.masterPort", Do.ASK_OPERATOR),
     "RESTARTING": _just(Do.WAIT),
+    **dict.fromkeys(("WAITING_FOR_TURN", "MAKING_ROOM", "GAVE_WAY"), _just(Do.WAIT)),
+    **dict.fromkeys(
+        ("WAITING_FOR_CAPACITY", "WAITING_FOR_RESERVATION", "WAITING_FOR_MAINTENANCE"),
+        _just(Do.CHOOSE_OTHERS, Do.WAIT),
+    ),
+    "WAITING_FOR_FIT": _just(Do.CHOOSE_OTHERS),
+    **dict.fromkeys(
+        ("LIMIT_GPUS", "LIMIT_TASKS", "LIMIT_USER_GPUS", "LIMIT_USER_TASKS"), _just(Do.WAIT, Do.ASK_OPERATOR)
+    ),
+    **dict.fromkeys(("LIMIT_GPU_HOURS", "LIMIT_USER_GPU_HOURS", "BUDGET_SPENT"), _just(Do.ASK_OPERATOR, Do.WAIT)),
+    "BUDGET_PREEMPTIBLE_ONLY": _change("preemptible", Do.ASK_OPERATOR),
+    "PAUSED": _just(Do.RESUME),
     "SECRET_MISSING": _of_secret,
     "SECRET_UNREADABLE": _just(Do.ASK_OPERATOR),
     "PREFLIGHT_RUNNING": _just(Do.WAIT),

@@ -10,15 +10,17 @@ from statistics import median
 from typing import Any
 
 from fermi.launch.causes import BY_RANKS
-from fermi.launch.diagnosis import Evidence, Finding, Level, Where, advice
+from fermi.launch.diagnosis import Action, Evidence, Finding, Level, Where, advice
 from fermi.launch.diagnosis.actions import Do, take
 from fermi.launch.diagnosis.explain import UNCAUGHT
-from fermi.launch.spec import Cause, PulseSeen, RankSeen
+from fermi.launch.spec import Cause, Problem, PulseSeen, RankSeen
 from fermi.messages import Words
 
 NORMAL = frozenset(
-    {"DATASET_PREPARING", "WAITING_FOR_ENVIRONMENTS", "PREFLIGHT_RUNNING", "DRILL_RUNNING", "QUEUE_WAITING", "RESIZING",
-     "COMPLETED", "COMPLETED_AND_KILLED", "STOPPED_BY_USER", "STOPPED_AND_KILLED"}
+    {"DATASET_PREPARING", "WAITING_FOR_ENVIRONMENTS", "WAITING_FOR_CAPACITY", "WAITING_FOR_TURN",
+     "WAITING_FOR_RESERVATION", "WAITING_FOR_MAINTENANCE", "MAKING_ROOM", "LIMIT_GPUS", "LIMIT_TASKS",
+     "LIMIT_USER_GPUS", "LIMIT_USER_TASKS", "GAVE_WAY", "PAUSED", "PREFLIGHT_RUNNING", "DRILL_RUNNING", "QUEUE_WAITING",
+     "RESIZING", "COMPLETED", "COMPLETED_AND_KILLED", "STOPPED_BY_USER", "STOPPED_AND_KILLED"}
 )  # fmt: skip
 """Reasons to wait or to end that are as they should be."""
 MOST_TOLD = 5
@@ -53,6 +55,29 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """A task that must end first. `name`, `task`: where the reader may know them. `until`: when; None: nobody knows."""
+
+    task: str = ""
+    name: str = ""
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Where a task stands in the queue, and when it probably begins, between `early` and `late`; None: nobody knows.
+    `sooner`: changes that would let it begin sooner, each with the field to change and, in `to`, its value."""
+
+    number: int
+    of: int
+    begins: float | None = None
+    early: float | None = None
+    late: float | None = None
+    ahead: Sequence[Ahead] = ()
+    sooner: Sequence[Problem] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """A finding, of which attempt, and until when; None: it goes on, or did to the attempt's end."""
 
@@ -84,6 +109,7 @@ class Facts:
     pulses: Mapping[int, PulseSeen] = field(default_factory=dict)
     stored: Sequence[Told] = ()
     holders: Sequence[Holding] = ()
+    line: Line | None = None
     step: int | None = None
     stepped_at: float | None = None
     total_steps: int | None = None
@@ -174,12 +200,28 @@ def _now(facts: Facts) -> Told | None:
         reason.params,
         where=_where(facts, reason.params),
         since=facts.since,
-        evidence=[*_said(reason.params), *_held(facts), *_deadline(facts), *_next(facts), *_tried(facts)],
-        actions=advice.actions(reason, facts.nodes, ended=facts.final) if facts.state != "succeeded" else (),
+        evidence=[
+            *_said(reason.params),
+            *_held(facts),
+            *_in_line(facts),
+            *_deadline(facts),
+            *_next(facts),
+            *_tried(facts),
+        ],
+        actions=_actions(facts, reason) if facts.state != "succeeded" else (),
     )
     if facts.state == "stopped":
         finding = replace(finding, actions=[take(Do.RESTART_FROM_CHECKPOINT)])
     return Told(finding, facts.attempt)
+
+
+def _actions(facts: Facts, reason: Cause) -> list[Action]:
+    """What would let it begin sooner comes first; then what is known of the reason."""
+    line = facts.line or Line(0, 0)
+    changes = [take(Do.CHANGE_FIELD, field=one.field, to=one.params.get("to")) for one in line.sooner if one.field]
+    ahead = [take(Do.SEE_TASK, task=one.task) for one in line.ahead[:MOST_NAMED] if one.task]
+    found = [*changes, *ahead, *advice.actions(reason, facts.nodes, ended=facts.final)]
+    return list({(one.code, str(sorted(one.params.items()))): one for one in found}.values())
 
 
 def _level(facts: Facts, reason: Cause) -> Level:
@@ -231,6 +273,30 @@ def _held(facts: Facts) -> list[Evidence]:
         )
         for one in facts.holders
     ]  # fmt: skip
+
+
+def _in_line(facts: Facts) -> list[Evidence]:
+    """Its place, what must end first, when it begins, and what would let it begin sooner."""
+    line = facts.line
+    if line is None:
+        return []
+    named = [one for one in line.ahead if one.task][:MOST_NAMED]
+    found = [Evidence("QUEUE_PLACE", {"number": line.number, "of": line.of})]
+    found += [
+        Evidence(
+            "QUEUE_AHEAD", {"task": one.name or one.task, **({"left": _left(facts, one.until)} if one.until else {})}
+        )
+        for one in named
+    ]
+    if others := len(line.ahead) - len(named):
+        found.append(Evidence("QUEUE_AHEAD_OTHERS", {"count": others}))
+    if line.begins is None:
+        found.append(Evidence("QUEUE_BEGINS_UNKNOWN"))
+    else:
+        known = line.early is not None and line.late is not None and line.early < line.late
+        between = {"early": _left(facts, line.early), "late": _left(facts, line.late)} if known else {}
+        found.append(Evidence("QUEUE_BEGINS", {"left": _left(facts, line.begins), **between}))
+    return [*found, *(Evidence(one.code, one.params) for one in line.sooner)]
 
 
 def _deadline(facts: Facts) -> list[Evidence]:
