@@ -43,11 +43,11 @@ def anything(task: Waiting, places: Sequence[Place]) -> bool:
 
 def decide(scene: Scene, fits: Fits = anything) -> Decision:
     """Pure, but for `fits`, which is asked only of what would start or be reserved."""
-    return _Walk(scene, fits).decision()
+    return Walk(scene, fits).decision()
 
 
-class _Walk:
-    """What fails once fails for every later task that asks for the same: in a pass, things only become fewer."""
+class Walk:
+    """One decision. What fails once fails for every later task that asks for the same: things only become fewer."""
 
     def __init__(self, scene: Scene, fits: Fits) -> None:
         self.scene, self.fits, self.now = scene, fits, scene.now
@@ -61,15 +61,31 @@ class _Walk:
         self.failed: dict[Any, tuple[float, Problem]] = {}
         self.reserving = DEPTH
         self.preempt: list[Preempt] = []
-
-    def decision(self) -> Decision:
         sizes = {key: place.gpus for key, place in self.board.by_id.items()}
-        line = order(self.scene.waiting, self.scene.held, self.scene.projects, self.now, sizes)
-        for task in line:
+        self.line = order(scene.waiting, scene.held, scene.projects, self.now, sizes)
+        for task in self.line:
             if task.promised:
                 self._promise(task)
-        turns = tuple(self._turn(task, number) for number, task in enumerate(line, 1))
+
+    def decision(self) -> Decision:
+        turns = tuple(self._turn(task, number) for number, task in enumerate(self.line, 1))
         return Decision(turns, tuple(self.preempt), self._again())
+
+    def ask_before(self, task: str) -> Waiting:
+        """Each that comes before it has its turn; whose turn it is then."""
+        for number, one in enumerate(self.line, 1):
+            if one.task == task:
+                return one
+            self._turn(one, number)
+        raise LookupError(task)
+
+    def would(self, task: Waiting) -> Sequence[Place]:
+        """The environments that the task would get if it came next; empty: it would wait."""
+        project = self.scene.projects.get(task.project)
+        if limits.problem(task, project, self.use):
+            return ()
+        found = self._named(task) if task.select is None else self._chosen(task, self._signature(task))
+        return found if isinstance(found, list) and not limits.problem(task, project, self.use, found) else ()
 
     def _turn(self, task: Waiting, number: int) -> Turn:
         what = self._signature(task)
