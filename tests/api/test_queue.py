@@ -1,6 +1,6 @@
 """The queue over the API: who waits for what, in whose eyes; what must end first; and being moved."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from apps.catalog.models import Dataset, Model
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.scheduling.models import Reservation, Usage
-from apps.training.models import Event, Task
+from apps.training.models import Attempt, Event, Task
 from apps.training.queue import looking
 from apps.training.states import State
 from tests.api.conftest import Api
@@ -21,7 +21,8 @@ pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
 
 def waits(api: Api, name: str, *environments: str, **changes: Any) -> str:
     """A task that stands in line for these environments, as its own pass would have put it there."""
-    nodes = {"environmentIds": list(environments), "distributedConfig": None}
+    config = {"nodeIds": list(environments), "masterNode": environments[0], "framework": "ddp"}
+    nodes = {"environmentIds": list(environments), "distributedConfig": config}
     task_id: str = api.post("/training-tasks", changed(taskName=name, **nodes, **changes)).data["taskId"]
     Task.objects.filter(pk=task_id).update(state=State.QUEUED, in_line_at=now())
     return task_id
@@ -81,6 +82,66 @@ def test_a_task_that_does_not_stand_in_line_says_so(colleague: Api, viewer: Api)
     found = viewer.get(f"/training-tasks/{task_id}/queue").data
     assert (found["number"], found["of"], found["after"], found["needs"]) == (None, 0, [], [])
     assert (found["begins"], found["engine"], found["reason"]["code"]) == (None, None, "PREFLIGHT_RUNNING")
+
+
+def test_a_task_says_what_is_kept_for_it_what_must_end_first_and_when(
+    colleague: Api, viewer: Api, stranger: Api, other_project: Project
+) -> None:
+    bounded, endless = (
+        waits(colleague, "bounded", "env-001", maxRunSeconds=3600),
+        waits(colleague, "endless", "env-003"),
+    )
+    hold(bounded, "env-001")
+    hold(endless, "env-003")
+    both, one = waits(colleague, "both", "env-001", "env-003"), waits(colleague, "one", "env-001")
+    found = viewer.get(f"/training-tasks/{both}/queue").data
+    assert (found["number"], found["of"], found["begins"]) == (1, 2, None)
+    assert found["reason"]["code"] == "WAITING_FOR_ENVIRONMENTS"
+    assert {(need["name"], need["held"], need["heldBy"]) for need in found["needs"]} == {
+        ("pytorch-dev-env", True, bounded), ("llm-training-env", True, endless)
+    }  # fmt: skip
+    until = {ahead["taskId"]: ahead["until"] for ahead in found["after"]}
+    assert until.keys() == {bounded, endless}
+    assert (until[bounded] is None, until[endless]) == (False, None)
+    diagnosed = viewer.get(f"/training-tasks/{both}/diagnosis").data["findings"][0]
+    said = " ".join(evidence["message"] for evidence in diagnosed["evidence"])
+    assert "bounded" in said
+    assert {"SEE_TASK", "WAIT"} <= {action["code"] for action in diagnosed["actions"]}
+    Task.objects.filter(pk=both).update(in_line_at=None)
+    found = viewer.get(f"/training-tasks/{one}/queue").data
+    assert (found["number"], found["begins"]) == (1, until[bounded]), "it declared when it ends"
+    Task.objects.filter(pk=bounded).update(project=other_project)
+    found = viewer.get(f"/training-tasks/{one}/queue").data
+    assert found["after"] == [{"taskId": None, "name": "", "until": until[bounded]}]
+    assert found["needs"][0]["heldBy"] is None
+    [finding] = viewer.get(f"/training-tasks/{one}/diagnosis").data["findings"]
+    assert "bounded" not in str(finding["evidence"])
+
+
+def test_past_runs_tell_when_it_begins_and_free_ones_what_would_let_it_begin_now(colleague: Api, viewer: Api) -> None:
+    old, holder = waits(colleague, "daily", "env-005"), waits(colleague, "daily", "env-005")
+    end = now() - timedelta(hours=1)
+    Task.objects.filter(pk=old).update(state=State.SUCCEEDED, in_line_at=None, due_at=None, ended_at=end)
+    begun = end - timedelta(hours=2)
+    Attempt.objects.create(task_id=old, number=1, master_port=29500, created_at=begun, ended_at=end)
+    hold(holder, "env-005")
+    wide = waits(colleague, "wide", "env-001")
+    select = {"gpus_per_node": 8, "nodes": 1, "gpu_types": ["A100"]}
+    Task.objects.filter(pk=wide).update(select=select)
+    viewer.lang = "en"
+    found = viewer.get(f"/training-tasks/{wide}/queue").data
+    assert [ahead["taskId"] for ahead in found["after"]] == [holder]
+    early, begins, late = (datetime.fromisoformat(found[name]) for name in ("early", "begins", "late"))
+    assert early < begins < late
+    assert timedelta(minutes=119) < begins - now() < timedelta(minutes=121), "as the other did"
+    [fewer] = [one for one in found["sooner"] if one["code"] == "SOONER_FEWER_GPUS"]
+    assert "it begins now" in fewer["message"]
+    [finding] = viewer.get(f"/training-tasks/{wide}/diagnosis").data["findings"]
+    assert fewer["message"] in [evidence["message"] for evidence in finding["evidence"]]
+    change = next(action for action in finding["actions"] if action["code"] == "CHANGE_FIELD")
+    assert change["params"]["field"].startswith("distributedConfig.select")
+    [item] = viewer.get("/queue").data["items"]
+    assert (item["asks"]["gpus"], item["asks"]["text"]) == (8, "environments: 1, GPUs: 8 (A100)")
 
 
 def test_one_computation_serves_every_reader_until_the_next_decision(

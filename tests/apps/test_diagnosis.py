@@ -41,7 +41,8 @@ PARAMS: dict[str, Any] = {
 LINE = why.Line(
     3, 12, begins=1600.0, early=1300.0, late=4600.0,
     ahead=[why.Ahead("task-a", "first", until=1600.0), why.Ahead("task-b", "second"), why.Ahead()],
-    sooner=[Problem("maxRunSeconds", "WAITING_FOR_TURN", {**PARAMS, "to": 3600})],
+    sooner=[Problem("", "SOONER_SHORTER", {"seconds": 3600, "hours": "1.0"}),
+            Problem("", "SOONER_FEWER_GPUS", {"wanted": "4", "instead": "2", "zone": "z"})],
 )  # fmt: skip
 
 
@@ -137,9 +138,13 @@ def test_a_task_that_waits_says_its_place_what_must_end_first_and_when_it_begins
         ]  # fmt: skip
         assert said[4] == "It probably begins in 10 min: between 5 min and 60 min from now."
     assert [(one.code, one.params) for one in told.finding.actions] == [
-        (Do.CHANGE_FIELD, {"field": "maxRunSeconds", "to": 3600}), (Do.SEE_TASK, {"task": "task-a"}),
+        (Do.CHANGE_FIELD, {"field": "maxRunSeconds", "to": 3600}),
+        (Do.CHANGE_FIELD, {"field": "distributedConfig.select"}), (Do.SEE_TASK, {"task": "task-a"}),
         (Do.SEE_TASK, {"task": "task-b"}), (Do.WAIT, {}),
     ]  # fmt: skip
+    later = replace(LINE, late=None)
+    [told] = why.diagnose(facts("queued", reason, line=later, attempt=0)).findings
+    assert told.finding.evidence[4].params.keys() == {"left", "early"}
     nobody = replace(LINE, begins=None, early=None, late=None, sooner=())
     [told] = why.diagnose(facts("queued", reason, line=nobody, attempt=0)).findings
     assert told.finding.evidence[-1].code == "QUEUE_BEGINS_UNKNOWN"

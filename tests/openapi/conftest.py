@@ -72,6 +72,9 @@ def _made() -> World:
     _catalog()
     tasks = [colleague.post("/training-tasks", {**SINGLE, "taskName": name}).data["taskId"] for name in ("a", "b")]
     _has_run(Task.objects.get(pk=tasks[0]))
+    waiting = [colleague.post("/training-tasks", {**SINGLE, "taskName": name}).data["taskId"] for name in ("c", "d")]
+    Task.objects.filter(pk__in=waiting).update(state=State.QUEUED, in_line_at=timezone.now())
+    tasks += waiting
     test = colleague.post("/preflights", {"environmentIds": ["env-002"]}).data["id"]
     [host] = hosts(colleague, gn6=2).values()
     settings_of = {"name": "pretrain", "script": "train.py", "workerIds": ["gn6-0"]}
@@ -79,12 +82,9 @@ def _made() -> World:
     groups.append(colleague.post("/worker-groups", {"name": "empty"}).data["id"])
     world = World([admin, owner, colleague, viewer], host, join(colleague))
     environments = ["env-001", "env-002", "env-003", "env-005"]
-    aside = {"environmentIds": ["env-003"], "beginsAt": "2077-01-01T00:00:00Z", "endsAt": "2077-01-02T00:00:00Z"}
-    reservation = owner.post("/reservations", aside).data["id"]
-    owner.put("/projects/project-one/limits/users/viewer", {"mostGpus": 8})
     world.known = {
-        "task_id": tasks, "preflight_id": [test], "reservation_id": [reservation], "rank": [0],
-        "project_id": ["project-one", "project-two"],
+        "task_id": tasks, "before": waiting, "preflight_id": [test], "project_id": ["project-one", "project-two"],
+        "rank": [0],
         "environment_id": environments, "cluster_id": ["local", "workers"], "dataset_id": ["dataset-001"],
         "worker_id": ["gn6-0", "gn6-1"], "group_id": groups, "username": ["viewer", "colleague"], "attempt": [1],
         "token_id": [_ids(colleague, "/tokens")[0], _ids(colleague, "/workers/join-tokens")[0]],

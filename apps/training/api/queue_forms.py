@@ -30,8 +30,8 @@ class QueueAhead(serializers.Serializer):
 class QueueOutlook(serializers.Serializer):
     reason = Reason(allow_null=True, help_text="why it has not begun; null: it begins now, or you may not see it")
     begins = serializers.DateTimeField(allow_null=True, help_text="probably; null: nobody knows")
-    early = serializers.DateTimeField(allow_null=True)
-    late = serializers.DateTimeField(allow_null=True)
+    early = serializers.DateTimeField(allow_null=True, help_text="probably not before")
+    late = serializers.DateTimeField(allow_null=True, help_text="probably not after; null: or any time later")
     after = QueueAhead(many=True, help_text="tasks that must end first")
 
 

@@ -3,8 +3,8 @@
 It is computed once for all readers of a process: until the next decision, and for two seconds at most.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from threading import Lock
@@ -12,8 +12,11 @@ from threading import Lock
 from apps.common.clock import now
 from apps.training.models import Queue
 from apps.training.queue import expecting, load, settling
-from fermi.launch.schedule import turns
+from fermi.launch.schedule import forecast, turns
+from fermi.launch.schedule.forecast import Forecast
 from fermi.launch.schedule.scene import Decision, Held, Place, Scene, Turn, Waiting
+from fermi.launch.schedule.sooner import sooner
+from fermi.launch.spec import Problem
 
 FRESH = timedelta(seconds=2)
 
@@ -24,6 +27,15 @@ class View:
     decided_at: datetime | None
     scene: Scene
     decision: Decision
+    forecasts: Mapping[str, Forecast]
+    _sooner: dict[str, Sequence[Problem]] = field(default_factory=dict)
+
+    def sooner(self, task: str) -> Sequence[Problem]:
+        """What change would let it begin now."""
+        with _lock:
+            if task not in self._sooner:
+                self._sooner[task] = sooner(self.scene, task, settling.Fits())
+            return self._sooner[task]
 
     @cached_property
     def turns(self) -> Mapping[str, Turn]:
@@ -59,7 +71,8 @@ def view() -> View:
         decided = Queue.objects.filter(pk=1).values_list("decided_at", flat=True).first()
         if _known is None or _known.decided_at != decided or not timedelta() <= moment - _known.at < FRESH:
             scene = load.scene(moment, past=expecting.past(moment))
-            _known = View(moment, decided, scene, turns.decide(scene, settling.Fits()))
+            decision = turns.decide(scene, settling.Fits())
+            _known = View(moment, decided, scene, decision, forecast.estimate(scene, decision))
         return _known
 
 

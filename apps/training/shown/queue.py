@@ -1,8 +1,7 @@
 """The queue as somebody may see it: who waits for what, why not yet, and when. What belongs to projects of others is
 counted and not named."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,8 +14,8 @@ from apps.training.queue.looking import View
 from apps.training.shown import presenters
 from apps.training.states import FINAL
 from fermi.launch.diagnosis import why
+from fermi.launch.schedule.forecast import Forecast
 from fermi.launch.schedule.scene import Held, Place, Select, Turn, Waiting, priority_of
-from fermi.launch.spec import Problem
 
 MOST_AHEAD = 20
 """Tasks that are named as those that must end first."""
@@ -44,24 +43,9 @@ class Eyes:
         return place.shared or self.sees(place.project)
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """When a task begins, as far as that is known; moments are unix seconds. `after`: tasks that must end first."""
-
-    begins: float | None = None
-    early: float | None = None
-    late: float | None = None
-    after: Sequence[str] = ()
-
-
-def outlook(view: View, turn: Turn) -> Outlook:
-    if turn.start:
-        return Outlook(view.scene.now, view.scene.now, view.scene.now)
-    return Outlook(turn.begins, turn.begins, turn.begins, turn.after)
-
-
-def sooner(view: View, turn: Turn) -> Sequence[Problem]:
-    return ()
+def outlook(view: View, turn: Turn) -> Forecast:
+    now = view.scene.now
+    return Forecast(now, now, now) if turn.start else view.forecasts[turn.task]
 
 
 def listed(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,7 +161,7 @@ def explained(user: User, task: Task) -> dict[str, Any]:
         "reason": reason,
         **known,
         "needs": [_need(view, eyes, key) for key in (turn.start or turn.needs)] if turn else [],
-        "sooner": [presenters.warning(one.code, one.params) for one in sooner(view, turn)] if turn else [],
+        "sooner": [presenters.warning(one.code, one.params) for one in view.sooner(task.pk)] if turn else [],
         "engine": _engine(task),
     }
 
@@ -199,8 +183,14 @@ def line(task: Task, user: User) -> why.Line | None:
         ahead=[
             why.Ahead(one.task, one.name, ends(one)) if eyes.sees(one.project) else why.Ahead() for one in after if one
         ],
-        sooner=sooner(view, turn),
+        sooner=view.sooner(task.pk),
     )
+
+
+def reason(task: Task) -> tuple[str, Mapping[str, Any]]:
+    """Why it waits, where no decision has said so yet."""
+    turn = looking.view().turns.get(task.pk)
+    return (turn.why.code, turn.why.params) if turn and turn.why else ("", {})
 
 
 def _need(view: View, eyes: Eyes, key: str) -> dict[str, Any]:

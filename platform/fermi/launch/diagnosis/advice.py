@@ -88,6 +88,16 @@ KNOWN: Mapping[str, Advice] = {
 }
 """Of codes that any engine may give, beside what follows from what is declared of them."""
 
+SELECT = "distributedConfig.select"
+CHANGES: Mapping[str, tuple[str, str]] = {
+    "SOONER_OTHER_TYPE": (f"{SELECT}.gpuTypes", "types"),
+    "SOONER_OTHER_ZONE": (f"{SELECT}.zones", "zones"),
+    "SOONER_NOT_EXCLUDED": (f"{SELECT}.exclude", ""),
+    "SOONER_SHORTER": ("maxRunSeconds", "seconds"),
+    "SOONER_HIGHER_CLASS": ("priority", "priority"),
+}
+"""The field to change, and which parameter is its value, by what would let a task begin sooner."""
+
 NODE_MAY_BE_UNFIT = frozenset({"NODES_MISSING", "MASTER_UNREACHABLE", "OUT_OF_MEMORY"})
 
 

@@ -66,7 +66,7 @@ class Ahead:
 @dataclass(frozen=True, slots=True)
 class Line:
     """Where a task stands in the queue, and when it probably begins, between `early` and `late`; None: nobody knows.
-    `sooner`: changes that would let it begin sooner, each with the field to change and, in `to`, its value."""
+    `late` alone None: or any time later. `sooner`: what would let it begin now (`fermi.launch.schedule.sooner`)."""
 
     number: int
     of: int
@@ -218,7 +218,10 @@ def _now(facts: Facts) -> Told | None:
 def _actions(facts: Facts, reason: Cause) -> list[Action]:
     """What would let it begin sooner comes first; then what is known of the reason."""
     line = facts.line or Line(0, 0)
-    changes = [take(Do.CHANGE_FIELD, field=one.field, to=one.params.get("to")) for one in line.sooner if one.field]
+    changes = [
+        take(Do.CHANGE_FIELD, field=field, to=one.params.get(to))
+        for one in line.sooner for field, to in [advice.CHANGES.get(one.code, (advice.SELECT, ""))]
+    ]  # fmt: skip
     ahead = [take(Do.SEE_TASK, task=one.task) for one in line.ahead[:MOST_NAMED] if one.task]
     found = [*changes, *ahead, *advice.actions(reason, facts.nodes, ended=facts.final)]
     return list({(one.code, str(sorted(one.params.items()))): one for one in found}.values())
@@ -293,8 +296,8 @@ def _in_line(facts: Facts) -> list[Evidence]:
     if line.begins is None:
         found.append(Evidence("QUEUE_BEGINS_UNKNOWN"))
     else:
-        known = line.early is not None and line.late is not None and line.early < line.late
-        between = {"early": _left(facts, line.early), "late": _left(facts, line.late)} if known else {}
+        moments = {"early": line.early, "late": line.late} if line.early != line.late else {}
+        between = {name: _left(facts, moment) for name, moment in moments.items() if moment is not None}
         found.append(Evidence("QUEUE_BEGINS", {"left": _left(facts, line.begins), **between}))
     return [*found, *(Evidence(one.code, one.params) for one in line.sooner)]
 
