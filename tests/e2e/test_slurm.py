@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from fermi import messages
 from fermi.data import stdlib_text, tokenise
 from fermi.launch import checks, registry
 from fermi.launch.backends.slurm import rest
 from fermi.launch.errors import BackendError
 from fermi.launch.findings import Level
-from fermi.launch.spec import Handle, Observation, Phase, RankSeen
+from fermi.launch.spec import Cause, Handle, Observation, Phase, RankSeen
 from tests.contract.conftest import OnSlurm
 from tests.running import Running
 from tests.slurm import Slurm, started
@@ -270,7 +272,10 @@ def test_scancel_from_outside_is_called_that(engine: OnSlurm, slurm: Slurm) -> N
     assert not any(alive(rank) for rank in ranks)
 
 
-def test_who_is_preempted_is_told_so(engine: OnSlurm, slurm: Slurm) -> None:
+@pytest.mark.parametrize("mode", ["REQUEUE", "CANCEL"])
+def test_who_is_preempted_is_told_so(engine: OnSlurm, slurm: Slurm, mode: str) -> None:
+    """Where Slurm would rather requeue it, it cancels what may not be: src/slurmctld/preempt.c, slurm_job_preempt."""
+    slurm.command("scontrol", "update", "PartitionName=main", f"PreemptMode={mode}")
     handle = engine.submit(engine.on(engine.job("polite", (1,)), "n1", gres="gpu:2"))
     [rank] = ready(engine, handle)
     slurm.command("sbatch", "--partition=urgent", "--nodelist=n1", "--gres=gpu:2", "--output=/dev/null", "--wrap=true")
@@ -314,6 +319,54 @@ def test_a_job_says_what_it_waits_for_and_can_be_cancelled_there(engine: OnSlurm
     engine.backend.cancel(second, 30.0)
     assert engine.until_gone(second).phase is Phase.ABSENT
     assert engine.look(first).phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize("way", ["connection", "commands"])
+def test_slurm_orders_by_what_a_task_asked_for_and_tells_its_place_and_when(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The first has all of a machine for as long as it says; of the others, which want it next, a low one is last."""
+    monkeypatch.setattr("fermi.launch.backends.slurm.engine.LINE_SECONDS", 0.0)
+    asked = {
+        "account": {"projects": {"nlp": "words"}}, "partition": {"default": "main"}, "nice": {"low": 500, "high": 0},
+        "time_limit": "45",
+    }  # fmt: skip
+    engine = OnSlurm(slurm, tmp_path, **getattr(slurm, way), **asked)
+
+    def submit(mode: str, **changes: Any) -> Handle:
+        job = engine.job(mode, (1,), priority=changes.pop("priority", "normal"), **changes)
+        return engine.submit(engine.on(job, "n1", gres="gpu:2"))
+
+    try:
+        first = submit("wait", max_run=600.0, project="project-1", project_name="nlp")
+        ready(engine, first)
+        told = slurm.command("scontrol", "show", "job", str(job_id(engine, first)))
+        assert "Account=words" in told
+        assert "TimeLimit=00:12:00" in told, "what it says, its grace, the warning before the end, and a minute"
+        low = submit("ok", priority="low", max_run=1e6)
+        assert "TimeLimit=00:45:00" in slurm.command("scontrol", "show", "job", str(job_id(engine, low)))
+        usual = submit("ok", max_run=60.0)
+
+        def placed(handle: Handle, place: int) -> Cause | None:
+            waits = engine.look(handle).waiting
+            return waits if waits and waits.params.get("position") == place and "begins" in waits.params else None
+
+        begins = [
+            until(lambda one=one, place=place: placed(one, place), what=f"place {place}, and when").params["begins"]
+            for place, one in ((1, usual), (2, low))
+        ]
+        moment = time.time()
+        assert moment < begins[0] < begins[1] < moment + 3600
+        for lang in messages.LANGUAGES:
+            assert "UTC" in messages.text("QUEUE_WAITING", lang, **engine.look(low).waiting.params)[0]
+        engine.backend.cancel(usual, 30.0)  # as a pause does
+        assert engine.until_gone(usual).phase is Phase.ABSENT
+        until(lambda: placed(low, 1), what="the next one moved up")
+        engine.backend.cancel(first, 0.0)
+        assert engine.until(low, Phase.SUCCEEDED, Phase.FAILED).phase is Phase.SUCCEEDED
+    finally:
+        slurm.settle()
+        engine.close()
 
 
 def test_what_slurm_refuses_is_said_with_its_reason(engine: OnSlurm, slurm: Slurm) -> None:

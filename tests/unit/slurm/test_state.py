@@ -7,6 +7,7 @@ import pytest
 from fermi import messages
 from fermi.launch.backends.slurm import causes, driver, state
 from fermi.launch.backends.slurm.driver import Job
+from fermi.launch.backends.slurm.line import Line
 from fermi.launch.backends.slurm.rundir import Seen
 from fermi.launch.spec import Handle, Phase
 
@@ -58,6 +59,15 @@ TABLE: list[tuple[str, Seen, tuple[Job, ...], tuple[str, bool | None, str]]] = [
         (job("PENDING", reason="Resources", detail="Nodes_required_for_job_are_DOWN,_DRAINED"),),
         ("starting", True, "NODE_UNAVAILABLE"),
     ),
+    ("behind others who want its node too", seen(),
+     (job("PENDING", reason="ReqNodeNotAvail", detail="ReqNodeNotAvail,_UnavailableNodes:n1", start=NOW + 600),),
+     ("starting", True, "QUEUE_WAITING")),
+    ("behind others, as newer versions say it", seen(),
+     (job("PENDING", reason="ReqNodeNotAvail", detail="ReqNodeNotAvail, May be reserved for other job"),),
+     ("starting", True, "QUEUE_WAITING")),
+    ("its node is down, and nobody knows until when", seen(),
+     (job("PENDING", reason="ReqNodeNotAvail", detail="ReqNodeNotAvail,_UnavailableNodes:n1"),),
+     ("starting", True, "NODE_UNAVAILABLE")),
     ("over the limits", seen(), (job("PENDING", reason="PartitionTimeLimit"),), ("starting", True, "JOB_IMPOSSIBLE")),
     ("its nodes come up", seen(), (job("RUNNING", "CONFIGURING"),), ("starting", True, "")),
     ("one node of two runs", seen(node(0)), (job("RUNNING"),), ("starting", True, "")),
@@ -170,3 +180,32 @@ def test_jobs_of_old_and_new_versions_are_read_alike() -> None:
     new = {**old, **times, "job_state": ["FAILED"], "exit_code": code}
     assert driver.job(old) == driver.job(new)
     assert (driver.job(old).leader, driver.job(old).exit_code) == (7, 1)
+
+
+def pending(number: int, priority: int, partition: str = "main", **more: Any) -> Job:
+    values = {"leader": number, "comment": "", "reason": "Priority", "priority": priority, **more}
+    return Job(id=number, state="PENDING", partition=partition, **values)
+
+
+def test_a_place_is_by_priority_then_number_among_those_that_could_begin_in_the_partition() -> None:
+    jobs = [
+        pending(1, 50), pending(2, 70), pending(3, 50), pending(4, 90, "other"), pending(5, 60, "other,main"),
+        pending(6, 0, reason="JobHeldUser"), pending(7, 99, reason="Dependency"),
+        pending(8, 80), pending(9, 80, leader=8),  # the components of one
+        Job(10, 10, "", "RUNNING", partition="main", priority=99),
+    ]  # fmt: skip
+    line = Line(jobs)
+    places = {job.id: line.place(job) for job in jobs}
+    assert places == {8: 1, 9: 1, 2: 2, 5: 2, 1: 4, 3: 5, 4: 1, 6: None, 7: None, 10: None}
+
+
+def test_the_place_and_the_expected_beginning_are_told_where_slurm_knows_them() -> None:
+    ours = job("PENDING", reason="Priority", partition="main", priority=50, start=NOW + 3599)
+    params = state.observe(seen(), [ours], HANDLE, NOW, Line([pending(3, 60), ours])).waiting.params
+    assert (params["position"], NOW + 3540 <= params["begins"] < NOW + 3600) == (2, True)
+    for lang in messages.LANGUAGES:
+        said, _ = messages.text("QUEUE_WAITING", lang, **params)
+        assert "1970-01-12 14:46 UTC" in said
+        assert "2" in said
+    late = job("PENDING", reason="Priority", partition="main", priority=50, start=NOW)
+    assert "begins" not in state.observe(seen(), [late], HANDLE, NOW).waiting.params, "Slurm never tells a past moment"

@@ -68,7 +68,7 @@ def waiting(job: Job, line: Line, now: float) -> Cause:
     told = f"{job.reason} {job.detail}"
     if any(reason in told for reason in HELD):
         return Cause("JOB_HELD", params)
-    if any(reason in told for reason in NODES):
+    if any(reason in told for reason in NODES) and not _is_behind_others(job, now):
         return Cause("NODE_UNAVAILABLE", params)
     if any(reason in told for reason in LIMITS):
         return Cause("JOB_IMPOSSIBLE", params)
@@ -76,6 +76,13 @@ def waiting(job: Job, line: Line, now: float) -> Cause:
     place = line.place(job)
     position = {} if place is None else {"position": place}
     return Cause("QUEUE_WAITING", {"job": job.leader, "evidence": why, **position, **begins})
+
+
+def _is_behind_others(job: Job, now: float) -> bool:
+    """Going down the queue, Slurm takes the nodes of earlier jobs for unavailable: one that asks for these very nodes
+    then waits for `ReqNodeNotAvail`, and older versions name nodes that are up (SchedMD/slurm: src/slurmctld/
+    node_scheduler.c, select_nodes). For a node that is down, the backfill expects no beginning."""
+    return "May_be_reserved" in job.detail.replace(" ", "_") or ("ReqNodeNotAvail" in job.reason and job.start > now)
 
 
 def ended(job: Job) -> Cause | None:
