@@ -66,10 +66,13 @@ def rename_project(user: User, project: Project, name: str) -> None:
 
 @transaction.atomic
 def delete_project(user: User, project: Project) -> None:
-    """Only an empty one: environments, tasks and data are deleted by name or not at all. Its secrets go with it."""
+    """Only an empty one: environments, tasks and data are deleted by name or not at all. Its secrets go with it, and
+    what says of itself `GOES_WITH_PROJECT`."""
     access.require_administrator(user)
     for relation in Project._meta.related_objects:
         if relation.related_model in (Membership, AuditEvent, Secret) or not isinstance(relation.related_model, type):
+            continue
+        if getattr(relation.related_model, "GOES_WITH_PROJECT", False):
             continue
         rows = relation.related_model._default_manager.filter(**{relation.field.name: project})
         if rows.exists():

@@ -1,5 +1,7 @@
 """How envelopes look in the OpenAPI document."""
 
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeGuard
 
@@ -81,6 +83,16 @@ class Key(serializers.CharField):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"max_length": 100, **options})
+
+
+class Moment(serializers.DateTimeField):
+    """ISO 8601; UTC where nothing else is said. At both ends of the calendar, any offset is as good as another."""
+
+    def enforce_timezone(self, value: datetime) -> datetime:
+        if value.tzinfo is not None:
+            with suppress(OverflowError):
+                return value.astimezone(UTC)
+        return value.replace(tzinfo=UTC)
 
 
 class ProblemItem(serializers.Serializer):

@@ -28,6 +28,8 @@ class Limits(models.Model):
     """What `fermi.launch.schedule.scene.Project` says; empty = no limit. Months are UTC's. `priorities`: names of
     classes; empty = low, normal and high. The `user_…` hold for each member that has no `UserLimits`."""
 
+    GOES_WITH_PROJECT = True
+
     project = models.OneToOneField(
         "accounts.Project", on_delete=models.CASCADE, primary_key=True, related_name="limits"
     )
@@ -57,6 +59,8 @@ class Limits(models.Model):
 
 
 class UserLimits(models.Model):
+    GOES_WITH_PROJECT = True
+
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="user_limits")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     most_gpus = models.PositiveIntegerField(null=True, blank=True)
@@ -70,6 +74,8 @@ class UserLimits(models.Model):
 
 class Reservation(models.Model):
     """`project` empty: maintenance. It begins drained: nothing starts there that would not have ended by then."""
+
+    GOES_WITH_PROJECT = True
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "reservation"))
     project = models.ForeignKey(
@@ -102,6 +108,8 @@ class Price(models.Model):
 class Share(models.Model):
     """GPU-seconds that the project's tasks have held, as they count at `as_of`: half of them are forgotten in seven
     days (`fermi.launch.schedule.order`)."""
+
+    GOES_WITH_PROJECT = True
 
     project = models.OneToOneField("accounts.Project", on_delete=models.CASCADE, primary_key=True, related_name="share")
     used = models.FloatField(default=0.0)

@@ -10,8 +10,12 @@ from django.conf import settings
 from django.db.models import F, FloatField, Sum
 
 from apps.accounts.models import Project as ProjectRow
+from apps.accounts.models import Role, User
+from apps.clusters.models import DevEnvironment
+from apps.common.clock import now as clock
 from apps.scheduling import pricing
 from apps.scheduling.models import AtBudget, Limits, Reservation, Share, Usage, UserLimits
+from fermi.launch.findings import Finding, Level
 from fermi.launch.schedule.scene import Allowance, Held, Place, Priority, Project, faded
 from fermi.launch.schedule.scene import Reservation as Window
 from fermi.launch.spec import Problem
@@ -35,6 +39,11 @@ class Spent:
 def month_of(moment: datetime) -> datetime:
     """When the month (UTC) began that `moment` is in."""
     return moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def month_name(moment: datetime) -> str:
+    """Of its month (UTC), as `Limits.budget_warned` has it."""
+    return f"{moment:%Y-%m}"
 
 
 def projects(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> dict[str, Project]:
@@ -134,3 +143,26 @@ def reservations(now: datetime) -> Sequence[Window]:
         )
         for row in rows
     )
+
+
+def notices(user: User) -> list[Finding]:
+    """Budgets that will soon be spent, of the user's own projects; of all, and guarantees that nobody can keep, for
+    whoever runs the platform."""
+    warned = Limits.objects.filter(budget__isnull=False, budget_warned=month_name(clock())).select_related("project")
+    runs_it = user.is_superuser or user.is_staff
+    if not runs_it:
+        warned = warned.filter(project__memberships__user=user, project__memberships__role=Role.MAINTAINER)
+    found = [
+        Finding(
+            Level.WARN,
+            "BUDGET_NEARLY_SPENT",
+            {"project": row.project.name, "budget": f"{row.budget:.2f}", "currency": settings.CURRENCY},
+        )
+        for row in warned.order_by("project__name")
+    ]
+    guaranteed = Limits.objects.aggregate(sum=Sum("guaranteed_gpus"))["sum"] if runs_it else None
+    if guaranteed:
+        shared = DevEnvironment.objects.filter(shared=True).aggregate(sum=Sum("gpu_count"))["sum"] or 0
+        if guaranteed > shared:
+            found.append(Finding(Level.WARN, "GUARANTEES_TOO_MANY", {"guaranteed": guaranteed, "shared": shared}))
+    return found

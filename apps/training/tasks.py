@@ -7,7 +7,10 @@ from celery import shared_task
 from celery.signals import worker_ready
 
 from apps.clusters import discovery
+from apps.common.clock import now
+from apps.scheduling.services import budgets
 from apps.training.ground import launching
+from apps.training.queue import load
 from apps.training.reconcile import engines, reconciler
 
 
@@ -25,6 +28,12 @@ def sweep() -> None:
 def orphans() -> None:
     engines.sweep()
     discovery.forget()
+
+
+@shared_task(name="training.budgets", ignore_result=True)
+def warn_of_budgets() -> None:
+    moment = now()
+    budgets.warn(moment, lambda: load.spent(moment))
 
 
 @worker_ready.connect

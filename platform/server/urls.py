@@ -12,6 +12,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.accounts.api.urls")),
     path("", include("apps.clusters.api.urls")),
     path("", include("apps.catalog.api.urls")),
+    path("", include("apps.scheduling.api.urls")),
     path("", include("apps.training.api.urls")),
     path("", include("apps.workers.api.urls")),
     path("schema", SpectacularJSONAPIView.as_view(), name="schema"),

@@ -67,6 +67,9 @@ class Api:
     def post(self, path: str, body: Any = None, **headers: str) -> Answer:
         return self._send("POST", path, {} if body is None else body, headers=headers)
 
+    def put(self, path: str, body: Any) -> Answer:
+        return self._send("PUT", path, body)
+
     def patch(self, path: str, body: Any) -> Answer:
         return self._send("PATCH", path, body)
 

@@ -82,9 +82,12 @@ def _made() -> World:
     groups.append(colleague.post("/worker-groups", {"name": "empty"}).data["id"])
     world = World([admin, owner, colleague, viewer], host, join(colleague))
     environments = ["env-001", "env-002", "env-003", "env-005"]
+    aside = {"environmentIds": ["env-003"], "beginsAt": "2077-01-01T00:00:00Z", "endsAt": "2077-01-02T00:00:00Z"}
+    reservation = owner.post("/reservations", aside).data["id"]
+    owner.put("/projects/project-one/limits/users/viewer", {"mostGpus": 8})
     world.known = {
-        "task_id": tasks, "before": waiting, "preflight_id": [test], "project_id": ["project-one", "project-two"],
-        "rank": [0],
+        "task_id": tasks, "before": waiting, "preflight_id": [test], "reservation_id": [reservation], "rank": [0],
+        "project_id": ["project-one", "project-two"],
         "environment_id": environments, "cluster_id": ["local", "workers"], "dataset_id": ["dataset-001"],
         "worker_id": ["gn6-0", "gn6-1"], "group_id": groups, "username": ["viewer", "colleague"], "attempt": [1],
         "token_id": [_ids(colleague, "/tokens")[0], _ids(colleague, "/workers/join-tokens")[0]],

@@ -10,5 +10,4 @@ urlpatterns = [
     path("clusters", views.ClustersView.as_view()),
     path("clusters/<str:cluster_id>", views.ClusterView.as_view()),
     path("clusters/<str:cluster_id>/check", views.ClusterCheckView.as_view()),
-    path("notices", views.NoticesView.as_view()),
 ]

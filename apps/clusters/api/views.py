@@ -90,13 +90,6 @@ class ClusterCheckView(APIView):
         return selectors.report(services.check_cluster(request.user, _cluster(cluster_id)))
 
 
-class NoticesView(APIView):
-    @operation("listNotices", data=shapes.ClusterReport)
-    def get(self, request: Request) -> Data:
-        """What whoever runs the platform has to know of it now (administrators and operators; nothing for others)."""
-        return selectors.report(selectors.notices(request.user))
-
-
 def _cluster(cluster_id: str) -> Cluster:
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     if cluster is None:

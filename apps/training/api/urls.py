@@ -3,6 +3,7 @@ from django.urls import path
 from apps.training.api import (
     drill_views,
     framework_views,
+    limits_views,
     preflight_views,
     pulse_views,
     queue_views,
@@ -27,6 +28,9 @@ urlpatterns = [
     path("drills/<str:drill_id>/stop", drill_views.DrillStopView.as_view()),
     path("projects/<str:project_id>/diagnosis-rules", rules_views.DiagnosisRulesView.as_view()),
     path("projects/<str:project_id>/diagnosis-rules/test", rules_views.DiagnosisRulesTestView.as_view()),
+    path("projects/<str:project_id>/limits", limits_views.LimitsView.as_view()),
+    path("projects/<str:project_id>/limits/users", limits_views.UsersLimitsView.as_view()),
+    path("projects/<str:project_id>/limits/users/<str:username>", limits_views.UserLimitsView.as_view()),
     path("frameworks", framework_views.FrameworksView.as_view()),
     path("frameworks/recommend", views.FrameworkRecommendView.as_view()),
     path("queue", queue_views.QueueView.as_view()),

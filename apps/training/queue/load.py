@@ -122,6 +122,11 @@ def held(now: datetime, past: Past = NOTHING) -> list[Held]:
     ]  # fmt: skip
 
 
+def spent(now: datetime) -> Mapping[str, sharing.Spent]:
+    """Of this month so far, by project."""
+    return sharing.spent_by_project(now, held(now), places())
+
+
 def _expected(now: datetime, past: Past, row: Mapping[str, Any] | None, spent: float, held: Held) -> Held:
     if row is None or row["kind"] != Kind.TRAINING or not past.runs:
         return held

@@ -15,7 +15,6 @@ from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster, Lease
 from apps.common.clock import now
 from apps.common.errors import together, unread
-from apps.scheduling import selectors as sharing
 from apps.scheduling.services import asking
 from apps.training.ground import checkpoints
 from apps.training.ground.launching import backend_for
@@ -179,15 +178,11 @@ def _job(
 
 
 def _asks(asked: TaskRequest, choice: Choice, project: Project) -> asking.Asked:
-    def spent() -> float:
-        moment = now()
-        return sharing.spent_by_project(moment, load.held(moment), load.places())[project.pk].cost
-
     return asking.Asked(
         environments=choice.environments,
         where=choice.where,
         chosen=choice.select is not None,
-        spent=spent,
+        spent=lambda: load.spent(now())[project.pk].cost,
         priority=asked.priority_number,
         max_run=asked.max_run_seconds,
         preemptible=asked.preemptible,

@@ -361,7 +361,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What whoever runs the platform has to know of it now (administrators and operators; nothing for others). */
+        /**
+         * @description What whoever runs the platform has to know of it now (administrators and operators; maintainers hear of their
+         *     projects' budgets).
+         */
         get: operations["listNotices"];
         put?: never;
         post?: never;
@@ -512,6 +515,59 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project_id}/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the project may use, and what it uses now. */
+        get: operations["getLimits"];
+        /** @description Replaces all limits of the project (administrator). What already runs goes on. */
+        put: operations["putLimits"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/limits/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What each member of the project may use, and uses now. */
+        get: operations["listUserLimits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/limits/users/{username}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** @description Limits of one member's own, in place of those that each has (maintainer). */
+        put: operations["putUserLimits"];
+        post?: never;
+        /** @description From now on the member has the limits that each has (maintainer). */
+        delete: operations["deleteUserLimits"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project_id}/members": {
         parameters: {
             query?: never;
@@ -601,6 +657,49 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reservations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Which environments are set aside for whom, or maintained, and when: of those that you may see, and for your
+         *     projects.
+         */
+        get: operations["listReservations"];
+        put?: never;
+        /**
+         * @description Sets environments aside for a project, or for maintenance without one (administrator; a maintainer those of
+         *     their own projects).
+         */
+        post: operations["createReservation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/reservations/{reservation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One reservation or maintenance window. */
+        get: operations["getReservation"];
+        put?: never;
+        post?: never;
+        /** @description The environments are open again (as for making one). */
+        delete: operations["deleteReservation"];
+        options?: never;
+        head?: never;
+        /** @description Another time, other environments, another project (as for making one). */
+        patch: operations["changeReservation"];
         trace?: never;
     };
     "/api/v1/task-templates": {
@@ -1349,6 +1448,8 @@ export interface components {
     schemas: {
         /** @enum {string} */
         AllowedActionsEnum: "stop" | "retry" | "clone" | "delete" | "pause" | "resume";
+        /** @enum {string} */
+        AtBudgetEnum: "warn" | "refuse" | "preemptible";
         AuditEventItem: {
             id: number;
             /** Format: date-time */
@@ -2179,6 +2280,107 @@ export interface components {
         JudgedLevel: "pass" | "warn" | "fail" | "unknown";
         /** @enum {string} */
         LearningRateScalingEnum: "none" | "linear" | "sqrt";
+        /** @description Null or an empty list = no limit. */
+        Limits: {
+            projectId: string;
+            weight: number;
+            guaranteedGpus: number | null;
+            mostGpus: number | null;
+            mostTasks: number | null;
+            /** Format: double */
+            gpuHours: number | null;
+            gpuTypes: string[];
+            /** @description ids */
+            zones: string[];
+            priorities: components["schemas"]["PriorityClass"][];
+            longestRunSeconds: number | null;
+            userMostGpus: number | null;
+            userMostTasks: number | null;
+            /** Format: double */
+            userGpuHours: number | null;
+            /** Format: double */
+            budget: number | null;
+            atBudget: components["schemas"]["AtBudgetEnum"];
+            currency: string;
+            /** Format: date-time */
+            updatedAt: string | null;
+            /** @description empty: nobody yet */
+            updatedBy: string;
+            mayChange: boolean;
+            use: components["schemas"]["LimitsUse"];
+        };
+        LimitsEnvelope: {
+            data: components["schemas"]["Limits"];
+            code: number;
+            message: string;
+        };
+        /** @description Replaces all of them: null, an empty list or what is left out = no limit. */
+        LimitsRequest: {
+            /**
+             * @description of its fair share
+             * @default 1
+             */
+            weight?: number;
+            /** @description shared GPUs that it gets back by preemption; beyond them it borrows */
+            guaranteedGpus?: number | null;
+            /** @description that its tasks hold at once */
+            mostGpus?: number | null;
+            /** @description that hold environments at once */
+            mostTasks?: number | null;
+            /**
+             * Format: double
+             * @description in a month (UTC)
+             */
+            gpuHours?: number | null;
+            gpuTypes?: string[];
+            /** @description ids or names */
+            zones?: string[];
+            /** @description that members may use; empty = low, normal and high */
+            priorities?: components["schemas"]["PriorityClass"][];
+            /** @description that maxRunSeconds may be; then it has to be given */
+            longestRunSeconds?: number | null;
+            /** @description of each member that has no limits of their own */
+            userMostGpus?: number | null;
+            userMostTasks?: number | null;
+            /**
+             * Format: double
+             * @description in a month (UTC)
+             */
+            userGpuHours?: number | null;
+            /**
+             * Format: double
+             * @description of a month (UTC), in the platform's currency
+             */
+            budget?: number | null;
+            /**
+             * @description what happens to new tasks once it is spent
+             * @default warn
+             */
+            atBudget?: components["schemas"]["AtBudgetEnum"];
+        };
+        LimitsUse: {
+            /** @description that tasks hold now */
+            gpus: number;
+            /** @description of these, on shared environments: what the guarantee counts */
+            sharedGpus: number;
+            /** @description that hold environments now */
+            tasks: number;
+            /**
+             * Format: double
+             * @description of this month (UTC) so far
+             */
+            gpuHours: number;
+            /**
+             * Format: double
+             * @description of this month (UTC) so far
+             */
+            cost: number;
+            /**
+             * Format: double
+             * @description GPU-seconds used, half of which are forgotten in seven days
+             */
+            share: number;
+        };
         LogLine: {
             /** @description with rank=all */
             rank?: number;
@@ -2392,6 +2594,16 @@ export interface components {
         };
         PatchedProjectRequest: {
             name: string;
+        };
+        PatchedReservationChangeRequest: {
+            /** @description null: nobody gets them, they are maintained */
+            projectId?: string | null;
+            environmentIds?: string[];
+            /** Format: date-time */
+            beginsAt?: string;
+            /** Format: date-time */
+            endsAt?: string;
+            note?: string;
         };
         /** @enum {string} */
         PhaseEnum: "starting" | "compiling" | "running" | "evaluating" | "saving" | "ending";
@@ -2747,6 +2959,58 @@ export interface components {
             framework: string;
             label: string;
             reasons: components["schemas"]["WarningItem"][];
+        };
+        Reservation: {
+            id: string;
+            kind: components["schemas"]["ReservationKindEnum"];
+            /** @description null: maintenance, or a project you are not in */
+            projectId: string | null;
+            /** @description empty: maintenance, or a project you are not in */
+            projectName: string;
+            /** @description those that you may see */
+            environments: components["schemas"]["ReservedEnvironment"][];
+            /** Format: date-time */
+            beginsAt: string;
+            /** Format: date-time */
+            endsAt: string;
+            /** @description empty for a project you are not in */
+            note: string;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string;
+            mayChange: boolean;
+        };
+        ReservationCreateRequest: {
+            /** @description null: nobody gets them, they are maintained */
+            projectId?: string | null;
+            environmentIds: string[];
+            /** Format: date-time */
+            beginsAt: string;
+            /** Format: date-time */
+            endsAt: string;
+            note?: string;
+        };
+        ReservationEnvelope: {
+            data: components["schemas"]["Reservation"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        ReservationKindEnum: "reserved" | "maintenance";
+        ReservationPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["Reservation"][];
+        };
+        ReservationPageEnvelope: {
+            data: components["schemas"]["ReservationPage"];
+            code: number;
+            message: string;
+        };
+        ReservedEnvironment: {
+            id: string;
+            name: string;
         };
         /** @enum {string} */
         Role: "viewer" | "member" | "maintainer";
@@ -3527,6 +3791,50 @@ export interface components {
             data: components["schemas"]["TokenItemPage"];
             code: number;
             message: string;
+        };
+        UserLimits: {
+            username: string;
+            mostGpus: number | null;
+            mostTasks: number | null;
+            /** Format: double */
+            gpuHours: number | null;
+            /** @description false: what the project's limits say of each member */
+            own: boolean;
+            use: components["schemas"]["UserUse"];
+        };
+        UserLimitsEnvelope: {
+            data: components["schemas"]["UserLimits"];
+            code: number;
+            message: string;
+        };
+        UserLimitsPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["UserLimits"][];
+        };
+        UserLimitsPageEnvelope: {
+            data: components["schemas"]["UserLimitsPage"];
+            code: number;
+            message: string;
+        };
+        /** @description In place of what the project's limits say of each member; null or what is left out = no limit. */
+        UserLimitsRequest: {
+            /** @description that their tasks hold at once */
+            mostGpus?: number | null;
+            /** @description that hold environments at once */
+            mostTasks?: number | null;
+            /**
+             * Format: double
+             * @description in a month (UTC)
+             */
+            gpuHours?: number | null;
+        };
+        UserUse: {
+            gpus: number;
+            tasks: number;
+            /** Format: double */
+            gpuHours: number;
         };
         VersionCreateRequest: {
             path: string;
@@ -5258,6 +5566,166 @@ export interface operations {
             };
         };
     };
+    getLimits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LimitsEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    putLimits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LimitsRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LimitsEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listUserLimits: {
+        parameters: {
+            query?: {
+                ordering?: "username" | "-username";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserLimitsPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    putUserLimits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["UserLimitsRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserLimitsEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteUserLimits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listMembers: {
         parameters: {
             query?: {
@@ -5510,6 +5978,166 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["QueueItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listReservations: {
+        parameters: {
+            query?: {
+                /** @description those that end later; now by default */
+                from?: string;
+                ordering?: "beginsAt" | "-beginsAt" | "endsAt" | "-endsAt";
+                page?: number;
+                pageSize?: number;
+                /** @description id: those for it, and those of its environments */
+                project?: string;
+                search?: string;
+                /** @description those that begin earlier */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReservationPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createReservation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReservationCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReservationEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getReservation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                reservation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReservationEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteReservation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                reservation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeReservation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                reservation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedReservationChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReservationEnvelope"];
                 };
             };
             default: {

@@ -7,6 +7,9 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 AllowedActionsEnum: TypeAlias = Literal["stop", "retry", "clone", "delete", "pause", "resume"]
 
 
+AtBudgetEnum: TypeAlias = Literal["warn", "refuse", "preemptible"]
+
+
 class AuditEventItem(TypedDict):
     id: int
     at: str
@@ -328,6 +331,33 @@ JudgedLevel: TypeAlias = Literal["pass", "warn", "fail", "unknown"]
 LearningRateScalingEnum: TypeAlias = Literal["none", "linear", "sqrt"]
 
 
+class LimitsUse(TypedDict):
+    gpus: int
+    """
+    that tasks hold now
+    """
+    sharedGpus: int
+    """
+    of these, on shared environments: what the guarantee counts
+    """
+    tasks: int
+    """
+    that hold environments now
+    """
+    gpuHours: float
+    """
+    of this month (UTC) so far
+    """
+    cost: float
+    """
+    of this month (UTC) so far
+    """
+    share: float
+    """
+    GPU-seconds used, half of which are forgotten in seven days
+    """
+
+
 class LogLine(TypedDict):
     rank: NotRequired[int]
     """
@@ -494,6 +524,17 @@ class PatchedGroupChangeRequest(TypedDict):
 
 class PatchedProjectRequest(TypedDict):
     name: str
+
+
+class PatchedReservationChangeRequest(TypedDict):
+    projectId: NotRequired[str | None]
+    """
+    null: nobody gets them, they are maintained
+    """
+    environmentIds: NotRequired[list[str]]
+    beginsAt: NotRequired[str]
+    endsAt: NotRequired[str]
+    note: NotRequired[str]
 
 
 PhaseEnum: TypeAlias = Literal["starting", "compiling", "running", "evaluating", "saving", "ending"]
@@ -747,6 +788,25 @@ class RegisteredWorker(TypedDict):
     """
     the worker's own; the one before is void
     """
+
+
+class ReservationCreateRequest(TypedDict):
+    projectId: NotRequired[str | None]
+    """
+    null: nobody gets them, they are maintained
+    """
+    environmentIds: list[str]
+    beginsAt: str
+    endsAt: str
+    note: NotRequired[str]
+
+
+ReservationKindEnum: TypeAlias = Literal["reserved", "maintenance"]
+
+
+class ReservedEnvironment(TypedDict):
+    id: str
+    name: str
 
 
 Role: TypeAlias = Literal["viewer", "member", "maintainer"]
@@ -1043,6 +1103,31 @@ class TokenItem(TypedDict):
     name: str
     createdAt: str
     expiresAt: str | None
+
+
+class UserLimitsRequest(TypedDict):
+    """
+    In place of what the project's limits say of each member; null or what is left out = no limit.
+    """
+
+    mostGpus: NotRequired[int | None]
+    """
+    that their tasks hold at once
+    """
+    mostTasks: NotRequired[int | None]
+    """
+    that hold environments at once
+    """
+    gpuHours: NotRequired[float | None]
+    """
+    in a month (UTC)
+    """
+
+
+class UserUse(TypedDict):
+    gpus: int
+    tasks: int
+    gpuHours: float
 
 
 class VersionCreateRequest(TypedDict):
@@ -1680,6 +1765,96 @@ class GroupTask(TypedDict):
     status: TaskState
 
 
+class Limits(TypedDict):
+    """
+    Null or an empty list = no limit.
+    """
+
+    projectId: str
+    weight: int
+    guaranteedGpus: int | None
+    mostGpus: int | None
+    mostTasks: int | None
+    gpuHours: float | None
+    gpuTypes: list[str]
+    zones: list[str]
+    """
+    ids
+    """
+    priorities: list[PriorityClass]
+    longestRunSeconds: int | None
+    userMostGpus: int | None
+    userMostTasks: int | None
+    userGpuHours: float | None
+    budget: float | None
+    atBudget: AtBudgetEnum
+    currency: str
+    updatedAt: str | None
+    updatedBy: str
+    """
+    empty: nobody yet
+    """
+    mayChange: bool
+    use: LimitsUse
+
+
+class LimitsRequest(TypedDict):
+    """
+    Replaces all of them: null, an empty list or what is left out = no limit.
+    """
+
+    weight: NotRequired[int]
+    """
+    of its fair share
+    """
+    guaranteedGpus: NotRequired[int | None]
+    """
+    shared GPUs that it gets back by preemption; beyond them it borrows
+    """
+    mostGpus: NotRequired[int | None]
+    """
+    that its tasks hold at once
+    """
+    mostTasks: NotRequired[int | None]
+    """
+    that hold environments at once
+    """
+    gpuHours: NotRequired[float | None]
+    """
+    in a month (UTC)
+    """
+    gpuTypes: NotRequired[list[str]]
+    zones: NotRequired[list[str]]
+    """
+    ids or names
+    """
+    priorities: NotRequired[list[PriorityClass]]
+    """
+    that members may use; empty = low, normal and high
+    """
+    longestRunSeconds: NotRequired[int | None]
+    """
+    that maxRunSeconds may be; then it has to be given
+    """
+    userMostGpus: NotRequired[int | None]
+    """
+    of each member that has no limits of their own
+    """
+    userMostTasks: NotRequired[int | None]
+    userGpuHours: NotRequired[float | None]
+    """
+    in a month (UTC)
+    """
+    budget: NotRequired[float | None]
+    """
+    of a month (UTC), in the platform's currency
+    """
+    atBudget: NotRequired[AtBudgetEnum]
+    """
+    what happens to new tasks once it is spent
+    """
+
+
 class MemberAddRequest(TypedDict):
     username: str
     role: NotRequired[Role]
@@ -1830,6 +2005,32 @@ class RejectedFramework(TypedDict):
     framework: str
     label: str
     reasons: list[WarningItem]
+
+
+class Reservation(TypedDict):
+    id: str
+    kind: ReservationKindEnum
+    projectId: str | None
+    """
+    null: maintenance, or a project you are not in
+    """
+    projectName: str
+    """
+    empty: maintenance, or a project you are not in
+    """
+    environments: list[ReservedEnvironment]
+    """
+    those that you may see
+    """
+    beginsAt: str
+    endsAt: str
+    note: str
+    """
+    empty for a project you are not in
+    """
+    createdAt: str
+    createdBy: str
+    mayChange: bool
 
 
 class ScalingExpectation(TypedDict):
@@ -2126,6 +2327,18 @@ TimelineSpan = TypedDict(
         "kind": TimelineSpanKindEnum,
     },
 )
+
+
+class UserLimits(TypedDict):
+    username: str
+    mostGpus: int | None
+    mostTasks: int | None
+    gpuHours: float | None
+    own: bool
+    """
+    false: what the project's limits say of each member
+    """
+    use: UserUse
 
 
 class WorkerDesired(TypedDict):

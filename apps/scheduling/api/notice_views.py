@@ -1,0 +1,14 @@
+"""What whoever runs the platform has to know of it."""
+
+from apps.clusters import selectors as clusters
+from apps.clusters.api.serializers import ClusterReport
+from apps.common.api import APIView, Data, Request, operation
+from apps.scheduling import selectors
+
+
+class NoticesView(APIView):
+    @operation("listNotices", data=ClusterReport)
+    def get(self, request: Request) -> Data:
+        """What whoever runs the platform has to know of it now (administrators and operators; maintainers hear of their
+        projects' budgets)."""
+        return clusters.report([*clusters.notices(request.user), *selectors.notices(request.user)])

@@ -1,0 +1,57 @@
+"""Reservations and maintenance windows as the API shows them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from apps.accounts.models import Membership, User
+from apps.clusters.selectors import seen_by
+from apps.common.clock import now
+from apps.scheduling.models import Reservation
+from apps.scheduling.services import reservations
+
+
+def visible(user: User) -> QuerySet[Reservation]:
+    """Of environments that the user may see, and for their projects."""
+    rows = Reservation.objects.select_related("project", "created_by").prefetch_related("environments")
+    if user.is_superuser:
+        return rows
+    mine = Membership.objects.filter(user=user).values("project")
+    return rows.filter(Q(project__in=mine) | Exists(seen_by(user).filter(reservations=OuterRef("pk"))))
+
+
+def listed(user: User, query: Mapping[str, Any]) -> QuerySet[Reservation]:
+    rows = visible(user).filter(ends_at__gt=query.get("from") or now(), note__icontains=query["search"])
+    if until := query.get("to"):
+        rows = rows.filter(begins_at__lt=until)
+    if project := query.get("project"):
+        own = Reservation.environments.through.objects.filter(devenvironment__project=project)
+        rows = rows.filter(Q(project=project) | Exists(own.filter(reservation=OuterRef("pk"))))
+    return rows
+
+
+def shape(user: User) -> Callable[[Reservation], dict[str, Any]]:
+    """Of a project that the user is not in, nothing but the time."""
+    mine = set(Membership.objects.filter(user=user).values_list("project", flat=True))
+    maintained = reservations.maintained(user)
+    seen = None if user.is_superuser else set(seen_by(user).values_list("pk", flat=True))
+
+    def shown(row: Reservation) -> dict[str, Any]:
+        known = row.project if user.is_superuser or row.project_id in mine else None
+        there = sorted(row.environments.all(), key=lambda one: one.name)
+        return {
+            "id": row.pk,
+            "kind": "maintenance" if row.project_id is None else "reserved",
+            "projectId": known.pk if known else None,
+            "projectName": known.name if known else "",
+            "environments": [{"id": one.pk, "name": one.name} for one in there if seen is None or one.pk in seen],
+            "beginsAt": row.begins_at,
+            "endsAt": row.ends_at,
+            "note": row.note if known or row.project_id is None else "",
+            "createdAt": row.created_at,
+            "createdBy": row.created_by.username if row.created_by else "",
+            "mayChange": user.is_superuser or (bool(there) and {one.project_id for one in there} <= maintained),
+        }
+
+    return shown

@@ -1,0 +1,27 @@
+"""Whoever runs the platform, and a project's maintainers, hear once a month that its budget will soon be spent."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from django.conf import settings
+from django.db import transaction
+
+from apps.accounts import audit
+from apps.scheduling.models import Limits
+from apps.scheduling.selectors import Spent, month_name
+
+NEARLY = 0.8
+
+
+def warn(now: datetime, spent: Callable[[], Mapping[str, Spent]]) -> None:
+    """`spent`: what the month has cost so far, by project; asked only where somebody has a budget."""
+    month = month_name(now)
+    rows = list(Limits.objects.filter(budget__gt=0).exclude(budget_warned=month))
+    known = spent() if rows else {}
+    for row in rows:
+        cost = known[row.project_id].cost if row.project_id in known else 0.0
+        if row.budget is not None and cost >= NEARLY * float(row.budget):
+            with transaction.atomic():
+                if Limits.objects.filter(pk=row.pk).exclude(budget_warned=month).update(budget_warned=month):
+                    params = {"spent": round(cost, 2), "budget": float(row.budget), "currency": settings.CURRENCY}
+                    audit.record(None, "budget.warned", row.project_id, project=row.project_id, **params)

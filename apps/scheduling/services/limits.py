@@ -1,0 +1,77 @@
+"""What a project and its members may use, changed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts import access, audit
+from apps.accounts.models import Membership, Project, Role, User
+from apps.clusters.models import AvailabilityZone, DevEnvironment
+from apps.common.clock import now
+from apps.common.errors import ApiError, ProblemsError
+from apps.scheduling import hints
+from apps.scheduling.models import Limits, UserLimits
+from fermi.launch.spec import Problem
+
+
+@transaction.atomic
+def put(user: User, project: Project, values: Mapping[str, Any]) -> None:
+    """All of them at once. What runs goes on; whose turn it is follows them at once."""
+    access.require_administrator(user)
+    before = Limits.objects.filter(project=project).first() or Limits(project=project)
+    values, problems = checked(values, before)
+    if problems:
+        raise ProblemsError(problems)
+    changes = {name: value for name, value in values.items() if getattr(before, name) != value}
+    if "budget" in changes:
+        changes["budget_warned"] = ""
+    Limits.objects.update_or_create(project=project, defaults={**changes, "updated_at": now(), "updated_by": user})
+    audit.record(user, "limits.set", project.pk, project=project, **changes)
+    hints.changed()
+
+
+def checked(values: Mapping[str, Any], before: Limits) -> tuple[dict[str, Any], list[Problem]]:
+    """The values as they are stored, and everything that is wrong with them. What was allowed before may stay, though
+    nothing is of that type any more."""
+    problems = []
+    guaranteed, most = values.get("guaranteed_gpus"), values.get("most_gpus")
+    if guaranteed is not None and most is not None and guaranteed > most:
+        problems.append(Problem("guaranteedGpus", "LIMITS_CONTRADICT", {"found": guaranteed, "high": most}))
+    types = list(dict.fromkeys(values.get("gpu_types") or ()))
+    known = sorted(DevEnvironment.objects.exclude(gpu_type="").values_list("gpu_type", flat=True).distinct())
+    for index, found in enumerate(types):
+        if found not in known and found not in before.gpu_types:
+            params = {"found": found, "known": ", ".join(known) or "–"}
+            problems.append(Problem(f"gpuTypes.{index}", "GPU_TYPE_UNKNOWN", params))
+    zones = []
+    by_name = {key: zone for zone, name in AvailabilityZone.objects.values_list("pk", "name") for key in (name, zone)}
+    for index, found in enumerate(values.get("zones") or ()):
+        if found not in by_name:
+            problems.append(Problem(f"zones.{index}", "ZONE_UNKNOWN", {"zone": found}))
+        elif by_name[found] not in zones:
+            zones.append(by_name[found])
+    priorities = list(dict.fromkeys(values.get("priorities") or ()))
+    budget = values.get("budget")
+    stored = {"gpu_types": types, "zones": zones, "priorities": priorities}
+    return {**values, **stored, "budget": None if budget is None else round(budget, 2)}, problems
+
+
+@transaction.atomic
+def put_of_user(user: User, project: Project, username: str, values: Mapping[str, Any]) -> None:
+    access.require(user, project, Role.MAINTAINER)
+    member = Membership.objects.filter(project=project, user__username=username).first()
+    if member is None:
+        raise ApiError(404, "NOT_FOUND")
+    UserLimits.objects.update_or_create(project=project, user_id=member.user_id, defaults=values)
+    audit.record(user, "user-limits.set", username, project=project, **values)
+    hints.changed()
+
+
+@transaction.atomic
+def remove_of_user(user: User, project: Project, username: str) -> None:
+    access.require(user, project, Role.MAINTAINER)
+    if not UserLimits.objects.filter(project=project, user__username=username).delete()[0]:
+        raise ApiError(404, "NOT_FOUND")
+    audit.record(user, "user-limits.delete", username, project=project)
+    hints.changed()

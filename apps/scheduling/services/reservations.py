@@ -1,0 +1,134 @@
+"""Environments set aside: for one project, or for nobody while they are maintained."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from apps.accounts import access, audit
+from apps.accounts.models import Membership, Project, Role, User
+from apps.clusters.models import DevEnvironment
+from apps.clusters.selectors import pick
+from apps.common.clock import now
+from apps.common.errors import ApiError, ProblemsError
+from apps.scheduling import hints
+from apps.scheduling.models import Reservation
+from fermi.launch.spec import Problem
+
+
+@transaction.atomic
+def create(
+    user: User,
+    *,
+    environment_ids: Sequence[str],
+    begins_at: datetime,
+    ends_at: datetime,
+    project_id: str | None = None,
+    note: str = "",
+) -> Reservation:
+    """`project_id` None: maintenance. Nothing starts there that would not have ended when it begins."""
+    row = Reservation(
+        project_id=project_id, begins_at=begins_at, ends_at=ends_at, note=note, created_at=now(), created_by=user
+    )
+    environments = _checked(user, row, environment_ids)
+    row.save(force_insert=True)
+    row.environments.set(environments)
+    audit.record(user, "reservation.create", row.pk, project=project_id, **_told(row, environments))
+    hints.changed()
+    return row
+
+
+@transaction.atomic
+def change(user: User, row: Reservation, changes: Mapping[str, Any]) -> None:
+    _require(user, row.environments.all())
+    was = row.project_id
+    for name in changes.keys() - {"environment_ids"}:
+        setattr(row, name, changes[name])
+    before = list(row.environments.order_by("pk").values_list("pk", flat=True))
+    environments = _checked(user, row, changes.get("environment_ids", before), was)
+    row.save()
+    row.environments.set(environments)
+    audit.record(user, "reservation.change", row.pk, project=row.project_id, **_told(row, environments))
+    hints.changed()
+
+
+@transaction.atomic
+def remove(user: User, row: Reservation) -> None:
+    environments = list(row.environments.all())
+    _require(user, environments)
+    audit.record(user, "reservation.delete", row.pk, project=row.project_id, **_told(row, environments))
+    row.delete()
+    hints.changed()
+
+
+def maintained(user: User) -> set[str]:
+    """Projects whose environments the user may set aside; the administrator may all."""
+    return set(Membership.objects.filter(user=user, role=Role.MAINTAINER).values_list("project", flat=True))
+
+
+def _checked(user: User, row: Reservation, ids: Sequence[str], was: str | None = None) -> list[DevEnvironment]:
+    """The environments; raises ProblemsError with everything that is wrong with the reservation. `was`: its project
+    before."""
+    problems = [Problem("environmentIds", "ENVIRONMENT_REQUIRED")] if not ids else []
+    found, wrong = pick(user, ids, "environmentIds")
+    problems += wrong
+    if found:
+        _require(user, found)
+    if row.ends_at <= row.begins_at:
+        problems.append(Problem("endsAt", "RESERVATION_ENDS_FIRST", {"begins": _said(row.begins_at)}))
+    elif row.ends_at <= now():
+        problems.append(Problem("endsAt", "RESERVATION_PAST", {"ends": _said(row.ends_at)}))
+    theirs = Project.objects.all() if row.project_id == was else access.visible(Project.objects.all(), user, "pk")
+    project = theirs.filter(pk=row.project_id).first()
+    if row.project_id is not None and project is None:
+        problems.append(Problem("projectId", "PROJECT_UNKNOWN", {"project": row.project_id}))
+    for index, one in enumerate(found):
+        if project and not one.shared and one.project_id != project.pk:
+            params = {"environment": one.name, "project": project.name}
+            problems.append(Problem(f"environmentIds.{index}", "RESERVATION_FOREIGN", params))
+    problems += _overlaps(row, found, ids)
+    if problems:
+        raise ProblemsError(problems)
+    return found
+
+
+def _overlaps(row: Reservation, found: Sequence[DevEnvironment], ids: Sequence[str]) -> list[Problem]:
+    """Of whoever reserves the same environment at the same time, one waits here for the other."""
+    keys = [one.pk for one in found]
+    list(DevEnvironment.objects.select_for_update().filter(pk__in=keys).order_by("pk").values_list("pk"))
+    others: QuerySet[Any, Any] = Reservation.objects.exclude(pk=row.pk).filter(
+        environments__in=keys, begins_at__lt=row.ends_at, ends_at__gt=row.begins_at
+    )
+    rows = others.order_by("begins_at").values_list(
+        "environments", "environments__name", "begins_at", "ends_at", "note"
+    )
+    return [
+        Problem(
+            f"environmentIds.{ids.index(key)}",
+            "RESERVATION_OVERLAPS",
+            {"environment": name, "begins": _said(begins), "ends": _said(ends), "note": note or "–"},
+        )
+        for key, name, begins, ends, note in rows
+        if key in keys
+    ]
+
+
+def _require(user: User, environments: Iterable[DevEnvironment]) -> None:
+    projects = {one.project_id for one in environments}
+    if not user.is_superuser and not (projects and projects <= maintained(user)):
+        raise ApiError(403, "FORBIDDEN")
+
+
+def _told(row: Reservation, environments: Iterable[DevEnvironment]) -> dict[str, Any]:
+    return {
+        "environments": [one.name for one in environments],
+        "begins": row.begins_at.isoformat(),
+        "ends": row.ends_at.isoformat(),
+        "note": row.note,
+    }
+
+
+def _said(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M UTC")
