@@ -20,7 +20,8 @@ from apps.training.states import State
 PAGES = [
     "training_task", "clusters_devenvironment", "clusters_availabilityzone", "clusters_cluster", "catalog_dataset",
     "catalog_datasetversion", "catalog_model", "accounts_user", "accounts_project", "accounts_apitoken",
-    "accounts_auditevent", "auth_group", "workers_worker", "workers_group", "workers_jointoken",
+    "accounts_auditevent", "auth_group", "workers_worker", "workers_group", "workers_jointoken", "scheduling_limits",
+    "scheduling_userlimits", "scheduling_reservation",
 ]  # fmt: skip
 
 PLAN = {

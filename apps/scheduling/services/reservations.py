@@ -32,7 +32,7 @@ def create(
     row = Reservation(
         project_id=project_id, begins_at=begins_at, ends_at=ends_at, note=note, created_at=now(), created_by=user
     )
-    environments = _checked(user, row, environment_ids)
+    environments = check(user, row, environment_ids)
     row.save(force_insert=True)
     row.environments.set(environments)
     audit.record(user, "reservation.create", row.pk, project=project_id, **_told(row, environments))
@@ -47,7 +47,7 @@ def change(user: User, row: Reservation, changes: Mapping[str, Any]) -> None:
     for name in changes.keys() - {"environment_ids"}:
         setattr(row, name, changes[name])
     before = list(row.environments.order_by("pk").values_list("pk", flat=True))
-    environments = _checked(user, row, changes.get("environment_ids", before), was)
+    environments = check(user, row, changes.get("environment_ids", before), was)
     row.save()
     row.environments.set(environments)
     audit.record(user, "reservation.change", row.pk, project=row.project_id, **_told(row, environments))
@@ -68,7 +68,7 @@ def maintained(user: User) -> set[str]:
     return set(Membership.objects.filter(user=user, role=Role.MAINTAINER).values_list("project", flat=True))
 
 
-def _checked(user: User, row: Reservation, ids: Sequence[str], was: str | None = None) -> list[DevEnvironment]:
+def check(user: User, row: Reservation, ids: Sequence[str], was: str | None = None) -> list[DevEnvironment]:
     """The environments; raises ProblemsError with everything that is wrong with the reservation. `was`: its project
     before."""
     problems = [Problem("environmentIds", "ENVIRONMENT_REQUIRED")] if not ids else []

@@ -47,6 +47,14 @@ UNFOLD: dict[str, Any] = {
                 ],
             },
             {
+                "title": said("SHARING_TITLE"),
+                "items": [
+                    _page("LIMITS_TITLE", "speed", "scheduling.limits"),
+                    _page("USER_LIMITS_TITLE", "person_alert", "scheduling.userlimits"),
+                    _page("RESERVATIONS_TITLE", "event", "scheduling.reservation"),
+                ],
+            },
+            {
                 "title": said("DATA_AND_MODELS_TITLE"),
                 "items": [
                     _page("DATASETS_TITLE", "database", "catalog.dataset"),

@@ -1,0 +1,232 @@
+"""How machines are shared, for the administrator: each form keeps to the rules of its service, and saves through it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Model
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
+
+from apps.clusters.models import AvailabilityZone, DevEnvironment
+from apps.common.admin import SEARCH, label, label_app
+from apps.common.errors import ApiError
+from apps.common.texts import said, text
+from apps.scheduling.models import Limits, Reservation, UserLimits
+from apps.scheduling.services import limits, reservations
+from fermi.launch.schedule.scene import NUMBERS
+from fermi.launch.spec import Problem
+
+label_app("scheduling", "SHARING")
+label(
+    Limits,
+    "LIMITS",
+    project="PROJECT",
+    weight="WEIGHT",
+    guaranteed_gpus="GUARANTEED_GPUS",
+    most_gpus="MOST_GPUS",
+    most_tasks="MOST_TASKS",
+    gpu_hours="GPU_HOURS",
+    longest_run_seconds="LONGEST_RUN",
+    user_most_gpus="USER_MOST_GPUS",
+    user_most_tasks="USER_MOST_TASKS",
+    user_gpu_hours="USER_GPU_HOURS",
+    budget="BUDGET",
+    at_budget="AT_BUDGET",
+    updated_at="CHANGED",
+    updated_by="CHANGED_BY",
+)
+label(
+    UserLimits,
+    "USER_LIMITS",
+    project="PROJECT",
+    user="USER",
+    most_gpus="MOST_GPUS",
+    most_tasks="MOST_TASKS",
+    gpu_hours="GPU_HOURS",
+)
+label(
+    Reservation,
+    "RESERVATIONS",
+    project="PROJECT",
+    environments="ENVIRONMENTS_SHORT",
+    begins_at="BEGINS",
+    ends_at="ENDS",
+    note="NOTE",
+    created_by="CREATED_BY",
+)
+
+
+class AdministratorsAdmin(ModelAdmin):
+    search_help_text = SEARCH
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest, *args: Any) -> bool:
+        return request.user.is_superuser
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return request.user.is_superuser
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return request.user.is_superuser
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        """One by one, through the service."""
+        found = super().get_actions(request)
+        found.pop("delete_selected", None)
+        return found
+
+
+def _refuse(form: forms.ModelForm, problems: list[Problem], fields: Mapping[str, str]) -> None:
+    """Each problem beside the field that it is about."""
+    for problem in problems:
+        name = fields.get(problem.field.partition(".")[0])
+        form.add_error(name if name in form.fields else None, " ".join(text(problem.code, problem.params)))
+
+
+class LimitsForm(forms.ModelForm):
+    gpu_types = forms.MultipleChoiceField(
+        label=said("GPU_TYPES"), required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget
+    )
+    zones = forms.MultipleChoiceField(
+        label=said("ZONES"), required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget
+    )
+    priorities = forms.MultipleChoiceField(
+        label=said("PRIORITIES"),
+        help_text=said("PRIORITIES_HELP"),
+        required=False,
+        choices=[(name, name) for name in NUMBERS],
+        widget=UnfoldAdminCheckboxSelectMultipleWidget,
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        known = DevEnvironment.objects.exclude(gpu_type="").values_list("gpu_type", flat=True)
+        types: Any = self.fields["gpu_types"]
+        types.choices = [(one, one) for one in sorted({*known, *(self.instance.gpu_types or ())})]
+        zones: Any = self.fields["zones"]
+        zones.choices = list(AvailabilityZone.objects.order_by("name").values_list("pk", "name"))
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        _, problems = limits.checked(cleaned, self.instance)
+        _refuse(self, problems, {"guaranteedGpus": "guaranteed_gpus", "gpuTypes": "gpu_types", "zones": "zones"})
+        return cleaned
+
+
+@admin.register(Limits)
+class LimitsAdmin(AdministratorsAdmin):
+    form = LimitsForm
+    list_display = ("project", "weight", "guaranteed_gpus", "most_gpus", "gpu_hours", "budget", "at_budget")
+    list_select_related = ("project",)
+    search_fields = ("project__name", "project__id")
+    autocomplete_fields = ("project",)
+    exclude = ("budget_warned",)
+    readonly_fields = ("updated_at", "updated_by")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
+        return (*(("project",) if obj else ()), *self.readonly_fields)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Empty fields are no limits."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        values = {name: value for name, value in form.cleaned_data.items() if name != "project"}
+        budget = values["budget"]
+        values["budget"] = None if budget is None else float(budget)
+        limits.put(request.user, obj.project, values)  # type: ignore[arg-type]
+
+
+class UserLimitsForm(forms.ModelForm):
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        project, user = cleaned.get("project"), cleaned.get("user")
+        if project and user and not project.memberships.filter(user=user).exists():
+            self.add_error("user", said("NOT_A_MEMBER"))
+        return cleaned
+
+
+@admin.register(UserLimits)
+class UserLimitsAdmin(AdministratorsAdmin):
+    form = UserLimitsForm
+    list_display = ("user", "project", "most_gpus", "most_tasks", "gpu_hours")
+    list_filter = ("project",)
+    list_select_related = ("user", "project")
+    search_fields = ("user__username", "project__name")
+    autocomplete_fields = ("project", "user")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
+        return ("project", "user") if obj else ()
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        values = {name: form.cleaned_data[name] for name in ("most_gpus", "most_tasks", "gpu_hours")}
+        limits.put_of_user(request.user, obj.project, obj.user.username, values)  # type: ignore[arg-type]
+        obj.pk = UserLimits.objects.get(project=obj.project, user=obj.user).pk
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        limits.remove_of_user(request.user, obj.project, obj.user.username)  # type: ignore[arg-type]
+
+
+class ReservationForm(forms.ModelForm):
+    user: Any = None
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if self.errors:
+            return cleaned
+        try:
+            reservations.check(self.user, self.asked(), [one.pk for one in cleaned["environments"]])
+        except ApiError as error:
+            _refuse(self, error.problems, {"environmentIds": "environments", "endsAt": "ends_at"})
+        return cleaned
+
+    def asked(self) -> Reservation:
+        """As it would be."""
+        cleaned = self.cleaned_data
+        project = cleaned["project"]
+        return Reservation(
+            pk=self.instance.pk,
+            project_id=project and project.pk,
+            begins_at=cleaned["begins_at"],
+            ends_at=cleaned["ends_at"],
+        )
+
+
+@admin.register(Reservation)
+class ReservationAdmin(AdministratorsAdmin):
+    form = ReservationForm
+    list_display = ("__str__", "project", "begins_at", "ends_at", "created_by")
+    list_filter = ("project", "begins_at")
+    list_select_related = ("project", "created_by")
+    search_fields = ("note", "id", "project__name")
+    autocomplete_fields = ("project", "environments")
+    ordering = ("-begins_at",)
+    fields = ("project", "environments", "begins_at", "ends_at", "note")
+
+    def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        form = super().get_form(request, *args, **kwargs)
+        return type(form.__name__, (form,), {"user": request.user})
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        cleaned = form.cleaned_data
+        project = cleaned["project"]
+        values = {
+            "project_id": project and project.pk,
+            "environment_ids": [one.pk for one in cleaned["environments"]],
+            "begins_at": cleaned["begins_at"],
+            "ends_at": cleaned["ends_at"],
+            "note": cleaned["note"],
+        }
+        if change:
+            reservations.change(request.user, Reservation.objects.get(pk=obj.pk), values)  # type: ignore[arg-type]
+        else:
+            obj.pk = reservations.create(request.user, **values).pk  # type: ignore[arg-type]
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """The service did."""
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        reservations.remove(request.user, obj)  # type: ignore[arg-type]
