@@ -9,6 +9,7 @@ from apps.training.api import (
     queue_views,
     rules_views,
     template_views,
+    usage_views,
     views,
 )
 
@@ -41,6 +42,8 @@ urlpatterns = [
     path(f"{TASK}/move", queue_views.TaskMoveView.as_view()),
     path(f"{TASK}/restart", views.TaskRestartView.as_view()),
     path(f"{TASK}/stop", views.TaskStopView.as_view()),
+    path("usage", usage_views.UsageView.as_view()),
+    path(f"{TASK}/usage", usage_views.TaskUsageView.as_view()),
     path(f"{TASK}/pause", views.TaskPauseView.as_view()),
     path(f"{TASK}/resume", views.TaskResumeView.as_view()),
     path(f"{TASK}/grow", views.TaskGrowView.as_view()),

@@ -5,22 +5,23 @@ import type { Notice } from "./types";
 
 export type PriorityClass = "low" | "normal" | "high" | "urgent";
 
-/** A task that must end first. Without an id it is somebody else's. */
+/** A task that must end first. Without an id it is somebody else's, and its name is empty. */
 export interface Ahead {
   taskId: string | null;
   name: string;
   until: string | null;
 }
 
-/** A task that waits. Without an id it is somebody else's, and says neither name nor owner. */
+/** A task that waits. Without an id it is somebody else's: its name and owner are empty. */
 export interface Waiter {
   number: number;
   taskId: string | null;
-  taskName: string | null;
+  taskName: string;
   projectId: string | null;
-  owner: string | null;
+  owner: string;
   priority: PriorityClass;
   preemptible: boolean;
+  mayMove: boolean;
   asks: { nodes: number | null; gpus: number | null; gpuTypes: string[]; text: string };
   since: string;
   reason: Notice | null;

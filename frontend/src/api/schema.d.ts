@@ -1162,6 +1162,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description What the task's time went into: queued, held, and of that how much moved training forward; and what it
+         *     cost.
+         */
+        get: operations["getTaskUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/preview": {
         parameters: {
             query?: never;
@@ -1173,6 +1193,26 @@ export interface paths {
         put?: never;
         /** @description What a create would run: ranks, environments, files, the engine's objects, problems. Creates nothing. */
         post: operations["previewTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description GPU-hours of your projects between two moments, what they went into, and what they cost; as CSV with
+         *     `format=csv`.
+         */
+        get: operations["getUsage"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -3702,6 +3742,112 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @description In seconds of the task, its environments weighed by their GPUs. */
+        TaskUsage: {
+            /**
+             * Format: double
+             * @description until the first step
+             */
+            starting: number;
+            /**
+             * Format: double
+             * @description steps that nobody had trained before
+             */
+            training: number;
+            /**
+             * Format: double
+             * @description from when it was asked to end until it had
+             */
+            saving: number;
+            /**
+             * Format: double
+             * @description to failures, and to the back-off after them
+             */
+            lost: number;
+            /**
+             * Format: double
+             * @description steps that were trained again
+             */
+            redone: number;
+            /**
+             * Format: double
+             * @description held without an attempt
+             */
+            idle: number;
+            /**
+             * Format: double
+             * @description since it was created, without what it held
+             */
+            queuedSeconds: number;
+            /** Format: double */
+            heldSeconds: number;
+            /** Format: double */
+            gpuHours: number;
+            /**
+             * Format: double
+             * @description null: nobody has said a price
+             */
+            cost: number | null;
+            currency: string;
+            /**
+             * Format: double
+             * @description share of held GPU time that moved training forward
+             */
+            goodput: number | null;
+            nodes: components["schemas"]["TaskUsageNode"][];
+        };
+        TaskUsageEnvelope: {
+            data: components["schemas"]["TaskUsage"];
+            code: number;
+            message: string;
+        };
+        /** @description What held time went into. */
+        TaskUsageNode: {
+            /**
+             * Format: double
+             * @description until the first step
+             */
+            starting: number;
+            /**
+             * Format: double
+             * @description steps that nobody had trained before
+             */
+            training: number;
+            /**
+             * Format: double
+             * @description from when it was asked to end until it had
+             */
+            saving: number;
+            /**
+             * Format: double
+             * @description to failures, and to the back-off after them
+             */
+            lost: number;
+            /**
+             * Format: double
+             * @description steps that were trained again
+             */
+            redone: number;
+            /**
+             * Format: double
+             * @description held without an attempt
+             */
+            idle: number;
+            /** @description null: it was removed */
+            environmentId: string | null;
+            name: string;
+            zone: string;
+            gpuType: string;
+            gpus: number;
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            /** @description it is held now */
+            open: boolean;
+            /** Format: double */
+            cost: number | null;
+        };
         TemplateVariant: {
             nodes: number;
             gpusPerNode: number;
@@ -3791,6 +3937,125 @@ export interface components {
             data: components["schemas"]["TokenItemPage"];
             code: number;
             message: string;
+        };
+        /** @description In GPU-hours. */
+        UsageItem: {
+            /**
+             * Format: double
+             * @description until the first step
+             */
+            starting: number;
+            /**
+             * Format: double
+             * @description steps that nobody had trained before
+             */
+            training: number;
+            /**
+             * Format: double
+             * @description from when it was asked to end until it had
+             */
+            saving: number;
+            /**
+             * Format: double
+             * @description to failures, and to the back-off after them
+             */
+            lost: number;
+            /**
+             * Format: double
+             * @description steps that were trained again
+             */
+            redone: number;
+            /**
+             * Format: double
+             * @description held without an attempt
+             */
+            idle: number;
+            /** Format: double */
+            gpuHours: number;
+            /**
+             * Format: double
+             * @description of these, held at this moment: not yet sorted into parts
+             */
+            openGpuHours: number;
+            /**
+             * Format: double
+             * @description null: nobody has said a price
+             */
+            cost: number | null;
+            /**
+             * Format: double
+             * @description share that moved training forward
+             */
+            goodput: number | null;
+            /** @description id, user name, or month */
+            key: string;
+            name: string;
+            tasks: number;
+        };
+        UsageReport: {
+            /** @description the most GPU-hours first */
+            items: components["schemas"]["UsageItem"][];
+            total: components["schemas"]["UsageSum"];
+            currency: string;
+            /** Format: date-time */
+            to: string;
+            /** Format: date-time */
+            from: string;
+        };
+        UsageReportEnvelope: {
+            data: components["schemas"]["UsageReport"];
+            code: number;
+            message: string;
+        };
+        /** @description In GPU-hours. */
+        UsageSum: {
+            /**
+             * Format: double
+             * @description until the first step
+             */
+            starting: number;
+            /**
+             * Format: double
+             * @description steps that nobody had trained before
+             */
+            training: number;
+            /**
+             * Format: double
+             * @description from when it was asked to end until it had
+             */
+            saving: number;
+            /**
+             * Format: double
+             * @description to failures, and to the back-off after them
+             */
+            lost: number;
+            /**
+             * Format: double
+             * @description steps that were trained again
+             */
+            redone: number;
+            /**
+             * Format: double
+             * @description held without an attempt
+             */
+            idle: number;
+            /** Format: double */
+            gpuHours: number;
+            /**
+             * Format: double
+             * @description of these, held at this moment: not yet sorted into parts
+             */
+            openGpuHours: number;
+            /**
+             * Format: double
+             * @description null: nobody has said a price
+             */
+            cost: number | null;
+            /**
+             * Format: double
+             * @description share that moved training forward
+             */
+            goodput: number | null;
         };
         UserLimits: {
             username: string;
@@ -7069,6 +7334,35 @@ export interface operations {
             };
         };
     };
+    getTaskUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskUsageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     previewTask: {
         parameters: {
             query?: never;
@@ -7088,6 +7382,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskPreviewEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getUsage: {
+        parameters: {
+            query?: {
+                by?: "task" | "user" | "project" | "environment" | "month";
+                format?: "json" | "csv";
+                /** @description this month's beginning (UTC) by default */
+                from?: string;
+                /** @description id */
+                project?: string;
+                /** @description now by default */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UsageReportEnvelope"];
                 };
             };
             default: {

@@ -3,11 +3,12 @@ import { ask } from "./loose";
 
 export type SpanKind = "held" | "next" | "reserved" | "maintenance";
 
-/** What an environment is used for between two moments. Not `sure`: by an estimate; without `to` nobody knows. */
+/** What an environment is used for between two moments; null where nobody knows. Not `sure`: its end is an estimate. */
 export interface Span {
   taskId: string | null;
-  name: string | null;
-  from: string;
+  /** Empty: somebody else's. */
+  name: string;
+  from: string | null;
   to: string | null;
   sure: boolean;
   kind: SpanKind;

@@ -22,6 +22,7 @@ export const routes: RouteObject[] = [
               { path: "/training/:id", lazy: () => import("@/pages/task") },
               { path: "/queue", lazy: () => import("@/pages/queue") },
               { path: "/queue/timeline", lazy: () => import("@/pages/timeline") },
+              { path: "/queue/reservations", lazy: () => import("@/pages/reservations") },
               { path: "/environments", lazy: () => import("@/pages/environments") },
               { path: "/environments/:id", lazy: () => import("@/pages/environment") },
               { path: "/datasets", lazy: () => import("@/pages/datasets") },

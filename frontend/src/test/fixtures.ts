@@ -351,6 +351,7 @@ export function waiter(number: number, over: Partial<Waiter> = {}): Waiter {
     owner: "ada",
     priority: "normal",
     preemptible: false,
+    mayMove: false,
     asks: { nodes: 2, gpus: 8, gpuTypes: ["A100"], text: "2 台，每台 4 块 A100" },
     since: "2026-11-21T05:00:00Z",
     reason: { code: "WAITING_FOR_CAPACITY", message: "还差 1 台", hint: "" },

@@ -1079,6 +1079,52 @@ class TaskSummary(TypedDict):
     crossZone: bool
 
 
+class TaskUsageNode(TypedDict):
+    """
+    What held time went into.
+    """
+
+    starting: float
+    """
+    until the first step
+    """
+    training: float
+    """
+    steps that nobody had trained before
+    """
+    saving: float
+    """
+    from when it was asked to end until it had
+    """
+    lost: float
+    """
+    to failures, and to the back-off after them
+    """
+    redone: float
+    """
+    steps that were trained again
+    """
+    idle: float
+    """
+    held without an attempt
+    """
+    environmentId: str | None
+    """
+    null: it was removed
+    """
+    name: str
+    zone: str
+    gpuType: str
+    gpus: int
+    since: str
+    until: str
+    open: bool
+    """
+    it is held now
+    """
+    cost: float | None
+
+
 TimelineSpanKindEnum: TypeAlias = Literal["held", "next", "reserved", "maintenance"]
 
 
@@ -1103,6 +1149,100 @@ class TokenItem(TypedDict):
     name: str
     createdAt: str
     expiresAt: str | None
+
+
+class UsageItem(TypedDict):
+    """
+    In GPU-hours.
+    """
+
+    starting: float
+    """
+    until the first step
+    """
+    training: float
+    """
+    steps that nobody had trained before
+    """
+    saving: float
+    """
+    from when it was asked to end until it had
+    """
+    lost: float
+    """
+    to failures, and to the back-off after them
+    """
+    redone: float
+    """
+    steps that were trained again
+    """
+    idle: float
+    """
+    held without an attempt
+    """
+    gpuHours: float
+    openGpuHours: float
+    """
+    of these, held at this moment: not yet sorted into parts
+    """
+    cost: float | None
+    """
+    null: nobody has said a price
+    """
+    goodput: float | None
+    """
+    share that moved training forward
+    """
+    key: str
+    """
+    id, user name, or month
+    """
+    name: str
+    tasks: int
+
+
+class UsageSum(TypedDict):
+    """
+    In GPU-hours.
+    """
+
+    starting: float
+    """
+    until the first step
+    """
+    training: float
+    """
+    steps that nobody had trained before
+    """
+    saving: float
+    """
+    from when it was asked to end until it had
+    """
+    lost: float
+    """
+    to failures, and to the back-off after them
+    """
+    redone: float
+    """
+    steps that were trained again
+    """
+    idle: float
+    """
+    held without an attempt
+    """
+    gpuHours: float
+    openGpuHours: float
+    """
+    of these, held at this moment: not yet sorted into parts
+    """
+    cost: float | None
+    """
+    null: nobody has said a price
+    """
+    goodput: float | None
+    """
+    share that moved training forward
+    """
 
 
 class UserLimitsRequest(TypedDict):
@@ -2296,6 +2436,53 @@ class TaskScaling(TypedDict):
     """
 
 
+class TaskUsage(TypedDict):
+    """
+    In seconds of the task, its environments weighed by their GPUs.
+    """
+
+    starting: float
+    """
+    until the first step
+    """
+    training: float
+    """
+    steps that nobody had trained before
+    """
+    saving: float
+    """
+    from when it was asked to end until it had
+    """
+    lost: float
+    """
+    to failures, and to the back-off after them
+    """
+    redone: float
+    """
+    steps that were trained again
+    """
+    idle: float
+    """
+    held without an attempt
+    """
+    queuedSeconds: float
+    """
+    since it was created, without what it held
+    """
+    heldSeconds: float
+    gpuHours: float
+    cost: float | None
+    """
+    null: nobody has said a price
+    """
+    currency: str
+    goodput: float | None
+    """
+    share of held GPU time that moved training forward
+    """
+    nodes: list[TaskUsageNode]
+
+
 class TemplateVariant(TypedDict):
     nodes: int
     gpusPerNode: int
@@ -2325,6 +2512,18 @@ TimelineSpan = TypedDict(
         "to": str | None,
         "sure": bool,
         "kind": TimelineSpanKindEnum,
+    },
+)
+
+
+UsageReport = TypedDict(
+    "UsageReport",
+    {
+        "items": list[UsageItem],
+        "total": UsageSum,
+        "currency": str,
+        "to": str,
+        "from": str,
     },
 )
 

@@ -4,7 +4,7 @@ import { http } from "msw";
 import { expect, test } from "vitest";
 import type { Waiter } from "@/api/queue";
 import { waiter } from "@/test/fixtures";
-import { api, list, ok, platform, refuse, withRole } from "@/test/platform";
+import { api, list, ok, platform, refuse } from "@/test/platform";
 import { visit } from "@/test/render";
 import { dropped, moved, step } from "./order";
 
@@ -17,9 +17,8 @@ const names = () =>
 /** A queue that a maintainer sees, and that does what it is told. */
 function movable(...items: Waiter[]) {
   const sent: unknown[] = [];
-  let now = items;
+  let now = items.map((each) => ({ ...each, mayMove: each.taskId !== null }));
   platform.use(
-    http.get(api("/auth/me"), () => ok(withRole("maintainer"))),
     http.get(api("/queue"), () => list(...now)),
     http.post(api("/training-tasks/:id/move"), async ({ request, params }) => {
       const { before } = (await request.json()) as { before: string | null };
@@ -31,7 +30,7 @@ function movable(...items: Waiter[]) {
   return sent;
 }
 
-const others = waiter(2, { taskId: null, taskName: null, owner: null, projectId: null });
+const others = waiter(2, { taskId: null, taskName: "", owner: "", projectId: null });
 
 test("who waits for what, why, when, and after whom; others are not named", async () => {
   platform.use(

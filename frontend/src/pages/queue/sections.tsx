@@ -9,6 +9,7 @@ export function QueueSections() {
       links={[
         { to: "/queue", label: t("queue.title") },
         { to: "/queue/timeline", label: t("timeline.title") },
+        { to: "/queue/reservations", label: t("reservations.title") },
       ]}
     />
   );

@@ -4,7 +4,7 @@ import { type DragEvent, useLayoutEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { QueueFilters, Waiter } from "@/api/queue";
-import { maintains, meQuery } from "@/api/session";
+import { meQuery } from "@/api/session";
 import { cx } from "@/lib/cx";
 import { ago, dateTime } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
@@ -37,7 +37,7 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
   const pressed = useRef<{ id: string; way: Way }>(undefined);
   const project = (id: string | null) => me?.projects.find((each) => each.id === id)?.name ?? id ?? "–";
   const maintained = (waiter: Waiter) =>
-    waiter.taskId !== null && maintains(me, waiter.projectId) && peersOf(waiters, waiter).length > 1;
+    waiter.mayMove && waiter.taskId !== null && peersOf(waiters, waiter).length > 1;
   const movable = waiters.some(maintained);
 
   /** A row that moves takes the focus of its buttons with it. */
@@ -131,7 +131,7 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
                 </span>
                 <div className="mt-1 space-y-1 text-xs text-muted md:hidden">
                   <div>
-                    {project(projectId)} · {owner ?? "–"}
+                    {project(projectId)} · {owner || "–"}
                   </div>
                   <div>
                     <PriorityBadge priority={priority} /> {asks.text}
@@ -141,7 +141,7 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
               </td>
               <td className={MEDIUM}>
                 <div className="break-words">{project(projectId)}</div>
-                <div className="text-xs text-muted">{owner ?? "–"}</div>
+                <div className="text-xs text-muted">{owner || "–"}</div>
               </td>
               <td className={MEDIUM}>
                 <PriorityBadge priority={priority} />

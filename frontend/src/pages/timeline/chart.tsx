@@ -2,7 +2,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { type CSSProperties, useRef } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
-import type { TimelineEnvironment } from "@/api/timeline";
+import type { Span, TimelineEnvironment } from "@/api/timeline";
 import { cx } from "@/lib/cx";
 import { shortTime } from "@/lib/format";
 import { isWindow, SpanBar } from "./span";
@@ -122,11 +122,11 @@ function EnvironmentName({ environment: { id, name, gpuCount, gpuType } }: { env
 }
 
 function Track({ environment: { spans }, window }: { environment: TimelineEnvironment; window: Window }) {
-  const behind = spans.filter(isWindow);
-  const before = spans.filter((span) => !isWindow(span));
+  const depth = (span: Span) => (isWindow(span) ? 0 : span.kind === "held" ? 1 : 2);
+  const fromBehind = spans.toSorted((a, b) => depth(a) - depth(b));
   return (
     <div className="relative min-w-0 flex-1 overflow-hidden">
-      {[...behind, ...before].map((span, index) => {
+      {fromBehind.map((span, index) => {
         const place = placed(span, window);
         return place && <SpanBar key={index} span={span} {...place} />;
       })}

@@ -57,7 +57,9 @@ export function SpanList({ environments, window }: { environments: TimelineEnvir
                     spanName(t, span)
                   )}
                 </td>
-                <td className="whitespace-nowrap tabular-nums">{dateTime(span.from)}</td>
+                <td className="whitespace-nowrap tabular-nums">
+                  {span.from === null ? t("timeline.noEnd") : dateTime(span.from)}
+                </td>
                 <td className="whitespace-nowrap tabular-nums">
                   {span.to === null ? t("timeline.noEnd") : dateTime(span.to)}
                   {!span.sure && <div className="text-xs text-muted">{t("timeline.unsure")}</div>}

@@ -37,7 +37,7 @@ export function spanName(t: TFunction, { kind, name }: Pick<Span, "kind" | "name
 
 export function spanTimes(t: TFunction, { from, to, sure }: Span): string {
   const end = to === null ? t("timeline.noEnd") : shortTime(to);
-  return `${shortTime(from)} – ${sure || to === null ? end : t("timeline.perhaps", { time: end })}`;
+  return `${from === null ? t("timeline.noEnd") : shortTime(from)} – ${sure || to === null ? end : t("timeline.perhaps", { time: end })}`;
 }
 
 function look(kind: SpanKind, sure: boolean): string {

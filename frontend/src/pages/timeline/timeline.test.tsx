@@ -48,7 +48,7 @@ test("who holds what, who is next, what is set aside, and what is only an estima
       span({ taskId: "task-2", name: "second", from: inHours(2), to: null, sure: false, kind: "next" }),
       span({ taskId: null, name: "升级驱动", from: inHours(5), to: inHours(6), kind: "maintenance" }),
     ),
-    row(2, span({ taskId: null, name: null })),
+    row(2, span({ taskId: null, name: "" })),
   );
   visit("/queue/timeline");
   const held = await screen.findByRole("link", { name: /^占用: first-task/ });
@@ -102,6 +102,7 @@ test("a span is cut at the window; one without an end reaches its edge", () => {
   expect(placed(span({ from: at(-5), to: at(15) }), window)).toEqual({ left: 0, width: 50 });
   expect(placed(span({ from: at(15), to: null }), window)).toEqual({ left: 50, width: 50 });
   expect(placed(span({ from: at(-5), to: at(0) }), window)).toBeUndefined();
+  expect(placed(span({ from: null, to: null }), window)).toEqual({ left: 90, width: 10 });
   expect(ticksOf(window).length).toBeLessThanOrEqual(10);
   expect(rowsOf([row(2), row(1), row(3)])).toMatchObject([
     { zone: "可用区A", count: 2 },

@@ -40,8 +40,12 @@ export function placeOf(at: number, { from, to }: Window): number {
   return ((at - from) / (to - from)) * 100;
 }
 
+/** Percent of the window for what begins nobody knows when. */
+const SOMEDAY = 10;
+
 /** The part of a span that is in the window; a span without an end goes on. */
 export function placed(span: Span, window: Window): { left: number; width: number } | undefined {
+  if (span.from === null) return { left: 100 - SOMEDAY, width: SOMEDAY };
   const from = Math.max(new Date(span.from).getTime(), window.from);
   const to = span.to === null ? window.to : Math.min(new Date(span.to).getTime(), window.to);
   if (to <= from) return undefined;

@@ -1,0 +1,75 @@
+"""Shapes of what tasks held, what came of it, and what it cost."""
+
+from rest_framework import serializers
+
+from apps.common.openapi import Key
+from apps.training.shown.usage import GROUPS
+
+BY = [(name, name) for name in GROUPS]
+FORMATS = [(name, name) for name in ("json", "csv")]
+
+
+class UsageQuery(serializers.Serializer):
+    by = serializers.ChoiceField(BY, default="project")
+    project = Key(required=False, allow_blank=True, help_text="id")
+    to = serializers.DateTimeField(required=False, help_text="now by default")
+    format = serializers.ChoiceField(FORMATS, default="json")
+    locals()["from"] = serializers.DateTimeField(required=False, help_text="this month's beginning (UTC) by default")
+
+
+class UsageParts(serializers.Serializer):
+    """What held time went into."""
+
+    starting = serializers.FloatField(help_text="until the first step")
+    training = serializers.FloatField(help_text="steps that nobody had trained before")
+    saving = serializers.FloatField(help_text="from when it was asked to end until it had")
+    lost = serializers.FloatField(help_text="to failures, and to the back-off after them")
+    redone = serializers.FloatField(help_text="steps that were trained again")
+    idle = serializers.FloatField(help_text="held without an attempt")
+
+
+class UsageSum(UsageParts):
+    """In GPU-hours."""
+
+    gpuHours = serializers.FloatField()
+    openGpuHours = serializers.FloatField(help_text="of these, held at this moment: not yet sorted into parts")
+    cost = serializers.FloatField(allow_null=True, help_text="null: nobody has said a price")
+    goodput = serializers.FloatField(allow_null=True, help_text="share that moved training forward")
+
+
+class UsageItem(UsageSum):
+    key = serializers.CharField(help_text="id, user name, or month")
+    name = serializers.CharField()
+    tasks = serializers.IntegerField()
+
+
+class UsageReport(serializers.Serializer):
+    items = UsageItem(many=True, help_text="the most GPU-hours first")
+    total = UsageSum()
+    currency = serializers.CharField()
+    to = serializers.DateTimeField()
+    locals()["from"] = serializers.DateTimeField()
+
+
+class TaskUsageNode(UsageParts):
+    environmentId = serializers.CharField(allow_null=True, help_text="null: it was removed")
+    name = serializers.CharField()
+    zone = serializers.CharField()
+    gpuType = serializers.CharField()
+    gpus = serializers.IntegerField()
+    since = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    open = serializers.BooleanField(help_text="it is held now")
+    cost = serializers.FloatField(allow_null=True)
+
+
+class TaskUsage(UsageParts):
+    """In seconds of the task, its environments weighed by their GPUs."""
+
+    queuedSeconds = serializers.FloatField(help_text="since it was created, without what it held")
+    heldSeconds = serializers.FloatField()
+    gpuHours = serializers.FloatField()
+    cost = serializers.FloatField(allow_null=True, help_text="null: nobody has said a price")
+    currency = serializers.CharField()
+    goodput = serializers.FloatField(allow_null=True, help_text="share of held GPU time that moved training forward")
+    nodes = TaskUsageNode(many=True)

@@ -1,0 +1,225 @@
+"""What tasks held, what came of that time, and what it cost: from the ledger, and from what is held at this moment."""
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Count, F, FloatField, Q, QuerySet, Sum, Value
+from django.db.models.functions import Coalesce, TruncMonth
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.clusters.models import Lease
+from apps.common.clock import now
+from apps.scheduling import pricing
+from apps.scheduling.models import Usage
+from apps.training.ground import holding
+from apps.training.models import Task
+from fermi.launch.schedule import ledger
+from fermi.launch.schedule.ledger import PARTS, Parts
+
+HOUR = 3600.0
+
+GROUPS: Mapping[str, tuple[Any, Any]] = {
+    "task": (F("task"), F("task_name")),
+    "user": (F("owner"), F("owner")),
+    "project": (F("project_id"), F("project__name")),
+    "environment": (Coalesce("environment_id", Value("")), F("environment_name")),
+    "month": (TruncMonth("since"), Value("")),
+}
+"""By what a report adds up: the key of a row, and its name."""
+
+_SECONDS = sum((F(part) for part in PARTS[1:]), F(PARTS[0]))
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of one row of a report. `parts` in GPU-seconds; `open`: GPU-hours held at this moment, not yet sorted."""
+
+    key: str
+    name: str
+    tasks: set[str] = field(default_factory=set)
+    count: int = 0
+    parts: Parts = field(default_factory=Parts)
+    open: float = 0.0
+    cost: float = 0.0
+    priced: bool = False
+
+
+def report(user: User, *, by: str, begins: datetime, ends: datetime, project: str = "") -> dict[str, Any]:
+    """GPU-hours between two moments by what `by` says. A row of the ledger that lies there in part counts in part."""
+    rows = access.visible(Usage.objects.filter(since__lt=ends, until__gt=begins), user)
+    if project:
+        rows = rows.filter(project=project)
+    sums: dict[str, Tally] = {}
+    within = Q(since__gte=begins, until__lte=ends)
+    for row in _added(rows.filter(within), by):
+        one = _sum(sums, row["key"], row["name"])
+        one.count += row["tasks"]
+        one.parts = one.parts.plus(Parts(**{part: row[f"of_{part}"] or 0.0 for part in PARTS}))
+        one.cost += row["cost"] or 0.0
+        one.priced = one.priced or row["cost"] is not None
+    key, name = GROUPS[by]
+    for edge in rows.exclude(within).annotate(key=key, label=name):
+        share = (min(edge.until, ends) - max(edge.since, begins)) / (edge.until - edge.since)
+        one = _sum(sums, edge.key, edge.label)
+        one.tasks.add(edge.task)
+        one.parts = one.parts.plus(_parts(edge).times(share * edge.gpus))
+        if edge.per_gpu_hour is not None:
+            one.cost += share * edge.gpus * _parts(edge).held / HOUR * float(edge.per_gpu_hour)
+            one.priced = True
+    _open(user, sums, by, begins, ends, project)
+    items = sorted((_shown(one) for one in sums.values()), key=lambda item: (-item["gpuHours"], item["key"]))
+    return {"items": items, "total": _total(items), "currency": settings.CURRENCY, "from": begins, "to": ends}
+
+
+def as_csv(told: Mapping[str, Any]) -> str:
+    """The same for a spreadsheet: one line for each row, hours with three decimals."""
+    out = io.StringIO()
+    columns = [name for name in _COLUMNS if name != "tasks"]
+    writer = csv.writer(out)
+    writer.writerow([*columns, "currency"])
+    for item in told["items"]:
+        writer.writerow([*(_cell(item[name]) for name in columns), told["currency"]])
+    return out.getvalue()
+
+
+def of_task(task: Task) -> dict[str, Any]:
+    """With what it holds now, up to now."""
+    moment = now()
+    rows = list(Usage.objects.filter(task=task.pk).order_by("environment_name", "since"))
+    leases = Lease.objects.filter(holder=task.pk).select_related("environment__zone")
+    rows += holding.rows(task, leases, moment)
+    weights = [row.gpus or 0 for row in rows] if any(row.gpus for row in rows) else [1] * len(rows)
+    weighed = ledger.total(_parts(row).times(weight) for row, weight in zip(rows, weights, strict=True))
+    held = _covered((row.since, row.until) for row in rows)
+    parts = weighed.times(held / weighed.held) if weighed.held else Parts()
+    cost = [_cost(row) for row in rows]
+    return {
+        "queuedSeconds": max(((task.ended_at or moment) - task.created_at).total_seconds() - held, 0.0),
+        "heldSeconds": held,
+        **ledger.names(parts),
+        "gpuHours": sum(row.gpus * _parts(row).held for row in rows) / HOUR,
+        "cost": sum(one for one in cost if one is not None) if any(one is not None for one in cost) else None,
+        "currency": settings.CURRENCY,
+        "goodput": ledger.goodput(weighed),
+        "nodes": [
+            {
+                "environmentId": row.environment_id,
+                "name": row.environment_name,
+                "zone": row.zone,
+                "gpuType": row.gpu_type,
+                "gpus": row.gpus,
+                "since": row.since,
+                "until": row.until,
+                "open": row.pk is None,
+                **ledger.names(_parts(row)),
+                "cost": _cost(row),
+            }
+            for row in rows
+        ],
+    }
+
+
+def _added(rows: QuerySet[Usage], by: str) -> Iterable[dict[str, Any]]:
+    key, name = GROUPS[by]
+    sums: dict[str, Any] = {f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PARTS}
+    cost = Sum(F("gpus") * _SECONDS / HOUR * F("per_gpu_hour"), output_field=FloatField())
+    grouped = rows.annotate(key=key, label=name).order_by().values("key", "label")
+    for row in grouped.annotate(**sums, cost=cost, tasks=Count("task", distinct=True)):
+        yield {**row, "name": row["label"]}
+
+
+def _open(user: User, sums: dict[str, Tally], by: str, begins: datetime, ends: datetime, project: str) -> None:
+    """What is held at this moment is in no row yet."""
+    moment = now()
+    known = pricing.prices(moment)
+    leases = list(Lease.objects.filter(since__lt=ends).select_related("environment__zone"))
+    mine = access.visible(Task.objects.filter(pk__in={lease.holder for lease in leases}), user)
+    if project:
+        mine = mine.filter(project=project)
+    holders = {task.pk: task for task in mine.select_related("owner", "project")}
+    named: Mapping[str, Callable[[Lease, Task], tuple[str, str]]] = {
+        "task": lambda lease, task: (task.pk, task.name),
+        "user": lambda lease, task: (task.owner.username, task.owner.username),
+        "project": lambda lease, task: (task.project_id, task.project.name),
+        "environment": lambda lease, task: (lease.environment_id, lease.environment.name),
+        "month": lambda lease, task: (f"{moment:%Y-%m}", ""),
+    }
+    for lease in leases:
+        task, seconds = holders.get(lease.holder), (min(moment, ends) - max(lease.since, begins)).total_seconds()
+        if task is None or seconds <= 0:
+            continue
+        one = _sum(sums, *named[by](lease, task))
+        one.tasks.add(task.pk)
+        hours = lease.environment.gpu_count * seconds / HOUR
+        one.open += hours
+        price = known.of(lease.environment.gpu_type, lease.environment.zone_id)
+        if price is not None:
+            one.cost += hours * float(price)
+            one.priced = True
+
+
+def _sum(sums: dict[str, Tally], key: Any, name: str) -> Tally:
+    key = f"{key:%Y-%m}" if isinstance(key, datetime) else str(key)
+    return sums.setdefault(key or name, Tally(key, name or key))
+
+
+_COLUMNS = ("key", "name", "tasks", "gpuHours", "openGpuHours", *PARTS, "cost", "goodput")
+
+
+def _shown(one: Tally) -> dict[str, Any]:
+    booked = one.parts.held / HOUR
+    return {
+        "key": one.key,
+        "name": one.name,
+        "tasks": one.count + len(one.tasks),
+        "gpuHours": booked + one.open,
+        "openGpuHours": one.open,
+        **{part: seconds / HOUR for part, seconds in ledger.names(one.parts).items()},
+        "cost": one.cost if one.priced else None,
+        "goodput": ledger.goodput(one.parts),
+    }
+
+
+def _total(items: list[dict[str, Any]]) -> dict[str, Any]:
+    sums: defaultdict[str, float] = defaultdict(float)
+    for item in items:
+        for name in ("gpuHours", "openGpuHours", *PARTS):
+            sums[name] += item[name]
+    costs = [item["cost"] for item in items if item["cost"] is not None]
+    booked = sums["gpuHours"] - sums["openGpuHours"]
+    return {
+        **{name: sums[name] for name in ("gpuHours", "openGpuHours", *PARTS)},
+        "cost": sum(costs) if costs else None,
+        "goodput": sums["training"] / booked if booked > 0 else None,
+    }
+
+
+def _parts(row: Usage) -> Parts:
+    return Parts(**{part: getattr(row, part) for part in PARTS})
+
+
+def _cost(row: Usage) -> float | None:
+    if row.per_gpu_hour is None:
+        return None
+    return row.gpus * _parts(row).held / HOUR * float(row.per_gpu_hour)
+
+
+def _covered(stretches: Iterable[tuple[datetime, datetime]]) -> float:
+    """Seconds that lie in any of them."""
+    total, reached = 0.0, None
+    for since, until in sorted(stretches):
+        begins = since if reached is None else max(since, reached)
+        total += max((until - begins).total_seconds(), 0.0)
+        reached = until if reached is None else max(until, reached)
+    return total
+
+
+def _cell(value: Any) -> Any:
+    return f"{value:.3f}" if isinstance(value, float) else "" if value is None else value

@@ -1,0 +1,160 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { type ReactNode, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { toast } from "sonner";
+import { environmentsQuery } from "@/api/inventory";
+import { changeReservation, createReservation, type Reservation, reservationsChanged } from "@/api/reservations";
+import { maintains, meQuery } from "@/api/session";
+import { Field } from "@/ui/field";
+import { FormDialog, TextField } from "@/ui/form-dialog";
+import { isoFrom, localText } from "./days";
+
+const FIELDS = ["projectId", "environmentIds", "from", "to", "note"] as const;
+/** More are found by searching. */
+const LISTED = 100;
+
+interface ReservationFormProps {
+  trigger: ReactNode;
+  /** What is changed; without it one is made. */
+  reservation?: Reservation;
+  from: Date;
+  to: Date;
+}
+
+export function ReservationForm({ trigger, reservation, from, to }: ReservationFormProps) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const me = useQuery(meQuery).data;
+  const projects = me?.projects.filter(({ id }) => maintains(me, id)) ?? [];
+  const save = async (texts: Record<string, string>) => {
+    const body = {
+      projectId: texts.projectId || null,
+      environmentIds: (texts.environmentIds ?? "").split(",").filter(Boolean),
+      from: isoFrom(texts.from ?? ""),
+      to: isoFrom(texts.to ?? ""),
+      note: texts.note ?? "",
+    };
+    await (reservation ? changeReservation(reservation.id, body) : createReservation(body));
+    toast.success(t("reservations.saved"));
+    await reservationsChanged(client);
+  };
+  return (
+    <FormDialog
+      wide
+      title={t(reservation ? "reservations.change" : "reservations.create")}
+      description={t("reservations.formHint")}
+      submit={t("reservations.save")}
+      fields={FIELDS}
+      onSubmit={save}
+      trigger={trigger}
+    >
+      {(problem) => (
+        <>
+          <div className="grid items-start gap-4 sm:grid-cols-2">
+            <Field label={t("reservations.for")} error={problem("projectId")}>
+              {(wiring) => (
+                <select
+                  {...wiring}
+                  name="projectId"
+                  className="control"
+                  defaultValue={reservation ? (reservation.projectId ?? "") : projects[0]?.id}
+                >
+                  {projects.map(({ id, name }) => (
+                    <option key={id} value={id}>
+                      {t("settings.project", { name })}
+                    </option>
+                  ))}
+                  <option value="">{t("reservations.maintenance")}</option>
+                </select>
+              )}
+            </Field>
+            <TextField
+              name="note"
+              label={t("reservations.note")}
+              error={problem("note")}
+              defaultValue={reservation?.note}
+            />
+            <Moment name="from" label={t("timeline.from")} error={problem("from")} at={from} />
+            <Moment name="to" label={t("timeline.to")} error={problem("to")} at={to} />
+          </div>
+          <Environments
+            chosen={reservation?.environments.map(({ id }) => id) ?? []}
+            error={problem("environmentIds")}
+          />
+        </>
+      )}
+    </FormDialog>
+  );
+}
+
+function Moment({ name, label, error, at }: { name: string; label: string; error: string | undefined; at: Date }) {
+  return (
+    <Field label={label} error={error}>
+      {(wiring) => (
+        <input
+          {...wiring}
+          name={name}
+          type="datetime-local"
+          className="control"
+          defaultValue={localText(at)}
+          required
+        />
+      )}
+    </Field>
+  );
+}
+
+function Environments({ chosen, error }: { chosen: string[]; error: string | undefined }) {
+  const { t } = useTranslation();
+  const environments = useQuery(environmentsQuery).data ?? [];
+  const [ticked, setTicked] = useState(chosen);
+  const [search, setSearch] = useState("");
+  const text = search.toLowerCase();
+  const found = environments.filter(({ id, name, zone, gpuType }) =>
+    [id, name, zone.name, gpuType].some((each) => each.toLowerCase().includes(text)),
+  );
+  const toggle = (id: string) =>
+    setTicked(ticked.includes(id) ? ticked.filter((each) => each !== id) : [...ticked, id]);
+  return (
+    <Field
+      label={t("reservations.environments")}
+      error={error}
+      hint={t("reservations.chosen", { count: ticked.length })}
+    >
+      {(wiring) => (
+        <div className="space-y-2">
+          <input
+            {...wiring}
+            type="search"
+            className="control"
+            placeholder={t("environments.search")}
+            value={search}
+            onChange={({ target }) => setSearch(target.value)}
+          />
+          <input type="hidden" name="environmentIds" value={ticked.join(",")} />
+          <ul
+            aria-label={t("reservations.environments")}
+            className="max-h-52 divide-y overflow-y-auto rounded-lg border"
+          >
+            {found.slice(0, LISTED).map(({ id, name, zone, gpuCount, gpuType }) => (
+              <li key={id}>
+                <label className="flex items-center gap-2 px-3 py-1.5 text-sm">
+                  <input type="checkbox" checked={ticked.includes(id)} onChange={() => toggle(id)} />
+                  <span className="min-w-0 flex-1 truncate">{name}</span>
+                  <span className="text-xs whitespace-nowrap text-muted">
+                    {zone.name} · {gpuCount ? `${gpuCount}x ${gpuType}` : t("gpu.none")}
+                  </span>
+                </label>
+              </li>
+            ))}
+            {found.length > LISTED && (
+              <li className="px-3 py-1.5 text-sm text-muted">
+                {t("reservations.more", { count: found.length - LISTED })}
+              </li>
+            )}
+          </ul>
+        </div>
+      )}
+    </Field>
+  );
+}

@@ -1,0 +1,210 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { ChevronLeft, ChevronRight, Pencil, Plus, Trash2 } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { Link, useSearchParams } from "react-router";
+import { toast } from "sonner";
+import { deleteReservation, type Reservation, reservationsChanged, reservationsQuery } from "@/api/reservations";
+import { maintains, meQuery } from "@/api/session";
+import { locale } from "@/i18n";
+import { textsOf, withFilter } from "@/lib/filters";
+import { dateTime } from "@/lib/format";
+import { QueueSections } from "@/pages/queue/sections";
+import { Badge } from "@/ui/badge";
+import { Button } from "@/ui/button";
+import { Confirm } from "@/ui/confirm";
+import { Empty } from "@/ui/empty";
+import { Failure, Loading, toastError } from "@/ui/failure";
+import { FilterSelect } from "@/ui/filters";
+import { Page } from "@/ui/page";
+import { MEDIUM, ROW, Table } from "@/ui/table";
+import { Calendar, useFor } from "./calendar";
+import { dateText, dayFrom, plusDays, plusMonths, type View, weeksOf } from "./days";
+import { ReservationForm } from "./form";
+
+const FILTERS = ["project", "view", "day"] as const;
+const HOUR = 3_600_000;
+/** Environments named in a row; the others are counted. */
+const NAMED = 4;
+
+export function Component() {
+  const { t } = useTranslation();
+  const [params, setParams] = useSearchParams();
+  const filters = textsOf(params, FILTERS);
+  const view: View = filters.view === "week" ? "week" : "month";
+  const anchor = dayFrom(filters.day, new Date());
+  const days = weeksOf(anchor, view).flat();
+  const from = days[0] ?? anchor;
+  const to = plusDays(days.at(-1) ?? anchor, 1);
+  const asked = { from: from.toISOString(), to: to.toISOString() };
+  const found = useQuery(reservationsQuery({ ...asked, ...(filters.project && { project: filters.project }) }));
+  const me = useQuery(meQuery).data;
+  const projects = me?.projects ?? [];
+  const mayCreate = me !== undefined && (me.isAdministrator || projects.some(({ id }) => maintains(me, id)));
+  const set = (name: string, value: string) => setParams((old) => withFilter(old, name, value), { replace: true });
+  const go = (by: number) => set("day", dateText(view === "week" ? plusDays(anchor, 7 * by) : plusMonths(anchor, by)));
+  const reservations = found.data ?? [];
+  const create = mayCreate && <Create />;
+  return (
+    <Page title={t("reservations.title")} actions={create}>
+      <QueueSections />
+      <div className="mb-3 flex flex-wrap items-center gap-2">
+        <FilterSelect
+          label={t("queue.project")}
+          any={t("queue.allProjects")}
+          options={projects.map(({ id, name }) => [id, name])}
+          value={filters.project ?? ""}
+          onChange={(value) => set("project", value)}
+        />
+        <div role="group" aria-label={t("timeline.range")} className="flex flex-wrap items-center gap-1 md:ml-auto">
+          <span className="px-2 font-medium" aria-live="polite">
+            {anchor.toLocaleDateString(locale(), { year: "numeric", month: "long" })}
+          </span>
+          <Button size="icon" aria-label={t("timeline.earlier")} onClick={() => go(-1)}>
+            <ChevronLeft />
+          </Button>
+          <Button onClick={() => set("day", "")}>{t("reservations.today")}</Button>
+          <Button size="icon" aria-label={t("timeline.later")} onClick={() => go(1)}>
+            <ChevronRight />
+          </Button>
+          <select
+            aria-label={t("reservations.view")}
+            className="control w-auto"
+            value={view}
+            onChange={({ target }) => set("view", target.value === "week" ? "week" : "")}
+          >
+            <option value="month">{t("reservations.month")}</option>
+            <option value="week">{t("reservations.week")}</option>
+          </select>
+        </div>
+      </div>
+      {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
+      {found.isPending && <Loading />}
+      {found.data && (
+        <div className="space-y-4">
+          <Calendar reservations={reservations} anchor={anchor} view={view} mayCreate={mayCreate} />
+          {reservations.length > 0 ? (
+            <List reservations={reservations} />
+          ) : (
+            <section className="rounded-xl border bg-surface shadow-xs">
+              <Empty title={t("reservations.empty")} hint={t("reservations.emptyHint")}>
+                {create}
+              </Empty>
+            </section>
+          )}
+        </div>
+      )}
+    </Page>
+  );
+}
+
+/** From the next full hour on, for two hours. */
+function Create() {
+  const { t } = useTranslation();
+  const hour = new Date(Math.ceil(new Date().getTime() / HOUR) * HOUR);
+  return (
+    <ReservationForm
+      from={hour}
+      to={new Date(hour.getTime() + 2 * HOUR)}
+      trigger={
+        <Button look="primary">
+          <Plus />
+          {t("reservations.create")}
+        </Button>
+      }
+    />
+  );
+}
+
+function List({ reservations }: { reservations: Reservation[] }) {
+  const { t } = useTranslation();
+  const me = useQuery(meQuery).data;
+  const nameOf = useFor();
+  return (
+    <Table
+      label={t("reservations.title")}
+      columns={[
+        { label: t("reservations.for") },
+        { label: t("timeline.from") },
+        { label: t("timeline.to") },
+        { label: t("reservations.environments"), className: MEDIUM },
+        { label: t("reservations.note"), className: MEDIUM },
+        { label: <span className="sr-only">{t("reservations.change")}</span> },
+      ]}
+    >
+      {reservations.map((each) => {
+        const { id, projectId, environments, note } = each;
+        const rest = environments.length - NAMED;
+        return (
+          <tr key={id} className={ROW}>
+            <td>
+              <Badge tone={projectId === null ? "warn" : "info"}>{nameOf(each)}</Badge>
+              <div className="mt-1 text-xs text-muted md:hidden">
+                {environments.map(({ name }) => name).join(t("queue.comma"))}
+                {note && <div>{note}</div>}
+              </div>
+            </td>
+            <td className="whitespace-nowrap tabular-nums">{dateTime(each.from)}</td>
+            <td className="whitespace-nowrap tabular-nums">{dateTime(each.to)}</td>
+            <td className={MEDIUM}>
+              {environments.slice(0, NAMED).map((environment, index) => (
+                <span key={environment.id}>
+                  {index > 0 && t("queue.comma")}
+                  <Link to={`/environments/${environment.id}`} className="text-accent-ink hover:underline">
+                    {environment.name}
+                  </Link>
+                </span>
+              ))}
+              {rest > 0 && t("queue.afterMore", { count: rest })}
+            </td>
+            <td className={`${MEDIUM} break-words`}>{note || "–"}</td>
+            <td className="w-px">
+              {maintains(me, projectId) && <Change reservation={each} name={note || nameOf(each)} />}
+            </td>
+          </tr>
+        );
+      })}
+    </Table>
+  );
+}
+
+function Change({ reservation, name }: { reservation: Reservation; name: string }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const remove = useMutation({
+    mutationFn: () => deleteReservation(reservation.id),
+    onError: (error) => toastError(t, error),
+    onSuccess: () => toast.success(t("reservations.deleted")),
+    onSettled: () => reservationsChanged(client),
+  });
+  return (
+    <span className="flex justify-end">
+      <ReservationForm
+        reservation={reservation}
+        from={new Date(reservation.from)}
+        to={new Date(reservation.to)}
+        trigger={
+          <Button look="ghost" size="icon" aria-label={t("reservations.changeOf", { name })}>
+            <Pencil />
+          </Button>
+        }
+      />
+      <Confirm
+        danger
+        title={t("reservations.deleteTitle", { name })}
+        description={t("reservations.deleteHint")}
+        action={t("reservations.delete")}
+        onConfirm={() => remove.mutate()}
+        trigger={
+          <Button
+            look="ghost"
+            size="icon"
+            aria-label={t("reservations.deleteOf", { name })}
+            disabled={remove.isPending}
+          >
+            <Trash2 />
+          </Button>
+        }
+      />
+    </span>
+  );
+}

@@ -1,0 +1,122 @@
+"""What was used and what it cost: from the ledger and from what is held now, as far as one may see it."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project
+from apps.clusters.models import DevEnvironment, Lease
+from apps.common.clock import now
+from apps.scheduling.models import Price, Share, Usage
+from apps.training.ground import holding
+from apps.training.models import Attempt, Event, Task
+from tests.api.conftest import Api
+from tests.api.test_tasks_create import changed
+
+pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+
+
+@pytest.fixture
+def task(colleague: Api) -> Task:
+    """It has held three environments (2 + 4 + 8 GPUs) for an hour, and has them still."""
+    task = Task.objects.get(pk=colleague.post("/training-tasks", changed()).data["taskId"])
+    began = now() - timedelta(hours=1)
+    Task.objects.filter(pk=task.pk).update(created_at=began - timedelta(minutes=10), attempt=1, state="running")
+    for node in task.nodes.all():
+        Lease.objects.create(environment_id=node.environment_id, holder=task.pk, since=began)
+    Attempt.objects.create(
+        task=task, number=1, master_port=1, created_at=began, running_at=began + timedelta(minutes=6), plan={}
+    )
+    Price.objects.create(per_gpu_hour=Decimal(2), since=began - timedelta(days=1))
+    return Task.objects.get(pk=task.pk)
+
+
+def test_a_tasks_usage_counts_what_it_holds_now(task: Task, colleague: Api, viewer: Api, stranger: Api) -> None:
+    told = colleague.get(f"/training-tasks/{task.pk}/usage").data
+    assert told["heldSeconds"] == pytest.approx(3600, abs=30)
+    assert told["queuedSeconds"] == pytest.approx(600, abs=1)
+    assert (told["starting"], told["training"]) == (pytest.approx(360, abs=1), pytest.approx(3240, abs=30))
+    assert told["gpuHours"] == pytest.approx(14, rel=0.01)
+    assert told["cost"] == pytest.approx(28, rel=0.01)
+    assert told["goodput"] == pytest.approx(0.9, abs=0.01)
+    assert [node["open"] for node in told["nodes"]] == [True] * 3
+    assert viewer.get(f"/training-tasks/{task.pk}/usage").status == 200
+    assert stranger.get(f"/training-tasks/{task.pk}/usage").status == 404
+
+
+def test_giving_back_books_each_environment_once(task: Task, colleague: Api) -> None:
+    ends = now()
+    Event.objects.create(task=task, attempt=1, at=ends - timedelta(minutes=3), kind="attempt", code="ATTEMPT_ENDING")
+    Attempt.objects.filter(task=task).update(outcome="GAVE_WAY", ended_at=ends)
+    leases = list(Lease.objects.filter(holder=task.pk))
+    assert holding.give_back(task) == 3
+    for lease in leases:  # as after a crash in between
+        Lease(environment_id=lease.environment_id, holder=lease.holder, since=lease.since).save(force_insert=True)
+    assert holding.give_back(task) == 3
+    assert not Lease.objects.exists()
+    assert Usage.objects.count() == 3
+    rows = Usage.objects.order_by("gpus")
+    assert [row.gpus for row in rows] == [2, 4, 8]
+    assert all(row.saving == pytest.approx(180, abs=2) for row in rows)
+    share = Share.objects.get(project=task.project)
+    assert share.used >= 14 * 3600
+    total = colleague.get("/usage", by="task", **{"from": (ends - timedelta(days=1)).isoformat()}).data["total"]
+    assert total["gpuHours"] == pytest.approx(14, rel=0.01)
+
+
+def row(project: Project, **changes: Any) -> Usage:
+    since = datetime(2026, 5, 1, tzinfo=UTC)
+    values: dict[str, Any] = {
+        "task": "task-1", "task_name": "t", "kind": "training", "project": project, "owner": "ann",
+        "environment": DevEnvironment.objects.get(pk="env-001"), "environment_name": "gn4", "zone": "z",
+        "gpu_type": "A100", "gpus": 2, "since": since, "until": since + timedelta(hours=10), "starting": 3600.0,
+        "training": 9 * 3600.0, "per_gpu_hour": Decimal("1.5"),
+    }  # fmt: skip
+    return Usage.objects.create(**{**values, **changes})
+
+
+MAY = {"from": "2026-05-01T00:00:00Z", "to": "2026-06-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(("by", "keys"), [
+    ("task", ["task-2", "task-1"]), ("user", ["bob", "ann"]), ("environment", ["env-002", "env-001"]),
+    ("month", ["2026-05"]),
+])  # fmt: skip
+def test_a_report_adds_up_by_what_is_asked_for(colleague: Api, by: str, keys: list[str]) -> None:
+    project = Project.objects.get(memberships__user=colleague.user)
+    row(project)
+    row(project, task="task-2", owner="bob", gpus=8, environment=DevEnvironment.objects.get(pk="env-002"))
+    told = colleague.get("/usage", by=by, **MAY).data
+    assert [item["key"] for item in told["items"]] == keys
+    assert told["total"]["gpuHours"] == 100
+    assert told["total"]["cost"] == 150
+    assert told["total"]["goodput"] == pytest.approx(0.9)
+    assert told["items"][0]["training"] == (72 if len(keys) > 1 else 90)
+
+
+def test_a_row_that_lies_in_the_time_in_part_counts_in_part(colleague: Api) -> None:
+    row(Project.objects.get(memberships__user=colleague.user))
+    told = colleague.get("/usage", **{**MAY, "from": "2026-05-01T05:00:00Z"}).data["total"]
+    assert (told["gpuHours"], told["cost"]) == (10, 15)
+
+
+def test_strangers_see_nothing_of_it_and_a_spreadsheet_has_the_same(colleague: Api, stranger: Api, admin: Api) -> None:
+    row(Project.objects.get(memberships__user=colleague.user))
+    assert stranger.get("/usage", **MAY).data["items"] == []
+    assert len(admin.get("/usage", **MAY).data["items"]) == 1
+    assert Api().get("/usage").status == 401
+    answer = colleague.client.get(
+        "/api/v1/usage", {**MAY, "by": "user", "format": "csv"}, headers={"Authorization": f"Bearer {colleague.token}"}
+    )
+    assert (answer.status_code, answer["Content-Type"]) == (200, "text/csv; charset=utf-8")
+    head, line = answer.content.decode().splitlines()
+    assert head.startswith("key,name,gpuHours")
+    assert line.startswith("ann,ann,20.000")
+    assert colleague.get("/usage", **{"from": MAY["to"], "to": MAY["from"]}).error == "TIMES_BACKWARDS"
+
+
+def test_a_holding_over_the_end_of_a_month_is_two_rows() -> None:
+    since, until = datetime(2026, 11, 29, tzinfo=UTC), datetime(2027, 1, 2, tzinfo=UTC)
+    assert [(a.month, b.month) for a, b in holding.by_month(since, until)] == [(11, 12), (12, 1), (1, 1)]
