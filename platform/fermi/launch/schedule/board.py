@@ -69,7 +69,10 @@ class Board:
 
     def open_lots(self, ask: Ask, run: float | None) -> Sequence[Lot]:
         lots = [
-            lot for lot in self.free.matching(ask) if lot.places and lot.open_at(ask.project, self.now, run)
+            lot
+            for lot in self.free.matching(ask)
+            if lot.places
+            and ((lot.kept == ALWAYS and not lot.windows) or lot.open_at(ask.project, self.now, run))
         ]  # fmt: skip
         return without(lots, ask.select.exclude)
 
@@ -88,7 +91,9 @@ class Board:
                 groups.setdefault((lot.kind.cluster, zone), []).append(lot)
         found = []
         for key, some in sorted(groups.items()):
-            if _may_suffice(select, some) and (places := self._prefix(select, some, task)):
+            if may_suffice(select, [place for lot in some for place in lot.places]) and (
+                places := self._prefix(select, some, task)
+            ):
                 found.append((self._distance(task, places), key, places))
         return min(found)[2] if found else []
 
@@ -184,10 +189,10 @@ def _by_place(reservations: Iterable[Reservation], now: float) -> Mapping[str, t
     return found
 
 
-def _may_suffice(select: Select, lots: Sequence[Lot]) -> bool:
+def may_suffice(select: Select, places: Sequence[Place]) -> bool:
     if select.total_gpus is None:
-        return sum(len(lot.places) for lot in lots) >= (select.nodes or 1)
-    return sum(len(lot.places) * lot.kind.gpus for lot in lots) >= select.total_gpus
+        return len(places) >= (select.nodes or 1)
+    return sum(place.gpus for place in places) >= select.total_gpus
 
 
 def suffices(select: Select, places: Sequence[Place], gpus: int) -> bool:

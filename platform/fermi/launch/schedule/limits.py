@@ -42,7 +42,6 @@ class Guarantees:
         self.projects, self.places = projects, places
         self.any = any(project.guaranteed is not None for project in projects.values())
         self.shared: defaultdict[str, int] = defaultdict(int)
-        self.version = 0
         for one in held:
             if not one.leaving:
                 self.add(one.project, (places[key] for key in one.places if key in places))
@@ -50,7 +49,6 @@ class Guarantees:
     def add(self, project: str, places: Iterable[Place], times: int = 1) -> None:
         if self.any:
             self.shared[project] += times * shared_of(places)
-            self.version += 1
 
     def of(self, project: str) -> int:
         found = self.projects.get(project)
@@ -80,7 +78,10 @@ def problem(task: Waiting, project: Project | None, use: Use, chosen: Sequence[P
     if project.stopped is not None and not (project.only_preemptible and task.preemptible):
         return project.stopped
     name = project.name or project.id
-    gpus = asked(task, _gpus(task, use)) if chosen is None else gpus_of(chosen)
+    most = project.users.get(task.user, project.each_user)
+    if most == NO_ALLOWANCE and project.most_gpus is None and project.most_tasks is None and project.gpu_hours is None:
+        return None
+    gpus = _asked(task, use) if chosen is None else gpus_of(chosen)
     key: Any = project.id
     if project.most_tasks is not None and use.tasks[key] >= project.most_tasks:
         return Problem("", "LIMIT_TASKS", _params(use.tasks[key], 1, project.most_tasks, project=name))
@@ -88,7 +89,7 @@ def problem(task: Waiting, project: Project | None, use: Use, chosen: Sequence[P
         return Problem("", "LIMIT_GPUS", _params(use.gpus[key], gpus, project.most_gpus, project=name))
     if project.gpu_hours is not None and project.spent_hours >= project.gpu_hours:
         return Problem("", "LIMIT_GPU_HOURS", _params(project.spent_hours, gpus, project.gpu_hours, project=name))
-    return _of_user(task, project, project.users.get(task.user, project.each_user), gpus, use)
+    return _of_user(task, project, most, gpus, use)
 
 
 def _of_user(task: Waiting, project: Project, most: Allowance, gpus: int, use: Use) -> Problem | None:
@@ -109,10 +110,10 @@ def _of_user(task: Waiting, project: Project, most: Allowance, gpus: int, use: U
 NO_ALLOWANCE = Allowance()
 
 
-def _gpus(task: Waiting, use: Use) -> Mapping[str, int]:
+def _asked(task: Waiting, use: Use) -> int:
     if task.select is not None:
-        return {}
-    return {key: use.places[key].gpus if key in use.places else 0 for key in task.named}
+        return asked(task, {})
+    return sum(use.places[key].gpus for key in task.named if key in use.places)
 
 
 def _params(found: float, asked: int, high: float, **names: str) -> dict[str, Any]:

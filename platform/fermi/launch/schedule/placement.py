@@ -47,16 +47,30 @@ def _lots(task: Waiting, free: Iterable[Place], project: Project | None) -> Sequ
 
 def pick(select: Select, lots: Sequence[Lot]) -> list[Place]:
     """Of lots that all suit, the smallest environments first."""
-    clusters: dict[str, dict[str, list[Lot]]] = {}
-    for lot in lots:
-        if lot.places:
-            clusters.setdefault(lot.kind.cluster, {}).setdefault(lot.kind.zone, []).append(lot)
-    best: tuple[Any, list[Place]] | None = None
-    for cluster in sorted(clusters):
-        found = _in_cluster(select, clusters[cluster])
-        if found and (best is None or found[0] < best[0]):
-            best = found
-    return best[1] if best else []
+    zones, wanted = _zones(select, lots), _wanted(select)
+    rated = []
+    for key, (there, some) in zones.items():
+        if there >= wanted and (taken := _sizes(select, some)) is not None:
+            rated.append((taken[0], (there, key), some, taken[1]))
+    if rated:
+        return _healthiest(rated)[1]
+    if select.same_zone:
+        return []
+    found = [across for cluster in sorted({key[0] for key in zones}) if (across := _across(select, zones, cluster))]
+    return min(found, key=lambda one: one[0])[1] if found else []
+
+
+def enough(select: Select, lots: Sequence[Lot]) -> bool:
+    """Whether they suffice, whichever of them are chosen."""
+    if select.total_gpus is not None and select.nodes is not None:
+        return bool(pick(select, lots))
+    zones, wanted = _zones(select, lots), _wanted(select)
+    if select.same_zone:
+        return any(there >= wanted for there, _ in zones.values())
+    clusters: dict[str, int] = {}
+    for (cluster, _), (there, _) in zones.items():
+        clusters[cluster] = clusters.get(cluster, 0) + there
+    return any(there >= wanted for there in clusters.values())
 
 
 def picks(select: Select, lots: Sequence[Lot]) -> Iterator[list[Place]]:
@@ -79,34 +93,50 @@ def picks(select: Select, lots: Sequence[Lot]) -> Iterator[list[Place]]:
                 return
 
 
-def _in_cluster(select: Select, zones: dict[str, list[Lot]]) -> tuple[Any, list[Place]] | None:
-    there = sorted(zones, key=lambda zone: (-_capacity(select, zones[zone]), zone))
-    for number in range(1, 2 if select.same_zone else len(there) + 1):
-        if sum(_capacity(select, zones[zone]) for zone in there[:number]) < _wanted(select):
+_Zones = dict[tuple[str, str], tuple[int, list[Lot]]]
+"""By cluster and zone: environments or GPUs, as `_wanted` counts, and lots."""
+
+
+def _zones(select: Select, lots: Iterable[Lot]) -> _Zones:
+    zones: _Zones = {}
+    mixed = select.total_gpus is not None
+    for lot in lots:
+        if count := len(lot.places):
+            kind = lot.kind
+            if mixed:
+                count *= kind.gpus
+            there, some = zones.get((kind.cluster, kind.zone), (0, []))
+            some.append(lot)
+            zones[kind.cluster, kind.zone] = (there + count, some)
+    return zones
+
+
+_Rated = tuple[tuple[int, int], tuple[int, Any], Sequence[Lot], dict[int, int]]
+"""GPUs left over and environments; what there is, and where; lots; environments by size."""
+
+
+def _across(select: Select, zones: _Zones, cluster: str) -> tuple[Any, list[Place]] | None:
+    """Of several zones, as few as possible."""
+    there = sorted((key for key in zones if key[0] == cluster), key=lambda key: (-zones[key][0], key))
+    for number in range(2, len(there) + 1):
+        if sum(zones[key][0] for key in there[:number]) < _wanted(select):
             continue
-        rated = []
-        for some in [(zone,) for zone in there] if number == 1 else islice(combinations(there, number), COMBINATIONS):
-            lots = zones[some[0]] if number == 1 else _together(zones[zone] for zone in some)
+        rated: list[_Rated] = []
+        for some in islice(combinations(there, number), COMBINATIONS):
+            lots = sorted((lot for key in some for lot in zones[key][1]), key=lambda lot: lot.kind.gpus)
             if (taken := _sizes(select, lots)) is not None:
-                waste, sizes = taken
-                left = sum(len(lot.places) for lot in lots)
-                rated.append(((number, waste, sum(sizes.values())), (left, some), lots, sizes))
+                rated.append((taken[0], (sum(zones[key][0] for key in some), some), lots, taken[1]))
         if rated:
-            return _healthiest(rated)
+            key, places = _healthiest(rated)
+            return (number, *key), places
     return None
 
 
-def _together(parts: Iterable[list[Lot]]) -> list[Lot]:
-    return sorted((lot for part in parts for lot in part), key=lambda lot: lot.kind.gpus)
-
-
-def _healthiest(rated: list[Any]) -> tuple[Any, list[Place]]:
+def _healthiest(rated: list[_Rated]) -> tuple[Any, list[Place]]:
     """Of those that are equally good by number, the healthiest and closest; looked at until one is perfect."""
-    rated.sort(key=lambda one: one[:2])
+    least = min(one[0] for one in rated)
     best: tuple[Any, list[Place]] | None = None
-    for key, left, lots, sizes in rated:
-        if key != rated[0][0]:
-            break
+    for key, left, lots, sizes in sorted((one for one in rated if one[0] == least), key=lambda one: one[1]):
         places = _take(lots, sizes)
         health, links = sum(place.health for place in places), _links(places)
         if best is None or (health, links) < best[0][1:3]:
@@ -121,22 +151,18 @@ def _wanted(select: Select) -> int:
     return (select.nodes or 1) if select.total_gpus is None else select.total_gpus
 
 
-def _capacity(select: Select, lots: Iterable[Lot]) -> int:
-    """As `_wanted` counts."""
-    if select.total_gpus is None:
-        return sum(len(lot.places) for lot in lots)
-    return sum(len(lot.places) * lot.kind.gpus for lot in lots)
-
-
-def _sizes(select: Select, lots: Sequence[Lot]) -> tuple[int, dict[int, int]] | None:
-    """GPUs left over, and how many environments of each size; None: they do not suffice."""
+def _sizes(select: Select, lots: Sequence[Lot]) -> tuple[tuple[int, int], dict[int, int]] | None:
+    """GPUs left over and environments, and how many of each size; None: they do not suffice."""
     if select.total_gpus is not None:
         there: dict[int, int] = {}
         for lot in lots:
             there[lot.kind.gpus] = there.get(lot.kind.gpus, 0) + len(lot.places)
         found = mixture(there, select.total_gpus, select.nodes)
-        return None if found is None else (sum(k * n for k, n in found.items()) - select.total_gpus, found)
-    left, waste, sizes = select.nodes or 1, 0, dict[int, int]()
+        if found is None:
+            return None
+        return (sum(k * n for k, n in found.items()) - select.total_gpus, sum(found.values())), found
+    count = select.nodes or 1
+    left, waste, sizes = count, 0, dict[int, int]()
     for lot in lots:
         taken = min(left, len(lot.places))
         if taken:
@@ -144,7 +170,7 @@ def _sizes(select: Select, lots: Sequence[Lot]) -> tuple[int, dict[int, int]] | 
             waste += taken * (lot.kind.gpus - (select.gpus_per_node or 0))
             left -= taken
         if not left:
-            return waste, sizes
+            return (waste, count), sizes
     return None
 
 
@@ -181,6 +207,8 @@ def _linked(there: list[Place], count: int, others: list[Place]) -> list[Place]:
 
 def _links(places: Sequence[Place]) -> int:
     """How many groups of fast links; what is not known is one of its own, and all unknown is no worse than one."""
+    if len(places) == 1:
+        return 1
     known = {place.link for place in places if place.link}
     unknown = sum(not place.link for place in places)
     return len(known) + unknown if known else 1

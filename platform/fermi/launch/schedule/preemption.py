@@ -7,11 +7,11 @@ Never before `min_run`, never in vain, and who borrows takes nothing from who do
 go first whose going leaves it what it is guaranteed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fermi.launch.schedule.board import Board
+from fermi.launch.schedule.board import Board, may_suffice
 from fermi.launch.schedule.limits import Guarantees, shared_of
 from fermi.launch.schedule.placement import pick
 from fermi.launch.schedule.scene import Held, Place, Priority, Scene, Select, Waiting, priority_of
@@ -39,48 +39,61 @@ class Room:
     places: list[Place]
 
 
+_Kind = tuple[str, Priority, bool, bool]
+"""Of holders: project, class, preemptible, and whether they hold shared GPUs. Those of one kind give way alike."""
+
+
 class Givers:
     """Who may give way to whom. `moments`: when somebody's `min_run` is over who would be asked then."""
 
     def __init__(self, scene: Scene, board: Board, guarantees: Guarantees) -> None:
-        self.scene, self.board, self.guarantees = scene, board, guarantees
+        self.now, self.board, self.guarantees = scene.now, board, guarantees
         self.moments: set[float] = set()
-        self._known: dict[Any, dict[str, Victim]] = {}
+        self._of: dict[str, _Kind] = {}
+        self._young: dict[_Kind, float] = {}
+        self._victims: dict[tuple[str, str], Victim] = {}
+        for held in scene.held:
+            shared = guarantees.any and any(
+                place.shared and place.gpus for key in held.places if (place := board.by_id.get(key)) is not None
+            )
+            kind = (held.project, priority_of(held.priority), held.preemptible, shared)
+            ready = held.since + held.min_run
+            if ready > scene.now:
+                self._young[kind] = min(ready, self._young.get(kind, ready))
+            else:
+                self._of[held.task] = kind
+        self._kinds = [*{*self._of.values(), *self._young}]
 
-    def to(self, task: Waiting, shared: int) -> dict[str, Victim]:
-        """By task. `shared`: GPUs on shared environments that the task would hold."""
+    def to(self, task: Waiting, shared: int) -> "Asked":
+        """`shared`: GPUs on shared environments that the task would hold."""
         level = priority_of(task.priority)
         takes_back = self.guarantees.takes_back(task.project, shared)
         borrows = shared > 0 and self.guarantees.borrows(task.project, shared)
-        key = (task.project, level, takes_back, borrows, self.guarantees.version)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = {}
-            for held in self.scene.held:
-                if held.task in self.board.leaving:
-                    continue
-                why = self._why(held, task.project, level, takes_back, borrows)
-                if why and held.since + held.min_run > self.scene.now:
-                    self.moments.add(held.since + held.min_run)
-                elif why:
-                    found[held.task] = self._victim(held, why)
-        return found
+        why = {kind: self._why(kind, task.project, level, takes_back, borrows) for kind in self._kinds}
+        self.moments.update(moment for kind, moment in self._young.items() if why[kind])
+        return Asked(self, {kind: said for kind, said in why.items() if said})
 
-    def _why(self, held: Held, project: str, level: Priority, takes_back: bool, borrows: bool) -> str:
-        lends = self.guarantees.borrows(held.project) and shared_of(self._places(held)) > 0
-        own = held.project == project
-        if level > priority_of(held.priority) and (held.preemptible or lends) and (own or lends or not borrows):
+    def _why(self, kind: _Kind, project: str, level: Priority, takes_back: bool, borrows: bool) -> str:
+        holder, holds, preemptible, shared = kind
+        lends = shared and self.guarantees.borrows(holder)
+        own = holder == project
+        if level > holds and (preemptible or lends) and (own or lends or not borrows):
             return PRIORITY
         return GUARANTEE if takes_back and lends and not own else ""
 
-    def _victim(self, held: Held, why: str) -> Victim:
-        places = self._places(held)
-        since = max(held.since, held.saved_at or held.since)
-        lost = sum(place.processes for place in places) * max(self.scene.now - since, 0.0)
-        return Victim(held, why, lost, shared_of(places), why == GUARANTEE or not held.preemptible)
+    def why(self, held: Held, asked: Mapping[_Kind, str]) -> str:
+        kind = self._of.get(held.task)
+        return "" if kind is None or held.task in self.board.leaving else asked.get(kind, "")
 
-    def _places(self, held: Held) -> list[Place]:
-        return [self.board.by_id[key] for key in held.places if key in self.board.by_id]
+    def victim(self, held: Held, why: str) -> Victim:
+        found = self._victims.get((held.task, why))
+        if found is None:
+            places = [self.board.by_id[key] for key in held.places if key in self.board.by_id]
+            since = max(held.since, held.saved_at or held.since)
+            lost = sum(place.processes for place in places) * max(self.now - since, 0.0)
+            found = Victim(held, why, lost, shared_of(places), why == GUARANTEE or not held.preemptible)
+            self._victims[held.task, why] = found
+        return found
 
     def leave(self, victims: Sequence[Victim]) -> bool:
         """Whether these may go together: each that goes only because its project borrows goes while it does."""
@@ -97,6 +110,18 @@ class Givers:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who may give way to one task."""
+
+    givers: Givers
+    kinds: Mapping[_Kind, str]
+
+    def get(self, held: Held) -> Victim | None:
+        why = self.givers.why(held, self.kinds)
+        return self.givers.victim(held, why) if why else None
+
+
 def of_named(task: Waiting, board: Board, givers: Givers) -> Room | None:
     places = [board.by_id[key] for key in task.named]
     holders: dict[str, Held] = {}
@@ -106,22 +131,21 @@ def of_named(task: Waiting, board: Board, givers: Givers) -> Room | None:
         held = board.holders.get(place.id)
         if held is not None and held.task not in board.leaving:
             holders[held.task] = held
-    may = givers.to(task, shared_of(places)) if holders else {}
-    if not holders or any(key not in may for key in holders):
+    if not holders:
         return None
-    victims = tuple(may[key] for key in holders)
-    return Room(victims, places) if givers.leave(victims) else None
+    asked = givers.to(task, shared_of(places))
+    victims = tuple(victim for held in holders.values() if (victim := asked.get(held)) is not None)
+    return Room(victims, places) if len(victims) == len(holders) and givers.leave(victims) else None
 
 
 def of_select(task: Waiting, ask: Ask, board: Board, givers: Givers) -> Room | None:
     select = ask.select
-    asked = select.total_gpus or (select.nodes or 1) * max(select.gpus_per_node or 0, 1)
-    may = givers.to(task, asked)
-    if not may:
+    may = givers.to(task, select.total_gpus or (select.nodes or 1) * max(select.gpus_per_node or 0, 1))
+    if not may.kinds:
         return None
     best: tuple[Any, Room] | None = None
     for key, (there, gains) in sorted(_groups(task, ask, board, may).items()):
-        room = _room(select, there, [may[name] for name in gains], gains, givers)
+        room = _room(select, there, [victim for victim, _ in gains.values()], gains, givers)
         if room is not None and not room.victims:
             return None  # others are leaving already
         if room is not None:
@@ -136,12 +160,11 @@ def of_select(task: Waiting, ask: Ask, board: Board, givers: Givers) -> Room | N
     return best[1]
 
 
-Gains = dict[str, list[Place]]
+Gains = dict[str, tuple[Victim, list[Place]]]
+"""What each would give, by its task."""
 
 
-def _groups(
-    task: Waiting, ask: Ask, board: Board, may: dict[str, Victim]
-) -> dict[tuple[str, str], tuple[list[Place], Gains]]:
+def _groups(task: Waiting, ask: Ask, board: Board, may: Asked) -> dict[tuple[str, str], tuple[list[Place], Gains]]:
     """What could be had together: what is free or being left, and what each victim would give."""
     groups: dict[tuple[str, str], tuple[list[Place], Gains]] = {}
     left_out = set(ask.select.exclude)
@@ -157,28 +180,30 @@ def _groups(
             continue
         there, gains = group(lot)
         for place in lot.places:
-            holder = board.holders[place.id].task
+            held = board.holders[place.id]
             if place.id in left_out:
                 continue
-            if holder in board.leaving:
+            if held.task in board.leaving:
                 there.append(place)
-            elif holder in may:
-                gains.setdefault(holder, []).append(place)
+            elif held.task in gains:
+                gains[held.task][1].append(place)
+            elif (victim := may.get(held)) is not None:
+                gains[held.task] = (victim, [place])
     return groups
 
 
 def _room(select: Select, there: list[Place], may: list[Victim], gains: Gains, givers: Givers) -> Room | None:
     if chosen := _pick(select, there):
         return Room((), chosen)
-    if not _pick(select, there + [place for some in gains.values() for place in some]):
+    if not may_suffice(select, [*there, *(place for _, some in gains.values() for place in some)]):
         return None
     kind = [victim for victim in may if givers.spares(victim)]
     for some in (kind, may, _together(may, givers)):
         victims = _fewest(select, there, some, gains, givers.leave)
         if victims is not None:
-            places = _pick(select, there + [place for one in victims for place in gains[one.held.task]])
+            places = _pick(select, there + [place for one in victims for place in gains[one.held.task][1]])
             used = {place.id for place in places}
-            needed = tuple(one for one in victims if any(place.id in used for place in gains[one.held.task]))
+            needed = tuple(one for one in victims if any(place.id in used for place in gains[one.held.task][1]))
             return Room(needed, places)
     return None
 
@@ -210,7 +235,7 @@ def _fewest(
 
     wanted = (select.nodes or 1) if select.total_gpus is None else select.total_gpus
     missing = wanted - size(there)
-    gain = {one.held.task: min(size(gains[one.held.task]), missing) for one in may}
+    gain = {one.held.task: min(size(gains[one.held.task][1]), missing) for one in may}
     if select.total_gpus is None or select.nodes is None:
         victims = _least(missing, may, gain)
     else:
@@ -247,10 +272,10 @@ def _by_trying(select: Select, there: list[Place], may: list[Victim], gains: Gai
     need not go."""
 
     def enough(victims: Iterable[Victim]) -> bool:
-        return bool(_pick(select, there + [place for one in victims for place in gains[one.held.task]]))
+        return bool(_pick(select, there + [place for one in victims for place in gains[one.held.task][1]]))
 
     chosen: list[Victim] = []
-    for one in sorted(may, key=lambda one: (-sum(place.gpus for place in gains[one.held.task]), *_cheap(one))):
+    for one in sorted(may, key=lambda one: (-sum(place.gpus for place in gains[one.held.task][1]), *_cheap(one))):
         chosen.append(one)
         if enough(chosen):
             break

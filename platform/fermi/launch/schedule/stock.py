@@ -2,6 +2,7 @@
 thousands of equal environments cost what one does."""
 
 import math
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +45,8 @@ class Stock:
         self.windows = windows or {}
         self.lots: dict[tuple[Any, ...], Lot] = {}
         self.of: dict[str, Lot] = {}
-        self._matching: dict[tuple[Any, ...], list[Lot]] = {}
+        self.owners: set[str] = set()
+        self._matching: dict[tuple[Any, ...], tuple[Ask, list[Lot]]] = {}
 
     def fill(self, places: Iterable[Place], by: Callable[[Place], Any] = quality) -> None:
         """`by`: the best of a lot have the least."""
@@ -59,7 +61,7 @@ class Stock:
         lot = self.lots.get(key)
         if lot is None:
             lot = self.lots[key] = Lot(place, windows, kept)
-            self._matching.clear()
+            self._add(lot)
         lot.places.append(place)
         lot.linked = lot.linked or bool(place.link)
         self.of[place.id] = lot
@@ -79,12 +81,25 @@ class Stock:
 
     def matching(self, ask: "Ask") -> list[Lot]:
         """Of the kind that is asked for, the smallest first, whether any of it is left or not."""
-        found = self._matching.get(ask.filter)
+        key = (ask.project if ask.project in self.owners else "", *ask.filter)
+        found = self._matching.get(key)
         if found is None:
-            found = [lot for lot in self.lots.values() if ask.suits(lot.kind)]
-            found.sort(key=lambda lot: (lot.kind.gpus, lot.kind.cluster, lot.kind.zone, lot.kind.gpu_type))
-            self._matching[ask.filter] = found
-        return found
+            lots = [lot for lot in self.lots.values() if ask.suits(lot.kind)]
+            lots.sort(key=_size)
+            found = self._matching[key] = (ask, lots)
+        return found[1]
+
+    def _add(self, lot: Lot) -> None:
+        if not lot.kind.shared and lot.kind.project not in self.owners:
+            self.owners.add(lot.kind.project)
+            self._matching.clear()
+        for ask, lots in self._matching.values():
+            if ask.suits(lot.kind):
+                insort(lots, lot, key=_size)
+
+
+def _size(lot: Lot) -> int:
+    return lot.kind.gpus
 
 
 def kind(place: Place) -> tuple[Any, ...]:
@@ -95,14 +110,15 @@ def kind(place: Place) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A task's wish as something that equal wishes share. `filter` says which kinds suit, whatever their number."""
+    """A task's wish as something that equal wishes share. `filter` says which kinds suit, whatever their number, of those
+    that are open to the project."""
 
     select: Select
     project: str
     cluster: str
     filter: tuple[Any, ...]
-    gpu_types: frozenset[str] = frozenset()
-    zones: frozenset[str] = frozenset()
+    gpu_types: frozenset[str]
+    zones: frozenset[str]
 
     def suits(self, kind: Place) -> bool:
         return (
@@ -119,10 +135,12 @@ def ask(task: Waiting, project: Project | None = None) -> Ask:
     assert task.select is not None
     select = task.select
     labels = tuple(sorted(select.labels.items())) if select.labels else ()
-    wanted = (task.project, task.cluster, select.gpu_types, select.zones, labels, _least(select))
-    if project is None:
-        return Ask(select, task.project, task.cluster, wanted)
-    return Ask(select, task.project, task.cluster, wanted, project.gpu_types, project.zones)
+    types, zones = (project.gpu_types, project.zones) if project else (_ANY, _ANY)
+    wanted = (task.cluster, select.gpu_types, select.zones, labels, _least(select), types, zones)
+    return Ask(select, task.project, task.cluster, wanted, types, zones)
+
+
+_ANY: frozenset[str] = frozenset()
 
 
 def of_kind(select: Select, place: Place) -> bool:

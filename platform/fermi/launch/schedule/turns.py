@@ -13,13 +13,12 @@ from typing import Any
 from fermi.launch.schedule import limits, preemption
 from fermi.launch.schedule.board import Board, first_window
 from fermi.launch.schedule.order import order
-from fermi.launch.schedule.placement import pick, picks
+from fermi.launch.schedule.placement import enough, pick, picks
 from fermi.launch.schedule.scene import (
     DAY,
     Decision,
     Place,
     Preempt,
-    Priority,
     Scene,
     Select,
     Turn,
@@ -167,7 +166,7 @@ class Walk:
 
     def _why_none(self, task: Waiting, wish: Ask) -> Problem:
         lots = self.board.free_lots(wish)
-        if not pick(wish.select, lots):
+        if not enough(wish.select, lots):
             free = sum(len(lot.places) * (lot.kind.gpus if wish.select.total_gpus else 1) for lot in lots)
             params = {"wanted": text(wish.select, self.zones), "free": amount(wish.select, free)}
             return Problem("", "WAITING_FOR_CAPACITY", params)
@@ -269,10 +268,12 @@ class Walk:
         moments = [*self.givers.moments]
         for window in self.scene.reservations:
             moments += [window.begins, window.ends]
-        for task in self.scene.waiting:
-            days = max((self.now - task.since) // DAY, 0)
-            if priority_of(task.priority) + days < Priority.URGENT:
-                moments.append(task.since + (days + 1) * DAY)
+        older = [  # each rises by a class when another day of its wait is over
+            self.now + DAY - (self.now - task.since) % DAY
+            for task in self.scene.waiting
+            if task.priority < 100 and self.now - task.since < (3 - priority_of(task.priority)) * DAY
+        ]
+        moments += [min(older)] if older else []
         return min((moment for moment in moments if moment > self.now), default=None)
 
 
