@@ -178,13 +178,10 @@ def _take(lots: Sequence[Lot], sizes: dict[int, int]) -> list[Place]:
     places: list[Place] = []
     for size, count in sizes.items():
         same = [lot for lot in lots if lot.kind.gpus == size]
-        if len(same) == 1 and not same[0].linked:
-            places += same[0].places[-count:]
-        else:
-            some = count if not any(lot.linked for lot in same) else None
-            there = [place for lot in same for place in (lot.places[-some:] if some else lot.places)]
-            there.sort(key=quality)
-            places += _linked(there, count, places)
+        some = sorted((place for lot in same for place in lot.places[-count:]), key=quality)[:count]
+        if any(lot.linked for lot in same) and len({place.link for place in (*places, *some)}) > 1:
+            some = _linked(sorted((place for lot in same for place in lot.places), key=quality), count, places)
+        places += some
     return places
 
 

@@ -110,8 +110,8 @@ def kind(place: Place) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A task's wish as something that equal wishes share. `filter` says which kinds suit, whatever their number, of those
-    that are open to the project."""
+    """A task's wish as something that equal wishes share. `filter` says which kinds suit, whatever their number, of
+    those that are open to the project."""
 
     select: Select
     project: str

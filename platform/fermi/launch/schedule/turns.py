@@ -95,6 +95,10 @@ class Walk:
         if limit := limits.problem(task, project, self.use):
             self.failed[what] = (-1.0, limit)
             return Turn(task.task, number, why=limit)
+        alike = self._alike(task, what) if task.select is not None and not task.promised else None
+        if alike is not None and (known := self.failed.get(alike)) is not None and run > known[0]:
+            self.failed[what] = known
+            return Turn(task.task, number, why=known[1])
         found = self._promised(task) if task.promised else None
         if found is None:
             found = self._named(task) if task.select is None else self._chosen(task, what)
@@ -109,7 +113,7 @@ class Walk:
         if self.reserving and (reserved := self._reserve(task, number, what, found)):
             return reserved
         if not task.promised:
-            self.failed[what] = (self.board.floor(task.max_run), found)
+            self.failed[what] = self.failed[alike or what] = (self.board.floor(task.max_run), found)
         return Turn(task.task, number, why=found)
 
     def _signature(self, task: Waiting) -> Any:
@@ -121,6 +125,12 @@ class Walk:
         if found is None:
             found = self.asks[what] = ask(task, self.scene.projects.get(task.project))
         return found
+
+    def _alike(self, task: Waiting, what: Any) -> Any:
+        """What tasks of other projects share that could have the same environments."""
+        wish = self._ask(task, what)
+        own = self.board.windows or task.project in self.board.owners
+        return (task.project if own else "", wish.filter, what[-1])
 
     def _start(self, task: Waiting, number: int, places: Sequence[Place]) -> Turn:
         self.board.start(task.task, places)
