@@ -1,27 +1,5 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { ask } from "./loose";
-
-export type SpanKind = "held" | "next" | "reserved" | "maintenance";
-
-/** What an environment is used for between two moments; null where nobody knows. Not `sure`: its end is an estimate. */
-export interface Span {
-  taskId: string | null;
-  /** Empty: somebody else's. */
-  name: string;
-  from: string | null;
-  to: string | null;
-  sure: boolean;
-  kind: SpanKind;
-}
-
-export interface TimelineEnvironment {
-  id: string;
-  name: string;
-  zone: string;
-  gpuType: string;
-  gpuCount: number;
-  spans: Span[];
-}
+import { http, unwrap } from "./client";
 
 export interface TimelineFilters {
   from: string;
@@ -33,8 +11,7 @@ export interface TimelineFilters {
 export const timelineQuery = (filters: TimelineFilters) =>
   queryOptions({
     queryKey: ["queue", "timeline", filters] as const,
-    queryFn: () =>
-      ask<{ environments: TimelineEnvironment[] }>("GET", "/environments/timeline", { query: { ...filters } }),
+    queryFn: () => unwrap(http.GET("/api/v1/environments/timeline", { params: { query: { ...filters } } })),
     placeholderData: keepPreviousData,
     refetchInterval: ({ state }) => ((state.data?.environments.length ?? 0) > 200 ? 30_000 : 10_000),
   });

@@ -48,6 +48,9 @@ export type PreflightBrief = Item<Answer<"/api/v1/preflights", "get">>;
 export type Preflight = Answer<"/api/v1/preflights/{preflight_id}", "get">;
 export type PreflightRequest = Body<"/api/v1/preflights", "post">;
 export type Drill = Answer<"/api/v1/drills/{drill_id}", "get">;
+export type Waiter = Item<Answer<"/api/v1/queue", "get">>;
+export type TimelineEnvironment = Answer<"/api/v1/environments/timeline", "get">["environments"][number];
+export type Usage = Answer<"/api/v1/usage", "get">;
 export type LogPage = Answer<"/api/v1/training-tasks/{task_id}/logs", "get">;
 
 export type Action = Task["allowedActions"][number];
@@ -61,3 +64,5 @@ export type Notice = Preview["warnings"][number];
 export type Finding = Preflight["nodes"][number]["findings"][number];
 export type Level = Preflight["nodes"][number]["level"];
 export type RenderedFile = Preview["files"][number];
+export type PriorityClass = Waiter["priority"];
+export type Span = TimelineEnvironment["spans"][number];

@@ -22,6 +22,7 @@ const PAGES = [
   { to: "/datasets", label: "app.datasets" },
   { to: "/models", label: "app.models" },
   { to: "/zones", label: "app.zones" },
+  { to: "/usage", label: "app.usage" },
 ] as const;
 
 /** What surrounds every page of somebody who is signed in; everybody else is sent to sign in, and back afterwards. */

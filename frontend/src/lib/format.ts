@@ -80,6 +80,10 @@ export function measured(value: number): string {
   return value.toLocaleString(locale(), { maximumSignificantDigits: 3 });
 }
 
+export function money(value: number, currency: string): string {
+  return value.toLocaleString(locale(), { style: "currency", currency });
+}
+
 export function bytes(value: number): string {
   return inUnits(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"]);
 }

@@ -1,4 +1,4 @@
-import type { Waiter } from "@/api/queue";
+import type { Limits } from "@/api/limits";
 import type {
   Dataset,
   Drill,
@@ -8,6 +8,7 @@ import type {
   Model,
   Preflight,
   Task,
+  Waiter,
   Worker,
   WorkerGroup,
   Zone,
@@ -362,3 +363,27 @@ export function waiter(number: number, over: Partial<Waiter> = {}): Waiter {
     ...over,
   };
 }
+
+/** Of the fixtures' project: six of eight GPUs held, two of them borrowed. */
+export const limits: Limits = {
+  projectId: "project-1",
+  weight: 2,
+  guaranteedGpus: 4,
+  mostGpus: 8,
+  mostTasks: null,
+  gpuHours: 100,
+  gpuTypes: ["A100"],
+  zones: [],
+  priorities: ["low", "normal"],
+  longestRunSeconds: 7200,
+  userMostGpus: null,
+  userMostTasks: null,
+  userGpuHours: null,
+  budget: 1000,
+  atBudget: "refuse",
+  currency: "CNY",
+  updatedAt: null,
+  updatedBy: "",
+  mayChange: false,
+  use: { gpus: 6, sharedGpus: 6, tasks: 3, gpuHours: 42.5, cost: 850, share: 0 },
+};

@@ -1,7 +1,7 @@
 import { http, HttpResponse } from "msw";
 import { setupServer } from "msw/node";
 import type { Member } from "@/api/types";
-import { dataset, environment, framework, group, model, preflight, task, worker, zone } from "./fixtures";
+import { dataset, environment, framework, group, limits, model, preflight, task, worker, zone } from "./fixtures";
 
 export const api = (path: string) => `http://fermi.test/api/v1${path}`;
 
@@ -46,6 +46,7 @@ export const platform = setupServer(
   http.get(api("/tokens"), () => list()),
   http.get(api("/projects/:id/members"), () => list({ username: "ada", role: "maintainer" })),
   http.get(api("/projects/:id/secrets"), () => list()),
+  http.get(api("/projects/:id/limits"), () => ok(limits)),
   http.get(api("/datasets"), () => list(dataset)),
   http.get(api("/workers"), () => list(worker("gn6-0"), worker("gn7-0"))),
   http.get(api("/workers/join-tokens"), () => list()),

@@ -1,7 +1,7 @@
 import { ChevronDown, ChevronsUp, ChevronUp, Minus } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
-import type { PriorityClass } from "@/api/queue";
+import type { PriorityClass } from "@/api/types";
 import { Badge, type Tone } from "./badge";
 
 const TONE: Record<PriorityClass, Tone> = { low: "idle", normal: "idle", high: "info", urgent: "warn" };

@@ -1,6 +1,6 @@
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
-import type { Waiter } from "@/api/queue";
+import type { Waiter } from "@/api/types";
 import { dateTime, shortTime } from "@/lib/format";
 
 /** Tasks named in a row; the others are counted. */

@@ -1,4 +1,4 @@
-import type { Waiter } from "@/api/queue";
+import type { Waiter } from "@/api/types";
 
 /** Those among which a task can be moved: of its project and class. */
 export function peersOf(waiters: Waiter[], of: Waiter): Waiter[] {

@@ -2,7 +2,7 @@ import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
-import type { Waiter } from "@/api/queue";
+import type { Waiter } from "@/api/types";
 import { waiter } from "@/test/fixtures";
 import { api, list, ok, platform, refuse } from "@/test/platform";
 import { visit } from "@/test/render";

@@ -4,7 +4,7 @@ import type { Reservation } from "@/api/reservations";
 import { locale } from "@/i18n";
 import { cx } from "@/lib/cx";
 import { shortTime } from "@/lib/format";
-import { dateText, dayOf, plusDays, touches, type View, weeksOf } from "./days";
+import { dateText, dayOf, plusDays, touches, type View, weeksOf } from "@/lib/days";
 import { ReservationForm } from "./form";
 
 /** A day of a month has room for so many. */

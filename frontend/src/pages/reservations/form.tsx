@@ -7,7 +7,7 @@ import { changeReservation, createReservation, type Reservation, reservationsCha
 import { maintains, meQuery } from "@/api/session";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
-import { isoFrom, localText } from "./days";
+import { isoFrom, localText } from "@/lib/days";
 
 const FIELDS = ["projectId", "environmentIds", "from", "to", "note"] as const;
 /** More are found by searching. */

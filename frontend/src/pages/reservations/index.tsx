@@ -18,7 +18,7 @@ import { FilterSelect } from "@/ui/filters";
 import { Page } from "@/ui/page";
 import { MEDIUM, ROW, Table } from "@/ui/table";
 import { Calendar, useFor } from "./calendar";
-import { dateText, dayFrom, plusDays, plusMonths, type View, weeksOf } from "./days";
+import { dateText, dayFrom, plusDays, plusMonths, type View, weeksOf } from "@/lib/days";
 import { ReservationForm } from "./form";
 
 const FILTERS = ["project", "view", "day"] as const;

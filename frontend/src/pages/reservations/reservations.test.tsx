@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import type { Reservation } from "@/api/reservations";
 import { api, list, ok, platform, refuse, withRole } from "@/test/platform";
 import { visit } from "@/test/render";
-import { dateText, dayFrom, isoFrom, localText, touches, weeksOf } from "./days";
+import { dateText, dayFrom, isoFrom, localText, touches, weeksOf } from "@/lib/days";
 
 const reservation: Reservation = {
   id: "reservation-1",

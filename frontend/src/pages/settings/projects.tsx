@@ -10,6 +10,7 @@ import { Card } from "@/ui/card";
 import { Failure, Loading, toastError } from "@/ui/failure";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
+import { Limits } from "./limits";
 import { RemovableRow } from "./row";
 import { Secrets } from "./secrets";
 
@@ -69,6 +70,7 @@ function ProjectCard({ project, mayChange }: { project: MyProject; mayChange: bo
           <MemberItem key={member.username} project={project.id} member={member} mayChange={mayChange} />
         ))}
       </ul>
+      <Limits project={project.id} mayChange={mayChange} />
       <Secrets project={project.id} mayChange={mayChange} />
     </Card>
   );

@@ -2,7 +2,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { type CSSProperties, useRef } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
-import type { Span, TimelineEnvironment } from "@/api/timeline";
+import type { Span, TimelineEnvironment } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { shortTime } from "@/lib/format";
 import { isWindow, SpanBar } from "./span";

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
-import type { Span, TimelineEnvironment } from "@/api/timeline";
+import type { Span, TimelineEnvironment } from "@/api/types";
 import { dateTime } from "@/lib/format";
 import { Pager } from "@/ui/pager";
 import { MEDIUM, ROW, Table } from "@/ui/table";

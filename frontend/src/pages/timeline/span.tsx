@@ -3,9 +3,11 @@ import type { ReactNode } from "react";
 import type { TFunction } from "i18next";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
-import type { Span, SpanKind } from "@/api/timeline";
+import type { Span } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { shortTime } from "@/lib/format";
+
+type SpanKind = Span["kind"];
 
 export const KINDS: SpanKind[] = ["held", "next", "reserved", "maintenance"];
 

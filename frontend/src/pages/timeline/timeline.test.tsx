@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
-import type { Span, TimelineEnvironment } from "@/api/timeline";
+import type { Span, TimelineEnvironment } from "@/api/types";
 import { api, ok, platform, refuse } from "@/test/platform";
 import { visit } from "@/test/render";
 import { placed, rowsOf, ticksOf, USUAL, windowAt } from "./window";

@@ -1,4 +1,4 @@
-import type { Span, TimelineEnvironment } from "@/api/timeline";
+import type { Span, TimelineEnvironment } from "@/api/types";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;

@@ -1,0 +1,69 @@
+import type { Limits } from "@/api/limits";
+import { numberOr } from "@/lib/typed";
+
+/** The dialog's fields, as the API calls them. */
+export const FIELDS = [
+  "weight",
+  "guaranteedGpus",
+  "mostGpus",
+  "mostTasks",
+  "gpuHours",
+  "longestRunSeconds",
+  "gpuTypes",
+  "zones",
+  "priorities",
+  "userMostGpus",
+  "userMostTasks",
+  "userGpuHours",
+  "budget",
+  "atBudget",
+] as const;
+type Texts = Record<(typeof FIELDS)[number], string>;
+
+const HOUR = 3600;
+const LISTS = ["gpuTypes", "zones", "priorities"] as const;
+const NUMBERS = [
+  "guaranteedGpus",
+  "mostGpus",
+  "mostTasks",
+  "gpuHours",
+  "userMostGpus",
+  "userMostTasks",
+  "userGpuHours",
+  "budget",
+] as const;
+
+/** Empty: no limit. What is no number stays as it was typed, so that the platform says what is wrong with it. */
+export function numberOrNull(text: string | undefined): number | string | null {
+  return text?.trim() ? numberOr(text) : null;
+}
+
+/** The longest run is typed in hours. */
+export function textsOf(limits: Limits): Texts {
+  const numbers = NUMBERS.map((name) => [name, limits[name] === null ? "" : String(limits[name])]);
+  const lists = LISTS.map((name) => [name, limits[name].join(", ")]);
+  const { weight, longestRunSeconds, atBudget } = limits;
+  const longest = longestRunSeconds === null ? "" : String(longestRunSeconds / HOUR);
+  return {
+    ...(Object.fromEntries([...numbers, ...lists]) as Texts),
+    weight: String(weight),
+    longestRunSeconds: longest,
+    atBudget,
+  };
+}
+
+export function limitsOf(texts: Record<string, string>): Record<string, unknown> {
+  const longest = numberOrNull(texts.longestRunSeconds);
+  const listed = (text = "") =>
+    text
+      .split(/[,，]/)
+      .map((each) => each.trim())
+      .filter(Boolean);
+  return {
+    ...Object.fromEntries(NUMBERS.map((name) => [name, numberOrNull(texts[name])])),
+    ...Object.fromEntries(LISTS.map((name) => [name, listed(texts[name])])),
+    weight: numberOr(texts.weight ?? ""),
+    longestRunSeconds: typeof longest === "number" ? Math.round(longest * HOUR) : longest,
+    atBudget: texts.atBudget,
+  };
+}

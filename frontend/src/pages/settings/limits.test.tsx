@@ -1,0 +1,76 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http } from "msw";
+import { expect, test } from "vitest";
+import { limits } from "@/test/fixtures";
+import { api, list, ok, platform, refuse, withRole } from "@/test/platform";
+import { visit } from "@/test/render";
+import { limitsOf, textsOf } from "./limits-texts";
+
+test("limits stand beside what is used of them, and a budget warns at 80 %", async () => {
+  visit("/settings");
+  const gpus = await screen.findByRole("meter", { name: "占用的 GPU" });
+  expect(gpus.getAttribute("aria-valuetext")).toBe("6 / 8");
+  expect(screen.getByText("其中 2 块是借用的，可能被收回")).toBeTruthy();
+  expect(screen.getByRole("meter", { name: "本月预算" }).getAttribute("aria-valuetext")).toBe("¥850.00 / ¥1,000.00");
+  expect(screen.getByText("已用 85%")).toBeTruthy();
+  expect(screen.getByText("3（不限）")).toBeTruthy();
+  expect(screen.queryByRole("button", { name: "修改配额" })).toBeNull();
+});
+
+test("an administrator changes limits, and what is wrong stands at its field", async () => {
+  const sent: unknown[] = [];
+  platform.use(
+    http.get(api("/projects/:id/limits"), () => ok({ ...limits, mayChange: true })),
+    http.put(api("/projects/project-1/limits"), async ({ request }) => {
+      sent.push(await request.json());
+      return sent.length === 1
+        ? refuse(400, "INVALID_REQUEST", "有误", [{ field: "mostGpus", error: "X", message: "要是整数", hint: "" }])
+        : ok(limits);
+    }),
+  );
+  visit("/settings");
+  await userEvent.click(await screen.findByRole("button", { name: "修改配额" }));
+  const dialog = await screen.findByRole("dialog");
+  const most = within(dialog).getByLabelText("最多 GPU", { selector: "[name=mostGpus]" });
+  await userEvent.clear(most);
+  await userEvent.type(most, "many");
+  await userEvent.click(within(dialog).getByRole("checkbox", { name: "高" }));
+  await userEvent.click(within(dialog).getByRole("button", { name: "保存" }));
+  await within(dialog).findByText("要是整数");
+  await userEvent.clear(most);
+  await userEvent.click(within(dialog).getByRole("button", { name: "保存" }));
+  await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  expect(sent[0]).toMatchObject({ mostGpus: "many", priorities: ["low", "normal", "high"], longestRunSeconds: 7200 });
+  expect(sent[1]).toMatchObject({ mostGpus: null, guaranteedGpus: 4, budget: 1000, atBudget: "refuse" });
+});
+
+test("a maintainer gives a member limits of their own, and takes them back", async () => {
+  const sent: unknown[] = [];
+  const bob = { username: "bob", mostGpus: 4, mostTasks: null, gpuHours: null, own: true };
+  platform.use(
+    http.get(api("/auth/me"), () => ok(withRole("maintainer"))),
+    http.get(api("/projects/:id/limits/users"), () => list({ ...bob, use: { gpus: 2, tasks: 1, gpuHours: 5 } })),
+    http.put(api("/projects/project-1/limits/users/bob"), async ({ request }) => {
+      sent.push(await request.json());
+      return ok(bob);
+    }),
+    http.delete(api("/projects/project-1/limits/users/bob"), () => {
+      sent.push("deleted");
+      return ok(null);
+    }),
+  );
+  visit("/settings");
+  await userEvent.click(await screen.findByText("成员的配额与用量"));
+  await userEvent.click(await screen.findByRole("button", { name: "修改 bob 的配额" }));
+  const dialog = await screen.findByRole("dialog");
+  await userEvent.type(within(dialog).getByLabelText("运行的任务"), "2");
+  await userEvent.click(within(dialog).getByRole("button", { name: "保存" }));
+  await waitFor(() => expect(sent).toEqual([{ mostGpus: 4, mostTasks: 2, gpuHours: null }]));
+  await userEvent.click(await screen.findByRole("button", { name: "恢复 bob 的默认配额" }));
+  await waitFor(() => expect(sent[1]).toBe("deleted"));
+});
+
+test("limits go through the form unchanged", () => {
+  expect(limits).toMatchObject(limitsOf(textsOf(limits)));
+});

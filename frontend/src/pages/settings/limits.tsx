@@ -1,0 +1,249 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Gauge } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import {
+  deleteUserLimits,
+  type Limits as LimitsData,
+  limitsChanged,
+  limitsQuery,
+  putUserLimits,
+  type UserLimits,
+  userLimitsQuery,
+} from "@/api/limits";
+import { dateTime, duration, measured, money } from "@/lib/format";
+import { Badge } from "@/ui/badge";
+import { Button } from "@/ui/button";
+import { Failure, Loading, toastError } from "@/ui/failure";
+import { FormDialog, TextField } from "@/ui/form-dialog";
+import { Fold } from "@/ui/fold";
+import { Meter } from "@/ui/meter";
+import { Facts } from "@/ui/table";
+import { EditLimits } from "./limits-form";
+import { numberOrNull } from "./limits-texts";
+
+/** A warning comes at this share of a budget. */
+const WARNED = 0.8;
+
+/** What a project may use, what it uses now, and the same of its members. */
+export function Limits({ project, mayChange }: { project: string; mayChange: boolean }) {
+  const { t } = useTranslation();
+  const limits = useQuery(limitsQuery(project));
+  return (
+    <section className="mt-4 border-t pt-3">
+      <div className="flex items-center justify-between gap-3">
+        <h3 className="text-sm font-semibold">{t("limits.title")}</h3>
+        {limits.data?.mayChange && <EditLimits limits={limits.data} />}
+      </div>
+      {limits.isError && <Failure error={limits.error} retry={() => void limits.refetch()} />}
+      {limits.isPending && <Loading />}
+      {limits.data && <Use limits={limits.data} />}
+      {limits.data && (
+        <Fold
+          wanted={false}
+          title={t("limits.members")}
+          className="mt-3"
+          summaryClassName="text-sm font-medium"
+          whenOpen={() => <Members project={project} mayChange={mayChange} />}
+        />
+      )}
+    </section>
+  );
+}
+
+function Use({ limits }: { limits: LimitsData }) {
+  const { t } = useTranslation();
+  const { use, currency, guaranteedGpus, budget } = limits;
+  const borrowed = guaranteedGpus === null ? 0 : Math.max(0, use.sharedGpus - guaranteedGpus);
+  const list = (texts: string[]) => texts.join(t("queue.comma")) || t("limits.all");
+  const facts: [string, string][] = [
+    [t("limits.weight"), String(limits.weight)],
+    [t("limits.gpuTypes"), list(limits.gpuTypes)],
+    [t("limits.zones"), list(limits.zones)],
+    [
+      t("limits.priorities"),
+      limits.priorities.length > 0
+        ? list(limits.priorities.map((each) => t(`queue.classOf.${each}`)))
+        : t("limits.usualPriorities"),
+    ],
+    [
+      t("limits.longestRun"),
+      limits.longestRunSeconds === null ? t("limits.none") : duration(t, limits.longestRunSeconds),
+    ],
+  ];
+  return (
+    <div className="mt-2 space-y-3 text-sm">
+      <div className="grid gap-x-8 gap-y-3 sm:grid-cols-2">
+        <Amount name={t("limits.gpus")} used={use.gpus} most={limits.mostGpus} />
+        <Amount
+          name={t("limits.guaranteed")}
+          used={use.sharedGpus}
+          most={guaranteedGpus}
+          note={borrowed > 0 ? t("limits.borrowed", { count: borrowed }) : undefined}
+        />
+        <Amount name={t("limits.tasks")} used={use.tasks} most={limits.mostTasks} />
+        <Amount name={t("limits.gpuHours")} used={use.gpuHours} most={limits.gpuHours} />
+        <Amount
+          name={t("limits.budget")}
+          used={use.cost}
+          most={budget}
+          mark={WARNED}
+          shown={(value) => money(value, currency)}
+          note={budget === null ? undefined : t(`limits.atBudgetOf.${limits.atBudget}`)}
+        />
+      </div>
+      <Facts facts={facts} />
+      {limits.updatedAt && (
+        <p className="text-xs text-muted">
+          {t("limits.changed", { by: limits.updatedBy || "–", at: dateTime(limits.updatedAt) })}
+        </p>
+      )}
+    </div>
+  );
+}
+
+interface AmountProps {
+  name: string;
+  used: number;
+  most: number | null;
+  mark?: number;
+  shown?: (value: number) => string;
+  note?: string | undefined;
+}
+
+function Amount({ name, used, most, mark, shown = measured, note }: AmountProps) {
+  const { t } = useTranslation();
+  const share = most === null ? 0 : most === 0 ? Number(used > 0) : used / most;
+  const text = most === null ? t("limits.unlimited", { used: shown(used) }) : `${shown(used)} / ${shown(most)}`;
+  const tone = share >= 1 ? "bad" : mark !== undefined && share >= mark ? "warn" : "ok";
+  return (
+    <div className="space-y-1">
+      <div className="flex flex-wrap items-baseline justify-between gap-x-3">
+        <span className="text-muted">{name}</span>
+        <span className="flex items-center gap-2 tabular-nums">
+          {text}
+          {mark !== undefined && share >= mark && (
+            <Badge tone={share >= 1 ? "bad" : "warn"}>
+              {t(share >= 1 ? "limits.spent" : "limits.nearly", { percent: Math.round(share * 100) })}
+            </Badge>
+          )}
+        </span>
+      </div>
+      {most !== null && (
+        <Meter label={name} text={text} value={share} tone={tone} {...(mark !== undefined && { mark })} />
+      )}
+      {note && <div className="text-xs text-muted">{note}</div>}
+    </div>
+  );
+}
+
+function Members({ project, mayChange }: { project: string; mayChange: boolean }) {
+  const { t } = useTranslation();
+  const users = useQuery(userLimitsQuery(project));
+  if (users.isError) return <Failure error={users.error} retry={() => void users.refetch()} />;
+  if (users.isPending) return <Loading />;
+  return (
+    <div role="group" aria-label={t("limits.members")} tabIndex={0} className="mt-2 overflow-x-auto">
+      <table className="w-full text-left text-sm">
+        <thead className="text-muted">
+          <tr className="*:py-1 *:pr-3 *:font-medium *:whitespace-nowrap">
+            <th>{t("settings.username")}</th>
+            <th>{t("limits.gpus")}</th>
+            <th>{t("limits.tasks")}</th>
+            <th>{t("limits.gpuHours")}</th>
+            {mayChange && (
+              <th>
+                <span className="sr-only">{t("limits.change")}</span>
+              </th>
+            )}
+          </tr>
+        </thead>
+        <tbody className="divide-y">
+          {users.data.map((user) => (
+            <tr key={user.username} className="*:py-1.5 *:pr-3">
+              <th scope="row" className="font-medium break-words">
+                {user.username} {user.own && <Badge title={t("limits.ownHint")}>{t("limits.own")}</Badge>}
+              </th>
+              <Cell used={user.use.gpus} most={user.mostGpus} />
+              <Cell used={user.use.tasks} most={user.mostTasks} />
+              <Cell used={user.use.gpuHours} most={user.gpuHours} />
+              {mayChange && (
+                <td className="pr-0!">
+                  <EditUser project={project} user={user} />
+                </td>
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Cell({ used, most }: { used: number; most: number | null }) {
+  return (
+    <td className="whitespace-nowrap tabular-nums">
+      {measured(used)} <span className="text-muted">/ {most === null ? "–" : measured(most)}</span>
+    </td>
+  );
+}
+
+const USER_FIELDS = ["mostGpus", "mostTasks", "gpuHours"] as const;
+const USER_LABEL = { mostGpus: "limits.gpus", mostTasks: "limits.tasks", gpuHours: "limits.gpuHours" } as const;
+
+function EditUser({ project, user }: { project: string; user: UserLimits }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const { username } = user;
+  const save = async (texts: Record<string, string>) => {
+    const body = Object.fromEntries(USER_FIELDS.map((field) => [field, numberOrNull(texts[field])]));
+    await putUserLimits(project, username, body);
+    await limitsChanged(client, project);
+  };
+  const clear = useMutation({
+    mutationFn: () => deleteUserLimits(project, username),
+    onError: (error) => toastError(t, error),
+    onSettled: () => limitsChanged(client, project),
+  });
+  return (
+    <span className="flex justify-end gap-1">
+      {user.own && (
+        <Button
+          look="ghost"
+          size="sm"
+          aria-label={t("limits.clearOf", { name: username })}
+          disabled={clear.isPending}
+          onClick={() => clear.mutate()}
+        >
+          {t("limits.clear")}
+        </Button>
+      )}
+      <FormDialog
+        title={t("limits.changeOf", { name: username })}
+        description={t("limits.userHint")}
+        submit={t("reservations.save")}
+        fields={USER_FIELDS}
+        onSubmit={save}
+        trigger={
+          <Button size="sm" aria-label={t("limits.changeOf", { name: username })}>
+            <Gauge />
+            {t("limits.change")}
+          </Button>
+        }
+      >
+        {(problem) =>
+          USER_FIELDS.map((field) => (
+            <TextField
+              key={field}
+              name={field}
+              label={t(USER_LABEL[field])}
+              hint={t("limits.emptyIsNone")}
+              inputMode="numeric"
+              defaultValue={user[field] ?? ""}
+              error={problem(field)}
+            />
+          ))
+        }
+      </FormDialog>
+    </span>
+  );
+}

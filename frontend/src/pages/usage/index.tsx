@@ -1,0 +1,200 @@
+import { useQuery } from "@tanstack/react-query";
+import { Download } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { Link, useSearchParams } from "react-router";
+import { meQuery } from "@/api/session";
+import type { Usage } from "@/api/types";
+import { USAGE_BY, type UsageBy, usageCsv, usageQuery } from "@/api/usage";
+import { textsOf, withFilter } from "@/lib/filters";
+import { dateText, dayFrom, dayOf, plusDays, plusMonths } from "@/lib/days";
+import { integer, measured, money } from "@/lib/format";
+import { ButtonAnchor } from "@/ui/button";
+import { Card } from "@/ui/card";
+import { Empty } from "@/ui/empty";
+import { Failure, Loading } from "@/ui/failure";
+import { FilterSelect } from "@/ui/filters";
+import { Page } from "@/ui/page";
+import { Pager } from "@/ui/pager";
+import { MEDIUM, ROW, Table } from "@/ui/table";
+import { PartsBar, PartsLegend } from "./parts";
+import { UsageSections } from "./sections";
+
+const FILTERS = ["by", "project", "from", "to", "page"] as const;
+const PER_PAGE = 50;
+const PAGES: Partial<Record<UsageBy, string>> = { task: "/training", environment: "/environments" };
+
+export function Component() {
+  const { t } = useTranslation();
+  const [params, setParams] = useSearchParams();
+  const texts = textsOf(params, FILTERS);
+  const today = dayOf(new Date());
+  const by = USAGE_BY.find((each) => each === texts.by) ?? "project";
+  const first = texts.from ? dayFrom(texts.from, today) : plusMonths(today, 0);
+  const last = dayFrom(texts.to, today);
+  const filters = {
+    by,
+    from: first.toISOString(),
+    to: plusDays(last, 1).toISOString(),
+    ...(texts.project && { project: texts.project }),
+  };
+  const usage = useQuery(usageQuery(filters));
+  const projects = useQuery(meQuery).data?.projects ?? [];
+  const set = (name: string, value: string) => setParams((old) => withFilter(old, name, value), { replace: true });
+  return (
+    <Page
+      title={t("usage.title")}
+      actions={
+        <ButtonAnchor href={usageCsv(filters)} download>
+          <Download />
+          {t("usage.csv")}
+        </ButtonAnchor>
+      }
+    >
+      <UsageSections />
+      <div className="mb-4 flex flex-wrap items-center gap-2">
+        <select
+          aria-label={t("usage.by")}
+          className="control w-auto"
+          value={by}
+          onChange={({ target }) => set("by", target.value)}
+        >
+          {USAGE_BY.map((each) => (
+            <option key={each} value={each}>
+              {t(`usage.byOf.${each}`)}
+            </option>
+          ))}
+        </select>
+        <FilterSelect
+          label={t("queue.project")}
+          any={t("queue.allProjects")}
+          options={projects.map(({ id, name }) => [id, name])}
+          value={texts.project ?? ""}
+          onChange={(value) => set("project", value)}
+        />
+        <Day name="from" label={t("timeline.from")} day={first} onChange={set} />
+        <Day name="to" label={t("timeline.to")} day={last} onChange={set} />
+      </div>
+      {usage.isError && <Failure error={usage.error} retry={() => void usage.refetch()} />}
+      {usage.isPending && <Loading />}
+      {usage.data && (
+        <Report usage={usage.data} by={by} page={Number(texts.page ?? 1)} onPage={(n) => set("page", n)} />
+      )}
+    </Page>
+  );
+}
+
+interface DayProps {
+  name: string;
+  label: string;
+  day: Date;
+  onChange: (name: string, value: string) => void;
+}
+
+function Day({ name, label, day, onChange }: DayProps) {
+  return (
+    <label className="flex items-center gap-1.5 text-sm text-muted">
+      {label}
+      <input
+        type="date"
+        className="control w-auto"
+        value={dateText(day)}
+        onChange={({ target }) => onChange(name, target.value)}
+      />
+    </label>
+  );
+}
+
+interface ReportProps {
+  usage: Usage;
+  by: UsageBy;
+  page: number;
+  onPage: (page: string) => void;
+}
+
+function Report({ usage, by, page, onPage }: ReportProps) {
+  const { t } = useTranslation();
+  const { items, total, currency } = usage;
+  const cost = (value: number | null) => (value === null ? "–" : money(value, currency));
+  if (items.length === 0) {
+    return (
+      <section className="rounded-xl border bg-surface shadow-xs">
+        <Empty title={t("usage.empty")} hint={t("usage.emptyHint")} />
+      </section>
+    );
+  }
+  const most = items[0]?.gpuHours ?? 0;
+  const pages = Math.ceil(items.length / PER_PAGE);
+  const at = Math.min(Math.max(1, Math.trunc(page) || 1), pages);
+  const folder = PAGES[by];
+  return (
+    <div className="space-y-4">
+      <Card>
+        <dl className="grid grid-cols-2 gap-4 lg:grid-cols-4">
+          <Figure name={t("usage.gpuHours")} value={measured(total.gpuHours)} />
+          <Figure name={t("usage.cost")} value={cost(total.cost)} hint={total.cost === null && t("usage.noPrice")} />
+          <Figure name={t("usage.goodput")} value={percent(total.goodput)} hint={t("usage.goodputHint")} />
+          <Figure name={t("usage.partOf.open")} value={measured(total.openGpuHours)} hint={t("usage.partHint.open")} />
+        </dl>
+        <div className="mt-4 space-y-2">
+          <PartsBar name={t("usage.total")} sum={total} most={total.gpuHours} />
+          <PartsLegend />
+        </div>
+      </Card>
+      <Table
+        label={t("usage.title")}
+        columns={[
+          { label: t(`usage.byOf.${by}`) },
+          { label: t("usage.tasks"), className: `${MEDIUM} text-right` },
+          { label: t("usage.gpuHours"), className: "text-right" },
+          { label: t("usage.parts"), className: `${MEDIUM} w-2/5` },
+          { label: t("usage.cost"), className: "text-right" },
+          { label: t("usage.goodput"), className: "text-right" },
+        ]}
+      >
+        {items.slice((at - 1) * PER_PAGE, at * PER_PAGE).map((item) => {
+          const name = item.name || item.key || "–";
+          return (
+            <tr key={item.key + item.name} className={ROW}>
+              <th scope="row" className="font-medium break-words">
+                {folder && item.key ? (
+                  <Link to={`${folder}/${item.key}`} className="hover:text-accent-ink hover:underline">
+                    {name}
+                  </Link>
+                ) : (
+                  name
+                )}
+              </th>
+              <td className={`${MEDIUM} text-right tabular-nums`}>{integer(item.tasks)}</td>
+              <td className="text-right tabular-nums">{measured(item.gpuHours)}</td>
+              <td className={`${MEDIUM} align-middle`}>
+                <PartsBar name={name} sum={item} most={most} />
+              </td>
+              <td className="text-right whitespace-nowrap tabular-nums">{cost(item.cost)}</td>
+              <td className="text-right tabular-nums">{percent(item.goodput)}</td>
+            </tr>
+          );
+        })}
+      </Table>
+      <Pager
+        count={t("usage.count", { count: items.length })}
+        pages={pages}
+        page={at}
+        onPage={(next) => onPage(String(next))}
+      />
+    </div>
+  );
+}
+
+function percent(share: number | null): string {
+  return share === null ? "–" : `${Math.round(share * 100)}%`;
+}
+
+function Figure({ name, value, hint }: { name: string; value: string; hint?: string | false }) {
+  return (
+    <div>
+      <dt className="text-sm text-muted">{name}</dt>
+      <dd className="text-xl font-semibold tabular-nums">{value}</dd>
+      {hint && <dd className="text-xs text-muted">{hint}</dd>}
+    </div>
+  );
+}

@@ -1,0 +1,64 @@
+import { useTranslation } from "react-i18next";
+import type { TFunction } from "i18next";
+import type { Usage } from "@/api/types";
+import { cx } from "@/lib/cx";
+import { measured } from "@/lib/format";
+
+type Sum = Usage["total"];
+
+/** What held time went into, what moved training forward first. */
+export const PARTS = ["training", "open", "saving", "starting", "redone", "lost", "idle"] as const;
+type Part = (typeof PARTS)[number];
+
+const FILL: Record<Part, string> = {
+  training: "bg-ok",
+  open: "bg-accent",
+  saving: "bg-info",
+  starting: "bg-info-line",
+  redone: "bg-warn",
+  lost: "bg-bad",
+  idle: "bg-line-strong",
+};
+
+/** GPU-hours. */
+export function hoursOf(sum: Sum, part: Part): number {
+  return part === "open" ? sum.openGpuHours : sum[part];
+}
+
+function said(t: TFunction, sum: Sum): string {
+  return PARTS.filter((part) => hoursOf(sum, part) > 0)
+    .map((part) => `${t(`usage.partOf.${part}`)} ${measured(hoursOf(sum, part))}`)
+    .join(t("queue.comma"));
+}
+
+/** As long as its GPU-hours are of `most`. What its colours mean is also said. */
+export function PartsBar({ name, sum, most }: { name: string; sum: Sum; most: number }) {
+  const { t } = useTranslation();
+  const text = said(t, sum);
+  const share = (hours: number) => `${most > 0 ? (hours / most) * 100 : 0}%`;
+  return (
+    <div role="img" aria-label={`${name}: ${text}`} title={text} className="flex h-3 min-w-32 gap-px rounded bg-sunken">
+      {PARTS.filter((part) => hoursOf(sum, part) > 0).map((part) => (
+        <span
+          key={part}
+          className={cx("h-full first:rounded-l last:rounded-r", FILL[part])}
+          style={{ width: share(hoursOf(sum, part)) }}
+        />
+      ))}
+    </div>
+  );
+}
+
+export function PartsLegend() {
+  const { t } = useTranslation();
+  return (
+    <ul aria-label={t("timeline.legend")} className="flex flex-wrap gap-x-4 gap-y-1 text-xs text-muted">
+      {PARTS.map((part) => (
+        <li key={part} title={t(`usage.partHint.${part}`)} className="flex items-center gap-1.5">
+          <span aria-hidden className={cx("size-2.5 rounded-sm", FILL[part])} />
+          {t(`usage.partOf.${part}`)}
+        </li>
+      ))}
+    </ul>
+  );
+}
