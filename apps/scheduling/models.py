@@ -94,11 +94,12 @@ class Reservation(models.Model):
 
 class Price(models.Model):
     """Of one GPU for an hour, in `settings.CURRENCY`, from `since` on, until a later row of the same type and zone.
-    `gpu_type` empty: any type; `zone` empty: any zone. The most exact counts: type and zone, type, zone, neither."""
+    `gpu_type` empty: any type; `zone` empty: any zone. `per_gpu_hour` empty: no price of its own any more. The most
+    exact counts: type and zone, type, zone, neither."""
 
     gpu_type = models.CharField(max_length=40, default="", blank=True)
     zone = models.ForeignKey("clusters.AvailabilityZone", on_delete=models.CASCADE, null=True, blank=True)
-    per_gpu_hour = models.DecimalField(max_digits=12, decimal_places=4)
+    per_gpu_hour = models.DecimalField(max_digits=12, decimal_places=4, null=True)
     since = models.DateTimeField()
 
     class Meta:

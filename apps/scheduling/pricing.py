@@ -1,28 +1,47 @@
-"""What a GPU-hour costs. The most exact price counts: of the type in the zone, of the type, of the zone, of any."""
+"""What a GPU-hour costs, and has cost. The most exact price counts: of the type in the zone, of the type, of the zone,
+of any."""
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
 from apps.scheduling.models import Price
 
+Row = tuple[datetime, Decimal | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """By GPU type and zone id, each empty for any: the newest price that has begun."""
+    """By GPU type and zone id, each empty for any: since when which price, oldest first; None: none from then on."""
 
-    known: Mapping[tuple[str, str], Decimal] = field(default_factory=dict)
+    known: Mapping[tuple[str, str], Sequence[Row]] = field(default_factory=dict)
 
-    def of(self, gpu_type: str, zone: str) -> Decimal | None:
-        """Of one GPU for an hour; None: nobody has said."""
+    def of(self, gpu_type: str, zone: str, at: datetime) -> Decimal | None:
+        """Of one GPU for an hour, as it was then; None: nobody has said."""
         exact = ((gpu_type, zone), (gpu_type, ""), ("", zone), ("", ""))
-        return next((self.known[key] for key in exact if key in self.known), None)
+        found = (self.at(key, at) for key in exact)
+        return next((row[1] for row in found if row and row[1] is not None), None)
+
+    def at(self, key: tuple[str, str], at: datetime) -> Row | None:
+        rows = self.known.get(key, ())
+        number = bisect_right(rows, at, key=lambda row: row[0])
+        return rows[number - 1] if number else None
+
+    def listed(self, at: datetime) -> Iterator[tuple[tuple[str, str], datetime, Decimal]]:
+        """What had a price then, since when, and which."""
+        for key in sorted(self.known):
+            row = self.at(key, at)
+            if row and row[1] is not None:
+                yield key, row[0], row[1]
 
 
-def prices(at: datetime) -> Prices:
-    """As they are at that moment; one query."""
-    rows = (
-        Price.objects.filter(since__lte=at).order_by("since", "pk").values_list("gpu_type", "zone_id", "per_gpu_hour")
-    )
-    return Prices({(gpu_type, zone or ""): price for gpu_type, zone, price in rows})
+def prices() -> Prices:
+    """One query."""
+    known: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
+    rows = Price.objects.order_by("since", "pk").values_list("gpu_type", "zone_id", "since", "per_gpu_hour")
+    for gpu_type, zone, since, price in rows:
+        known[gpu_type, zone or ""].append((since, price))
+    return Prices(known)

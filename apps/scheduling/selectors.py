@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
@@ -112,7 +112,7 @@ def budget_spent(row: Limits, name: str, cost: float) -> Problem:
 
 def spent_by_project(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> dict[str, Spent]:
     """What the ledger says of this month, and what tasks hold at this moment, since it began."""
-    since, known = month_of(now), pricing.prices(now)
+    since, known = month_of(now), pricing.prices()
     found: defaultdict[str, Spent] = defaultdict(Spent)
     gpu_hours = Sum(F("gpus") * HELD / HOUR, output_field=FloatField())
     cost = Sum(F("gpus") * HELD / HOUR * F("per_gpu_hour"), output_field=FloatField())
@@ -122,10 +122,11 @@ def spent_by_project(now: datetime, held: Iterable[Held], places: Iterable[Place
         found[project].cost += paid or 0.0
     there = {place.id: place for place in places}
     for one in held:
-        hours = (now.timestamp() - max(one.since, since.timestamp())) / HOUR
+        began = max(datetime.fromtimestamp(one.since, UTC), since)
+        hours = (now - began).total_seconds() / HOUR
         for place in (there[key] for key in one.places if key in there):
             found[one.project].hours[one.user] += place.gpus * hours
-            found[one.project].cost += place.gpus * hours * float(known.of(place.gpu_type, place.zone) or 0)
+            found[one.project].cost += place.gpus * hours * float(known.of(place.gpu_type, place.zone, began) or 0)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from apps.common.openapi import Key
+from apps.common.openapi import Key, Moment
 from apps.training.shown.usage import GROUPS
 
 BY = [(name, name) for name in GROUPS]
@@ -12,9 +12,9 @@ FORMATS = [(name, name) for name in ("json", "csv")]
 class UsageQuery(serializers.Serializer):
     by = serializers.ChoiceField(BY, default="project")
     project = Key(required=False, allow_blank=True, help_text="id")
-    to = serializers.DateTimeField(required=False, help_text="now by default")
+    to = Moment(required=False, help_text="now by default")
     format = serializers.ChoiceField(FORMATS, default="json")
-    locals()["from"] = serializers.DateTimeField(required=False, help_text="this month's beginning (UTC) by default")
+    locals()["from"] = Moment(required=False, help_text="this month's beginning (UTC) by default")
 
 
 class UsageParts(serializers.Serializer):

@@ -5,33 +5,42 @@ it lay in. A row has the key of its holding: what is done again after a crash is
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Max, Min
 
-from apps.clusters.models import Lease
+from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
 from apps.scheduling import pricing
 from apps.scheduling.models import Share, Usage
 from apps.training.ground import hints
-from apps.training.ground.launching import cause
-from apps.training.models import Attempt, Event, MetricPoint, Task
+from apps.training.ground.launching import backend_for, cause
+from apps.training.models import Attempt, Event, MetricPoint, Node, Task
 from apps.training.states import Kind
 from apps.training.states.reasons import Reason
 from fermi.launch.schedule import ledger
+from fermi.launch.schedule.order import decayed
 from fermi.launch.schedule.scene import faded
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """`task` (its id) has, or had, the environment from `since` to `until`."""
+
+    task: str
+    environment: DevEnvironment
+    since: datetime
+    until: datetime
 
 
 def give_back(task: Task, environment_ids: Collection[str] | None = None) -> int:
     """In the caller's transaction: these, or all it has; how many that were."""
-    held = Lease.objects.filter(holder=task.pk)
-    if environment_ids is not None:
-        held = held.filter(environment__in=environment_ids)
-    leases = list(held.select_related("environment__zone"))
+    leases = _leases(task, environment_ids)
+    _book(task, leases, now())
     if not leases:
         return 0
-    _book(task, leases, now())
     Lease.objects.filter(pk__in=[lease.pk for lease in leases], holder=task.pk).delete()
     hints.poke_waiting()
     return len(leases)
@@ -39,12 +48,38 @@ def give_back(task: Task, environment_ids: Collection[str] | None = None) -> int
 
 def hand_over(task: Task, to: Task) -> int:
     """In the caller's transaction: what one had, the other has, and is booked to from here on."""
-    leases = list(Lease.objects.filter(holder=task.pk).select_related("environment__zone"))
-    moment = now()
+    leases, moment = _leases(task), now()
     _book(task, leases, moment)
     return Lease.objects.filter(pk__in=[lease.pk for lease in leases], holder=task.pk).update(
         holder=to.pk, since=moment
     )
+
+
+def held_now(moment: datetime) -> list[Stretch]:
+    """By anybody."""
+    engines = [cluster.pk for cluster in Cluster.objects.all() if backend_for(cluster).queues]
+    leases = Lease.objects.exclude(environment__cluster__in=engines).select_related("environment__zone")
+    found = [Stretch(lease.holder, lease.environment, lease.since, moment) for lease in leases]
+    if engines:
+        attempts = Attempt.objects.filter(task__cluster__in=engines, ended_at=None, running_at__isnull=False)
+        nodes = Node.objects.filter(task__attempts__in=attempts, environment__isnull=False).distinct()
+        since = dict(attempts.values_list("task", "running_at"))
+        rows = nodes.select_related("environment__zone")
+        found += [Stretch(node.task_id, node.environment, since[node.task_id], moment) for node in rows]  # type: ignore[arg-type]
+    return found
+
+
+def of_task(task: Task, moment: datetime) -> list[Usage]:
+    """What the ledger would say, too, if all that it holds ended now."""
+    return _unbooked(task, _stretches(task, _leases(task, lock=False), moment))
+
+
+def _leases(task: Task, environment_ids: Collection[str] | None = None, *, lock: bool = True) -> list[Lease]:
+    """Locked, so that two who give back the same ones at the same time book them once."""
+    held = Lease.objects.filter(holder=task.pk).select_related("environment__zone")
+    if environment_ids is not None:
+        held = held.filter(environment__in=environment_ids)
+    return list(held.select_for_update(of=("self",)) if lock else held)
 
 
 def runs(task: Task) -> list[ledger.Run]:
@@ -98,14 +133,14 @@ def by_month(since: datetime, until: datetime) -> Iterator[tuple[datetime, datet
         since = end
 
 
-def rows(task: Task, leases: Iterable[Lease], until: datetime) -> list[Usage]:
-    """What the ledger says, or would if these ended now."""
-    known, found = pricing.prices(until), []
+def rows(task: Task, stretches: Iterable[Stretch]) -> list[Usage]:
+    """What the ledger says of these, or would if they ended now."""
+    known, found = pricing.prices(), []
     of = runs(task) if task.kind == Kind.TRAINING else []
     shares: dict[tuple[datetime, datetime], ledger.Parts] = {}
-    for lease in leases:
-        environment = lease.environment
-        for begins, ends in by_month(lease.since, until):
+    for stretch in stretches:
+        environment = stretch.environment
+        for begins, ends in by_month(stretch.since, stretch.until):
             if (begins, ends) not in shares:
                 shares[begins, ends] = parts(task, begins, ends, of)
             found.append(
@@ -122,23 +157,51 @@ def rows(task: Task, leases: Iterable[Lease], until: datetime) -> list[Usage]:
                     gpus=environment.gpu_count,
                     since=begins,
                     until=ends,
-                    per_gpu_hour=known.of(environment.gpu_type, environment.zone_id),
+                    per_gpu_hour=known.of(environment.gpu_type, environment.zone_id, begins),
                     **ledger.names(shares[begins, ends]),
                 )
             )
     return found
 
 
-def _book(task: Task, leases: Iterable[Lease], until: datetime) -> None:
-    made = rows(task, leases, until)
+def _stretches(task: Task, leases: Iterable[Lease], until: datetime, *, over: bool = False) -> list[Stretch]:
+    """Of its leases. Where an engine's own queue decides, a lease holds nothing: what counts is when ranks ran; `over`:
+    of attempts that have ended."""
+    if not backend_for(task.cluster).queues:
+        return [Stretch(task.pk, lease.environment, lease.since, until) for lease in leases]
+    ran = task.attempts.filter(running_at__isnull=False, **({"ended_at__isnull": False} if over else {}))
+    nodes = task.nodes.filter(environment__isnull=False).select_related("environment__zone")
+    there = [node.environment for node in nodes if node.environment]
+    return [
+        Stretch(task.pk, environment, since, ended or until)
+        for since, ended in ran.values_list("running_at", "ended_at")
+        for environment in there
+        if since
+    ]
+
+
+def _unbooked(task: Task, stretches: Collection[Stretch]) -> list[Usage]:
+    if not stretches:
+        return []
+    booked = set(Usage.objects.filter(task=task.pk).values_list("environment", "since"))
+    return [row for row in rows(task, stretches) if (row.environment_id, row.since) not in booked]
+
+
+def _book(task: Task, leases: Collection[Lease], until: datetime) -> None:
+    made = _unbooked(task, _stretches(task, leases, until, over=True))
     Usage.objects.bulk_create(made, ignore_conflicts=True)
-    used = sum(row.gpus * (row.until - row.since).total_seconds() for row in made)
+    used = sum(row.gpus * _counting(row, until) for row in made)
     if used <= 0:
         return
     share, _ = Share.objects.get_or_create(project_id=task.project_id, defaults={"used": 0.0, "as_of": until})
     share = Share.objects.select_for_update().get(pk=share.pk)
     before = faded(share.used, (until - share.as_of).total_seconds())
     Share.objects.filter(pk=share.pk).update(used=before + used, as_of=max(until, share.as_of))
+
+
+def _counting(row: Usage, at: datetime) -> float:
+    """Of its seconds, those that still count then: as the order of the queue counts them while they are held."""
+    return faded(decayed((row.until - row.since).total_seconds()), (at - row.until).total_seconds())
 
 
 def _passed(task: Task, attempt: Attempt, mine: Any, highest: int | None) -> float | None:

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,10 +14,10 @@ from django.db.models.functions import Coalesce, TruncMonth
 
 from apps.accounts import access
 from apps.accounts.models import User
-from apps.clusters.models import Lease
 from apps.common.clock import now
 from apps.scheduling import pricing
 from apps.scheduling.models import Usage
+from apps.scheduling.selectors import month_of
 from apps.training.ground import holding
 from apps.training.models import Task
 from fermi.launch.schedule import ledger
@@ -53,7 +53,8 @@ class Tally:
 
 def report(user: User, *, by: str, begins: datetime, ends: datetime, project: str = "") -> dict[str, Any]:
     """GPU-hours between two moments by what `by` says. A row of the ledger that lies there in part counts in part."""
-    rows = access.visible(Usage.objects.filter(since__lt=ends, until__gt=begins), user)
+    month = month_of(begins)  # no row lies in two months: indexes know where rows begin, not where they end
+    rows = access.visible(Usage.objects.filter(since__gte=month, since__lt=ends, until__gt=begins), user)
     if project:
         rows = rows.filter(project=project)
     sums: dict[str, Tally] = {}
@@ -74,6 +75,7 @@ def report(user: User, *, by: str, begins: datetime, ends: datetime, project: st
             one.cost += share * edge.gpus * _parts(edge).held / HOUR * float(edge.per_gpu_hour)
             one.priced = True
     _open(user, sums, by, begins, ends, project)
+    _count_once(rows.filter(within), by, sums)
     items = sorted((_shown(one) for one in sums.values()), key=lambda item: (-item["gpuHours"], item["key"]))
     return {"items": items, "total": _total(items), "currency": settings.CURRENCY, "from": begins, "to": ends}
 
@@ -93,8 +95,7 @@ def of_task(task: Task) -> dict[str, Any]:
     """With what it holds now, up to now."""
     moment = now()
     rows = list(Usage.objects.filter(task=task.pk).order_by("environment_name", "since"))
-    leases = Lease.objects.filter(holder=task.pk).select_related("environment__zone")
-    rows += holding.rows(task, leases, moment)
+    rows += holding.of_task(task, moment)
     weights = [row.gpus or 0 for row in rows] if any(row.gpus for row in rows) else [1] * len(rows)
     weighed = ledger.total(_parts(row).times(weight) for row, weight in zip(rows, weights, strict=True))
     held = _covered((row.since, row.until) for row in rows)
@@ -138,31 +139,44 @@ def _added(rows: QuerySet[Usage], by: str) -> Iterable[dict[str, Any]]:
 def _open(user: User, sums: dict[str, Tally], by: str, begins: datetime, ends: datetime, project: str) -> None:
     """What is held at this moment is in no row yet."""
     moment = now()
-    known = pricing.prices(moment)
-    leases = list(Lease.objects.filter(since__lt=ends).select_related("environment__zone"))
-    mine = access.visible(Task.objects.filter(pk__in={lease.holder for lease in leases}), user)
+    known = pricing.prices()
+    held = [stretch for stretch in holding.held_now(moment) if stretch.since < ends]
+    mine = access.visible(Task.objects.filter(pk__in={stretch.task for stretch in held}), user)
     if project:
         mine = mine.filter(project=project)
     holders = {task.pk: task for task in mine.select_related("owner", "project")}
-    named: Mapping[str, Callable[[Lease, Task], tuple[str, str]]] = {
-        "task": lambda lease, task: (task.pk, task.name),
-        "user": lambda lease, task: (task.owner.username, task.owner.username),
-        "project": lambda lease, task: (task.project_id, task.project.name),
-        "environment": lambda lease, task: (lease.environment_id, lease.environment.name),
-        "month": lambda lease, task: (f"{moment:%Y-%m}", ""),
-    }
-    for lease in leases:
-        task, seconds = holders.get(lease.holder), (min(moment, ends) - max(lease.since, begins)).total_seconds()
-        if task is None or seconds <= 0:
+    for stretch in held:
+        task, environment = holders.get(stretch.task), stretch.environment
+        if task is None:
             continue
-        one = _sum(sums, *named[by](lease, task))
-        one.tasks.add(task.pk)
-        hours = lease.environment.gpu_count * seconds / HOUR
-        one.open += hours
-        price = known.of(lease.environment.gpu_type, lease.environment.zone_id)
-        if price is not None:
-            one.cost += hours * float(price)
-            one.priced = True
+        for since, until in holding.by_month(max(stretch.since, begins), min(moment, ends)):
+            named: Mapping[str, tuple[str, str]] = {
+                "task": (task.pk, task.name),
+                "user": (task.owner.username, task.owner.username),
+                "project": (task.project_id, task.project.name),
+                "environment": (environment.pk, environment.name),
+                "month": (f"{since:%Y-%m}", ""),
+            }
+            one = _sum(sums, *named[by])
+            one.tasks.add(task.pk)
+            hours = environment.gpu_count * (until - since).total_seconds() / HOUR
+            one.open += hours
+            price = known.of(environment.gpu_type, environment.zone_id, max(stretch.since, month_of(since)))
+            if price is not None:
+                one.cost += hours * float(price)
+                one.priced = True
+
+
+def _count_once(rows: QuerySet[Usage], by: str, sums: dict[str, Tally]) -> None:
+    """A task that SQL has counted is not counted again for what it holds, or held in part."""
+    apart = {task for one in sums.values() for task in one.tasks}
+    if not apart:
+        return
+    key, name = GROUPS[by]
+    for found, label, task in (
+        rows.filter(task__in=apart).annotate(key=key, label=name).values_list("key", "label", "task")
+    ):
+        _sum(sums, found, label).tasks.discard(task)
 
 
 def _sum(sums: dict[str, Tally], key: Any, name: str) -> Tally:

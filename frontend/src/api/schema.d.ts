@@ -443,6 +443,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/prices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What a GPU costs for an hour, by type and zone. */
+        get: operations["getPrices"];
+        /** @description Replaces the whole list (administrator). What tasks have held until now keeps its price. */
+        put: operations["putPrices"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects": {
         parameters: {
             query?: never;
@@ -2804,6 +2822,44 @@ export interface components {
             totalGpus: number;
             worldSize: number;
             isDistributed: boolean;
+        };
+        PriceItem: {
+            /** @description empty: any */
+            gpuType: string;
+            /** @description empty: any */
+            zoneId: string;
+            zoneName: string;
+            /** Format: double */
+            perGpuHour: number;
+            /** Format: date-time */
+            since: string;
+        };
+        /** @description The most exact price counts: of the type in the zone, of the type, of the zone, of any. */
+        PriceList: {
+            currency: string;
+            prices: components["schemas"]["PriceItem"][];
+        };
+        PriceListEnvelope: {
+            data: components["schemas"]["PriceList"];
+            code: number;
+            message: string;
+        };
+        PriceRequest: {
+            /**
+             * @description empty: any
+             * @default
+             */
+            gpuType?: string;
+            /**
+             * @description id or name; empty: any
+             * @default
+             */
+            zoneId?: string;
+            /** Format: double */
+            perGpuHour: number;
+        };
+        PricesRequest: {
+            prices: components["schemas"]["PriceRequest"][];
         };
         /** @enum {string} */
         PriorityClass: "low" | "normal" | "high" | "urgent";
@@ -5570,6 +5626,64 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["BetweenZonesEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getPrices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PriceListEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    putPrices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PricesRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PriceListEnvelope"];
                 };
             };
             default: {

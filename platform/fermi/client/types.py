@@ -644,6 +644,45 @@ class PreviewSummary(TypedDict):
     isDistributed: bool
 
 
+class PriceItem(TypedDict):
+    gpuType: str
+    """
+    empty: any
+    """
+    zoneId: str
+    """
+    empty: any
+    """
+    zoneName: str
+    perGpuHour: float
+    since: str
+
+
+class PriceList(TypedDict):
+    """
+    The most exact price counts: of the type in the zone, of the type, of the zone, of any.
+    """
+
+    currency: str
+    prices: list[PriceItem]
+
+
+class PriceRequest(TypedDict):
+    gpuType: NotRequired[str]
+    """
+    empty: any
+    """
+    zoneId: NotRequired[str]
+    """
+    id or name; empty: any
+    """
+    perGpuHour: float
+
+
+class PricesRequest(TypedDict):
+    prices: list[PriceRequest]
+
+
 PriorityClass: TypeAlias = Literal["low", "normal", "high", "urgent"]
 
 

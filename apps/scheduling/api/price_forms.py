@@ -1,0 +1,33 @@
+"""Shapes of the price list."""
+
+from rest_framework import serializers
+
+from apps.common.openapi import Key
+
+MOST_PRICES = 1000
+DEAREST = 1_000_000
+
+
+class PriceRequest(serializers.Serializer):
+    gpuType = serializers.CharField(max_length=40, allow_blank=True, default="", help_text="empty: any")
+    zoneId = Key(allow_blank=True, default="", help_text="id or name; empty: any")
+    perGpuHour = serializers.FloatField(min_value=0, max_value=DEAREST)
+
+
+class PricesRequest(serializers.Serializer):
+    prices = serializers.ListField(child=PriceRequest(), max_length=MOST_PRICES)
+
+
+class PriceItem(serializers.Serializer):
+    gpuType = serializers.CharField(help_text="empty: any")
+    zoneId = serializers.CharField(help_text="empty: any")
+    zoneName = serializers.CharField()
+    perGpuHour = serializers.FloatField()
+    since = serializers.DateTimeField()
+
+
+class PriceList(serializers.Serializer):
+    """The most exact price counts: of the type in the zone, of the type, of the zone, of any."""
+
+    currency = serializers.CharField()
+    prices = PriceItem(many=True)

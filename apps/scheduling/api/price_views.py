@@ -1,0 +1,17 @@
+"""What GPUs cost."""
+
+from apps.common.api import APIView, Body, Data, Request, operation
+from apps.scheduling.api import price_forms as forms
+from apps.scheduling.services import prices
+
+
+class PricesView(APIView):
+    @operation("getPrices", data=forms.PriceList)
+    def get(self, request: Request) -> Data:
+        """What a GPU costs for an hour, by type and zone."""
+        return prices.listed()
+
+    @operation("putPrices", body=forms.PricesRequest, data=forms.PriceList)
+    def put(self, request: Request, body: Body) -> Data:
+        """Replaces the whole list (administrator). What tasks have held until now keeps its price."""
+        return prices.put(request.user, body["prices"])
