@@ -28,6 +28,7 @@ SECTIONS = (
     "loading",
     "pulse",
     "sharing",
+    "schedule",
 )
 
 

@@ -1,6 +1,7 @@
 """What is free, what will be, and what is kept for whom, while one decision is made."""
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from fermi.launch.schedule.mixture import mixture
@@ -66,7 +67,8 @@ class Board:
     def floor(self, run: float | None) -> float:
         """Tasks that hold for longer than this cannot start either where one that holds for `run` cannot."""
         end = ALWAYS if run is None else self.now + run
-        return max((moment - self.now for moment in self.moments if moment < end), default=-1.0)
+        before = bisect_left(self.moments, end)
+        return self.moments[before - 1] - self.now if before else -1.0
 
     def open_lots(self, ask: Ask, run: float | None) -> Sequence[Lot]:
         lots = [

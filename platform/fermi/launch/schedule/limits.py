@@ -79,7 +79,7 @@ def problem(task: Waiting, project: Project | None, use: Use, chosen: Sequence[P
         return project.stopped
     name = project.name or project.id
     most = project.users.get(task.user, project.each_user)
-    if most == NO_ALLOWANCE and project.most_gpus is None and project.most_tasks is None and project.gpu_hours is None:
+    if _unlimited(project) and _unlimited(most):
         return None
     gpus = _asked(task, use) if chosen is None else gpus_of(chosen)
     key: Any = project.id
@@ -93,8 +93,6 @@ def problem(task: Waiting, project: Project | None, use: Use, chosen: Sequence[P
 
 
 def _of_user(task: Waiting, project: Project, most: Allowance, gpus: int, use: Use) -> Problem | None:
-    if most == NO_ALLOWANCE:
-        return None
     key = (project.id, task.user)
     names = {"project": project.name or project.id, "user": task.user}
     if most.most_tasks is not None and use.tasks[key] >= most.most_tasks:
@@ -107,7 +105,12 @@ def _of_user(task: Waiting, project: Project, most: Allowance, gpus: int, use: U
     return None
 
 
-NO_ALLOWANCE = Allowance()
+def _unlimited(most: Project | Allowance) -> bool:
+    return most.most_gpus is None and most.most_tasks is None and most.gpu_hours is None
+
+
+def has_user_limits(project: Project) -> bool:
+    return bool(project.users) or not _unlimited(project.each_user)
 
 
 def _asked(task: Waiting, use: Use) -> int:

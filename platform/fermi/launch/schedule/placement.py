@@ -48,7 +48,7 @@ def _lots(task: Waiting, free: Iterable[Place], project: Project | None) -> Sequ
 def pick(select: Select, lots: Sequence[Lot]) -> list[Place]:
     """Of lots that all suit, the smallest environments first."""
     zones, wanted = _zones(select, lots), _wanted(select)
-    rated = []
+    rated: list[_Rated] = []
     for key, (there, some) in zones.items():
         if there >= wanted and (taken := _sizes(select, some)) is not None:
             rated.append((taken[0], (there, key), some, taken[1]))
@@ -102,12 +102,11 @@ def _zones(select: Select, lots: Iterable[Lot]) -> _Zones:
     mixed = select.total_gpus is not None
     for lot in lots:
         if count := len(lot.places):
-            kind = lot.kind
             if mixed:
-                count *= kind.gpus
-            there, some = zones.get((kind.cluster, kind.zone), (0, []))
+                count *= lot.kind.gpus
+            there, some = zones.get(lot.where) or (0, [])
             some.append(lot)
-            zones[kind.cluster, kind.zone] = (there + count, some)
+            zones[lot.where] = (there + count, some)
     return zones
 
 

@@ -197,9 +197,13 @@ def _room(select: Select, there: list[Place], may: list[Victim], gains: Gains, g
         return Room((), chosen)
     if not may_suffice(select, [*there, *(place for _, some in gains.values() for place in some)]):
         return None
-    kind = [victim for victim in may if givers.spares(victim)]
-    for some in (kind, may, _together(may, givers)):
-        victims = _fewest(select, there, some, gains, givers.leave)
+    ways: tuple[Callable[[], list[Victim]], ...] = (
+        lambda: [victim for victim in may if givers.spares(victim)],
+        lambda: may,
+        lambda: _together(may, givers),
+    )
+    for some in ways:
+        victims = _fewest(select, there, some(), gains, givers.leave)
         if victims is not None:
             places = _pick(select, there + [place for one in victims for place in gains[one.held.task][1]])
             used = {place.id for place in places}
@@ -217,9 +221,13 @@ def _pick(select: Select, places: Iterable[Place]) -> list[Place]:
 def _together(may: list[Victim], givers: Givers) -> list[Victim]:
     """So many of each project, those that lose the least first, that all of them may go."""
     found: list[Victim] = []
+    going: dict[str, tuple[int, int, bool]] = {}  # by project: shared GPUs, the most of one, whether any lends
     for one in sorted(may, key=_cheap):
-        if givers.leave([*(other for other in found if other.held.project == one.held.project), one]):
+        total, most, lends = going.get(one.held.project, (0, 0, False))
+        total, most, lends = total + one.shared, max(most, one.shared), lends or one.lends
+        if not lends or givers.guarantees.borrows(one.held.project, most - total):
             found.append(one)
+            going[one.held.project] = (total, most, lends)
     return found
 
 

@@ -4,7 +4,7 @@ thousands of equal environments cost what one does."""
 import math
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fermi.launch.schedule.scene import Place, Project, Reservation, Select, Waiting
@@ -23,6 +23,7 @@ class Lot:
     kept: float = ALWAYS
     places: list[Place] = field(default_factory=list)
     linked: bool = False
+    where: tuple[str, str] = ("", "")  # cluster and zone
 
     def open_at(self, project: str, now: float, run: float | None) -> bool:
         """Whether a task of the project that holds for `run` may start here, as far as others' times go."""
@@ -60,7 +61,7 @@ class Stock:
         key = (*kind(place), kept, *(window.id for window in windows))
         lot = self.lots.get(key)
         if lot is None:
-            lot = self.lots[key] = Lot(place, windows, kept)
+            lot = self.lots[key] = Lot(place, windows, kept, where=(place.cluster, place.zone))
             self._add(lot)
         lot.places.append(place)
         lot.linked = lot.linked or bool(place.link)
@@ -162,7 +163,4 @@ def without(lots: Sequence[Lot], exclude: tuple[str, ...]) -> Sequence[Lot]:
     if not exclude:
         return lots
     left = set(exclude)
-    return [
-        Lot(lot.kind, lot.windows, lot.kept, [place for place in lot.places if place.id not in left], lot.linked)
-        for lot in lots
-    ]
+    return [replace(lot, places=[place for place in lot.places if place.id not in left]) for lot in lots]

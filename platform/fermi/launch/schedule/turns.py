@@ -54,7 +54,7 @@ class Walk:
         self.use = limits.Use(scene.held, self.board.by_id)
         self.guarantees = limits.Guarantees(scene.projects, scene.held, self.board.by_id)
         self.givers = preemption.Givers(scene, self.board, self.guarantees)
-        self.by_user = {key for key, project in scene.projects.items() if _has_user_limits(project)}
+        self.by_user = {key for key, project in scene.projects.items() if limits.has_user_limits(project)}
         self.zones = {place.zone: place.zone_name or place.zone for place in scene.places}
         self.asks: dict[Any, Ask] = {}
         self.failed: dict[Any, tuple[float, Problem]] = {}
@@ -304,7 +304,3 @@ def _wish(task: Waiting) -> Any:
 
 def _moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def _has_user_limits(project: Any) -> bool:
-    return bool(project.users) or project.each_user != limits.NO_ALLOWANCE

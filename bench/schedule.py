@@ -1,0 +1,53 @@
+"""What one decision of the queue costs, and what is said of it: 10,000 tasks that wait, 5,000 environments."""
+
+import dataclasses
+import random
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+
+from bench import sharing
+from bench.table import Figure, Target
+from fermi.launch.schedule.forecast import estimate
+from fermi.launch.schedule.order import order
+from fermi.launch.schedule.scene import Scene
+from fermi.launch.schedule.sooner import sooner
+from fermi.launch.schedule.turns import decide
+
+ROUNDS = 5
+
+
+def measure() -> Iterator[Figure]:
+    held = sharing.scene(random.Random(sharing.SEED))
+    free = dataclasses.replace(held, held=())
+    full = _full(held)
+    yield _figure("environments nearly all held", lambda: decide(full), Target(200))
+    yield _figure("nine of ten environments held", lambda: decide(held), Target(200))
+    yield _figure("all environments free", lambda: decide(free), Target(200))
+    yield _figure("the order alone", lambda: order(held.waiting, held.held, held.projects, held.now))
+    decision = decide(held)
+    last = next(turn.task for turn in reversed(decision.turns) if turn.why)
+    yield _figure("when each will start", lambda: estimate(held, decision))
+    yield _figure("what would let the last one start sooner", lambda: sooner(held, last))
+
+
+def _figure(name: str, action: Callable[[], object], target: Target | None = None) -> Figure:
+    return Figure(name, median(_cost(action) for _ in range(ROUNDS)) * 1e3, "ms", target=target)
+
+
+def _cost(action: Callable[[], object]) -> float:
+    """Of the processor: nothing here waits for anything, and others may use the machine meanwhile."""
+    began = time.process_time()
+    action()
+    return time.process_time() - began
+
+
+def _full(scene: Scene) -> Scene:
+    """But for a hundredth, all environments are held."""
+    taken = {key for held in scene.held for key in held.places}
+    left = [place for place in scene.places if place.id not in taken]
+    more = tuple(
+        dataclasses.replace(scene.held[0], task=f"more{number}", places=(place.id,), until=None)
+        for number, place in enumerate(left[len(scene.places) // 100 :])
+    )
+    return dataclasses.replace(scene, held=scene.held + more)
