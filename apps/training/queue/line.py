@@ -10,7 +10,7 @@ from apps.common.clock import now
 from apps.training.ground import hints, holding, transitions
 from apps.training.ground.launching import backend_for
 from apps.training.models import Drill, Preflight, Task
-from apps.training.queue import deciding
+from apps.training.queue import bounds, deciding
 from apps.training.states import ACTIVE, State
 from apps.training.states.limits import IN_LINE, LOOK_AGAIN, RESTING
 from apps.training.states.reasons import Reason
@@ -31,10 +31,13 @@ def decides(task: Task) -> bool:
 
 
 def take(task: Task, job: JobSpec) -> list[tuple[str, str]] | None:
-    """In the transaction that begins an attempt: everything is the task's, or who holds what."""
+    """In the transaction that begins an attempt: everything is the task's, or who holds what. Raises OverLimit, where
+    the queue that has its turn to give is its engine's: ours looks at limits by itself."""
     keys = [node.id for node in job.nodes]
     if decides(task):
         return leases.take(keys, task.pk)
+    if not leases.held(task.pk):
+        bounds.check(task, keys)
     leases.mark(keys, task.pk)
     return None
 

@@ -1,7 +1,7 @@
 """The rows of tasks, leases and environments as the scene that a decision is made from, in a few queries."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -172,9 +172,10 @@ def _saved(tasks: Iterable[str]) -> dict[str, datetime]:
     return found
 
 
-def places(failures: Mapping[str, int] = MappingProxyType({})) -> list[Place]:
-    """All environments. `failures`: how often each has failed of late."""
-    rows = DevEnvironment.objects.values_list(
+def places(failures: Mapping[str, int] = MappingProxyType({}), among: Collection[str] | None = None) -> list[Place]:
+    """All environments, or those `among` these. `failures`: how often each has failed of late."""
+    wanted = DevEnvironment.objects.all() if among is None else DevEnvironment.objects.filter(pk__in=among)
+    rows = wanted.values_list(
         "id", "name", "project_id", "cluster_id", "zone_id", "zone__name", "gpu_type", "gpu_count", "shared", "labels",
         "status", "cordoned", "network",
     )  # fmt: skip

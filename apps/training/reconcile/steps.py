@@ -19,10 +19,17 @@ from apps.training.models import Attempt, Task
 from apps.training.output import ingest
 from apps.training.preflight import runs
 from apps.training.queue import line
+from apps.training.queue.bounds import OverLimit
 from apps.training.reconcile import crashes, ports, restarts, verdicts
 from apps.training.states import FINAL, Kind, State
 from apps.training.states.decisions import Decision
-from apps.training.states.limits import DEADLINES, FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS, LOOK_AGAIN
+from apps.training.states.limits import (
+    DEADLINES,
+    FAILURE_GRACE_SECONDS,
+    FAILURE_STILL_SECONDS,
+    LOOK_AGAIN,
+    OVER_LIMIT,
+)
 from apps.training.states.reasons import GIVEN_WAY, Reason
 from fermi.launch import registry
 from fermi.launch.causes import DISK_FULL
@@ -104,6 +111,9 @@ def lease(task: Task) -> timedelta | None:
                     transitions.record(task.pk, number, "attempt", "MASTER_PORT_BUSY", {**there.busy, "instead": port})
                 if back := verdicts.stepped_back(task, resume_from, in_vain):
                     transitions.record(task.pk, number, "attempt", *back)
+    except OverLimit as over:
+        _aside(task, over.problem.code, over.problem.params)
+        return OVER_LIMIT
     except leases.NoFreePort:
         if there.candidates:  # others were quicker: look again
             return timedelta()

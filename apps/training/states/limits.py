@@ -27,6 +27,8 @@ LOOK_AGAIN: dict[State, timedelta] = {
 
 IN_LINE = timedelta(minutes=10)
 """A task that stands in line is looked at for what is its own (a secret, say); its turn is the queue's to see."""
+OVER_LIMIT = timedelta(seconds=30)
+"""A task that its project's limits keep from an engine's own queue; sooner where environments come free."""
 RESTING = timedelta(hours=1)
 """A paused task waits for nothing but a word."""
 DECIDE_AGAIN = timedelta(seconds=5)
