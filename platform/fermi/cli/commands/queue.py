@@ -80,7 +80,7 @@ def explained(found: TaskQueue) -> Iterator[RenderableType]:
             (_("PLACE_IN_ENGINE"), position),
             (_("REASON"), reason["message"] if reason else None),
             ("", reason["hint"] if reason else None),
-            (_("BEGINS"), _soon(found) if number else None),
+            (_("BEGINS"), _soon(found) if number else clock(engine and engine.get("begins"))),
         ]
     )
     if found["after"]:
