@@ -21,6 +21,8 @@ COMMANDS = {
     "workers": Entry("workers", "workers"),
     "groups": Entry("workers", "groups"),
     "secrets": Entry("secrets", "secrets"),
+    "limits": Entry("sharing", "limits"),
+    "reservations": Entry("sharing", "reservations"),
     "rules": Entry("rules", "rules"),
     "zones": Entry("inventory", "zones"),
     "datasets": Entry("inventory", "datasets"),

@@ -8,11 +8,15 @@ from fermi.client.transport import Transport
 from fermi.client.types import (
     DiagnosisRules,
     DiagnosisRulesTest,
+    Limits,
+    LimitsRequest,
     MemberItem,
     ProjectItem,
     SecretItem,
     TokenCreated,
     TokenItem,
+    UserLimits,
+    UserLimitsRequest,
 )
 
 
@@ -90,6 +94,26 @@ class Projects:
         body = {"log": log} if text is None else {"log": log, "text": text}
         path = f"/projects/{quote(project_id)}/diagnosis-rules/test"
         return self._transport.call("POST", path, json=body, repeatable=True)
+
+    def limits(self, project_id: str) -> Limits:
+        """What the project may use, and what it uses now."""
+        return self._transport.call("GET", f"/projects/{quote(project_id)}/limits")
+
+    def set_limits(self, project_id: str, limits: LimitsRequest) -> Limits:
+        """Replaces all of them; takes the administrator."""
+        return self._transport.call("PUT", f"/projects/{quote(project_id)}/limits", json=limits)
+
+    def user_limits(self, project_id: str) -> Listing[UserLimits]:
+        """What each member may use, and uses now."""
+        return Listing(self._transport, f"/projects/{quote(project_id)}/limits/users", {})
+
+    def set_user_limits(self, project_id: str, username: str, limits: UserLimitsRequest) -> UserLimits:
+        """Of one member, in place of those that each has; takes a maintainer."""
+        path = f"/projects/{quote(project_id)}/limits/users/{quote(username)}"
+        return self._transport.call("PUT", path, json=limits)
+
+    def remove_user_limits(self, project_id: str, username: str) -> None:
+        self._transport.call("DELETE", f"/projects/{quote(project_id)}/limits/users/{quote(username)}")
 
     def remove_secret(self, project_id: str, name: str) -> None:
         self._transport.call("DELETE", _secret(project_id, name))

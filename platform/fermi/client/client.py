@@ -10,6 +10,7 @@ from fermi.client.drills import Drills
 from fermi.client.inventory import Clusters, Datasets, Environments, Models
 from fermi.client.listing import Listing
 from fermi.client.preflights import Preflights
+from fermi.client.sharing import Reservations
 from fermi.client.tasks import Tasks
 from fermi.client.transport import Transport
 from fermi.client.types import (
@@ -56,6 +57,7 @@ class Fermi:
         self.groups = Groups(self._transport)
         self.preflights = Preflights(self._transport)
         self.drills = Drills(self._transport)
+        self.reservations = Reservations(self._transport)
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
 

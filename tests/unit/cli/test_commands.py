@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -724,6 +725,75 @@ def test_secrets_are_listed_and_removed_by_name(api: FakeApi, command: Command) 
     assert command("secrets", "--project", "nlp").out.splitlines()[1].split()[0] == "wandb"
     assert json.loads(command("secrets", "--project", "nlp", "-o", "json").out) == {"items": [WANDB], "total": 1}
     assert "wandb is deleted" in command("secrets", "remove", "wandb", "--project", "nlp").err
+
+
+# Sharing --------------------------------------------------------------------------------------------------------------
+
+NONE = {"weight": 1, "guaranteedGpus": None, "mostGpus": 16, "mostTasks": None, "gpuHours": None, "gpuTypes": [],
+        "zones": [], "priorities": [], "longestRunSeconds": None, "userMostGpus": 4, "userMostTasks": None,
+        "userGpuHours": None, "budget": 500.0, "atBudget": "warn"}  # fmt: skip
+LIMITS = {**NONE, "projectId": "project-1", "currency": "CNY", "updatedAt": None, "updatedBy": "", "mayChange": True,
+          "use": {"gpus": 6, "sharedGpus": 4, "tasks": 2, "gpuHours": 31.5, "cost": 120.0, "share": 9.0}}  # fmt: skip
+ANN = {"username": "ann", "mostGpus": 2, "mostTasks": None, "gpuHours": None, "own": True,
+       "use": {"gpus": 1, "tasks": 1, "gpuHours": 2.0}}  # fmt: skip
+
+
+@pytest.fixture
+def nlp(api: FakeApi) -> str:
+    api.on("GET", "/projects", page([{"id": "project-1", "name": "nlp", "role": "maintainer"}]))
+    api.on("GET", "/projects/project-1/limits", data(LIMITS))
+    return "/projects/project-1/limits"
+
+
+def test_limits_are_shown_beside_what_is_used_and_changed_one_by_one(api: FakeApi, command: Command, nlp: str) -> None:
+    shown = command("limits", "nlp").out
+    rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines()[1:]}
+    assert (rows["mostGpus"], rows["guaranteedGpus"]) == (["16", "6"], ["-", "4"])
+    assert rows["budget"] == ["500", "120.00", "CNY"]
+    api.on("PUT", nlp, data(LIMITS))
+    changes = ["mostGpus=32", "budget=none", "gpuTypes=A100, H100", "atBudget=refuse", "gpuHours=1.5"]
+    assert command("limits", *(word for one in changes for word in ("--set", one))).code == 0
+    assert api.seen("PUT", nlp)[0].body == {
+        **NONE, "mostGpus": 32, "budget": None, "gpuTypes": ["A100", "H100"], "atBudget": "refuse", "gpuHours": 1.5,
+    }  # fmt: skip
+    assert command("limits", "--set", "mostGpus").code == 2
+
+
+def test_limits_of_a_member_are_shown_changed_and_taken_away(api: FakeApi, command: Command, nlp: str) -> None:
+    api.on("GET", f"{nlp}/users", page([ANN, {**ANN, "username": "bo", "own": False}]))
+    api.on("PUT", f"{nlp}/users/ann", data(ANN))
+    api.on("DELETE", f"{nlp}/users/ann", data(None))
+    assert [line.split()[0] for line in command("limits", "--users").out.splitlines()] == ["User", "ann", "bo"]
+    assert command("limits", "--user", "ann", "--set", "mostTasks=3").code == 0
+    assert api.seen("PUT", f"{nlp}/users/ann")[0].body == {
+        "mostGpus": 2, "mostTasks": 3, "gpuHours": None,
+    }  # fmt: skip
+    assert command("limits", "--user", "ann", "--clear").code == 0
+    assert api.seen("DELETE", f"{nlp}/users/ann")
+    assert command("limits", "--clear").code == 2
+
+
+def test_environments_are_set_aside_for_a_project_or_for_maintenance(api: FakeApi, command: Command, nlp: str) -> None:
+    made = {"id": "reservation-1", "kind": "maintenance", "projectId": None, "projectName": "", "note": "driver",
+            "environments": [{"id": "env-001", "name": "lab"}], "beginsAt": "2026-12-01T08:00:00Z",
+            "endsAt": "2026-12-01T10:00:00Z", "createdAt": "2026-11-01T08:00:00Z", "createdBy": "ann",
+            "mayChange": True}  # fmt: skip
+    api.on("GET", "/dev-environments", page([environment(1, "lab")]))
+    api.on("GET", "/reservations", page([made]))
+    api.on("POST", "/reservations", data(made, 201))
+    api.on("DELETE", "/reservations/reservation-1", data(None))
+    times = ("--from", "2026-12-01T08:00+00:00", "--to", "2026-12-01T10:00+00:00")
+    assert "maintenance" in command("reservations", "add", "lab", *times, "--note", "driver").out
+    assert command("reservations", "add", "lab", *times, "--project", "nlp").code == 0
+    maintained, reserved = api.seen("POST", "/reservations")
+    assert (maintained.body["projectId"], reserved.body["projectId"]) == (None, "project-1")
+    assert maintained.body["environmentIds"] == ["env-001"]
+    assert datetime.fromisoformat(maintained.body["beginsAt"]) == datetime(2026, 12, 1, 8, tzinfo=UTC)
+    assert "lab" in command("reservations").out
+    assert "reservation-1 is deleted" in command("reservations", "remove", "reservation-1").err
+    assert command("reservations", "add", "lab").code == 2
+    assert command("reservations", "remove").code == 2
+    assert "no moment" in command("reservations", "--from", "tomorrow").err
 
 
 # The queue ------------------------------------------------------------------------------------------------------------
