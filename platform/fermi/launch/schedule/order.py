@@ -63,9 +63,13 @@ def _merge(
 
 def aged(task: Waiting, now: float) -> Priority:
     """The class that counts for the order; preemption uses the class as asked."""
-    days = int((now - task.since) // DAY)
     level = priority_of(task.priority)
-    return Priority(min(level + days, Priority.URGENT)) if days > 0 else level
+    if now - task.since < DAY:
+        return level
+    return _CLASSES[min(level + int((now - task.since) // DAY), Priority.URGENT)]
+
+
+_CLASSES = tuple(Priority)
 
 
 def usage(

@@ -46,8 +46,10 @@ class Stock:
         self.windows = windows or {}
         self.lots: dict[tuple[Any, ...], Lot] = {}
         self.of: dict[str, Lot] = {}
-        self.owners: set[str] = set()
-        self._matching: dict[tuple[Any, ...], tuple[Ask, list[Lot]]] = {}
+        # what matched before: of the shared lots, and with those of a project's own
+        self._shared: dict[Any, tuple[Ask, list[Lot]]] = {}
+        self._own: dict[str, list[Lot]] = {}
+        self._whole: dict[Any, list[Lot]] = {}
 
     def fill(self, places: Iterable[Place], by: Callable[[Place], Any] = quality) -> None:
         """`by`: the best of a lot have the least."""
@@ -82,21 +84,26 @@ class Stock:
 
     def matching(self, ask: "Ask") -> list[Lot]:
         """Of the kind that is asked for, the smallest first, whether any of it is left or not."""
-        key = (ask.project if ask.project in self.owners else "", *ask.filter)
-        found = self._matching.get(key)
+        found = self._shared.get(ask.filter)
         if found is None:
-            lots = [lot for lot in self.lots.values() if ask.suits(lot.kind)]
-            lots.sort(key=_size)
-            found = self._matching[key] = (ask, lots)
-        return found[1]
+            lots = [lot for lot in self.lots.values() if lot.kind.shared and ask.suits(lot.kind)]
+            found = self._shared[ask.filter] = (ask, sorted(lots, key=_size))
+        if ask.project not in self._own:
+            return found[1]
+        whole = self._whole.get((ask.project, ask.filter))
+        if whole is None:
+            own = [lot for lot in self._own[ask.project] if ask.suits(lot.kind)]
+            whole = self._whole[ask.project, ask.filter] = sorted([*found[1], *own], key=_size)
+        return whole
 
     def _add(self, lot: Lot) -> None:
-        if not lot.kind.shared and lot.kind.project not in self.owners:
-            self.owners.add(lot.kind.project)
-            self._matching.clear()
-        for ask, lots in self._matching.values():
-            if ask.suits(lot.kind):
-                insort(lots, lot, key=_size)
+        if lot.kind.shared:
+            for ask, lots in self._shared.values():
+                if ask.suits(lot.kind):
+                    insort(lots, lot, key=_size)
+        else:
+            self._own.setdefault(lot.kind.project, []).append(lot)
+        self._whole.clear()
 
 
 def _size(lot: Lot) -> int:
