@@ -50,6 +50,12 @@ export type PreflightRequest = Body<"/api/v1/preflights", "post">;
 export type Drill = Answer<"/api/v1/drills/{drill_id}", "get">;
 export type Waiter = Item<Answer<"/api/v1/queue", "get">>;
 export type TimelineEnvironment = Answer<"/api/v1/environments/timeline", "get">["environments"][number];
+export type Reservation = Item<Answer<"/api/v1/reservations", "get">>;
+export type ReservationRequest = Body<"/api/v1/reservations", "post">;
+export type Limits = Answer<"/api/v1/projects/{project_id}/limits", "get">;
+export type LimitsRequest = Body<"/api/v1/projects/{project_id}/limits", "put">;
+export type UserLimits = Item<Answer<"/api/v1/projects/{project_id}/limits/users", "get">>;
+export type UserLimitsRequest = Body<"/api/v1/projects/{project_id}/limits/users/{username}", "put">;
 export type Usage = Answer<"/api/v1/usage", "get">;
 export type LogPage = Answer<"/api/v1/training-tasks/{task_id}/logs", "get">;
 

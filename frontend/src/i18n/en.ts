@@ -379,6 +379,7 @@ export const en: Messages = {
     save: "Save",
     saved: "The reservation is saved",
     for: "For",
+    otherProject: "Another project",
     maintenance: "Maintenance",
     note: "Note",
     environments: "Environments",

@@ -379,6 +379,7 @@ export const zh = {
     save: "保存",
     saved: "预留已保存",
     for: "给谁",
+    otherProject: "其他项目",
     maintenance: "维护",
     note: "备注",
     environments: "环境",

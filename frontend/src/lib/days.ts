@@ -29,12 +29,12 @@ export function weeksOf(anchor: Date, view: View): Date[][] {
 }
 
 interface Between {
-  from: string;
-  to: string;
+  beginsAt: string;
+  endsAt: string;
 }
 
-export function touches({ from, to }: Between, day: Date): boolean {
-  return new Date(from) < plusDays(day, 1) && new Date(to) > day;
+export function touches({ beginsAt, endsAt }: Between, day: Date): boolean {
+  return new Date(beginsAt) < plusDays(day, 1) && new Date(endsAt) > day;
 }
 
 const two = (number: number) => String(number).padStart(2, "0");

@@ -1,4 +1,4 @@
-import type { Limits } from "@/api/limits";
+import type { Limits } from "@/api/types";
 import type {
   Dataset,
   Drill,

@@ -1,6 +1,6 @@
 import { Bookmark, Plus, Wrench } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import type { Reservation } from "@/api/reservations";
+import type { Reservation } from "@/api/types";
 import { locale } from "@/i18n";
 import { cx } from "@/lib/cx";
 import { shortTime } from "@/lib/format";
@@ -103,28 +103,28 @@ export function Calendar({ reservations, anchor, view, mayCreate }: CalendarProp
 /** For whom, in words. */
 export function useFor() {
   const { t } = useTranslation();
-  return ({ projectId, projectName }: Reservation) =>
-    projectId === null ? t("reservations.maintenance") : (projectName ?? projectId);
+  return ({ kind, projectName }: Reservation) =>
+    kind === "maintenance" ? t("reservations.maintenance") : projectName || t("reservations.otherProject");
 }
 
 function Chip({ reservation, day }: { reservation: Reservation; day: Date }) {
   const forWhom = useFor()(reservation);
-  const { projectId, environments, from, to, note } = reservation;
-  const begins = new Date(from) >= day;
+  const { kind, environments, beginsAt, endsAt, note } = reservation;
+  const begins = new Date(beginsAt) >= day;
   return (
     <div
-      title={`${forWhom}: ${environments.map(({ name }) => name).join(", ")}\n${shortTime(from)} – ${shortTime(to)}\n${note}`}
+      title={`${forWhom}: ${environments.map(({ name }) => name).join(", ")}\n${shortTime(beginsAt)} – ${shortTime(endsAt)}\n${note}`}
       className={cx(
         "flex items-center gap-1 rounded border px-1 py-0.5 text-xs [&>svg]:size-3 [&>svg]:shrink-0",
-        projectId === null
+        kind === "maintenance"
           ? "border-warn-line bg-warn-soft text-warn-ink"
           : "border-info-line bg-info-soft text-info-ink",
       )}
     >
-      {projectId === null ? <Wrench aria-hidden /> : <Bookmark aria-hidden />}
+      {kind === "maintenance" ? <Wrench aria-hidden /> : <Bookmark aria-hidden />}
       <span className="sr-only truncate sm:not-sr-only">
         {begins &&
-          `${new Date(from).toLocaleTimeString(locale(), { hour: "2-digit", minute: "2-digit", hour12: false })} `}
+          `${new Date(beginsAt).toLocaleTimeString(locale(), { hour: "2-digit", minute: "2-digit", hour12: false })} `}
         {note || forWhom} ({environments.length})
       </span>
     </div>

@@ -3,13 +3,14 @@ import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { toast } from "sonner";
 import { environmentsQuery } from "@/api/inventory";
-import { changeReservation, createReservation, type Reservation, reservationsChanged } from "@/api/reservations";
+import { changeReservation, createReservation, reservationsChanged } from "@/api/reservations";
+import type { Reservation } from "@/api/types";
 import { maintains, meQuery } from "@/api/session";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { isoFrom, localText } from "@/lib/days";
 
-const FIELDS = ["projectId", "environmentIds", "from", "to", "note"] as const;
+const FIELDS = ["projectId", "environmentIds", "beginsAt", "endsAt", "note"] as const;
 /** More are found by searching. */
 const LISTED = 100;
 
@@ -30,8 +31,8 @@ export function ReservationForm({ trigger, reservation, from, to }: ReservationF
     const body = {
       projectId: texts.projectId || null,
       environmentIds: (texts.environmentIds ?? "").split(",").filter(Boolean),
-      from: isoFrom(texts.from ?? ""),
-      to: isoFrom(texts.to ?? ""),
+      beginsAt: isoFrom(texts.beginsAt ?? ""),
+      endsAt: isoFrom(texts.endsAt ?? ""),
       note: texts.note ?? "",
     };
     await (reservation ? changeReservation(reservation.id, body) : createReservation(body));
@@ -74,8 +75,8 @@ export function ReservationForm({ trigger, reservation, from, to }: ReservationF
               error={problem("note")}
               defaultValue={reservation?.note}
             />
-            <Moment name="from" label={t("timeline.from")} error={problem("from")} at={from} />
-            <Moment name="to" label={t("timeline.to")} error={problem("to")} at={to} />
+            <Moment name="beginsAt" label={t("timeline.from")} error={problem("beginsAt")} at={from} />
+            <Moment name="endsAt" label={t("timeline.to")} error={problem("endsAt")} at={to} />
           </div>
           <Environments
             chosen={reservation?.environments.map(({ id }) => id) ?? []}

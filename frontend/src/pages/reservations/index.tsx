@@ -3,7 +3,8 @@ import { ChevronLeft, ChevronRight, Pencil, Plus, Trash2 } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link, useSearchParams } from "react-router";
 import { toast } from "sonner";
-import { deleteReservation, type Reservation, reservationsChanged, reservationsQuery } from "@/api/reservations";
+import { deleteReservation, reservationsChanged, reservationsQuery } from "@/api/reservations";
+import type { Reservation } from "@/api/types";
 import { maintains, meQuery } from "@/api/session";
 import { locale } from "@/i18n";
 import { textsOf, withFilter } from "@/lib/filters";
@@ -117,7 +118,6 @@ function Create() {
 
 function List({ reservations }: { reservations: Reservation[] }) {
   const { t } = useTranslation();
-  const me = useQuery(meQuery).data;
   const nameOf = useFor();
   return (
     <Table
@@ -132,19 +132,19 @@ function List({ reservations }: { reservations: Reservation[] }) {
       ]}
     >
       {reservations.map((each) => {
-        const { id, projectId, environments, note } = each;
+        const { id, kind, environments, note } = each;
         const rest = environments.length - NAMED;
         return (
           <tr key={id} className={ROW}>
             <td>
-              <Badge tone={projectId === null ? "warn" : "info"}>{nameOf(each)}</Badge>
+              <Badge tone={kind === "maintenance" ? "warn" : "info"}>{nameOf(each)}</Badge>
               <div className="mt-1 text-xs text-muted md:hidden">
                 {environments.map(({ name }) => name).join(t("queue.comma"))}
                 {note && <div>{note}</div>}
               </div>
             </td>
-            <td className="whitespace-nowrap tabular-nums">{dateTime(each.from)}</td>
-            <td className="whitespace-nowrap tabular-nums">{dateTime(each.to)}</td>
+            <td className="whitespace-nowrap tabular-nums">{dateTime(each.beginsAt)}</td>
+            <td className="whitespace-nowrap tabular-nums">{dateTime(each.endsAt)}</td>
             <td className={MEDIUM}>
               {environments.slice(0, NAMED).map((environment, index) => (
                 <span key={environment.id}>
@@ -157,9 +157,7 @@ function List({ reservations }: { reservations: Reservation[] }) {
               {rest > 0 && t("queue.afterMore", { count: rest })}
             </td>
             <td className={`${MEDIUM} break-words`}>{note || "–"}</td>
-            <td className="w-px">
-              {maintains(me, projectId) && <Change reservation={each} name={note || nameOf(each)} />}
-            </td>
+            <td className="w-px">{each.mayChange && <Change reservation={each} name={note || nameOf(each)} />}</td>
           </tr>
         );
       })}
@@ -180,8 +178,8 @@ function Change({ reservation, name }: { reservation: Reservation; name: string 
     <span className="flex justify-end">
       <ReservationForm
         reservation={reservation}
-        from={new Date(reservation.from)}
-        to={new Date(reservation.to)}
+        from={new Date(reservation.beginsAt)}
+        to={new Date(reservation.endsAt)}
         trigger={
           <Button look="ghost" size="icon" aria-label={t("reservations.changeOf", { name })}>
             <Pencil />

@@ -2,22 +2,32 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
-import type { Reservation } from "@/api/reservations";
+import type { Reservation } from "@/api/types";
 import { api, list, ok, platform, refuse, withRole } from "@/test/platform";
 import { visit } from "@/test/render";
 import { dateText, dayFrom, isoFrom, localText, touches, weeksOf } from "@/lib/days";
 
 const reservation: Reservation = {
   id: "reservation-1",
+  kind: "reserved",
   projectId: "project-1",
   projectName: "默认",
   environments: [{ id: "env-1", name: "gn6" }],
-  from: new Date(2026, 10, 24, 9).toISOString(),
-  to: new Date(2026, 10, 25, 18).toISOString(),
+  beginsAt: new Date(2026, 10, 24, 9).toISOString(),
+  endsAt: new Date(2026, 10, 25, 18).toISOString(),
   note: "论文截止",
+  createdAt: "2026-11-21T05:00:00Z",
   createdBy: "ada",
+  mayChange: false,
 };
-const maintenance = { ...reservation, id: "reservation-2", projectId: null, projectName: null, note: "" };
+const maintenance: Reservation = {
+  ...reservation,
+  id: "reservation-2",
+  kind: "maintenance",
+  projectId: null,
+  projectName: "",
+  note: "",
+};
 
 function asMaintainer(...items: Reservation[]) {
   platform.use(
@@ -85,7 +95,7 @@ test("a reservation is made, and what is wrong with it stands at its field", asy
 });
 
 test("a reservation is changed from what it is, and deleted after a question", async () => {
-  asMaintainer(reservation);
+  asMaintainer({ ...reservation, mayChange: true });
   const sent: unknown[] = [];
   platform.use(
     http.patch(api("/reservations/reservation-1"), async ({ request }) => {
@@ -103,8 +113,8 @@ test("a reservation is changed from what it is, and deleted after a question", a
   await userEvent.clear(within(dialog).getByLabelText("备注"));
   await userEvent.click(within(dialog).getByRole("button", { name: "保存" }));
   await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
-  const { from, to } = reservation;
-  expect(sent[0]).toEqual({ projectId: "project-1", environmentIds: ["env-1"], from, to, note: "" });
+  const { beginsAt, endsAt } = reservation;
+  expect(sent[0]).toEqual({ projectId: "project-1", environmentIds: ["env-1"], beginsAt, endsAt, note: "" });
   await userEvent.click(screen.getByRole("button", { name: "删除预留“论文截止”" }));
   await userEvent.click(within(await screen.findByRole("alertdialog")).getByRole("button", { name: "删除" }));
   await waitFor(() => expect(sent[1]).toBe("deleted"));
@@ -131,7 +141,7 @@ test("weeks begin on Monday, and a window touches each day that it has a part of
 });
 
 test("moments go through the form unchanged; what is no moment is the platform's to refuse", () => {
-  expect(isoFrom(localText(new Date(reservation.from)))).toBe(reservation.from);
+  expect(isoFrom(localText(new Date(reservation.beginsAt)))).toBe(reservation.beginsAt);
   expect(isoFrom("tomorrow")).toBe("tomorrow");
   expect(dateText(dayFrom("nonsense", new Date(2026, 10, 23, 17)))).toBe("2026-11-23");
 });

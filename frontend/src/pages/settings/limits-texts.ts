@@ -1,4 +1,4 @@
-import type { Limits } from "@/api/limits";
+import type { Limits } from "@/api/types";
 import { numberOr } from "@/lib/typed";
 
 /** The dialog's fields, as the API calls them. */

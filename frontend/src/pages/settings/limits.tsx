@@ -1,15 +1,8 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Gauge } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import {
-  deleteUserLimits,
-  type Limits as LimitsData,
-  limitsChanged,
-  limitsQuery,
-  putUserLimits,
-  type UserLimits,
-  userLimitsQuery,
-} from "@/api/limits";
+import { deleteUserLimits, limitsChanged, limitsQuery, putUserLimits, userLimitsQuery } from "@/api/limits";
+import type { Limits as LimitsData, UserLimits } from "@/api/types";
 import { dateTime, duration, measured, money } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
