@@ -109,6 +109,10 @@ def test_what_is_wrong_is_left_out_and_the_rest_stays() -> None:
         ({"taskName": "  "}, {"taskName": "NAME_REQUIRED"}),
         ({"resumeFrom": "/" * 501}, {"resumeFrom": "FIELD_LENGTH"}),
         ({"environmentIds": ["e"] * 4097}, {"environmentIds": "FIELD_LENGTH"}),
+        (
+            {"distributedConfig": {"select": {"labels": {str(number): "x" for number in range(33)}}}},
+            {"distributedConfig.select.labels": "FIELD_LENGTH"},
+        ),
         ({"distributedConfig": {"worldSize": 0}}, {}),
     ],
 )

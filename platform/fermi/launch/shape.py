@@ -121,7 +121,10 @@ def _look(rule: Mapping[str, Any], value: Any, path: str, found: list[Problem]) 
 
 def _object(rule: Mapping[str, Any], value: Mapping[str, Any], path: str, found: list[Problem]) -> dict[str, Any]:
     known, others = rule.get("properties", {}), rule.get("additionalProperties", {})
-    left = {}
+    left: dict[str, Any] = {}
+    if len(value) > rule.get("maxProperties", len(value)):
+        found.append(Problem(path, "FIELD_LENGTH", {"detail": Words("ITEMS_AT_MOST", {"high": rule["maxProperties"]})}))
+        return left
     for key, inner in value.items():
         name = str(key)  # YAML knows others
         at = _join(path, name)
