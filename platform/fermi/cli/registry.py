@@ -43,6 +43,8 @@ COMMANDS = {
     "checkpoints": Entry("watch", "checkpoints"),
     "stop": Entry("tasks", "stop"),
     "grow": Entry("tasks", "grow"),
+    "usage": Entry("costs", "usage"),
+    "prices": Entry("costs", "prices"),
     "pause": Entry("queue", "pause"),
     "resume": Entry("queue", "resume"),
     "queue": Entry("queue", "queue"),

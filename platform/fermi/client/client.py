@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from fermi.client import config
 from fermi.client.accounts import Projects, Tokens
+from fermi.client.costs import Costs
 from fermi.client.drills import Drills
 from fermi.client.inventory import Clusters, Datasets, Environments, Models
 from fermi.client.listing import Listing
@@ -60,6 +61,7 @@ class Fermi:
         self.reservations = Reservations(self._transport)
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
+        self.costs = Costs(self._transport)
 
     def me(self) -> Me:
         """Who the token speaks for."""

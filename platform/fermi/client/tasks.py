@@ -27,6 +27,7 @@ from fermi.client.types import (
     TaskPulses,
     TaskQueue,
     TaskScaling,
+    TaskUsage,
 )
 
 PATIENCE_S = 300.0  # how long the platform may be away (a restart, an upgrade) before following gives up
@@ -149,6 +150,10 @@ class Tasks:
             after = page["next"]
             if after is None or not page["items"]:
                 return
+
+    def usage(self, task_id: str) -> TaskUsage:
+        """What its time went into, how much of it moved training forward, and what it cost; up to now."""
+        return self._transport.call("GET", _path(task_id, "/usage"))
 
     def scaling(self, task_id: str) -> TaskScaling:
         """The speed that was to be expected, and the task's own."""

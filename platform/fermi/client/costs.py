@@ -1,0 +1,40 @@
+"""What tasks used, what came of it, and what it cost."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from fermi.client.transport import Transport
+from fermi.client.types import PriceList, PriceRequest, UsageReport
+
+By = Literal["task", "user", "project", "environment", "month"]
+
+
+class Costs:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def usage(
+        self, by: By = "project", *, project: str | None = None, begins: str | None = None, ends: str | None = None
+    ) -> UsageReport:
+        """GPU-hours between two moments (ISO 8601; this month so far, in UTC), the most first."""
+        return self._transport.call("GET", "/usage", params=_asked(by, project, begins, ends))
+
+    def usage_csv(
+        self, by: By = "project", *, project: str | None = None, begins: str | None = None, ends: str | None = None
+    ) -> str:
+        """The same for a spreadsheet."""
+        asked = {**_asked(by, project, begins, ends), "format": "csv"}
+        with self._transport.open("/usage", params=asked) as answer:
+            return answer.read().decode()
+
+    def prices(self) -> PriceList:
+        """What a GPU costs for an hour, by type and zone."""
+        return self._transport.call("GET", "/prices")
+
+    def set_prices(self, prices: Sequence[PriceRequest]) -> PriceList:
+        """Replaces the whole list (administrator)."""
+        return self._transport.call("PUT", "/prices", json={"prices": [*prices]})
+
+
+def _asked(by: By, project: str | None, begins: str | None, ends: str | None) -> dict[str, Any]:
+    return {"by": by, "project": project, "from": begins, "to": ends}
