@@ -1,7 +1,7 @@
 """What the queue's decision knows of projects: their limits, what they have used, and what is set aside for whom."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -47,13 +47,15 @@ def month_name(moment: datetime) -> str:
 
 
 def projects(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> dict[str, Project]:
-    """All, by id, in six queries."""
+    """All, by id, in six queries at most. What a month has cost is known of those that have a limit by month."""
     limits = {row.project_id: row for row in Limits.objects.all()}
     shares = {row.project_id: row for row in Share.objects.all()}
     users: defaultdict[str, dict[str, Allowance]] = defaultdict(dict)
     for row in UserLimits.objects.select_related("user"):
         users[row.project_id][row.user.username] = Allowance(row.most_gpus, row.most_tasks, row.gpu_hours)
-    spent = spent_by_project(now, held, places)
+    by_month = {key for key, row in limits.items() if (row.gpu_hours, row.user_gpu_hours, row.budget) != (None,) * 3}
+    by_month |= {key for key, known in users.items() if any(one.gpu_hours is not None for one in known.values())}
+    spent = spent_by_project(now, held, places, by_month) if by_month else {}
     found = {}
     for key, name in ProjectRow.objects.values_list("pk", "name"):
         share = shares.get(key)
@@ -110,18 +112,23 @@ def budget_spent(row: Limits, name: str, cost: float) -> Problem:
     return Problem("", "BUDGET_SPENT", params)
 
 
-def spent_by_project(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> dict[str, Spent]:
-    """What the ledger says of this month, and what tasks hold at this moment, since it began."""
+def spent_by_project(
+    now: datetime, held: Iterable[Held], places: Iterable[Place], of: Collection[str] | None = None
+) -> dict[str, Spent]:
+    """What the ledger says of this month, and what tasks hold at this moment, since it began; `of` these projects."""
     since, known = month_of(now), pricing.prices()
     found: defaultdict[str, Spent] = defaultdict(Spent)
     gpu_hours = Sum(F("gpus") * HELD / HOUR, output_field=FloatField())
     cost = Sum(F("gpus") * HELD / HOUR * F("per_gpu_hour"), output_field=FloatField())
-    rows = Usage.objects.filter(since__gte=since).values("project", "owner").annotate(hours=gpu_hours, cost=cost)
+    booked = Usage.objects.filter(since__gte=since)
+    if of is not None:
+        booked = booked.filter(project__in=of)
+    rows = booked.values("project", "owner").annotate(hours=gpu_hours, cost=cost)
     for project, owner, hours, paid in rows.values_list("project", "owner", "hours", "cost"):
         found[project].hours[owner] += hours or 0.0
         found[project].cost += paid or 0.0
     there = {place.id: place for place in places}
-    for one in held:
+    for one in (one for one in held if of is None or one.project in of):
         began = max(datetime.fromtimestamp(one.since, UTC), since)
         hours = (now - began).total_seconds() / HOUR
         for place in (there[key] for key in one.places if key in there):
