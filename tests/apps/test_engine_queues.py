@@ -79,6 +79,11 @@ def test_tasks_wait_in_kueues_order_and_a_paused_one_leaves_it_until_it_is_resum
 def test_a_project_beyond_its_limit_submits_nothing_to_the_engine(kueue: FakeCluster, task: Task) -> None:
     Limits.objects.create(project=task.project, most_tasks=1, updated_at=now())
     second = another(task, "task-y")
+    kueue.hold()
+    until(lambda: passed(task).reason == "QUEUE_WAITING", what="the first one waits in Kueue's queue")
+    passed(second)
+    assert second.reason == "LIMIT_TASKS", "what waits there counts, too"
+    kueue.admit()
     until_state(task, State.RUNNING)
     passed(second)
     assert second.reason == "LIMIT_TASKS"

@@ -7,12 +7,13 @@ from datetime import datetime
 from django.db import connection
 
 from apps.accounts.models import Project
+from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.scheduling import selectors as sharing
 from apps.scheduling.models import UserLimits
-from apps.training.models import Node, Task
+from apps.training.ground.launching import backend_for
+from apps.training.models import Attempt, Node, Task
 from apps.training.queue import load
-from apps.training.states import WITH_ATTEMPT
 from fermi.launch.schedule import limits
 from fermi.launch.schedule.scene import Held, Waiting
 from fermi.launch.spec import Problem
@@ -33,7 +34,7 @@ def check(task: Task, environments: Sequence[str]) -> None:
     if connection.features.has_select_for_update:
         Project.objects.select_for_update(no_key=True).filter(pk=task.project_id).values_list("pk").first()
     moment = now()
-    held = [one for one in _held(task, moment) if one.project == task.project_id]
+    held = list(_held(task, moment))
     known = {*environments, *(key for one in held for key in one.places)}
     places = {place.id: place for place in load.places(among=known)}
     project = sharing.projects(moment, held, places.values()).get(task.project_id)
@@ -52,16 +53,18 @@ def check(task: Task, environments: Sequence[str]) -> None:
 
 
 def _held(task: Task, moment: datetime) -> Iterator[Held]:
-    """By others: also what several tasks of an engine's queue have at once, of which a lease has only the first."""
-    known = {task.pk}
-    for one in load.held(moment):
-        if one.task not in known:
-            known.add(one.task)
-            yield one
-    rows = Node.objects.filter(task__project=task.project_id, task__state__in=WITH_ATTEMPT, environment__isnull=False)
-    found: dict[tuple[str, str], list[str]] = {}
+    """By others of the project. In an engine's queue several may have the same environment, of which a lease has only
+    the first; what waits there counts as a task with its GPUs, and has spent nothing yet."""
+    engines = [cluster.pk for cluster in Cluster.objects.all() if backend_for(cluster).queues]
+    live = Attempt.objects.filter(task__project=task.project_id, task__cluster__in=engines, ended_at=None)
+    begun = dict(live.exclude(task=task).values_list("task_id", "running_at"))
+    environments: dict[tuple[str, str], list[str]] = {}
+    rows = Node.objects.filter(task__in=begun, environment__isnull=False)
     for key, user, environment in rows.values_list("task_id", "task__owner__username", "environment_id"):
-        if key not in known:
-            found.setdefault((key, user), []).append(str(environment))
-    for (key, user), environments in found.items():
-        yield Held(key, task.project_id, user, tuple(environments), moment.timestamp())
+        environments.setdefault((key, user), []).append(str(environment))
+    for (key, user), places in environments.items():
+        since = begun[key] or moment
+        yield Held(key, task.project_id, user, tuple(places), since.timestamp())
+    for one in load.held(moment):
+        if one.project == task.project_id and one.task != task.pk and one.task not in begun:
+            yield one
