@@ -10,7 +10,7 @@ from fermi.launch.schedule.scene import Held, Place, Reservation, Scene, Select,
 from fermi.launch.schedule.stock import ALWAYS, NEVER, Ask, Lot, Stock, clashes, without
 
 Ready = tuple[int, float, str]
-"""How soon a place comes free: free, being left, foreseen, unknown; then the moment; then its id."""
+"""How soon a place comes free: free, being left, declared, foreseen, unknown; then the moment; then its id."""
 
 
 class Board:
@@ -37,8 +37,9 @@ class Board:
             return (0, self.now, place.id)
         if held.task in self.leaving:
             return (1, held.since, place.id)
-        known = [moment for moment in (held.until, held.expected) if moment is not None]
-        return (2, max(min(known), self.now), place.id) if known else (3, held.since, place.id)
+        if held.until is not None:  # before what is only foreseen: whoever needs it then knows when it begins
+            return (2, max(held.until, self.now), place.id)
+        return (4, held.since, place.id) if held.expected is None else (3, max(held.expected, self.now), place.id)
 
     def start(self, task: str, places: Iterable[Place]) -> None:
         for place in places:
@@ -135,9 +136,9 @@ class Board:
     def _after_windows(self, task: Waiting) -> Callable[[Place], Ready]:
         def key(place: Place) -> Ready:
             grade, moment, name = self.ready(place)
-            at = self.now if grade != 2 else moment
+            at = moment if grade in (2, 3) else self.now
             after = self.past_windows(place, task, at)
-            return (grade, moment, name) if after == at else (2, after, name)
+            return (grade, moment, name) if after == at else (max(grade, 2), after, name)
 
         return key
 
@@ -158,15 +159,15 @@ class Board:
             return self.now
         return None if held.until is None or held.task in self.leaving else max(held.until, self.now)
 
-    def begins(self, task: Waiting, places: Iterable[Place]) -> float | None:
+    def begins(self, task: Waiting, places: Sequence[Place]) -> float | None:
         """When all of these will be free for the task, by what was declared; None: nobody knows."""
-        latest = self.now
-        for place in places:
-            moment = self.sure(place)
-            if moment is None:
-                return None
-            latest = max(latest, self.past_windows(place, task, moment))
-        return latest
+        known = [self.sure(place) for place in places]
+        if None in known:
+            return None
+        moment = max((self.now, *(one for one in known if one is not None)))
+        while (later := max(self.past_windows(place, task, moment) for place in places)) > moment:
+            moment = later  # it ends later, too, and may run into another reservation
+        return moment
 
     def holder(self, key: str) -> str | None:
         return self.started.get(key) or (self.holders[key].task if key in self.holders else None)

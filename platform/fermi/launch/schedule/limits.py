@@ -63,6 +63,24 @@ class Guarantees:
         return self.any and more > 0 and self.shared[project] + more <= self.of(project)
 
 
+def guaranteed_first(line: Sequence[Waiting], guarantees: Guarantees) -> list[Waiting]:
+    """Those first that ask for no more than their project is guaranteed with what it holds: what is a project's own is
+    not kept for others who would borrow it. A project's tasks stay in their order among themselves."""
+    if not guarantees.any:
+        return list(line)
+    largest = max((place.gpus for place in guarantees.places.values()), default=0)
+    sizes = {key: place.gpus if place.shared else 0 for key, place in guarantees.places.items()}
+    asks: defaultdict[str, int] = defaultdict(int)
+    own: list[Waiting] = []
+    others: list[Waiting] = []
+    for task in line:
+        select = task.select
+        each = largest if select and not select.total_gpus and select.gpus_per_node is None else 0
+        asks[task.project] += each * (select.nodes or 1) if select and each else asked(task, sizes)
+        (others if guarantees.borrows(task.project, asks[task.project]) else own).append(task)
+    return own + others
+
+
 def gpus_of(places: Iterable[Place]) -> int:
     return sum(place.gpus for place in places)
 

@@ -174,7 +174,8 @@ def _groups(task: Waiting, ask: Ask, board: Board, may: Asked) -> dict[tuple[str
         return groups.setdefault((lot.kind.cluster, zone), ([], {}))
 
     for lot in board.open_lots(ask, task.max_run):
-        group(lot)[0].extend(lot.places)
+        if lot.kept == ALWAYS:  # it starts only when others have gone, and might not end in time any more
+            group(lot)[0].extend(lot.places)
     for lot in board.coming.matching(ask):
         if not lot.places or (lot.windows and not lot.open_at(task.project, board.now, task.max_run)):
             continue

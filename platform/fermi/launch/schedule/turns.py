@@ -19,13 +19,14 @@ from fermi.launch.schedule.scene import (
     Decision,
     Place,
     Preempt,
+    Priority,
     Scene,
     Select,
     Turn,
     Waiting,
     priority_of,
 )
-from fermi.launch.schedule.stock import ALWAYS, Ask, ask
+from fermi.launch.schedule.stock import ALWAYS, Ask, ask, kind
 from fermi.launch.schedule.wanted import amount, text
 from fermi.launch.spec import Problem
 
@@ -59,9 +60,16 @@ class Walk:
         self.asks: dict[Any, Ask] = {}
         self.failed: dict[Any, tuple[float, Problem]] = {}
         self.reserving = DEPTH
+        self.pools: set[Any] = set()
+        self.lowest: dict[str, Priority] = {}  # class of what gives way, by project
+        for held in scene.held:
+            if held.preemptible:
+                level = priority_of(held.priority)
+                self.lowest[held.project] = min(level, self.lowest.get(held.project, level))
         self.preempt: list[Preempt] = []
         sizes = {key: place.gpus for key, place in self.board.by_id.items()}
-        self.line = order(scene.waiting, scene.held, scene.projects, self.now, sizes)
+        line = order(scene.waiting, scene.held, scene.projects, self.now, sizes)
+        self.line = limits.guaranteed_first(line, self.guarantees)
         for task in self.line:
             if task.promised:
                 self._promise(task)
@@ -118,7 +126,8 @@ class Walk:
 
     def _signature(self, task: Waiting) -> Any:
         user = task.user if task.project in self.by_user else ""
-        return (task.project, user, task.preemptible, task.cluster, _wish(task))
+        level = priority_of(task.priority)  # as asked: others of the class may have aged, but make no room as it could
+        return (level, task.project, user, task.preemptible, task.cluster, _wish(task))
 
     def _ask(self, task: Waiting, what: Any) -> Ask:
         found = self.asks.get(what)
@@ -129,8 +138,9 @@ class Walk:
     def _alike(self, task: Waiting, what: Any) -> Any:
         """What tasks of other projects share that could have the same environments."""
         wish = self._ask(task, what)
-        own = self.board.windows or task.project in self.board.owners
-        return (task.project if own else "", wish.filter, what[-1])
+        level = what[0]
+        own = self.board.windows or task.project in self.board.owners or self.lowest.get(task.project, level) < level
+        return (level, task.project if own else "", wish.filter, what[-1])
 
     def _start(self, task: Waiting, number: int, places: Sequence[Place]) -> Turn:
         self.board.start(task.task, places)
@@ -212,15 +222,27 @@ class Walk:
         else:
             wish = self._ask(task, what)
             room = preemption.of_select(task, wish, board, self.givers)
-            places = room.places if room else board.soonest(task, wish)
+            places = room.places if room else []
+        if room is not None and self._allowed(task, room.places):
+            self.reserving -= 1
+            return self._make_room(task, number, room)
+        if task.select is not None:
+            places = board.soonest(task, wish) if self._first_of_pool(wish) else []
         if not places:
             return None
         self.reserving -= 1
-        if room is not None and self._allowed(task, room.places):
-            return self._make_room(task, number, room)
-        if room is not None and task.select is not None:
-            places = board.soonest(task, self._ask(task, what))
         return self._needing(task, number, why, places, board.begins(task, places))
+
+    def _first_of_pool(self, wish: Ask) -> bool:
+        """Whether no earlier task waits for any environments of the kinds that this one could use.
+
+        Of those that could use the same ones, only the first keeps some. If all did, then whatever is free would stay
+        idle for somebody: run times are declared too long, or not at all."""
+        board = self.board
+        kinds = {kind(lot.kind) for stock in (board.free, board.coming) for lot in stock.matching(wish)}
+        first = not kinds & self.pools
+        self.pools |= kinds
+        return first
 
     def _allowed(self, task: Waiting, places: Sequence[Place]) -> bool:
         limit = limits.problem(task, self.scene.projects.get(task.project), self.use, places)
