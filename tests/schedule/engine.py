@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from fermi.launch.schedule.scene import Decision, Held, Place, Project, Reservation, Scene, Waiting
+from fermi.launch.schedule.scene import Decision, Held, Place, Project, Reservation, Scene, Turn, Waiting
 
 DAY = 86_400.0
 HALF_LIFE = 7 * DAY
@@ -134,15 +134,21 @@ class Engine:
         for turn in decision.turns:
             if turn.start:
                 self._start(self.jobs[turn.task], turn.start)
-            elif turn.why:
-                promised = turn.needs if turn.why.code == "MAKING_ROOM" else ()
-                self.waiting[turn.task] = dataclasses.replace(self.waiting[turn.task], promised=promised)
+            else:
+                self._promise(turn)
         for one in decision.preempt:
             self._ask_to_end(self.jobs[one.task])
         again = decision.again
         if again is not None and again > self.now and (self._again is None or not self.now < self._again <= again):
             self._again = again
             self.at(again, lambda: None)
+
+    def _promise(self, turn: Turn) -> None:
+        """What others give up for a task stays its own."""
+        making = turn.why is not None and turn.why.code == "MAKING_ROOM"
+        promised, ask = turn.needs if making else (), self.waiting[turn.task]
+        if ask.promised != promised:
+            self.waiting[turn.task] = dataclasses.replace(ask, promised=promised)
 
     def _project(self, project: Project) -> Project:
         value, when = self._used.get(project.id, (0.0, self.now))

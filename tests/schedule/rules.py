@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from fermi.launch.schedule.placement import matches, open_to
-from fermi.launch.schedule.scene import Decision, Held, Place, Preempt, Scene, Turn, Waiting, priority_of
+from fermi.launch.schedule.scene import Decision, Place, Preempt, Scene, Turn, Waiting, priority_of
 from tests.schedule.engine import Decide, Engine
 
 NEVER = float("inf")
@@ -40,7 +40,7 @@ def check(scene: Scene, decision: Decision) -> None:
     only_backfill(scene, turns, waiting)
     reserved_once(turns)
     for one in decision.preempt:
-        may_preempt(scene, one, waiting[one.by], places)
+        may_preempt(scene, turns, one, waiting, places)
     enough_room(scene, decision, places)
 
 
@@ -109,8 +109,8 @@ def within_limits(scene: Scene, turns: list[Turn], waiting: Mapping[str, Waiting
         for key in turn.start:
             assert not project.gpu_types or places[key].gpu_type in project.gpu_types, "a type that it may not use"
             assert not project.zones or places[key].zone in project.zones, "a zone that it may not use"
-        if project.guaranteed is not None and any(places[key].shared for key in turn.start):
-            assert turn.borrowed == (shared[task.project] > project.guaranteed), f"{task.task}: borrowed or not"
+        if any(places[key].shared for key in turn.start):
+            assert turn.borrowed == beyond(scene, task.project, shared[task.project]), f"{task.task}: borrowed or not"
 
 
 def at_most(found: float, high: float | None, what: str) -> None:
@@ -142,28 +142,44 @@ def reserved_once(turns: list[Turn]) -> None:
         assert not (turn.start and turn.needs), f"{turn.task} starts and still needs something"
 
 
-def may_preempt(scene: Scene, one: Preempt, by: Waiting, places: Mapping[str, Place]) -> None:
+def may_preempt(
+    scene: Scene, turns: list[Turn], one: Preempt, waiting: Mapping[str, Waiting], places: Mapping[str, Place]
+) -> None:
+    by = waiting[one.by]
     victim = next((held for held in scene.held if held.task == one.task), None)
     assert victim is not None, f"{one.task} holds nothing and shall give way"
     assert not victim.leaving, f"{one.task} is leaving already"
     assert victim.since + victim.min_run <= scene.now, f"{one.task} may still run for its min_run"
+    borrowed = beyond(scene, victim.project, shared_gpus(scene, turns, waiting, victim.project, places))
     if one.why == "PRIORITY":
-        assert victim.preemptible or beyond(scene, victim.project, places), f"{one.task} need not give way"
+        assert victim.preemptible or borrowed, f"{one.task} need not give way"
         assert priority_of(by.priority) > priority_of(victim.priority), f"{by.task} is of no higher class"
     else:
         assert one.why == "GUARANTEE"
         assert scene.projects[by.project].guaranteed is not None, f"{by.project} is guaranteed nothing"
         assert victim.project != by.project, f"{by.project} takes back from itself"
-        assert beyond(scene, victim.project, places), f"{victim.project} has borrowed nothing"
+        assert beyond(scene, victim.project, shared_gpus(scene, turns, waiting, victim.project, places)), (
+            f"{victim.project} has borrowed nothing"
+        )
 
 
-def beyond(scene: Scene, project: str, places: Mapping[str, Place]) -> bool:
-    found = sum(shared_gpus(held, places) for held in scene.held if held.project == project)
-    return found > (scene.projects[project].guaranteed or 0)
+def beyond(scene: Scene, project: str, gpus: int) -> bool:
+    """Whether so many shared GPUs are more than its own, where anybody is guaranteed any."""
+    return any(one.guaranteed is not None for one in scene.projects.values()) and gpus > (
+        scene.projects[project].guaranteed or 0
+    )
 
 
-def shared_gpus(held: Held, places: Mapping[str, Place]) -> int:
-    return sum(places[key].gpus for key in held.places if places[key].shared)
+def shared_gpus(
+    scene: Scene, turns: list[Turn], waiting: Mapping[str, Waiting], project: str, places: Mapping[str, Place]
+) -> int:
+    """What it holds, with what starts now and what others make room for."""
+    keys = [key for held in scene.held if held.project == project for key in held.places]
+    for turn in turns:
+        making = turn.why is not None and turn.why.code == "MAKING_ROOM"
+        if waiting[turn.task].project == project:
+            keys += turn.start or (turn.needs if making else ())
+    return sum(places[key].gpus for key in keys if places[key].shared)
 
 
 def enough_room(scene: Scene, decision: Decision, places: Mapping[str, Place]) -> None:
@@ -171,12 +187,13 @@ def enough_room(scene: Scene, decision: Decision, places: Mapping[str, Place]) -
     each victim has something that it needs."""
     started = {key for turn in decision.turns for key in turn.start}
     by_task = {held.task: held for held in scene.held}
+    going = {one.task for one in decision.preempt}
     assert len({one.task for one in decision.preempt}) == len(decision.preempt), "asked to give way twice"
     for turn in decision.turns:
         victims = {one.task for one in decision.preempt if one.by == turn.task}
         if not victims:
             continue
-        staying = {key for held in scene.held if not held.leaving and held.task not in victims for key in held.places}
+        staying = {key for held in scene.held if not held.leaving and held.task not in going for key in held.places}
         assert turn.needs, f"others give way for {turn.task}, which needs nothing"
         assert not set(turn.needs) & (staying | started), f"others give way for {turn.task} in vain"
         assert all(places[key].usable for key in turn.needs), f"others give way for {turn.task} in vain"
