@@ -5,6 +5,7 @@ export interface Rule {
   type?: string | string[];
   default?: unknown;
   enum?: string[];
+  anyOf?: Rule[];
   additionalProperties?: Rule | boolean;
   "x-flag"?: { name: string; range?: string[] };
 }
@@ -16,11 +17,15 @@ const typeOf = ({ type }: Rule) => (Array.isArray(type) ? type[0] : type) ?? "";
 
 export const isNumber = (rule?: Rule) => rule !== undefined && ["integer", "number"].includes(typeOf(rule));
 
+/** The few values that a field may have; none: it may have any. A number may stand for one of them. */
+export const choicesOf = (rule?: Rule): string[] | undefined =>
+  rule?.enum ?? rule?.anyOf?.find((each) => each.enum)?.enum;
+
 /** Single values of which there are a few to choose from. */
-export const CHOICES = Object.keys(REQUEST).filter((name) => REQUEST[name]?.["x-flag"] && REQUEST[name].enum);
+export const CHOICES = Object.keys(REQUEST).filter((name) => REQUEST[name]?.["x-flag"] && choicesOf(REQUEST[name]));
 
 /** Single values that need no more of a form than a line to type them in. */
 export const PLAIN = Object.entries(REQUEST)
-  .filter(([name, rule]) => rule["x-flag"] && !rule.enum && name !== "taskName")
+  .filter(([name, rule]) => rule["x-flag"] && !choicesOf(rule) && name !== "taskName")
   .filter(([, rule]) => isNumber(rule) || typeOf(rule) === "string")
   .map(([name]) => name);

@@ -160,6 +160,18 @@ export const resumeById = (id: string) =>
 
 export const stopTask = (id: string) => mutationOptions({ mutationFn: () => stopById(id) });
 
+export const pauseTask = (id: string) =>
+  mutationOptions({
+    mutationFn: () =>
+      unwrap(http.POST("/api/v1/training-tasks/{task_id}/pause", { params: { path: { task_id: id } } })),
+  });
+
+export const resumeTask = (id: string) =>
+  mutationOptions({
+    mutationFn: () =>
+      unwrap(http.POST("/api/v1/training-tasks/{task_id}/resume", { params: { path: { task_id: id } } })),
+  });
+
 /** Goes on from the newest checkpoint; the answer is the task that goes on, perhaps a new one. */
 export const restartTask = (id: string, body: { leaveOut: string[]; useSpares: boolean }) =>
   unwrap(http.POST("/api/v1/training-tasks/{task_id}/restart", { params: { path: { task_id: id } }, body }));

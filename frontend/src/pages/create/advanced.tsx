@@ -2,7 +2,8 @@ import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { modelsQuery } from "@/api/inventory";
-import { CHOICES, isNumber, PLAIN, REQUEST } from "@/api/request";
+import { meQuery } from "@/api/session";
+import { CHOICES, choicesOf, isNumber, PLAIN, REQUEST } from "@/api/request";
 import { cx } from "@/lib/cx";
 import { Field } from "@/ui/field";
 import { Fold } from "@/ui/fold";
@@ -31,6 +32,8 @@ const FIELDS = [
   "spareEnvironmentIds",
   ...PLAIN,
   ...CHOICES,
+  "preemptible",
+  "projectId",
   "distributedConfig.masterPort",
   "distributedConfig.backend",
 ];
@@ -86,6 +89,25 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
           {CHOICES.map((name) => (
             <Choice key={name} {...section} name={name} />
           ))}
+          <Field
+            label={t("create.preemptible")}
+            hint={t("create.preemptibleHint")}
+            error={textFor(problems, "preemptible")}
+          >
+            {(wiring) => (
+              <select
+                {...wiring}
+                name="preemptible"
+                className="control"
+                value={String(draft.preemptible)}
+                onChange={({ target }) => section.onChange({ preemptible: target.value === "true" })}
+              >
+                <option value="false">{t("create.no")}</option>
+                <option value="true">{t("create.yes")}</option>
+              </select>
+            )}
+          </Field>
+          <ProjectOfTask {...section} />
           {draft.selected.length > 1 && <Network {...section} />}
         </Group>
         <Spares {...section} />
@@ -146,7 +168,8 @@ function Hyperparameters({ draft, problems, onChange }: SectionProps) {
 function Choice({ draft, problems, onChange, name }: SectionProps & { name: string }) {
   const { t } = useTranslation();
   const labels = useLabels();
-  const { enum: values = [], default: usual } = REQUEST[name] ?? {};
+  const values = choicesOf(REQUEST[name]) ?? [];
+  const usual = REQUEST[name]?.default;
   return (
     <Field label={labels.field(name)} hint={labels.hint(name)} error={textFor(problems, name)}>
       {(wiring) => (
@@ -161,6 +184,33 @@ function Choice({ draft, problems, onChange, name }: SectionProps & { name: stri
           {values.map((value) => (
             <option key={value} value={value}>
               {labels.choice(name, value)}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  );
+}
+
+/** Only where it is not clear whose task it is. */
+function ProjectOfTask({ draft, problems, onChange }: SectionProps) {
+  const { t } = useTranslation();
+  const mine = useQuery(meQuery).data?.projects ?? [];
+  if (mine.length < 2 && !draft.projectId) return null;
+  return (
+    <Field label={t("create.project")} hint={t("create.projectHint")} error={textFor(problems, "projectId")}>
+      {(wiring) => (
+        <select
+          {...wiring}
+          name="projectId"
+          className="control"
+          value={draft.projectId}
+          onChange={({ target }) => onChange({ projectId: target.value })}
+        >
+          <option value="">{t("create.projectOfEnvironments")}</option>
+          {mine.map(({ id, name }) => (
+            <option key={id} value={id}>
+              {name}
             </option>
           ))}
         </select>

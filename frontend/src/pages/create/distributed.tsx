@@ -39,6 +39,7 @@ export function Distributed({ chosen, preview, worldSize, ...section }: Distribu
               {...wiring}
               name="distributedConfig.masterNode"
               className="control"
+              disabled={draft.capacity !== null}
               value={draft.master}
               onChange={({ target }) => onChange({ master: target.value })}
             >

@@ -1,6 +1,7 @@
 import { CHOICES, CONFIG, isNumber, PLAIN, REQUEST } from "@/api/request";
 import type { CreateRequest, Framework } from "@/api/types";
 import { environmentOf, linesOf, numberOr } from "@/lib/typed";
+import { type Capacity, capacityOf, selectOf } from "./capacity";
 import { frameworkNamed, rulesOf, textOf, valueOf } from "./options";
 
 export const DEFAULT_FRAMEWORK = CONFIG.framework?.default as string;
@@ -23,6 +24,12 @@ export interface Draft {
   launchMode: string;
   /** In the order of ticking. */
   selected: string[];
+  /** What is asked for in place of the ticked ones; null: those are meant. */
+  capacity: Capacity | null;
+  /** Whose task it is; empty = the project of its environments. */
+  projectId: string;
+  /** Whether it gives way to a higher class. */
+  preemptible: boolean;
   /** Environments that take the place of a lost one, in the order of ticking. */
   spareIds: string[];
   /** Empty = none is selected. */
@@ -54,6 +61,9 @@ export const EMPTY: Draft = {
   modelId: "",
   launchMode: LAUNCH_MODE,
   selected: [],
+  capacity: null,
+  projectId: "",
+  preemptible: false,
   spareIds: [],
   master: "",
   framework: DEFAULT_FRAMEWORK,
@@ -124,6 +134,8 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
     datasetVersionId: chosen(draft.datasetVersionId),
     modelId: chosen(draft.modelId),
     launchMode: draft.launchMode,
+    ...(draft.projectId && { projectId: draft.projectId }),
+    ...(draft.preemptible && { preemptible: true }),
     ...nodes(draft, frameworks),
     ...(spares.length > 0 && { spareEnvironmentIds: spares }),
     ...(hasScript(draft) && { entrypoint: { script: draft.script.trim(), args: linesOf(draft.args) } }),
@@ -142,7 +154,8 @@ function nodes(draft: Draft, frameworks: Framework[]): Nodes {
   const rules = rulesOf(frameworkNamed(frameworks, framework));
   const strategy = filled(tuningOf(draft).strategy, numberOr) as Record<string, number>;
   const options = filled(tuningOf(draft).options, (text, name) => valueOf(text, rules[name]));
-  const elastic = selected.length > 1 ? (filled({ minNodes, maxNodes }, numberOr) as { minNodes?: number }) : {};
+  const elastic =
+    selected.length > 1 || draft.capacity ? (filled({ minNodes, maxNodes }, numberOr) as { minNodes?: number }) : {};
   const more = {
     ...(!isEmpty(elastic) && { elastic }),
     ...(filled({ masterPort }, numberOr) as { masterPort?: number }),
@@ -150,11 +163,21 @@ function nodes(draft: Draft, frameworks: Framework[]): Nodes {
     ...(!isEmpty(strategy) && { strategy }),
     ...(!isEmpty(options) && { options }),
   };
+  if (draft.capacity) {
+    return { distributedConfig: { enabled: true, select: selectOf(draft.capacity), framework, ...more } };
+  }
   const isDefault = framework === DEFAULT_FRAMEWORK && isEmpty(more);
   if (selected.length <= 1 && isDefault) return { environmentIds: selected };
   return {
     distributedConfig: { enabled: true, nodeIds: selected, masterNode: draft.master, framework, ...more },
   };
+}
+
+/** A priority that was given as a number, as the class that it is of; nothing else changes. */
+function classOf(name: string, value: unknown): unknown {
+  if (name !== "priority" || typeof value !== "number") return value;
+  if (value === 0) return undefined;
+  return value < 0 ? "low" : value < 100 ? "high" : "urgent";
 }
 
 function textsOf(values: Record<string, unknown> = {}): Record<string, string> {
@@ -179,6 +202,9 @@ export function draftOf(request: CreateRequest): Draft {
     modelId: text(request.modelId),
     launchMode: request.launchMode ?? LAUNCH_MODE,
     selected,
+    capacity: config?.select ? capacityOf(config.select) : null,
+    projectId: text(request.projectId),
+    preemptible: request.preemptible ?? false,
     spareIds: request.spareEnvironmentIds ?? [],
     master: config?.masterNode ?? selected[0] ?? "",
     framework,
@@ -195,7 +221,9 @@ export function draftOf(request: CreateRequest): Draft {
       .join("\n"),
     secrets: Object.entries(request.secretEnv ?? {}).map(([variable, secret]) => ({ variable, secret })),
     plain: textsOf(
-      Object.fromEntries([...PLAIN, ...CHOICES].map((name) => [name, request[name as keyof CreateRequest]])),
+      Object.fromEntries(
+        [...PLAIN, ...CHOICES].map((name) => [name, classOf(name, request[name as keyof CreateRequest])]),
+      ),
     ),
   };
 }

@@ -1,27 +1,37 @@
 import { useQuery } from "@tanstack/react-query";
-import { memo, useDeferredValue, useMemo, useState } from "react";
+import { Wand2 } from "lucide-react";
+import { lazy, memo, Suspense, useDeferredValue, useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { environmentsQuery } from "@/api/inventory";
+import type { Preview } from "@/api/types";
 import { integer } from "@/lib/format";
 import { Badge, Note } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { Failure, Loading } from "@/ui/failure";
+import { ANY_CAPACITY, type Capacity } from "./capacity";
 import { ANYTHING, type Choice, type Filter, matching, NO_GPU, offered, sorted, SORTS } from "./choice";
 import { EnvironmentList } from "./environment-list";
 import { useLabels } from "./labels";
 import type { ProblemsByField } from "./problems";
 
+const ChooseForMe = lazy(() => import("./choose-for-me"));
+
 interface EnvironmentsProps {
   selected: string[];
   master: string;
   problems: ProblemsByField;
+  /** What is asked for in place of the ticked ones; the cards show what would be chosen now. */
+  capacity: Capacity | null;
+  chosen: Preview["chosen"] | undefined;
   onToggle: (id: string) => void;
   onClear: () => void;
+  onCapacity: (capacity: Capacity | null) => void;
+  onByName: () => void;
 }
 
 export const Environments = memo(function Environments(props: EnvironmentsProps) {
-  const { selected, master, problems, onToggle, onClear } = props;
+  const { selected, master, problems, capacity, chosen, onToggle, onClear, onCapacity, onByName } = props;
   const { t } = useTranslation();
   const environments = useQuery(environmentsQuery);
   const [choice, setChoice] = useState(ANYTHING);
@@ -35,7 +45,16 @@ export const Environments = memo(function Environments(props: EnvironmentsProps)
       title={t("create.environments")}
       aside={
         <div className="flex items-center gap-1">
-          {selected.length > 0 && (
+          <Button
+            look={capacity ? "primary" : "ghost"}
+            size="sm"
+            aria-pressed={capacity !== null}
+            onClick={() => onCapacity(capacity ? null : ANY_CAPACITY)}
+          >
+            <Wand2 />
+            {t("create.select.title")}
+          </Button>
+          {selected.length > 0 && !capacity && (
             <Button look="ghost" size="sm" onClick={onClear}>
               {t("create.clearSelected")}
             </Button>
@@ -46,6 +65,17 @@ export const Environments = memo(function Environments(props: EnvironmentsProps)
         </div>
       }
     >
+      {capacity && (
+        <Suspense fallback={<Loading />}>
+          <ChooseForMe
+            capacity={capacity}
+            chosen={chosen}
+            problems={problems}
+            onChange={onCapacity}
+            onTake={onByName}
+          />
+        </Suspense>
+      )}
       <Filters choice={choice} onChange={setChoice} />
       {wrong && (
         <div className="mb-3">

@@ -5,7 +5,7 @@ import { useTranslation } from "react-i18next";
 import { ApiError } from "@/api/errors";
 import { environmentsQuery, frameworksQuery } from "@/api/inventory";
 import { previewQuery } from "@/api/tasks";
-import type { Environment, Framework, Problem } from "@/api/types";
+import type { Environment, Framework, Preview as Previewed, Problem } from "@/api/types";
 import { useSettled } from "@/lib/hooks";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
@@ -15,6 +15,7 @@ import { Scaling } from "@/ui/scaling";
 import { Advanced } from "./advanced";
 import { aggregate } from "./aggregate";
 import { Basics } from "./basics";
+import type { Capacity } from "./capacity";
 import { useCreate, useIdempotencyKey } from "./create";
 import { Distributed } from "./distributed";
 import { type Draft, EMPTY, requestOf, toggle } from "./draft";
@@ -51,11 +52,12 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
   const [taken, setTaken] = useState<Draft>();
   const [tried, setTried] = useState(false);
   const [touched, setTouched] = useState(() => filledParts(initial));
-  const inventory = useInventory(draft.selected);
   const frameworks = useQuery(frameworksQuery).data ?? NO_FRAMEWORKS;
   const body = useMemo(() => requestOf(draft, frameworks), [draft, frameworks]);
   const asked = useSettled(body, PREVIEW_AFTER_MS);
   const preview = useQuery({ ...previewQuery(asked), enabled: frameworks.length > 0 });
+  const shown = useMemo(() => asChosen(draft, preview.data), [draft, preview.data]);
+  const inventory = useInventory(shown.selected);
   const create = useCreate(inventory.chosen, store);
   const keyFor = useIdempotencyKey();
   useEffect(() => {
@@ -73,9 +75,9 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
     () =>
       byField(
         found.filter(({ field }) => !outdated && (tried || touched.has(partOf(field)))),
-        draft.selected,
+        shown.selected,
       ),
-    [found, outdated, tried, touched, draft.selected],
+    [found, outdated, tried, touched, shown.selected],
   );
 
   const touch = useCallback((...parts: (keyof Draft)[]) => {
@@ -90,7 +92,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
   );
   const onToggle = useCallback(
     (id: string) => {
-      setDraft((now) => toggle(now, id));
+      setDraft((now) => (now.capacity ? { ...now, capacity: leftOut(now.capacity, id) } : toggle(now, id)));
       touch("selected");
     },
     [touch],
@@ -101,8 +103,10 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
     setTouched(filledParts(template));
   }, []);
   const onClear = useCallback(() => onChange({ selected: [], master: "" }), [onChange]);
+  const onCapacity = useCallback((capacity: Draft["capacity"]) => onChange({ capacity }), [onChange]);
+  const onByName = () => onChange({ capacity: null, selected: shown.selected, master: shown.master });
   const goTo = ({ field }: Problem) => {
-    if (form.current) focusControl(form.current, controlOf(field, draft.selected));
+    if (form.current) focusControl(form.current, controlOf(field, shown.selected));
   };
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -114,8 +118,8 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
     create.mutate({ body, key: keyFor(body) }, { onError });
   };
 
-  const section = { draft, problems, onChange };
-  const several = draft.selected.length > 1;
+  const section = { draft: shown, problems, onChange };
+  const several = shown.selected.length > 1;
   const sum = aggregate(inventory.chosen);
   return (
     <form ref={form} onSubmit={submit} noValidate>
@@ -143,15 +147,19 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
           />
           <Basics {...section} />
           <Environments
-            selected={draft.selected}
-            master={draft.master}
+            selected={shown.selected}
+            master={shown.master}
+            capacity={draft.capacity}
+            chosen={preview.data?.chosen}
             problems={problems}
+            onCapacity={onCapacity}
+            onByName={onByName}
             onToggle={onToggle}
             onClear={onClear}
           />
-          {draft.selected.length > 0 && (
+          {shown.selected.length > 0 && (
             <Suspense>
-              <Scenes draft={draft} />
+              <Scenes draft={shown} />
             </Suspense>
           )}
           {several && (
@@ -196,6 +204,18 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
       </div>
     </form>
   );
+}
+
+/** The form as if what the platform would choose now had been ticked by hand. */
+function asChosen(draft: Draft, preview: Previewed | undefined): Draft {
+  if (!draft.capacity) return draft;
+  return { ...draft, selected: preview?.chosen?.nodeIds ?? [], master: preview?.chosen?.masterNode ?? "" };
+}
+
+/** Unticking one of what was chosen says: not this one. */
+function leftOut(capacity: Capacity, id: string): Capacity {
+  const { exclude } = capacity;
+  return { ...capacity, exclude: exclude.includes(id) ? exclude.filter((each) => each !== id) : [...exclude, id] };
 }
 
 /** What was brought along counts as come to: its problems are said at once, those of an empty form are not. */

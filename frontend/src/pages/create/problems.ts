@@ -44,6 +44,8 @@ const PARTS: [prefix: string, part: keyof Draft][] = [
   ["env.", "env"],
   ["secretEnv", "secrets"],
   ["spareEnvironmentIds", "spareIds"],
+  ["distributedConfig.select", "capacity"],
+  ["preemptible", "preemptible"],
   ...[...PLAIN, ...CHOICES].map((name): [string, keyof Draft] => [name, "plain"]),
 ];
 

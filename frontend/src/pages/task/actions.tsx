@@ -9,6 +9,7 @@ import type { Action, Task } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
+import { PauseButton, ResumeButton } from "./pausing";
 import { Scripts } from "./scripts";
 
 /** What may be done is what the server says may be done. */
@@ -59,6 +60,8 @@ export function Actions({ task }: { task: Task }) {
         }
       />
     ),
+    pause: <PauseButton key="pause" id={task.taskId} />,
+    resume: <ResumeButton key="resume" id={task.taskId} />,
     retry: (
       <Confirm
         key="retry"

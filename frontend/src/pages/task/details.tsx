@@ -57,7 +57,7 @@ export function Checkpoints({ id }: { id: string }) {
             <th>{t("task.validationLoss")}</th>
             <th>{t("task.size")}</th>
             <th>{t("task.time")}</th>
-            <th aria-label={t("task.resume")} />
+            <th aria-label={t("task.resumeHere")} />
             <th>{t("task.path")}</th>
           </tr>
         </thead>
@@ -71,7 +71,7 @@ export function Checkpoints({ id }: { id: string }) {
               <td>{dateTime(each.at)}</td>
               <td>
                 <ButtonLink size="sm" to={resumeAddress(id, each.path)}>
-                  {t("task.resume")}
+                  {t("task.resumeHere")}
                 </ButtonLink>
               </td>
               <td>

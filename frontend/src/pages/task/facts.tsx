@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { Task } from "@/api/types";
-import { dateTime } from "@/lib/format";
+import { dateTime, integer } from "@/lib/format";
 import { stepOf } from "@/lib/step";
 import { Card } from "@/ui/card";
 import { Note } from "@/ui/badge";
@@ -17,6 +17,10 @@ export function Facts({ task }: { task: Task }) {
     ...stepOf(task.batch, t),
     [t("task.restarts"), task.maxRestarts],
     [t("task.owner"), task.owner],
+    [t("create.project"), task.projectName],
+    ...(task.maxRunSeconds == null
+      ? []
+      : ([[t("create.maxRunSeconds"), integer(task.maxRunSeconds)]] as [string, ReactNode][])),
     [t("task.created"), dateTime(task.createdAt)],
   ];
   if (task.preflightId) {

@@ -23,9 +23,12 @@ import { Facts } from "./facts";
 import { LogView } from "./log-view";
 import { Progress } from "./progress";
 import { Ranks } from "./ranks";
+import { SharingBadges } from "./sharing";
 import { Speed } from "./speed";
 import { Timeline } from "./timeline";
 
+const Queue = lazy(() => import("./queue"));
+const Usage = lazy(() => import("./usage"));
 const Why = lazy(() => import("./why"));
 
 const NO_METRICS: Metric[] = [];
@@ -89,10 +92,18 @@ function TaskPage({ task }: { task: Task }) {
           </section>
         </div>
         <aside className="min-w-0 space-y-4">
+          {task.status === "queued" && !task.paused && (
+            <Suspense>
+              <Queue task={task} />
+            </Suspense>
+          )}
           {task.elastic && <Elastic task={task} elastic={task.elastic} />}
           <Ranks task={task} chosen={rank} onChoose={readRank} />
           <Timeline task={task} />
           <Facts task={task} />
+          <Suspense>
+            <Usage task={task} />
+          </Suspense>
           <Drill task={task} />
           {task.ranks.length > 1 && <Speed id={id} points={metrics.length} />}
         </aside>
@@ -126,6 +137,7 @@ function Heading({ task, feed }: { task: Task; feed: FeedState }) {
       {task.taskName}
       <span role="status" className="flex items-center gap-2 font-normal">
         <StatusBadge status={task.status} />
+        <SharingBadges task={task} />
         {feed !== "ended" && <span className="text-xs text-muted">{t(`task.${feed}`)}</span>}
       </span>
       <span className="font-mono text-xs font-normal text-muted">{task.taskId}</span>

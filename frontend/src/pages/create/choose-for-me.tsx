@@ -1,0 +1,162 @@
+import { useQuery } from "@tanstack/react-query";
+import { Wand2 } from "lucide-react";
+import { useMemo } from "react";
+import { useTranslation } from "react-i18next";
+import { environmentsQuery } from "@/api/inventory";
+import type { Preview } from "@/api/types";
+import { dateTime } from "@/lib/format";
+import { Note } from "@/ui/badge";
+import { Button } from "@/ui/button";
+import { Field } from "@/ui/field";
+import { type Capacity } from "./capacity";
+import { type ProblemsByField, textFor } from "./problems";
+
+interface ChooseForMeProps {
+  capacity: Capacity;
+  chosen: Preview["chosen"] | undefined;
+  problems: ProblemsByField;
+  onChange: (capacity: Capacity) => void;
+  /** Goes on with the environments that are ticked now, by name. */
+  onTake: () => void;
+}
+
+/** Capacity in place of environments by name: the platform chooses when the turn comes, and shows what it would now. */
+export default function ChooseForMe({ capacity, chosen, problems, onChange, onTake }: ChooseForMeProps) {
+  const { t } = useTranslation();
+  const all = useQuery(environmentsQuery).data;
+  const types = useMemo(() => [...new Set((all ?? []).map(({ gpuType }) => gpuType).filter(Boolean))].sort(), [all]);
+  const zones = useMemo(() => [...new Map((all ?? []).map(({ zone }) => [zone.id, zone.name]))], [all]);
+  const set = (patch: Partial<Capacity>) => onChange({ ...capacity, ...patch });
+  const number = (name: "nodes" | "gpusPerNode" | "totalGpus") => (
+    <Field
+      label={t(`create.select.${name}`)}
+      error={textFor(problems, `distributedConfig.select.${name}`)}
+      className="min-w-32 flex-1"
+    >
+      {(wiring) => (
+        <input
+          {...wiring}
+          name={`distributedConfig.select.${name}`}
+          className="control"
+          inputMode="numeric"
+          autoComplete="off"
+          placeholder={t("create.select.any")}
+          value={capacity[name]}
+          onChange={({ target }) => set({ [name]: target.value })}
+        />
+      )}
+    </Field>
+  );
+  const wrong = problems.get("distributedConfig.select");
+  return (
+    <div className="mb-3 space-y-3 rounded-lg border bg-sunken p-3">
+      <div className="flex flex-wrap gap-3">
+        {number("nodes")}
+        {number("gpusPerNode")}
+        {number("totalGpus")}
+      </div>
+      <Ticks
+        label={t("create.select.gpuTypes")}
+        values={types.map((type) => [type, type])}
+        ticked={capacity.gpuTypes}
+        onChange={(gpuTypes) => set({ gpuTypes })}
+      />
+      <Ticks
+        label={t("create.select.zones")}
+        values={zones}
+        ticked={capacity.zones}
+        onChange={(ticked) => set({ zones: ticked })}
+      />
+      <div className="flex flex-wrap items-end gap-3">
+        <label className="flex items-center gap-1.5 text-sm">
+          <input
+            type="checkbox"
+            name="distributedConfig.select.sameZone"
+            checked={capacity.sameZone}
+            onChange={({ target }) => set({ sameZone: target.checked })}
+          />
+          {t("create.select.sameZone")}
+        </label>
+        <Field
+          label={t("create.select.labels")}
+          error={textFor(problems, "distributedConfig.select.labels")}
+          className="min-w-48 flex-1"
+        >
+          {(wiring) => (
+            <textarea
+              {...wiring}
+              name="distributedConfig.select.labels"
+              rows={1}
+              spellCheck={false}
+              className="control h-auto py-1.5 font-mono"
+              placeholder="rack=r1"
+              value={capacity.labels}
+              onChange={({ target }) => set({ labels: target.value })}
+            />
+          )}
+        </Field>
+      </div>
+      {wrong && <Note tone="bad">{wrong.map(({ message, hint }) => [message, hint].join(" ")).join(" ")}</Note>}
+      {chosen && !wrong && (
+        <div role="status">
+          <Note tone={chosen.startsNow ? "ok" : "warn"}>
+            <p className="font-medium">
+              {chosen.startsNow ? t("create.select.startsNow") : t("create.select.waits", { number: chosen.number })}
+              {!chosen.startsNow && chosen.begins && ` ${t("create.select.about", { at: dateTime(chosen.begins) })}`}
+            </p>
+            {!chosen.startsNow && chosen.reason && <p>{chosen.reason.message}</p>}
+            <ul className="list-inside list-disc">
+              {chosen.reasons.map(({ code, message }) => (
+                <li key={code}>{message}</li>
+              ))}
+            </ul>
+          </Note>
+        </div>
+      )}
+      {capacity.exclude.length > 0 && (
+        <p className="flex flex-wrap items-center gap-2 text-sm text-muted">
+          {t("create.select.excluded", { count: capacity.exclude.length })}
+          <Button look="ghost" size="sm" onClick={() => set({ exclude: [] })}>
+            {t("create.select.allowAll")}
+          </Button>
+        </p>
+      )}
+      <div className="flex flex-wrap items-center justify-between gap-2 text-sm text-muted">
+        <span>{t("create.select.hint")}</span>
+        <Button size="sm" onClick={onTake} disabled={!chosen}>
+          <Wand2 />
+          {t("create.select.take")}
+        </Button>
+      </div>
+    </div>
+  );
+}
+
+interface TicksProps {
+  label: string;
+  values: (readonly [value: string, name: string])[];
+  ticked: string[];
+  onChange: (ticked: string[]) => void;
+}
+
+/** Several of a few; none means any. */
+function Ticks({ label, values, ticked, onChange }: TicksProps) {
+  if (values.length === 0) return null;
+  return (
+    <fieldset className="flex flex-wrap items-center gap-x-4 gap-y-1 text-sm">
+      <legend className="float-left mr-3 font-medium">{label}</legend>
+      {values.map(([value, name]) => (
+        <label key={value} className="flex items-center gap-1.5">
+          <input
+            type="checkbox"
+            checked={ticked.includes(value)}
+            onChange={({ target }) =>
+              onChange(target.checked ? [...ticked, value] : ticked.filter((each) => each !== value))
+            }
+          />
+          {name}
+        </label>
+      ))}
+    </fieldset>
+  );
+}

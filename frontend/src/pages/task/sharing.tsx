@@ -1,0 +1,20 @@
+import { useTranslation } from "react-i18next";
+import type { Task, TaskBrief } from "@/api/types";
+import { Badge } from "@/ui/badge";
+
+/** What of a task's place among others is out of the ordinary. */
+export function SharingBadges({ task }: { task: Task | TaskBrief }) {
+  const { t } = useTranslation();
+  return (
+    <>
+      {task.paused && <Badge tone="warn">{t("task.paused")}</Badge>}
+      {task.priorityClass !== "normal" && <Badge>{t(`create.choice.priority.${task.priorityClass}`)}</Badge>}
+      {task.preemptible && <Badge title={t("create.preemptibleHint")}>{t("task.preemptible")}</Badge>}
+      {task.borrowed && (
+        <Badge tone="info" title={t("task.borrowedHint")}>
+          {t("task.borrowed")}
+        </Badge>
+      )}
+    </>
+  );
+}

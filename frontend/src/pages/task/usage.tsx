@@ -1,0 +1,59 @@
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+import { taskUsageQuery } from "@/api/sharing";
+import { isOver } from "@/api/tasks";
+import type { Task } from "@/api/types";
+import { cx } from "@/lib/cx";
+import { duration, figure } from "@/lib/format";
+import { Card } from "@/ui/card";
+import { Facts } from "@/ui/table";
+
+const PARTS = ["training", "starting", "saving", "redone", "lost", "idle"] as const;
+const COLOUR = {
+  training: "bg-ok",
+  starting: "bg-info",
+  saving: "bg-accent",
+  redone: "bg-warn",
+  lost: "bg-bad",
+  idle: "bg-line-strong",
+} as const;
+
+/** What the time went into that a task held its environments for, and what it cost. */
+export default function Usage({ task }: { task: Task }) {
+  const { t } = useTranslation();
+  const usage = useQuery(taskUsageQuery(task.taskId, !isOver(task))).data;
+  if (!usage || usage.heldSeconds === 0) return null;
+  const facts: [string, ReactNode][] = [
+    [t("task.usage.goodput"), usage.goodput == null ? "–" : `${Math.round(usage.goodput * 100)} %`],
+    [t("task.usage.queued"), duration(t, usage.queuedSeconds)],
+    [t("task.usage.held"), duration(t, usage.heldSeconds)],
+    [t("task.usage.gpuHours"), figure(usage.gpuHours)],
+  ];
+  if (usage.cost != null) facts.push([t("task.usage.cost"), `${figure(usage.cost)} ${usage.currency}`]);
+  const shares = PARTS.map((part) => ({ part, seconds: usage[part] })).filter(({ seconds }) => seconds > 0);
+  const said = shares.map(({ part, seconds }) => `${t(`task.usage.part.${part}`)} ${duration(t, seconds)}`).join(", ");
+  return (
+    <Card title={t("task.usage.title")}>
+      <div role="img" aria-label={said} className="mb-2 flex h-3 overflow-hidden rounded-full">
+        {shares.map(({ part, seconds }) => (
+          <span
+            key={part}
+            title={`${t(`task.usage.part.${part}`)} ${duration(t, seconds)}`}
+            className={cx("block min-w-0.5", COLOUR[part])}
+            style={{ flexGrow: seconds }}
+          />
+        ))}
+      </div>
+      <ul className="mb-3 flex flex-wrap gap-x-3 gap-y-1 text-xs">
+        {shares.map(({ part, seconds }) => (
+          <li key={part} className="flex items-center gap-1">
+            <span aria-hidden className={cx("size-2 rounded-full", COLOUR[part])} />
+            {t(`task.usage.part.${part}`)} {duration(t, seconds)}
+          </li>
+        ))}
+      </ul>
+      <Facts facts={facts} />
+    </Card>
+  );
+}
