@@ -135,10 +135,37 @@ describe("the request", () => {
       secretEnv: { WANDB_API_KEY: "wandb" },
       maxRestarts: 3,
       graceSeconds: 120,
-      priority: 5,
+      priority: "high",
       resumeFrom: "checkpoints/task-1/step-50",
     };
     expect(requestOf(draftOf(request), [tunable])).toEqual(request);
+  });
+
+  test("of capacity names no environment, and is cloned as it was asked for", () => {
+    const select = {
+      nodes: 2,
+      gpusPerNode: 4,
+      gpuTypes: ["A100"],
+      sameZone: true,
+      labels: { rack: "r1" },
+      exclude: ["env-9"],
+    };
+    const request = {
+      taskName: "t",
+      datasetId: "d",
+      datasetVersionId: "v",
+      modelId: "m",
+      launchMode: "existing",
+      projectId: "project-1",
+      preemptible: true,
+      distributedConfig: { enabled: true, select, framework: "pytorch-ddp" },
+    };
+    expect(requestOf(draftOf(request), [])).toEqual(request);
+  });
+
+  test("of a priority that was a number says its class", () => {
+    const classes = [-5, 0, 7, 100].map((priority) => draftOf({ taskName: "t", priority }).plain.priority);
+    expect(classes).toEqual(["low", undefined, "high", "urgent"]);
   });
 });
 
