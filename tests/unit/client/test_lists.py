@@ -51,3 +51,13 @@ def test_metrics_are_followed_to_their_end(api: FakeApi, fermi: Fermi) -> None:
     first, second = api.seen("GET", path)
     assert first.queries == {"names": ["loss", "lr"], "rank": ["0"]}
     assert second.queries == {"names": ["loss", "lr"], "rank": ["0"], "after": ["2"]}
+
+
+def test_the_queue_and_the_timeline_are_asked_for_by_what_is_given(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", "/queue", page([{"number": 1, "taskId": None}]))
+    api.on("GET", "/environments/timeline", data({"environments": []}))
+    assert list(fermi.queue("project-1")) == [{"number": 1, "taskId": None}]
+    assert fermi.environments.timeline(begins="2026-11-23T00:00:00Z") == {"environments": []}
+    listed, timeline = (request.query for request in api.requests)
+    assert (listed["project"], "cluster" in listed) == ("project-1", False)
+    assert timeline == {"from": "2026-11-23T00:00:00Z"}
