@@ -210,3 +210,14 @@ def test_who_starts_in_the_same_decision_gives_way_to_nobody() -> None:
     ]
     found = decide(scene(tasks, places))
     assert (first(found).start, found.preempt) == (("a",), ())
+
+
+def test_of_as_few_as_possible_the_cheapest_together_give_way() -> None:
+    """One and three environments lose less than two and two do."""
+    places = [place(name) for name in "abcdefgh"]
+    holders = [
+        held(name, *some, preemptible=True, saved_at=NOW - seconds)
+        for name, some, seconds in (("one", "a", 10), ("two", "bc", 15), ("other", "de", 100), ("three", "fgh", 27))
+    ]
+    task = waiting("t", select=Select(4), priority=1)
+    assert victims(decide(scene([task], places, holders))) == {"one", "three"}
