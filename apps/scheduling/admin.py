@@ -5,17 +5,18 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.core.validators import MinValueValidator
 from django.db.models import Model
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from apps.clusters.models import AvailabilityZone, DevEnvironment
-from apps.common.admin import SEARCH, label, label_app
+from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
 from apps.common.errors import ApiError
 from apps.common.texts import said, text
-from apps.scheduling.models import Limits, Reservation, UserLimits
-from apps.scheduling.services import limits, reservations
+from apps.scheduling.models import Limits, Price, Reservation, Usage, UserLimits
+from apps.scheduling.services import limits, prices, reservations
 from fermi.launch.schedule.scene import NUMBERS
 from fermi.launch.spec import Problem
 
@@ -56,6 +57,30 @@ label(
     ends_at="ENDS",
     note="NOTE",
     created_by="CREATED_BY",
+)
+label(Price, "PRICES", gpu_type="GPU_TYPE", zone="ZONE", per_gpu_hour="PER_GPU_HOUR", since="SINCE")
+label(
+    Usage,
+    "USAGE",
+    task="TASK",
+    task_name="NAME",
+    kind="KIND",
+    project="PROJECT",
+    owner="CREATED_BY",
+    environment="ENVIRONMENT",
+    environment_name="ENVIRONMENT",
+    zone="ZONE",
+    gpu_type="GPU_TYPE",
+    gpus="GPUS",
+    since="SINCE",
+    until="UNTIL",
+    starting="PART_STARTING",
+    training="PART_TRAINING",
+    saving="PART_SAVING",
+    lost="PART_LOST",
+    redone="PART_REDONE",
+    idle="PART_IDLE",
+    per_gpu_hour="PER_GPU_HOUR",
 )
 
 
@@ -230,3 +255,52 @@ class ReservationAdmin(AdministratorsAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         reservations.remove(request.user, obj)  # type: ignore[arg-type]
+
+
+@admin.register(Price)
+class PriceAdmin(AdministratorsAdmin):
+    """What has been said stays: another price is another row, an empty one ends it."""
+
+    list_display = ("shown_type", "shown_zone", "per_gpu_hour", "since")
+    list_filter = ("zone",)
+    list_select_related = ("zone",)
+    search_fields = ("gpu_type",)
+    ordering = ("-since",)
+    fields = ("gpu_type", "zone", "per_gpu_hour")
+
+    @admin.display(description=said("GPU_TYPE"), ordering="gpu_type")
+    def shown_type(self, price: Price) -> str:
+        return price.gpu_type or "*"
+
+    @admin.display(description=said("ZONE"), ordering="zone")
+    def shown_zone(self, price: Price) -> str:
+        return price.zone.name if price.zone else "*"
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        form = super().get_form(request, *args, **kwargs)
+        if price := form.base_fields.get("per_gpu_hour"):
+            price.required = False
+            price.validators = [*price.validators, MinValueValidator(0)]
+        return form
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        prices.put_one(request.user, obj.gpu_type, obj.zone_id or "", obj.per_gpu_hour)  # type: ignore[arg-type]
+        known = Price.objects.filter(gpu_type=obj.gpu_type, zone=obj.zone_id).order_by("since").last()
+        obj.pk = known and known.pk
+
+
+@admin.register(Usage)
+class UsageAdmin(ReadOnlyAdmin):
+    list_display = (
+        "task_name", "project", "owner", "environment_name", "gpus", "since", "until", "training", "per_gpu_hour",
+    )  # fmt: skip
+    list_filter = ("project", "kind", "gpu_type", "since")
+    list_select_related = ("project",)
+    search_fields = ("task", "task_name", "owner", "environment_name")
+    ordering = ("-since",)

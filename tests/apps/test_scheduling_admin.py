@@ -1,6 +1,7 @@
 """Limits and reservations in the operators' console: the administrator's alone, by the rules of the API."""
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEvent, Membership, Project, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
-from apps.scheduling.models import Limits, Reservation, UserLimits
+from apps.scheduling.models import Limits, Price, Reservation, UserLimits
 
 
 @pytest.fixture
@@ -93,11 +94,22 @@ def test_reservations_are_made_moved_and_deleted_by_the_rules_of_the_api(
     assert AuditEvent.objects.filter(action__startswith="reservation.").count() == 3
 
 
+def test_a_price_is_said_anew_and_ends_and_what_was_said_stays(operator: Client, environment: DevEnvironment) -> None:
+    assert said(operator, "price", {"gpu_type": "A100", "zone": "zone-a", "per_gpu_hour": "-1"}) != ""
+    for price in ("10", "12.5", ""):
+        assert said(operator, "price", {"gpu_type": "A100", "zone": "zone-a", "per_gpu_hour": price}) == ""
+    found = list(Price.objects.order_by("since").values_list("gpu_type", "zone", "per_gpu_hour"))
+    assert found == [("A100", "zone-a", 10), ("A100", "zone-a", Decimal("12.5")), ("A100", "zone-a", None)]
+    assert AuditEvent.objects.filter(action="prices.set").count() == 3
+    page = operator.get(reverse("admin:scheduling_price_change", args=[Price.objects.first().pk]))
+    assert "A100" in page.content.decode()
+
+
 def test_operators_may_look_and_not_change(environment: DevEnvironment) -> None:
     staff = User.objects.create_user("ops", is_staff=True)
     staff.user_permissions.set(Permission.objects.filter(content_type__app_label="scheduling"))
     client = Client(headers={"Accept-Language": "en"})
     client.force_login(staff)
-    for page in ("limits", "userlimits", "reservation"):
+    for page in ("limits", "userlimits", "reservation", "price", "usage"):
         assert client.get(reverse(f"admin:scheduling_{page}_changelist")).status_code == 200
         assert client.get(reverse(f"admin:scheduling_{page}_add")).status_code == 403

@@ -39,12 +39,13 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Leas
 from apps.common.clock import now  # noqa: E402
 from apps.scheduling.models import Usage  # noqa: E402
 from apps.training.ground.launching import backend_for  # noqa: E402
-from apps.training.models import Event, MetricPoint, Node, Queue, Task  # noqa: E402
+from apps.training.models import Attempt, Event, MetricPoint, Node, Queue, Task  # noqa: E402
 from apps.training.reconcile import reconciler  # noqa: E402
 from apps.training.states import FINAL  # noqa: E402
 from fermi.launch import sizes, spec  # noqa: E402
 from fermi.launch.backends.kubernetes.client import Client  # noqa: E402
 from fermi.launch.backends.local.engine import running_attempts, stop_everything  # noqa: E402
+from fermi.launch.schedule.ledger import PARTS  # noqa: E402
 
 WATCHED = ("apps/training/reconcile/reconciler.py", "apps/training/reconcile/steps.py",
            "apps/training/queue/deciding.py", "apps/training/queue/line.py", "apps/training/ground/holding.py",
@@ -204,6 +205,24 @@ def overlaps() -> int:
     return sum(one[0] == other[0] and other[1] < one[2] for one, other in pairwise(rows))
 
 
+def unbooked() -> list[str]:
+    """Attempts during which the ledger does not have the master's environment all the time."""
+    rows = Usage.objects.filter(environment="env-1")
+    held = {
+        attempt: rows.filter(task=attempt.task_id, since__lte=attempt.created_at, until__gte=attempt.ended_at)
+        for attempt in Attempt.objects.all()
+    }
+    return [attempt.name for attempt, found in held.items() if not found.exists()]
+
+
+def uneven() -> int:
+    """Rows of the ledger whose parts are not what was held."""
+    return sum(
+        abs(sum(getattr(row, part) for part in PARTS) - (row.until - row.since).total_seconds()) > 1e-3
+        for row in Usage.objects.all()
+    )
+
+
 def report(line: int, code: int) -> None:
     task = Task.objects.get(pk="task-x")
     urgent = Path(f"{STARTS}.urgent")
@@ -214,7 +233,7 @@ def report(line: int, code: int) -> None:
                 "line": line, "place": (SCRATCH / "place").read_text(), "code": code, "state": task.state,
                 "urgent": Counter(urgent.read_text(encoding="utf-8").split()) if urgent.exists() else {},
                 "others": list(Task.objects.exclude(pk="task-x").values_list("state", flat=True)),
-                "overlaps": overlaps(),
+                "overlaps": overlaps(), "unbooked": unbooked(), "uneven": uneven(),
                 "reason": task.reason, "attempt": task.attempt, "starts": starts,
                 "finals": Event.objects.filter(task=task, code=f"STATE_{task.state.upper()}").count(),
                 "resized": Event.objects.filter(code="RESIZED").count(),

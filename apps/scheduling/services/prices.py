@@ -1,6 +1,6 @@
 """The price list: shown to everybody, replaced as a whole by administrators. What was booked keeps its price."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -41,8 +41,22 @@ def listed() -> dict[str, Any]:
 def put(user: User, given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """From now on these are the prices, and no others (administrator)."""
     access.require_administrator(user)
-    moment, asked = now(), _asked(given)
+    _replace(user, lambda before: _asked(given))
+    return listed()
+
+
+@transaction.atomic
+def put_one(user: User, gpu_type: str, zone: str, price: Decimal | None) -> None:
+    """From now on; None: no price of its own (administrator)."""
+    access.require_administrator(user)
+    one = {(gpu_type, zone): price}
+    _replace(user, lambda before: {key: price for key, price in {**before, **one}.items() if price is not None})
+
+
+def _replace(user: User, after: Callable[[Mapping[Key, Decimal]], Mapping[Key, Decimal]]) -> None:
+    moment = now()
     before = {key: price for key, _, price in pricing.prices().listed(moment)}
+    asked = after(before)
     changed = {key: asked.get(key) for key in {*before, *asked} if before.get(key) != asked.get(key)}
     Price.objects.bulk_create(
         Price(gpu_type=gpu_type, zone_id=zone or None, per_gpu_hour=price, since=moment)
@@ -50,7 +64,6 @@ def put(user: User, given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     )
     if changed:
         audit.record(user, "prices.set", "prices", before=_told(before), after=_told(asked))
-    return listed()
 
 
 def _asked(given: Iterable[Mapping[str, Any]]) -> dict[Key, Decimal]:

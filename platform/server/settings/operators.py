@@ -52,6 +52,8 @@ UNFOLD: dict[str, Any] = {
                     _page("LIMITS_TITLE", "speed", "scheduling.limits"),
                     _page("USER_LIMITS_TITLE", "person_alert", "scheduling.userlimits"),
                     _page("RESERVATIONS_TITLE", "event", "scheduling.reservation"),
+                    _page("PRICES_TITLE", "payments", "scheduling.price"),
+                    _page("USAGE_TITLE", "receipt_long", "scheduling.usage"),
                 ],
             },
             {
