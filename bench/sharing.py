@@ -1,13 +1,12 @@
-"""Whose turn it is: 30 days of a synthetic trace, replayed without a clock by Fermi's rules, by EASY backfill and by
-plain FIFO; and what one decision costs."""
+"""Whose turn it is: 30 days of a synthetic trace, replayed without a clock by plain FIFO, by EASY backfill and by
+Fermi's rules. What a decision costs, `bench.schedule` measures."""
 
 import dataclasses
 import random
 import time
 from collections.abc import Iterator
-from statistics import median
 
-from bench.table import Figure, Target
+from bench.table import Figure
 from fermi.launch.schedule.scene import DAY, Held, Place, Project, Scene, Select, Waiting
 from fermi.launch.schedule.turns import decide
 from tests.schedule import baselines
@@ -15,7 +14,12 @@ from tests.schedule.figures import Figures, figures, report
 from tests.schedule.trace import DAYS, trace
 
 SEED = 1
-POLICIES = {"FIFO": baselines.fifo, "EASY": baselines.easy, "Fermi": decide}
+POLICIES = {
+    "FIFO": lambda: trace(SEED, baselines.fifo),
+    "EASY": lambda: trace(SEED, baselines.easy),
+    "nobody gives way": lambda: trace(SEED, decide, giving_way=False),
+    "Fermi": lambda: trace(SEED, decide),
+}
 TASKS, ENVIRONMENTS = 10_000, 5_000
 
 
@@ -24,7 +28,7 @@ def measure() -> Iterator[Figure]:
     took: dict[str, float] = {}
     for name, policy in POLICIES.items():
         began = time.process_time()
-        found[name] = figures(trace(SEED, policy).run(), DAYS)
+        found[name] = figures(policy().run(), DAYS)
         took[name] = time.process_time() - began
     print(report(found), flush=True)
     ours, easy = found["Fermi"], found["EASY"]
@@ -34,16 +38,6 @@ def measure() -> Iterator[Figure]:
         yield Figure(f"wait of {kind}, 95 of 100", waits.high / 3600, "h", others.high / 3600, "EASY")
     yield Figure("held GPU time lost by preemption", 100 * ours.lost, "%")
     yield Figure(f"{DAYS} days replayed", took["Fermi"], "s", took["EASY"], "EASY")
-    crowd = scene(random.Random(SEED))
-    times = [cost(crowd) for _ in range(5)]
-    name = f"a decision over {TASKS:,} tasks and {ENVIRONMENTS:,} environments"
-    yield Figure(name, 1000 * median(times), "ms", target=Target(200))
-
-
-def cost(scene: Scene) -> float:
-    began = time.perf_counter()
-    decide(scene)
-    return time.perf_counter() - began
 
 
 def scene(dice: random.Random) -> Scene:

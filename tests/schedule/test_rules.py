@@ -66,7 +66,7 @@ def test_a_wide_task_of_a_low_class_starts_though_others_never_stop_coming(prior
     dice = random.Random(1)
     wide = Job(Waiting("wide", "q", "bob", "c", 1000, select=Select(nodes=6), priority=priority), HOUR)
     jobs = [wide]
-    for number in range(1200):
+    for number in range(500):
         ask = Waiting(f"t{number}", "p", "ann", "c", dice.uniform(0, 5 * DAY), (), Select(nodes=1), 100)
         jobs.append(Job(ask, dice.uniform(1.6, 3.2) * HOUR))
     places = [Place(f"e{number}", f"e{number}", "p", "c", "z", gpus=4, shared=True) for number in range(6)]

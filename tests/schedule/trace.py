@@ -4,6 +4,7 @@ Two thirds of the tasks want one GPU and take a few percent of all GPU time; the
 times are log-normal with a long tail. Few come at night, at noon and at the weekend.
 """
 
+import dataclasses
 import random
 from collections.abc import Callable
 
@@ -35,7 +36,8 @@ DECLARED = 0.8  # of the tasks say how long they will run at most, by 1.2 to 5 t
 BREAKS = 45 * DAY  # mean time of an environment between failures
 
 
-def trace(seed: int, decide: Decide, *, days: float = DAYS, load: float = LOAD) -> Engine:
+def trace(seed: int, decide: Decide, *, days: float = DAYS, load: float = LOAD, giving_way: bool = True) -> Engine:
+    """Without `giving_way` nothing is preemptible, and nobody is guaranteed anything; all else is the same."""
     dice = random.Random(seed)
     places = [
         Place(f"e{gpus}-{number:02}", f"e{gpus}-{number:02}", "lab", "c", "z", gpu_type="A100", gpus=gpus, shared=True)
@@ -48,7 +50,10 @@ def trace(seed: int, decide: Decide, *, days: float = DAYS, load: float = LOAD) 
         one = job(dice, f"t{len(jobs):05}", days)
         jobs.append(one)
         asked += one.work * width(one)
-    projects = [Project(name, name, guaranteed=GUARANTEED) for name in PROJECTS]
+    projects = [Project(name, name, guaranteed=GUARANTEED if giving_way else None) for name in PROJECTS]
+    if not giving_way:
+        for one in jobs:
+            one.ask = dataclasses.replace(one.ask, preemptible=False)
     return Engine(places, projects, jobs, decide, incidents=breaks(dice, places, days), grace=60)
 
 
