@@ -5,13 +5,17 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import Project
-from apps.clusters.models import DevEnvironment, Lease
+from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
 from apps.scheduling.models import Price, Share, Usage
+from apps.scheduling.selectors import month_of
 from apps.training.ground import holding
 from apps.training.models import Attempt, Event, Task
+from apps.training.shown import usage
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
@@ -120,3 +124,79 @@ def test_strangers_see_nothing_of_it_and_a_spreadsheet_has_the_same(colleague: A
 def test_a_holding_over_the_end_of_a_month_is_two_rows() -> None:
     since, until = datetime(2026, 11, 29, tzinfo=UTC), datetime(2027, 1, 2, tzinfo=UTC)
     assert [(a.month, b.month) for a, b in holding.by_month(since, until)] == [(11, 12), (12, 1), (1, 1)]
+
+
+def test_a_spreadsheet_calculates_with_no_name(colleague: Api) -> None:
+    row(Project.objects.get(memberships__user=colleague.user), task_name="=1+1")
+    told = colleague.get("/usage", by="task", **MAY).data
+    assert (told["items"][0]["name"], "task-1,'=1+1," in usage.as_csv(told)) == ("=1+1", True)
+
+
+def test_what_is_held_since_last_month_counts_in_both_at_the_price_of_its_time(task: Task, colleague: Api) -> None:
+    begins = month_of(now())
+    Lease.objects.filter(holder=task.pk).update(since=begins - timedelta(hours=2))
+    Price.objects.update(since=begins - timedelta(days=1))
+    Price.objects.create(per_gpu_hour=Decimal(1000), since=begins - timedelta(hours=1))
+    asked = {"from": (begins - timedelta(days=1)).isoformat(), "to": (begins + timedelta(hours=1)).isoformat()}
+    months = {one["key"]: one for one in colleague.get("/usage", by="month", **asked).data["items"]}
+    before = months[f"{begins - timedelta(days=1):%Y-%m}"]
+    assert (before["gpuHours"], before["openGpuHours"], before["cost"]) == (28, 28, 56)
+    held = min(now() - begins, timedelta(hours=1)) / timedelta(hours=1)
+    after = months[f"{begins:%Y-%m}"]
+    assert (after["gpuHours"], after["cost"]) == (
+        pytest.approx(14 * held, rel=0.05, abs=0.1), pytest.approx(14_000 * held, rel=0.05, abs=100),
+    )  # fmt: skip
+    assert holding.give_back(task) == 3
+    rows = Usage.objects.filter(environment="env-001").order_by("since")
+    assert [one.per_gpu_hour for one in rows] == [2, 1000]
+    assert rows[0].until == rows[1].since == begins
+    booked = {one["key"]: one for one in colleague.get("/usage", by="month", **asked).data["items"]}
+    for month, one in booked.items():
+        assert one["gpuHours"] == pytest.approx(months[month]["gpuHours"], rel=0.05, abs=0.1)
+        assert one["openGpuHours"] == 0
+
+
+def test_in_an_engines_queue_a_task_holds_nothing_until_its_ranks_run(task: Task, colleague: Api) -> None:
+    """Several may wait for the same environments there, and a lease has only the first."""
+    Cluster.objects.filter(pk=task.cluster_id).update(backend="slurm")
+    Lease.objects.exclude(environment="env-001").delete()
+    attempt = task.attempts.get()
+    ran = attempt.running_at
+    assert ran
+    held = (now() - ran).total_seconds()
+    told = colleague.get(f"/training-tasks/{task.pk}/usage").data
+    assert (len(told["nodes"]), told["heldSeconds"]) == (3, pytest.approx(held, abs=30))
+    assert told["queuedSeconds"] == pytest.approx(600 + 360, abs=1)
+    total = colleague.get("/usage", **{"from": (ran - timedelta(days=1)).isoformat()}).data["total"]
+    assert total["openGpuHours"] == pytest.approx(14 * held / 3600, rel=0.05)
+    task = Task.objects.get(pk=task.pk)
+    assert (holding.give_back(task), Usage.objects.count()) == (1, 0), "it still runs"
+    attempt.ended_at = ran + timedelta(minutes=30)
+    attempt.save()
+    for _ in range(2):
+        holding.give_back(task)
+    assert sorted(Usage.objects.values_list("gpus", "since", "until")) == [
+        (gpus, ran, attempt.ended_at) for gpus in (2, 4, 8)
+    ]
+    assert Share.objects.get().used == pytest.approx(14 * 1800, rel=0.01)
+
+
+def test_a_tasks_rows_and_what_it_holds_count_as_one_task(task: Task, colleague: Api) -> None:
+    since = now() - timedelta(hours=3)
+    row(task.project, task=task.pk, since=since, until=since + timedelta(minutes=1))
+    asked = {"from": (since - timedelta(hours=1)).isoformat(), "by": "project"}
+    [item] = colleague.get("/usage", **asked).data["items"]
+    assert item["tasks"] == 1
+
+
+def test_a_report_takes_the_same_few_queries_however_much_there_is(colleague: Api, task: Task) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            colleague.get("/usage", by="user", **MAY)
+        return len(seen)
+
+    few = queries()
+    project = Project.objects.get(memberships__user=colleague.user)
+    for number in range(20):
+        row(project, task=f"task-{number}", owner=f"user-{number}")
+    assert queries() == few

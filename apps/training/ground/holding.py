@@ -16,7 +16,7 @@ from apps.common.clock import now
 from apps.scheduling import pricing
 from apps.scheduling.models import Share, Usage
 from apps.training.ground import hints
-from apps.training.ground.launching import backend_for, cause
+from apps.training.ground.launching import cause, engine_decides
 from apps.training.models import Attempt, Event, MetricPoint, Node, Task
 from apps.training.states import Kind
 from apps.training.states.reasons import Reason
@@ -57,7 +57,7 @@ def hand_over(task: Task, to: Task) -> int:
 
 def held_now(moment: datetime) -> list[Stretch]:
     """By anybody."""
-    engines = [cluster.pk for cluster in Cluster.objects.all() if backend_for(cluster).queues]
+    engines = [cluster.pk for cluster in Cluster.objects.all() if engine_decides(cluster)]
     leases = Lease.objects.exclude(environment__cluster__in=engines).select_related("environment__zone")
     found = [Stretch(lease.holder, lease.environment, lease.since, moment) for lease in leases]
     if engines:
@@ -167,7 +167,7 @@ def rows(task: Task, stretches: Iterable[Stretch]) -> list[Usage]:
 def _stretches(task: Task, leases: Iterable[Lease], until: datetime, *, over: bool = False) -> list[Stretch]:
     """Of its leases. Where an engine's own queue decides, a lease holds nothing: what counts is when ranks ran; `over`:
     of attempts that have ended."""
-    if not backend_for(task.cluster).queues:
+    if not engine_decides(task.cluster):
         return [Stretch(task.pk, lease.environment, lease.since, until) for lease in leases]
     ran = task.attempts.filter(running_at__isnull=False, **({"ended_at__isnull": False} if over else {}))
     nodes = task.nodes.filter(environment__isnull=False).select_related("environment__zone")

@@ -17,7 +17,7 @@ from apps.training.models import Attempt, Task
 from apps.training.states.reasons import CAUSES, Reason
 from fermi.launch import registry
 from fermi.launch.backends.base import Backend
-from fermi.launch.errors import BackendError
+from fermi.launch.errors import BackendError, UnknownName
 from fermi.launch.spec import Cause, Handle, JobSpec, Observation, Phase, attempt_name
 
 log = logging.getLogger(__name__)
@@ -27,6 +27,14 @@ UNKNOWN = Observation(Phase.UNKNOWN)
 
 def backend_for(cluster: Cluster) -> Backend:
     return registry.backend(cluster.backend, selectors.connection(cluster))
+
+
+def engine_decides(cluster: Cluster) -> bool:
+    """Whether its engine has a queue of its own. Of one that cannot be connected to any more: it does not."""
+    try:
+        return backend_for(cluster).queues
+    except (BackendError, UnknownName):
+        return False
 
 
 def declared(cluster: Cluster, code: str) -> Cause | None:

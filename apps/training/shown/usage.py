@@ -236,4 +236,7 @@ def _covered(stretches: Iterable[tuple[datetime, datetime]]) -> float:
 
 
 def _cell(value: Any) -> Any:
-    return f"{value:.3f}" if isinstance(value, float) else "" if value is None else value
+    """A name that a spreadsheet would calculate with is a text."""
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
