@@ -8,7 +8,7 @@ from django.utils import timezone
 from apps.accounts.models import AuditEvent, Project
 from apps.clusters.models import DevEnvironment, Lease
 from apps.scheduling.models import Limits, Usage
-from apps.scheduling.services import budgets
+from apps.training import tasks
 from apps.training.models import Task
 from apps.training.queue import load
 from tests.api.conftest import Api
@@ -105,7 +105,7 @@ def test_a_budget_is_warned_of_once_a_month_at_four_fifths(
     )  # fmt: skip
 
     def warned() -> int:
-        budgets.warn(moment, lambda: load.spent(moment))
+        tasks.warn_of_budgets()
         return AuditEvent.objects.filter(action="budget.warned", project=project).count()
 
     assert warned() == 0

@@ -3,7 +3,8 @@ import { useTranslation } from "react-i18next";
 import { noticesQuery } from "@/api/session";
 import { Note } from "@/ui/badge";
 
-/** What whoever runs the platform has to know of it, on every page; the platform tells nobody else. */
+/** What whoever runs the platform has to know of it, and maintainers of their budgets, on every page; the platform
+ * tells nobody else. */
 export function OperatorNotices() {
   const { t } = useTranslation();
   const found = useQuery(noticesQuery).data?.findings ?? [];
@@ -12,8 +13,8 @@ export function OperatorNotices() {
     <section aria-label={t("app.operatorNotices")} className="mb-4">
       <Note tone="warn">
         <ul className="space-y-1">
-          {found.map(({ code, message, hint }) => (
-            <li key={code}>
+          {found.map(({ message, hint }) => (
+            <li key={message}>
               <strong className="font-medium">{message}</strong> {hint}
             </li>
           ))}
