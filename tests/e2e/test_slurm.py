@@ -430,7 +430,8 @@ def test_the_check_names_what_is_wrong(slurm: Slurm, tmp_path: Path, monkeypatch
 
 @pytest.mark.timeout(900)
 def test_a_task_of_the_platform_trains_on_slurm(slurm: Slurm, platform: Running) -> None:
-    """From the API through the worker to Slurm; the controller is killed meanwhile. A second one is scancelled."""
+    """From the API through the worker to Slurm; the controller is killed meanwhile. A second one is preempted, goes on,
+    and is scancelled."""
 
     def send(path: str, **body: Any) -> Any:
         answer = platform.api.post(path, json=body)
@@ -456,9 +457,21 @@ def test_a_task_of_the_platform_trains_on_slurm(slurm: Slurm, platform: Running)
     assert (task["worldSize"], task["step"], len(task["attempts"])) == (2, TINY["totalSteps"], 1)
     assert "[Rank 1] World Size: 2" in platform.log(task_id, 1)
 
-    task_id = platform.create(nodes, hyperparameters={**TINY, "totalSteps": 5000, "batchSize": 2})
-    until(lambda: platform.task(task_id)["step"], seconds=PATIENCE, what="it trains")
-    slurm.command("scancel", f"--name={task_id}-1")
+    task_id = platform.create(nodes, hyperparameters={**TINY, "totalSteps": 5000, "batchSize": 2}, maxRestarts=0)
+    until(lambda: platform.items(task_id, "checkpoints"), seconds=PATIENCE, what="a checkpoint")
+    urgent = ("--partition=urgent", "--nodelist=n1", "--gres=gpu:2", "--output=/dev/null", "--wrap=sleep 60")
+    other = slurm.command("sbatch", "--parsable", *urgent).strip()
+    waits = until(
+        lambda: (found := platform.get(f"/training-tasks/{task_id}/queue"))["engine"] and found["engine"]["position"]
+        and found, seconds=PATIENCE, what="it was preempted, and waits in Slurm's queue",
+    )  # fmt: skip
+    assert (waits["number"], waits["engine"]["position"], waits["reason"]["code"]) == (None, 1, "QUEUE_WAITING")
+    slurm.command("scancel", other)
+    until(lambda: platform.task(task_id)["status"] == "running", seconds=PATIENCE, what="it trains again")
+    first, second = platform.task(task_id)["attempts"]
+    assert first["outcome"]["code"] == "PREEMPTED"
+    assert second["resumeFrom"], "it goes on from its checkpoint, and no restart was left to use up"
+    slurm.command("scancel", f"--name={task_id}-2")
     task = platform.until_state(task_id, "failed", seconds=PATIENCE)
     assert task["reason"]["code"] == "JOB_CANCELLED"
     until(lambda: not slurm.command("squeue", "--noheader"), what="nothing of it is left")
