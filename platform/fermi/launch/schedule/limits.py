@@ -73,11 +73,19 @@ def guaranteed_first(line: Sequence[Waiting], guarantees: Guarantees) -> list[Wa
     asks: defaultdict[str, int] = defaultdict(int)
     own: list[Waiting] = []
     others: list[Waiting] = []
+    beyond: set[str] = set()
     for task in line:
+        if task.project in beyond:
+            others.append(task)
+            continue
         select = task.select
         each = largest if select and not select.total_gpus and select.gpus_per_node is None else 0
         asks[task.project] += each * (select.nodes or 1) if select and each else asked(task, sizes)
-        (others if guarantees.borrows(task.project, asks[task.project]) else own).append(task)
+        if guarantees.borrows(task.project, asks[task.project]):
+            beyond.add(task.project)
+            others.append(task)
+        else:
+            own.append(task)
     return own + others
 
 

@@ -54,7 +54,7 @@ def pick(select: Select, lots: Sequence[Lot]) -> list[Place]:
             rated.append((taken[0], (there, key), some, taken[1]))
     if rated:
         return _healthiest(rated)[1]
-    if select.same_zone:
+    if select.same_zone or sum(there for there, _ in zones.values()) < wanted:
         return []
     found = [across for cluster in sorted({key[0] for key in zones}) if (across := _across(select, zones, cluster))]
     return min(found, key=lambda one: one[0])[1] if found else []

@@ -58,6 +58,7 @@ class Walk:
         self.by_user = {key for key, project in scene.projects.items() if limits.has_user_limits(project)}
         self.zones = {place.zone: place.zone_name or place.zone for place in scene.places}
         self.asks: dict[Any, Ask] = {}
+        self.texts: dict[Any, str] = {}
         self.failed: dict[Any, tuple[float, Problem]] = {}
         self.reserving = DEPTH
         self.pools: set[Any] = set()
@@ -182,14 +183,16 @@ class Walk:
             if self.fits(task, places):
                 return places
             return next((some for some in picks(wish.select, lots) if self.fits(task, some)), self._unfit(wish.select))
-        return self._why_none(task, wish)
+        return self._why_none(task, wish, what[-1])
 
-    def _why_none(self, task: Waiting, wish: Ask) -> Problem:
+    def _why_none(self, task: Waiting, wish: Ask, wished: Any) -> Problem:
         lots = self.board.free_lots(wish)
         if not enough(wish.select, lots):
             free = sum(len(lot.places) * (lot.kind.gpus if wish.select.total_gpus else 1) for lot in lots)
-            params = {"wanted": text(wish.select, self.zones), "free": amount(wish.select, free)}
-            return Problem("", "WAITING_FOR_CAPACITY", params)
+            wanted = self.texts.get(wished)
+            if wanted is None:
+                wanted = self.texts[wished] = text(wish.select, self.zones)
+            return Problem("", "WAITING_FOR_CAPACITY", {"wanted": wanted, "free": amount(wish.select, free)})
         end = ALWAYS if task.max_run is None else self.now + task.max_run
         window = first_window(lots, task.project, self.now, end)
         if window is None or any(end > lot.kept for lot in lots):
