@@ -15,7 +15,7 @@ from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
 PATH = "/projects/project-one/limits"
-NONE = {
+NONE: dict[str, Any] = {
     "weight": 1, "guaranteedGpus": None, "mostGpus": None, "mostTasks": None, "gpuHours": None, "gpuTypes": [],
     "zones": [], "priorities": [], "longestRunSeconds": None, "userMostGpus": None, "userMostTasks": None,
     "userGpuHours": None, "budget": None, "atBudget": "warn",

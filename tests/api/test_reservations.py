@@ -97,7 +97,7 @@ def test_they_are_listed_by_time_and_project(owner: Api, admin: Api, viewer: Api
     over = Reservation.objects.create(
         begins_at=datetime(2020, 1, 1, tzinfo=UTC), ends_at=datetime(2020, 1, 2, tzinfo=UTC), created_at=timezone.now()
     )
-    over.environments.set(["env-001"])
+    over.environments.set(DevEnvironment.objects.filter(pk="env-001"))
     assert viewer.get(PATH).ids == [soon, later]
     assert viewer.get(PATH, to=window(0, 10)["endsAt"]).ids == [soon]
     assert viewer.get(PATH, **{"from": "2019-01-01T00:00:00Z"}).ids == [over.pk, soon, later]
