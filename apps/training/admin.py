@@ -16,7 +16,7 @@ from apps.clusters.models import AvailabilityZone, DevEnvironment
 from apps.common.admin import ReadOnlyAdmin, label, label_app
 from apps.common.texts import said, text
 from apps.training.models import Task
-from apps.training.services import actions
+from apps.training.services import actions, pausing
 from apps.training.services.create import retry
 from apps.training.services.drain import drain
 from apps.training.shown import presenters, selectors
@@ -38,6 +38,12 @@ label(
     reason="REASON",
     attempt="ATTEMPT",
     world_size="PROCESSES",
+    priority="PRIORITY",
+    preemptible="PREEMPTIBLE",
+    borrowed="BORROWED",
+    in_line_at="IN_LINE_SINCE",
+    paused_at="PAUSED_AT",
+    preempted_at="ASKED_TO_GIVE_WAY_AT",
     created_at="CREATED",
     started_at="STARTED",
     ended_at="ENDED",
@@ -59,7 +65,7 @@ class TaskAdmin(ReadOnlyAdmin):
     list_select_related = ("project", "owner")
     search_fields = ("name", "id", "owner__username")
     ordering = ("-created_at",)
-    actions = ("stop", "retry")
+    actions = ("stop", "pause", "resume", "retry")
     readonly_fields = ("state_name", "why", "console", "attempts", "events", "plan")
     fieldsets = (
         (
@@ -70,6 +76,8 @@ class TaskAdmin(ReadOnlyAdmin):
                     ("state_name", "why"),
                     ("project", "owner", "cluster"),
                     ("framework", "world_size", "attempt"),
+                    ("priority", "preemptible", "borrowed"),
+                    ("in_line_at", "paused_at", "preempted_at"),
                     ("created_at", "started_at", "ended_at"),
                     ("state_since", "due_at", "deadline_at"),
                     ("stop_requested_at",),
@@ -139,6 +147,14 @@ class TaskAdmin(ReadOnlyAdmin):
     @admin.action(description=said("STOP"), permissions=["operate"])
     def stop(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
         self.apply(request, rows, lambda user, task: actions.stop_any(user, task.pk), "ASKED_TO_STOP")
+
+    @admin.action(description=said("PAUSE"), permissions=["operate"])
+    def pause(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
+        self.apply(request, rows, lambda user, task: pausing.pause(user, task.pk), "ASKED_TO_PAUSE")
+
+    @admin.action(description=said("RESUME"), permissions=["operate"])
+    def resume(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
+        self.apply(request, rows, lambda user, task: pausing.resume(user, task.pk), "RESUMED_TASKS")
 
     @admin.action(description=said("RETRY"), permissions=["operate"])
     def retry(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
