@@ -107,6 +107,10 @@ def test_a_task_says_what_is_kept_for_it_what_must_end_first_and_when(
     said = " ".join(evidence["message"] for evidence in diagnosed["evidence"])
     assert "bounded" in said
     assert {"SEE_TASK", "WAIT"} <= {action["code"] for action in diagnosed["actions"]}
+    Task.objects.filter(pk=endless).update(max_run_seconds=60)
+    Task.objects.filter(pk=both).update(max_run_seconds=60)
+    found = viewer.get(f"/training-tasks/{one}/queue").data
+    assert [(ahead["taskId"], ahead["until"]) for ahead in found["after"]] == [(both, found["begins"])]
     Task.objects.filter(pk=both).update(in_line_at=None)
     found = viewer.get(f"/training-tasks/{one}/queue").data
     assert (found["number"], found["begins"]) == (1, until[bounded]), "it declared when it ends"
@@ -257,5 +261,7 @@ def test_a_timeline_lies_between_two_moments(viewer: Api) -> None:
     assert viewer.get("/environments/timeline", **ask).problems == {"to": "TIMES_BACKWARDS"}
     ask = {"from": early, "to": "2026-12-01T00:00:00Z"}
     assert viewer.get("/environments/timeline", **ask).problems == {"to": "TIMELINE_TOO_LONG"}
-    assert len(viewer.get("/environments/timeline", **{"from": early}).data["environments"]) == 5
+    found = viewer.get("/environments/timeline", **{"from": early}).data["environments"]
+    assert len(found) == 5
+    assert all(one.keys() == {"id", "name", "zone", "gpuType", "gpuCount", "spans"} for one in found)
     assert viewer.get("/environments/timeline", project="project-two").data["environments"] == []

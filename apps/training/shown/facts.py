@@ -45,7 +45,7 @@ def of(task: Task, user: User) -> why.Facts:
         ranks=[_rank(entry) for entry in newest.seen.get("ranks", ())] if newest and state not in FINAL else (),
         pulses=pulses.seen(task) if state is State.RUNNING else {},
         stored=_stored(task, attempts),
-        holders=_holders(task, user) if state is State.QUEUED else (),
+        holders=_holders(task, user) if state is State.QUEUED and not task.paused_at else (),
         line=queue.line(task, user) if state is State.QUEUED and task.in_line_at else None,
         step=task.progress.get("step"),
         stepped_at=_printed(task) if state is State.RUNNING else None,

@@ -106,15 +106,18 @@ def _when(view: View, eyes: Eyes, turn: Turn) -> dict[str, Any]:
         "begins": moment(known.begins),
         "early": moment(known.early),
         "late": moment(known.late),
-        "after": [{**eyes.task(one), "until": moment(ends(one))} for one in after if one],
+        "after": [{**eyes.task(one), "until": moment(ends(view, one))} for one in after if one],
     }
 
 
-def ends(one: Held | Waiting) -> float | None:
-    """When it gives its environments back, as was declared, or else as it will probably be."""
-    if isinstance(one, Waiting):
-        return None
-    return one.until if one.until is not None else one.expected
+def ends(view: View, one: Held | Waiting) -> float | None:
+    """When it gives its environments back: as was declared, or else as it will probably be."""
+    if isinstance(one, Held):
+        return one.until if one.until is not None else one.expected
+    known = view.forecasts.get(one.task)
+    begins = known.begins if known else view.scene.now
+    run = min((run for run in (one.max_run, one.expected_run) if run is not None), default=None)
+    return None if begins is None or run is None else begins + run
 
 
 def asks(view: View, one: Waiting, eyes: Eyes | None) -> dict[str, Any]:
@@ -181,7 +184,9 @@ def line(task: Task, user: User) -> why.Line | None:
         early=known.early,
         late=known.late,
         ahead=[
-            why.Ahead(one.task, one.name, ends(one)) if eyes.sees(one.project) else why.Ahead() for one in after if one
+            why.Ahead(one.task, one.name, ends(view, one)) if eyes.sees(one.project) else why.Ahead()
+            for one in after
+            if one
         ],
         sooner=view.sooner(task.pk),
     )

@@ -38,7 +38,7 @@ def of(user: User, begins: datetime, ends: datetime, project: str = "") -> dict[
     _reserved(spans, eyes, keys, begins, ends)
     _next(spans, view, eyes, keys)
     within = {key: [one for one in found if _is_within(one, begins, ends)] for key, found in spans.items()}
-    shown = [{**row, "zone": row.pop("zoneName"), "spans": within.get(row["id"], [])} for row in environments]
+    shown = [{"zone": row.pop("zoneName"), **row, "spans": within.get(row["id"], [])} for row in environments]
     return {"environments": shown}
 
 
@@ -74,7 +74,7 @@ def _held(spans: Spans, view: View, eyes: Eyes, keys: set[str]) -> None:
         told["taskId"] = told["taskId"] if one.task in known else None
         for key in keys & set(one.places):
             spans[key].append(
-                {**told, "from": moment(one.since), "to": moment(ends(one)), "sure": one.until is not None,
+                {**told, "from": moment(one.since), "to": moment(ends(view, one)), "sure": one.until is not None,
                  "kind": "held"}
             )  # fmt: skip
 
