@@ -76,7 +76,7 @@ def waits(found: Iterable[float]) -> Waits:
 
 
 def report(found: Mapping[str, Figures]) -> str:
-    """One column per policy: shares of GPU time, and how long tasks waited, median / 95 of 100."""
+    """One column per policy: shares of GPU time, and how long tasks waited: median / 95 of 100 / mean."""
     some = next(iter(found.values()))
     rows = [
         ("GPU time held", [f"{one.held:.1%}" for one in found.values()]),
@@ -86,9 +86,10 @@ def report(found: Mapping[str, Figures]) -> str:
     ]
     for kind, ours in some.waits.items():
         cells = [one.waits[kind] for one in found.values()]
-        rows.append((f"wait: {kind} ({ours.tasks:,})", [f"{lasts(one.median)} / {lasts(one.high)}" for one in cells]))
-    lines = [f"{'':32}" + "".join(f"{name:>20}" for name in found)]
-    return "\n".join(lines + [f"{name:32}" + "".join(f"{cell:>20}" for cell in cells) for name, cells in rows])
+        texts = [" / ".join(map(lasts, (one.median, one.high, one.mean))) for one in cells]
+        rows.append((f"wait: {kind} ({ours.tasks:,})", texts))
+    lines = [f"{'':32}" + "".join(f"{name:>26}" for name in found)]
+    return "\n".join(lines + [f"{name:32}" + "".join(f"{cell:>26}" for cell in cells) for name, cells in rows])
 
 
 def lasts(seconds: float) -> str:
