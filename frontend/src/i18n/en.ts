@@ -367,7 +367,7 @@ export const en: Messages = {
     anyMoment: "any moment",
     unknown: "nobody knows",
     unknownHint: "Tasks ahead declared no longest run, and none like them ran before.",
-    after: "First must end:",
+    after: "First must end: ",
     comma: ", ",
     until: "until {{time}}",
     afterMore: " and {{count}} more",

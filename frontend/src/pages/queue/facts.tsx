@@ -15,7 +15,7 @@ export function Why({ waiter: { reason, after } }: { waiter: Waiter }) {
       {reason && <div title={reason.hint || undefined}>{reason.message}</div>}
       {after.length > 0 && (
         <div className="text-xs text-muted">
-          {t("queue.after")}{" "}
+          {t("queue.after")}
           {after.slice(0, NAMED).map(({ taskId, name, until }, index) => (
             <span key={taskId ?? index}>
               {index > 0 && t("queue.comma")}

@@ -1,0 +1,184 @@
+// Sharing the machines against a real platform: who waits, in which order, what is set aside, what may be used, and what
+// it cost.
+import assert from "node:assert/strict";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before } from "node:test";
+import { launch, setTheme, shoot, THEMES, violations, watch } from "./browser.js";
+import { inOrder } from "./in-order.js";
+import { platform } from "./platform.js";
+import { eventually as poll } from "./polling.js";
+
+const WAIT_MS = 60_000;
+const HELD = "env-001";
+let fermi, browser, page, faults, token;
+
+before(async () => {
+  fermi = await platform();
+  browser = await launch();
+  const context = await browser.newContext({
+    viewport: { width: 1440, height: 900 },
+    locale: "de-DE",
+    reducedMotion: "reduce",
+  });
+  faults = watch(context, new URL(fermi.url).origin);
+  page = await context.newPage();
+  page.setDefaultTimeout(WAIT_MS);
+  await page.goto(fermi.link);
+  await page.waitForURL("**/training");
+  token = fermi.token();
+});
+after(async () => {
+  await browser?.close();
+  await fermi?.stop();
+});
+
+const test = inOrder();
+
+const open = (path) => page.goto(fermi.url + path);
+const button = (name) => page.getByRole("button", { name, exact: true });
+const dialog = () => page.getByRole("dialog");
+const inDialog = (name) => dialog().getByRole("button", { name, exact: true });
+const eventually = (look, what) => poll(page, look, what, WAIT_MS);
+
+async function looksRight(name) {
+  assert.deepEqual(await shoot(page, name), [], `${name} scrolls sideways`);
+  for (const theme of THEMES) {
+    await setTheme(page, theme);
+    assert.deepEqual(await violations(page), [], `${name}, ${theme}`);
+  }
+  await setTheme(page, "light");
+}
+
+async function api(path, body) {
+  const answer = await fetch(`${fermi.url}/api/v1${path}`, {
+    method: body ? "POST" : "GET",
+    headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+    ...(body && { body: JSON.stringify(body) }),
+  });
+  const { data, message } = await answer.json();
+  assert.ok(answer.ok, `${path}: ${answer.status} ${message}`);
+  return data;
+}
+
+const submit = (taskName, more = {}) =>
+  api("/training-tasks", {
+    taskName,
+    datasetId: "dataset-001",
+    datasetVersionId: "version-001",
+    modelId: "model-001",
+    launchMode: "existing",
+    environmentIds: [HELD],
+    ...more,
+  });
+
+const waiting = () =>
+  page.getByRole("group", { name: "排队" }).locator("tbody td:nth-child(2) > a").allInnerTexts();
+
+const waitingIs = (...names) =>
+  eventually(async () => JSON.stringify(await waiting()) === JSON.stringify(names), names.join(", "));
+
+test("tasks that wait for one environment stand in line, and say what must end first", async () => {
+  const script = join(mkdtempSync(join(tmpdir(), "fermi-e2e-script-")), "steady.py");
+  writeFileSync(script, "import time\ntime.sleep(3600)\n");
+  await submit("holds-it", { entrypoint: { script, args: [] }, maxRunSeconds: 7200 });
+  await eventually(async () => (await api(`/dev-environments/${HELD}`)).heldBy, "the environment held");
+  for (const name of ["waits-1", "waits-2", "waits-3"]) await submit(name);
+  await submit("waits-urgently", { priority: "urgent" });
+  await open("/queue");
+  await waitingIs("waits-urgently", "waits-1", "waits-2", "waits-3");
+  await page.getByRole("link", { name: "holds-it" }).last().waitFor();
+  await looksRight("queue");
+});
+
+test("the queue is reordered with the keyboard and by dragging", async () => {
+  await button("上移 waits-2").press("Enter");
+  await waitingIs("waits-urgently", "waits-2", "waits-1", "waits-3");
+  const row = (name) => page.getByRole("row").filter({ has: page.getByRole("link", { name, exact: true }) });
+  await row("waits-3").dragTo(row("waits-2"));
+  await waitingIs("waits-urgently", "waits-3", "waits-2", "waits-1");
+  await page.reload();
+  await waitingIs("waits-urgently", "waits-3", "waits-2", "waits-1");
+});
+
+test("a reservation is made in the calendar, refused at its field, and stands on the timeline", async () => {
+  await open("/queue/reservations");
+  await page.getByText("这段时间没有预留，也没有维护").waitFor();
+  await button("新建预留").first().click();
+  await inDialog("保存").click();
+  await dialog().locator('[aria-invalid="true"]').waitFor();
+  await looksRight("reservation-form");
+  await dialog().getByRole("checkbox", { name: /cv-experiment-env/ }).check();
+  await dialog().getByLabel("备注").fill("论文截止");
+  await inDialog("保存").click();
+  await page.getByText("预留已保存").waitFor();
+  await page.getByRole("button", { name: "修改预留“论文截止”" }).waitFor();
+  await looksRight("reservations");
+  await page.getByLabel("视图").selectOption("week");
+  await looksRight("reservations-week");
+  await open("/queue/timeline");
+  await page.getByTitle(/^预留: /).first().waitFor();
+  await page.getByRole("link", { name: /^占用: holds-it/ }).waitFor();
+  await page.getByRole("link", { name: /^下一个: waits-/ }).waitFor();
+  await looksRight("timeline");
+  await button("表格").click();
+  await page.getByRole("columnheader", { name: "用途" }).waitFor();
+  await looksRight("timeline-table");
+});
+
+test("a project gets limits and a budget, and a price makes usage cost something", async () => {
+  await open("/settings");
+  await button("修改配额").first().click();
+  await dialog().locator("[name=mostGpus]").fill("many");
+  await inDialog("保存").click();
+  await dialog().locator('[name=mostGpus][aria-invalid="true"]').waitFor();
+  await looksRight("limits-form");
+  await dialog().locator("[name=mostGpus]").fill("16");
+  await dialog().locator("[name=budget]").fill("1000");
+  await inDialog("保存").click();
+  await page.getByRole("meter", { name: "占用的 GPU" }).waitFor();
+  await page.locator("summary", { hasText: "成员的配额与用量" }).first().click();
+  await looksRight("limits");
+  await open("/usage/prices");
+  await button("添加价格").first().click();
+  await dialog().getByLabel("每 GPU 小时").fill("12.5");
+  await inDialog("保存").click();
+  await page.getByText("¥12.50").waitFor();
+  await looksRight("prices");
+  await open("/usage?by=task");
+  await page.getByRole("link", { name: "holds-it" }).waitFor();
+  await looksRight("usage");
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "下载 CSV" }).click()]);
+  assert.match(file.suggestedFilename(), /^usage-task-.*\.csv$/);
+});
+
+test("a thousand environments on the timeline are a few rows of the page", async () => {
+  fermi.seed(1000);
+  await open("/queue/timeline");
+  await page.getByText("node-00000", { exact: true }).waitFor();
+  assert.ok((await page.getByRole("group", { name: "环境时间线" }).getByRole("link").count()) < 200);
+  await page.getByLabel("按环境名称或编号搜索").fill("node-00999");
+  await page.getByText("node-00999", { exact: true }).waitFor();
+});
+
+test("the same in English", async () => {
+  await button("Switch to English").click();
+  for (const [path, name] of [
+    ["/queue", "queue"],
+    ["/queue/timeline?search=env", "timeline"],
+    ["/queue/reservations", "reservations"],
+    ["/usage", "usage"],
+    ["/settings", "limits"],
+  ]) {
+    await open(path);
+    await page.locator("main h1").waitFor();
+    await page.waitForLoadState("networkidle");
+    await looksRight(`en-${name}`);
+    assert.doesNotMatch(await page.locator("main").innerText(), /null|undefined|NaN/);
+  }
+});
+
+test("no page broke its security policy, failed in its console, or asked another origin", () => {
+  assert.deepEqual(faults, []);
+});
