@@ -73,8 +73,7 @@ const submit = (taskName, more = {}) =>
     ...more,
   });
 
-const waiting = () =>
-  page.getByRole("group", { name: "排队" }).locator("tbody td:nth-child(2) > a").allInnerTexts();
+const waiting = () => page.getByRole("group", { name: "排队" }).locator("tbody td:nth-child(2) > a").allInnerTexts();
 
 const waitingIs = (...names) =>
   eventually(async () => JSON.stringify(await waiting()) === JSON.stringify(names), names.join(", "));
@@ -109,7 +108,9 @@ test("a reservation is made in the calendar, refused at its field, and stands on
   await inDialog("保存").click();
   await dialog().locator('[aria-invalid="true"]').waitFor();
   await looksRight("reservation-form");
-  await dialog().getByRole("checkbox", { name: /cv-experiment-env/ }).check();
+  await dialog()
+    .getByRole("checkbox", { name: /cv-experiment-env/ })
+    .check();
   await dialog().getByLabel("备注").fill("论文截止");
   await inDialog("保存").click();
   await page.getByText("预留已保存").waitFor();
@@ -118,7 +119,10 @@ test("a reservation is made in the calendar, refused at its field, and stands on
   await page.getByLabel("视图").selectOption("week");
   await looksRight("reservations-week");
   await open("/queue/timeline");
-  await page.getByTitle(/^预留: /).first().waitFor();
+  await page
+    .getByTitle(/^预留: /)
+    .first()
+    .waitFor();
   await page.getByRole("link", { name: /^占用: holds-it/ }).waitFor();
   await page.getByRole("link", { name: /^下一个: waits-/ }).waitFor();
   await looksRight("timeline");
@@ -149,7 +153,10 @@ test("a project gets limits and a budget, and a price makes usage cost something
   await open("/usage?by=task");
   await page.getByRole("link", { name: "holds-it" }).waitFor();
   await looksRight("usage");
-  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "下载 CSV" }).click()]);
+  const [file] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("link", { name: "下载 CSV" }).click(),
+  ]);
   assert.match(file.suggestedFilename(), /^usage-task-.*\.csv$/);
 });
 

@@ -56,6 +56,8 @@ export type Limits = Answer<"/api/v1/projects/{project_id}/limits", "get">;
 export type LimitsRequest = Body<"/api/v1/projects/{project_id}/limits", "put">;
 export type UserLimits = Item<Answer<"/api/v1/projects/{project_id}/limits/users", "get">>;
 export type UserLimitsRequest = Body<"/api/v1/projects/{project_id}/limits/users/{username}", "put">;
+export type PriceList = Answer<"/api/v1/prices", "get">;
+export type PriceRequest = NonNullable<Body<"/api/v1/prices", "put">>["prices"][number];
 export type Usage = Answer<"/api/v1/usage", "get">;
 export type LogPage = Answer<"/api/v1/training-tasks/{task_id}/logs", "get">;
 
@@ -72,3 +74,4 @@ export type Level = Preflight["nodes"][number]["level"];
 export type RenderedFile = Preview["files"][number];
 export type PriorityClass = Waiter["priority"];
 export type Span = TimelineEnvironment["spans"][number];
+export type Price = PriceList["prices"][number];

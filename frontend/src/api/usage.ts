@@ -1,6 +1,6 @@
 import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
 import { http, unwrap } from "./client";
-import { ask } from "./loose";
+import type { PriceRequest } from "./types";
 
 export const USAGE_BY = ["project", "user", "environment", "task", "month"] as const;
 export type UsageBy = (typeof USAGE_BY)[number];
@@ -26,31 +26,14 @@ export function usageCsv(filters: UsageFilters): string {
   return `/api/v1/usage?${new URLSearchParams({ ...filters, format: "csv" }).toString()}`;
 }
 
-/** Of one GPU for an hour; an empty type or zone stands for any. */
-export interface Price {
-  gpuType: string;
-  zoneId: string;
-  zoneName: string;
-  perGpuHour: number;
-  since: string;
-}
-
-export interface PriceList {
-  currency: string;
-  prices: Price[];
-}
-
 const PRICES = ["prices"] as const;
 
 export const pricesQuery = queryOptions({
   queryKey: PRICES,
-  queryFn: () => ask<PriceList>("GET", "/prices"),
+  queryFn: () => unwrap(http.GET("/api/v1/prices")),
 });
 
-/** What of a price is sent; what was typed and is no number goes as it is. */
-export type PriceChange = Pick<Price, "gpuType" | "zoneId"> & { perGpuHour: number | string };
-
 /** The whole list. */
-export async function putPrices(client: QueryClient, prices: PriceChange[]): Promise<void> {
-  client.setQueryData(PRICES, await ask<PriceList>("PUT", "/prices", { body: { prices } }));
+export async function putPrices(client: QueryClient, prices: PriceRequest[]): Promise<void> {
+  client.setQueryData(PRICES, await unwrap(http.PUT("/api/v1/prices", { body: { prices } })));
 }

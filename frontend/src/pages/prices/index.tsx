@@ -4,7 +4,8 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { zonesQuery } from "@/api/inventory";
 import { meQuery } from "@/api/session";
-import { type Price, type PriceChange, pricesQuery, putPrices } from "@/api/usage";
+import type { Price, PriceRequest } from "@/api/types";
+import { pricesQuery, putPrices } from "@/api/usage";
 import { dateTime, money } from "@/lib/format";
 import { numberOr } from "@/lib/typed";
 import { UsageSections } from "@/pages/usage/sections";
@@ -133,7 +134,8 @@ function Edit({ prices, at, trigger }: { prices: Price[]; at: number; trigger: R
     const line = {
       gpuType: texts[gpuType] ?? "",
       zoneId: texts[zoneId] ?? "",
-      perGpuHour: numberOr(texts[perGpuHour] ?? ""),
+      // What is no number goes as it was typed: the platform says what is wrong with it.
+      perGpuHour: numberOr(texts[perGpuHour] ?? "") as number,
     };
     return putPrices(client, [...prices.slice(0, at), line, ...prices.slice(at + 1)].map(asSent));
   };
@@ -181,6 +183,6 @@ function Edit({ prices, at, trigger }: { prices: Price[]; at: number; trigger: R
   );
 }
 
-function asSent({ gpuType, zoneId, perGpuHour }: PriceChange): PriceChange {
+function asSent({ gpuType, zoneId, perGpuHour }: PriceRequest): PriceRequest {
   return { gpuType, zoneId, perGpuHour };
 }

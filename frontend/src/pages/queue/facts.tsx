@@ -20,7 +20,7 @@ export function Why({ waiter: { reason, after } }: { waiter: Waiter }) {
             <span key={taskId ?? index}>
               {index > 0 && t("queue.comma")}
               {taskId ? (
-                <Link to={`/training/${taskId}`} className="text-accent-ink hover:underline">
+                <Link to={`/training/${taskId}`} className="text-accent-ink underline">
                   {name}
                 </Link>
               ) : (

@@ -149,7 +149,7 @@ function List({ reservations }: { reservations: Reservation[] }) {
               {environments.slice(0, NAMED).map((environment, index) => (
                 <span key={environment.id}>
                   {index > 0 && t("queue.comma")}
-                  <Link to={`/environments/${environment.id}`} className="text-accent-ink hover:underline">
+                  <Link to={`/environments/${environment.id}`} className="text-accent-ink underline">
                     {environment.name}
                   </Link>
                 </span>

@@ -2,8 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
-import type { Usage } from "@/api/types";
-import type { Price } from "@/api/usage";
+import type { Price, Usage } from "@/api/types";
 import { api, me, ok, platform, refuse } from "@/test/platform";
 import { visit } from "@/test/render";
 
