@@ -1,5 +1,8 @@
 """Jobs, JobSets and queues: what they make, when they end, what they say about it."""
 
+import pytest
+from kubernetes.client.exceptions import ApiException
+
 from tests.fakes.kubernetes import Exits, Runs, Sleeps
 from tests.fakes.objects import job, jobset
 from tests.waiting import until
@@ -179,6 +182,24 @@ def test_a_queue_holds_a_whole_jobset_back(kubernetes, clients):
     kubernetes.admit()
     until(lambda: len(running(kubernetes)) == 2)
     assert len(kubernetes.all("workloads")) == 1
+
+
+def test_a_queue_refuses_a_time_that_is_none_and_makes_no_workload_of_an_unknown_class(kubernetes, clients):
+    kubernetes.install("kueue")
+    kubernetes.add_queue("team")
+    queued = {"kueue.x-k8s.io/queue-name": "team"}
+
+    def create(name: str, **labels: str):
+        made = job(name, "true")
+        made["metadata"]["labels"] = queued | {f"kueue.x-k8s.io/{key}": value for key, value in labels.items()}
+        clients.batch.create_namespaced_job(NS, made)
+
+    with pytest.raises(ApiException) as caught:
+        create("t", **{"max-exec-time-seconds": "0"})
+    assert caught.value.status == 422
+    create("t", **{"priority-class": "nobody"})
+    until(lambda: any(e["reason"] == "WorkloadPriorityClassNotFound" for e in kubernetes.all("events")))
+    assert not kubernetes.all("workloads")
 
 
 def make(clients, obj: dict) -> None:
