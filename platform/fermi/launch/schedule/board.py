@@ -23,7 +23,6 @@ class Board:
         self.kept: dict[str, str] = {}
         self.leaving = {held.task for held in scene.held if held.leaving}
         self.free, self.coming = Stock(self.windows), Stock(self.windows)
-        self.owners = {place.project for place in scene.places if not place.shared}
         usable = [place for place in scene.places if place.usable]
         self.free.fill(place for place in usable if place.id not in self.holders)
         self.coming.fill((place for place in usable if place.id in self.holders), self.ready)

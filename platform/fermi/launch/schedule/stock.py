@@ -96,6 +96,14 @@ class Stock:
             whole = self._whole[ask.project, ask.filter] = sorted([*found[1], *own], key=_size)
         return whole
 
+    def has_own(self, project: str) -> bool:
+        """Whether any environment is there that only this project may use."""
+        return any(lot.places for lot in self._own.get(project, ()))
+
+    def matches_shared(self, ask: "Ask") -> bool:
+        self.matching(ask)
+        return bool(self._shared[ask.filter][1])
+
     def _add(self, lot: Lot) -> None:
         if lot.kind.shared:
             for ask, lots in self._shared.values():

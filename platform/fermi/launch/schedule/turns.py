@@ -12,7 +12,7 @@ from typing import Any
 
 from fermi.launch.schedule import limits, preemption
 from fermi.launch.schedule.board import Board, first_window
-from fermi.launch.schedule.order import order
+from fermi.launch.schedule.order import asked, order
 from fermi.launch.schedule.placement import enough, pick, picks
 from fermi.launch.schedule.scene import (
     DAY,
@@ -137,11 +137,20 @@ class Walk:
         return found
 
     def _alike(self, task: Waiting, what: Any) -> Any:
-        """What tasks of other projects share that could have the same environments."""
-        wish = self._ask(task, what)
-        level = what[0]
-        own = self.board.windows or task.project in self.board.owners or self.lowest.get(task.project, level) < level
-        return (level, task.project if own else "", wish.filter, what[-1])
+        """What tasks of other projects share that could have the same environments, and for which the same would give
+        way while any may still make room."""
+        wish, board, level = self._ask(task, what), self.board, what[0]
+        own = board.windows or board.free.has_own(task.project) or not board.coming.matches_shared(wish)
+        rights: Any = None
+        if self.reserving:
+            gpus = asked(task, {})
+            rights = (
+                level,
+                self.guarantees.takes_back(task.project, gpus),
+                self.guarantees.borrows(task.project, gpus),
+            )
+            own = own or self.lowest.get(task.project, level) < level
+        return (rights, task.project if own else "", wish.filter, what[-1])
 
     def _start(self, task: Waiting, number: int, places: Sequence[Place]) -> Turn:
         self.board.start(task.task, places)
