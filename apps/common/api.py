@@ -80,15 +80,19 @@ def operation(
     data: Shape | None = None,
     page: Shape | None = None,
     media: str | None = None,
+    also: str | None = None,
     status: int = 200,
     message: str = "OK",
     headers: Sequence[str] = (),
 ) -> Callable[[Callable[..., Data]], Callable[..., HttpResponseBase]]:
     """See the module. `name` is the operation's id in OpenAPI; `data` one object or `page` a page of them;
-    `media` for a method that answers with something else than JSON; `partial` for PATCH; with `most`, and for a body
-    that is a class of its own, the method also gets `wrong`: what is wrong with the body's shape, and was left out."""
+    `media` for a method that answers with something else than JSON, `also` for one that may; `partial` for PATCH; with
+    `most`, and for a body that is a class of its own, the method also gets `wrong`: what is wrong with the body's
+    shape, and was left out."""
     shape = page_of(page) if page else data
     documented: Any = {(status, media): _CONTENT.get(media, OpenApiTypes.STR)} if media else {status: envelope(shape)}
+    if also:
+        documented[status, also] = OpenApiTypes.STR
     document = extend_schema(
         operation_id=name,
         parameters=[

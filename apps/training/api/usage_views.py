@@ -12,7 +12,7 @@ from apps.training.shown import usage
 
 
 class UsageView(APIView):
-    @operation("getUsage", query=forms.UsageQuery, data=forms.UsageReport)
+    @operation("getUsage", query=forms.UsageQuery, data=forms.UsageReport, also="text/csv")
     def get(self, request: Request, query: Query) -> Data:
         """GPU-hours of your projects between two moments, what they went into, and what they cost; as CSV with
         `format=csv`."""

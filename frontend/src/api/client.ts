@@ -28,8 +28,9 @@ export const http = createClient<paths>({
 });
 http.use(platform);
 
+/** A text: what an operation answers that may be asked for a file, too. */
 interface Answer<T> {
-  data?: { code: number; data?: T } | undefined;
+  data?: { code: number; data?: T } | string | undefined;
   error?: unknown;
   response: Response;
 }
@@ -37,7 +38,7 @@ interface Answer<T> {
 /** The inside of the envelope, or an ApiError. */
 export async function unwrap<T>(pending: Promise<Answer<T>>): Promise<T> {
   const { data, error, response } = await pending;
-  if (data === undefined) throw new ApiError(response.status, error);
+  if (data === undefined || typeof data === "string") throw new ApiError(response.status, error);
   return data.data as T;
 }
 

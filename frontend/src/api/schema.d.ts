@@ -7532,6 +7532,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["UsageReportEnvelope"];
+                    "text/csv": string;
                 };
             };
             default: {
