@@ -160,7 +160,7 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
               {movable && (
                 <td className="w-px">
                   {mayMove && (
-                    <span className="flex justify-end">
+                    <span className="flex flex-col justify-end md:flex-row">
                       {WAYS.map((way) => (
                         <Button
                           key={way}
