@@ -94,7 +94,8 @@ test("tasks that wait for one environment stand in line, and say what must end f
 test("the queue is reordered with the keyboard and by dragging", async () => {
   await button("上移 waits-2").press("Enter");
   await waitingIs("waits-urgently", "waits-2", "waits-1", "waits-3");
-  const row = (name) => page.getByRole("row").filter({ has: page.getByRole("link", { name, exact: true }) });
+  const row = (name) =>
+    page.locator("tbody tr", { has: page.locator("td:nth-child(2) > a", { hasText: new RegExp(`^${name}$`) }) });
   await row("waits-3").dragTo(row("waits-2"));
   await waitingIs("waits-urgently", "waits-3", "waits-2", "waits-1");
   await page.reload();
@@ -105,14 +106,14 @@ test("a reservation is made in the calendar, refused at its field, and stands on
   await open("/queue/reservations");
   await page.getByText("这段时间没有预留，也没有维护").waitFor();
   await button("新建预留").first().click();
-  await inDialog("保存").click();
+  await inDialog("保存").press("Enter");
   await dialog().locator('[aria-invalid="true"]').waitFor();
   await looksRight("reservation-form");
   await dialog()
     .getByRole("checkbox", { name: /cv-experiment-env/ })
     .check();
   await dialog().getByLabel("备注").fill("论文截止");
-  await inDialog("保存").click();
+  await inDialog("保存").press("Enter");
   await page.getByText("预留已保存").waitFor();
   await page.getByRole("button", { name: "修改预留“论文截止”" }).waitFor();
   await looksRight("reservations");
@@ -135,19 +136,19 @@ test("a project gets limits and a budget, and a price makes usage cost something
   await open("/settings");
   await button("修改配额").first().click();
   await dialog().locator("[name=mostGpus]").fill("many");
-  await inDialog("保存").click();
+  await inDialog("保存").press("Enter");
   await dialog().locator('[name=mostGpus][aria-invalid="true"]').waitFor();
   await looksRight("limits-form");
   await dialog().locator("[name=mostGpus]").fill("16");
   await dialog().locator("[name=budget]").fill("1000");
-  await inDialog("保存").click();
+  await inDialog("保存").press("Enter");
   await page.getByRole("meter", { name: "占用的 GPU" }).waitFor();
   await page.locator("summary", { hasText: "成员的配额与用量" }).first().click();
   await looksRight("limits");
   await open("/usage/prices");
   await button("添加价格").first().click();
   await dialog().getByLabel("每 GPU 小时").fill("12.5");
-  await inDialog("保存").click();
+  await inDialog("保存").press("Enter");
   await page.getByText("¥12.50").waitFor();
   await looksRight("prices");
   await open("/usage?by=task");

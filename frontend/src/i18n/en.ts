@@ -503,7 +503,7 @@ export const en: Messages = {
     own: "own",
     ownHint: "In place of what each member has",
     clear: "Back to default",
-    clearOf: "Back to the default limits of {{name}}",
+    clearOf: "Back to default: {{name}}",
     userHint: "In place of what the project's limits say of each member.",
     emptyIsNone: "Empty = no limit",
     noneIsAll: "None chosen = all",

@@ -62,12 +62,12 @@ test("a maintainer gives a member limits of their own, and takes them back", asy
   );
   visit("/settings");
   await userEvent.click(await screen.findByText("成员的配额与用量"));
-  await userEvent.click(await screen.findByRole("button", { name: "修改 bob 的配额" }));
+  await userEvent.click(await screen.findByRole("button", { name: "修改配额：bob" }));
   const dialog = await screen.findByRole("dialog");
   await userEvent.type(within(dialog).getByLabelText("运行的任务"), "2");
   await userEvent.click(within(dialog).getByRole("button", { name: "保存" }));
   await waitFor(() => expect(sent).toEqual([{ mostGpus: 4, mostTasks: 2, gpuHours: null }]));
-  await userEvent.click(await screen.findByRole("button", { name: "恢复 bob 的默认配额" }));
+  await userEvent.click(await screen.findByRole("button", { name: "恢复默认：bob" }));
   await waitFor(() => expect(sent[1]).toBe("deleted"));
 });
 
