@@ -170,6 +170,34 @@ test("a thousand environments on the timeline are a few rows of the page", async
   await page.getByText("node-00999", { exact: true }).waitFor();
 });
 
+test("the platform chooses, and the task pauses and goes on", async () => {
+  await open("/training/create");
+  await page.locator('[name="taskName"]').fill("chosen");
+  await button("为我选择").click();
+  await page.locator('[name="distributedConfig.select.totalGpus"]').fill("4");
+  await page.getByText("现在空闲：创建后立即开始。").waitFor();
+  await page.getByRole("checkbox", { name: /llm-training-env/, checked: true }).waitFor();
+  await looksRight("create-choose-for-me");
+  await page.locator("summary", { hasText: "高级" }).click();
+  await page.locator('[name="hyperparameters.totalSteps"]').fill("100000");
+  await page.locator('[name="priority"]').selectOption("high");
+  await button("创建并启动训练").click();
+  await page.waitForURL(/\/training\/task-/);
+  const id = page.url().split("/").at(-1);
+  await eventually(async () => (await api(`/training-tasks/${id}`)).status === "running", "it runs");
+  await eventually(async () => (await api(`/training-tasks/${id}`)).step > 0, "it has made a step");
+  await button("暂停").click();
+  await page.getByRole("alertdialog").getByRole("button", { name: "暂停", exact: true }).click();
+  await page.getByText("已暂停", { exact: true }).first().waitFor();
+  await eventually(async () => (await api(`/training-tasks/${id}`)).status === "queued", "it rests");
+  const at = (await api(`/training-tasks/${id}`)).nodes[0].environmentId;
+  assert.equal((await api(`/dev-environments/${at}`)).heldBy, null);
+  await button("恢复").click();
+  await eventually(async () => (await api(`/training-tasks/${id}`)).status === "running", "it goes on");
+  await page.getByText("用量与费用").first().waitFor();
+  await api(`/training-tasks/${id}/stop`, {});
+});
+
 test("the same in English", async () => {
   await button("Switch to English").click();
   for (const [path, name] of [

@@ -265,3 +265,8 @@ def test_a_timeline_lies_between_two_moments(viewer: Api) -> None:
     assert len(found) == 5
     assert all(one.keys() == {"id", "name", "zone", "gpuType", "gpuCount", "spans"} for one in found)
     assert viewer.get("/environments/timeline", project="project-two").data["environments"] == []
+
+
+def test_the_end_of_the_calendar_is_refused_and_no_failure(colleague: Api) -> None:
+    for at in ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00"):
+        assert colleague.get("/environments/timeline", **{"from": at}).status in (200, 400)

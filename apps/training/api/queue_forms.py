@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from apps.common.openapi import Key
+from apps.common.openapi import Key, Moment
 from apps.common.pages import PageQuery
 from apps.training.api.serializers import CLASSES, Reason
 
@@ -82,8 +82,8 @@ SPAN_KINDS = [(kind, kind) for kind in ("held", "next", "reserved", "maintenance
 
 
 class TimelineQuery(serializers.Serializer):
-    locals()["from"] = serializers.DateTimeField(required=False, help_text="a day ago by default")
-    to = serializers.DateTimeField(required=False, help_text="two days after `from` by default; at most 100")
+    locals()["from"] = Moment(required=False, help_text="a day ago by default")
+    to = Moment(required=False, help_text="two days after `from` by default; at most 100")
     project = Key(required=False, allow_blank=True, help_text="id: only its environments")
 
 

@@ -1,6 +1,6 @@
 """The queue: who waits for what, why not yet, and when."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from apps.common.api import APIView, Body, Data, Query, Request, operation
 from apps.common.clock import now
@@ -9,6 +9,7 @@ from apps.training.services import actions, moving
 from apps.training.shown import queue, timeline
 
 DAY = timedelta(days=1)
+LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 class QueueView(APIView):
@@ -38,4 +39,5 @@ class TimelineView(APIView):
     def get(self, request: Request, query: Query) -> Data:
         """Who had each environment, who has it until when, who gets it next, and when it is reserved or maintained."""
         begins = query.get("from") or now() - DAY
-        return timeline.of(request.user, begins, query.get("to") or begins + 2 * DAY, query.get("project", ""))
+        ends = query.get("to") or min(begins, LATEST - 2 * DAY) + 2 * DAY
+        return timeline.of(request.user, begins, ends, query.get("project", ""))

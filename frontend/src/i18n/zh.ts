@@ -374,7 +374,7 @@ export const zh = {
     until: "到 {{time}}",
     afterMore: "等，另有 {{count}} 个",
     anonymous: "其他人的任务",
-    preemptible: "可抢占",
+    preemptible: "可让位",
     preemptibleHint: "有更高优先级的任务或收回保障的项目时，它会保存并让出资源，之后自动继续。",
     move: "调整位次",
     moveHint: "在同一项目、同一优先级内，可以拖动任务或用箭头按钮调整先后。",
@@ -522,7 +522,7 @@ export const zh = {
     atBudgetOf: {
       warn: "预算用完时：只提醒",
       refuse: "预算用完时：不再开始新任务",
-      preemptible: "预算用完时：只开始可抢占的任务",
+      preemptible: "预算用完时：只开始可让位的任务",
     },
     nearly: "已用 {{percent}}%",
     spent: "已用完（{{percent}}%）",
