@@ -10,7 +10,7 @@ from apps.clusters import discovery
 from apps.common.clock import now
 from apps.scheduling.services import budgets
 from apps.training.ground import launching
-from apps.training.queue import load
+from apps.training.queue import load, yielding
 from apps.training.reconcile import engines, reconciler
 
 
@@ -28,6 +28,11 @@ def sweep() -> None:
 def orphans() -> None:
     engines.sweep()
     discovery.forget()
+
+
+@shared_task(name="training.windows", ignore_result=True)
+def empty_windows() -> None:
+    yielding.empty_windows(now())
 
 
 @shared_task(name="training.budgets", ignore_result=True)

@@ -13,17 +13,15 @@ import logging
 import random
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
 
 from apps.clusters import leases
 from apps.common.clock import now
-from apps.training.ground import hints, placing, transitions
+from apps.training.ground import hints, placing
 from apps.training.models import Queue, Task
-from apps.training.queue import load, settling
-from apps.training.states import WITH_ATTEMPT, Kind, State
+from apps.training.queue import load, settling, yielding
 from apps.training.states.limits import DECIDE_AGAIN, DECIDING
 from apps.training.states.reasons import Reason
 from fermi.launch.schedule import turns
@@ -162,15 +160,5 @@ class _Told:
 
 
 def _ask(victim: Preempt, scene: Scene) -> None:
-    """It is asked once; what it runs is ended by its own pass."""
     by = next((task for task in scene.waiting if task.task == victim.by), None)
-    params: dict[str, Any] = {"task": victim.by, "by": by.name if by else victim.by, "why": victim.why}
-    with transaction.atomic():
-        active = Task.objects.filter(
-            pk=victim.task, kind=Kind.TRAINING, state__in=[State.QUEUED, *WITH_ATTEMPT], preempted_at=None,
-            paused_at=None, stop_requested_at=None,
-        )  # fmt: skip
-        if active.update(preempted_at=now(), preempted_for=params):
-            task = Task.objects.get(pk=victim.task)
-            transitions.record(task.pk, task.attempt, "state", "PREEMPTION_REQUESTED", params)
-            hints.poke(task.pk)
+    yielding.ask(victim.task, {"task": victim.by, "by": by.name if by else victim.by, "why": victim.why})
