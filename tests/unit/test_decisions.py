@@ -226,3 +226,24 @@ def test_who_is_left_behind_by_a_success_is_ended_as_a_success():
     decision = decide(Facts(State.RUNNING, moment=1012.0, on_hang="restart"), seen)
     assert (decision.act, decision.cause.code) == (Act.RECORD, Reason.COMPLETED)
     assert decision.cause.params == {"ranks": [1], "node": [0], "seconds": 12}
+
+
+GAVE_WAY = DECLARED["GAVE_WAY"]
+
+
+@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
+def test_a_task_that_is_asked_to_leave_ends_its_attempt_and_goes_back_to_the_queue_at_no_cost(state):
+    seen = Observation(Phase.RUNNING, True)
+    facts = Facts(state, leave=GAVE_WAY, attempts_left=1)
+    assert decide(facts, seen) == Decision(Act.RECORD, cause=GAVE_WAY)
+    ended = Facts(state, leave=GAVE_WAY, outcome=GAVE_WAY, attempts_left=1)
+    assert decide(ended, seen).act is Act.CANCEL
+    assert decide(ended, Observation(Phase.ABSENT, False)) == Decision(Act.CLOSE, State.QUEUED)
+    assert (GAVE_WAY.retry, GAVE_WAY.asked, GAVE_WAY.free) == (True, True, general.ALWAYS)
+
+
+def test_what_completes_before_it_leaves_has_completed_and_a_stop_comes_before_a_pause():
+    done = Facts(State.RUNNING, leave=DECLARED["PAUSED"])
+    assert decide(done, Observation(Phase.SUCCEEDED, False)).cause.code == Reason.COMPLETED
+    stopped = Facts(State.RUNNING, stop_requested=True, leave=DECLARED["PAUSED"])
+    assert decide(stopped, Observation(Phase.RUNNING, True)).cause.code == Reason.STOPPED_BY_USER

@@ -53,7 +53,7 @@ def empty_windows(moment: datetime) -> list[str]:
         params = {
             "why": WHY_MAINTAINED if maintained else WHY_RESERVED,
             "maintained" if maintained else "reserved": True,  # for whom, only members of that project may know
-            "by": maintained[3] if maintained else "",
+            "by": (maintained[3] or "–") if maintained else "",
             "environment": ", ".join(sorted({window[0] for window in foreign})),
             "until": f"{max(window[2] for window in foreign):%Y-%m-%d %H:%M} UTC",
         }
