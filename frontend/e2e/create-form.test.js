@@ -40,7 +40,7 @@ test("every form that is refused is refused on its field, before the button is p
     ["env", "RANK=7", "RANK"],
     ["env", "9LIVES=1", "9LIVES"],
     ["maxRestarts", "1000", "1000"],
-    ["priority", "5000", ""],
+    ["minRunSeconds", "86401", "86400"],
     ["resumeFrom", "/no/such/checkpoint", ""],
     ["distributedConfig.masterPort", "80", "80"],
     ["distributedConfig.strategy.dataParallel", "two", ""],
