@@ -44,6 +44,7 @@ def serving(data: Path) -> Iterator[Web]:
     as it is."""
     run_dir = places.run_dir(data)
     run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    broker.set_password(run_dir)
     port = free_port()
     command = [sys.executable, "-m", "server.web", "127.0.0.1", str(port)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
