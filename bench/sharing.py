@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 from bench.table import Figure
+from fermi.launch.request import MIN_RUN_SECONDS
 from fermi.launch.schedule.scene import DAY, Held, Place, Project, Scene, Select, Waiting
 from fermi.launch.schedule.turns import decide
 from tests.schedule import baselines
@@ -51,7 +52,7 @@ def scene(dice: random.Random) -> Scene:
     keys = [place.id for place in places]
     held = tuple(
         Held(f"h{number}", dice.choice(names), "ann", (key,), -dice.uniform(0, DAY), dice.choice((-1, 0, 1)),
-             dice.random() < 0.5, until=dice.choice((None, dice.uniform(0, DAY))))
+             dice.random() < 0.5, MIN_RUN_SECONDS, dice.choice((None, dice.uniform(0, DAY))))
         for number, key in enumerate(keys)
         if dice.random() < 0.9
     )  # fmt: skip

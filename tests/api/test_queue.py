@@ -13,6 +13,8 @@ from apps.scheduling.models import Reservation, Usage
 from apps.training.models import Attempt, Event, Task
 from apps.training.queue import looking
 from apps.training.states import State
+from fermi.launch.request import MIN_RUN_SECONDS
+from fermi.launch.schedule.forecast import GRACE
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
@@ -120,6 +122,17 @@ def test_a_task_says_what_is_kept_for_it_what_must_end_first_and_when(
     assert found["needs"][0]["heldBy"] is None
     [finding] = viewer.get(f"/training-tasks/{one}/diagnosis").data["findings"]
     assert "bounded" not in str(finding["evidence"])
+
+
+def test_a_task_says_when_others_give_way_for_it(colleague: Api, viewer: Api) -> None:
+    holder = waits(colleague, "holder", "env-005", preemptible=True, maxRunSeconds=36_000)
+    hold(holder, "env-005")
+    high = waits(colleague, "high", "env-005", priority="high")
+    found = viewer.get(f"/training-tasks/{high}/queue").data
+    begins = Lease.objects.get(environment_id="env-005").since + timedelta(seconds=MIN_RUN_SECONDS + GRACE)
+    assert abs(datetime.fromisoformat(found["begins"]) - begins) < timedelta(seconds=1)
+    assert [(ahead["taskId"], ahead["until"]) for ahead in found["after"]] == [(holder, found["begins"])]
+    assert spans(viewer, "env-005") == [("held", holder, "holder", False), ("next", high, "high", False)]
 
 
 def test_past_runs_tell_when_it_begins_and_free_ones_what_would_let_it_begin_now(colleague: Api, viewer: Api) -> None:

@@ -3,6 +3,7 @@
 It is computed once for all readers of a process: until the next decision, and for two seconds at most.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -49,6 +50,16 @@ class View:
     @cached_property
     def held(self) -> Mapping[str, Held]:
         return {one.task: one for one in self.scene.held}
+
+    @cached_property
+    def gives_way(self) -> Mapping[str, float]:
+        """When tasks that will be asked to give way have saved and ended, where that is before their own end."""
+        soon: dict[str, float] = {}
+        for turn in self.decision.turns:
+            if turn.room_at is not None:
+                for task in turn.after:
+                    soon[task] = min(turn.room_at + forecast.GRACE, soon.get(task, math.inf))
+        return {task: at for task, at in soon.items() if at < (self.held[task].until or math.inf)}
 
     @cached_property
     def holders(self) -> Mapping[str, Held]:

@@ -111,8 +111,10 @@ def _when(view: View, eyes: Eyes, turn: Turn) -> dict[str, Any]:
 
 
 def ends(view: View, one: Held | Waiting) -> float | None:
-    """When it gives its environments back: as was declared, or else as it will probably be."""
+    """When it gives its environments back: because it gives way, as was declared, or as it will probably be."""
     if isinstance(one, Held):
+        if (gives_way := view.gives_way.get(one.task)) is not None:
+            return gives_way
         return one.until if one.until is not None else one.expected
     known = view.forecasts.get(one.task)
     begins = known.begins if known else view.scene.now

@@ -74,8 +74,8 @@ def _held(spans: Spans, view: View, eyes: Eyes, keys: set[str]) -> None:
         told["taskId"] = told["taskId"] if one.task in known else None
         for key in keys & set(one.places):
             spans[key].append(
-                {**told, "from": moment(one.since), "to": moment(ends(view, one)), "sure": one.until is not None,
-                 "kind": "held"}
+                {**told, "from": moment(one.since), "to": moment(ends(view, one)), "kind": "held",
+                 "sure": one.until is not None and one.task not in view.gives_way}
             )  # fmt: skip
 
 

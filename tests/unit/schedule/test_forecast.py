@@ -52,6 +52,12 @@ def test_what_comes_free_first_is_taken_and_an_unknown_end_is_waited_for_last() 
     assert (alone["t"].early, alone["t"].begins) == (NOW, NOW + GRACE)
 
 
+def test_it_begins_when_others_have_given_way_if_that_is_sooner() -> None:
+    young = held("h", "a", preemptible=True, since=NOW, min_run=300, until=NOW + 9 * HOUR)
+    found = forecast([waiting("t", "a", priority=1)], [place("a")], [young])
+    assert found["t"] == Forecast(NOW + 300 + GRACE, NOW + 300 + GRACE, NOW + 300 + GRACE, ("h",))
+
+
 def test_limits_and_reserved_times_are_waited_for() -> None:
     lab = Project("lab", most_tasks=1)
     holder = held("h", "a", until=NOW + HOUR)

@@ -139,6 +139,27 @@ def test_nobody_gives_way_before_its_min_run_and_then_the_decision_is_due() -> N
     young = held("h", "a", preemptible=True, since=NOW - 100, min_run=300)
     found = decide(scene([waiting("t", "a", priority=1)], [place("a")], [young]))
     assert (found.preempt, found.again) == ((), NOW + 200)
+    assert (first(found).room_at, first(found).after) == (NOW + 200, ("h",))
+
+
+def test_who_waits_until_others_have_had_their_min_run_is_told_so_unless_it_begins_before() -> None:
+    places = [place("a"), place("b"), place("c")]
+    holders = [
+        held("h", "a", preemptible=True, since=NOW - 100, min_run=300),
+        held("i", "b", preemptible=True, since=NOW - 100, min_run=900),
+        held("j", "c", until=NOW + HOUR),
+    ]
+    turn = first(decide(scene([waiting("t", select=Select(2), priority=1)], places, holders)))
+    assert turn.why is not None
+    assert (turn.why.code, turn.why.params["tasks"], turn.room_at) == ("WAITING_FOR_MIN_RUN", 2, NOW + 800)
+    assert set(turn.after) == {"h", "i"}
+    holders[2] = held("j", "c", until=NOW + 60)
+    turn = first(decide(scene([waiting("t", select=Select(1), priority=1)], places, holders)))
+    assert turn.why is not None
+    assert (turn.why.code, turn.room_at, turn.after) == ("WAITING_FOR_CAPACITY", None, ("j",))
+    for other in (0, -1):
+        turn = first(decide(scene([waiting("t", select=Select(2), priority=other)], places, holders)))
+        assert turn.room_at is None
 
 
 def guaranteed(lab: int | None, shop: int | None) -> list[Project]:

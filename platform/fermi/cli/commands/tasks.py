@@ -52,14 +52,14 @@ def _list(items: list[Any]) -> Iterator[RenderableType]:
             f"{task['nodeCount']}/{task['worldSize']}",
             task["step"],
             task["loss"],
-            max(task["attempt"] - 1, 0),
+            task["attempt"] or None,
             task["owner"],
             ago(task["createdAt"]),
         ]
         for task in items
     ]
     headers = ["ID", _("NAME"), _("STATUS"), _("PRIORITY_CLASS"), _("FRAMEWORK"), _("NODES_AND_RANKS"), _("STEP")]
-    yield output.table([*headers, _("LOSS"), _("RESTARTS"), _("OWNER"), _("CREATED")], rows)
+    yield output.table([*headers, _("LOSS"), _("ATTEMPT"), _("OWNER"), _("CREATED")], rows)
 
 
 @command("get", _("MORE_GET"))

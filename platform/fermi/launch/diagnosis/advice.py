@@ -42,7 +42,7 @@ KNOWN: Mapping[str, Advice] = {
     "RESTARTING": _just(Do.WAIT),
     **dict.fromkeys(("WAITING_FOR_TURN", "MAKING_ROOM", "GAVE_WAY"), _just(Do.WAIT)),
     **dict.fromkeys(
-        ("WAITING_FOR_CAPACITY", "WAITING_FOR_RESERVATION", "WAITING_FOR_MAINTENANCE"),
+        ("WAITING_FOR_CAPACITY", "WAITING_FOR_RESERVATION", "WAITING_FOR_MAINTENANCE", "WAITING_FOR_MIN_RUN"),
         _just(Do.CHOOSE_OTHERS, Do.WAIT),
     ),
     "WAITING_FOR_FIT": _just(Do.CHOOSE_OTHERS),

@@ -4,8 +4,8 @@ Each task takes the environments that come free first for it, and holds them for
 is done three times: with probable times; with the shortest, `EARLY` of them; and with the longest, what was declared or
 else `LATE` times the probable. Where one holder's end is known to nobody, nothing after it is known either.
 
-A task that starts before its turn because it delays nobody does not count, nor does who will give way: with these,
-others start at another time than was estimated.
+Who will give way to one of the first counts, once its `min_run` is over. A task that starts before its turn because it
+delays nobody does not, nor does who gives way to others: with these, some start at another time than was estimated.
 """
 
 import heapq
@@ -132,6 +132,8 @@ class _Times:
         if begins < _NEVER:
             for _ in range(3):  # past one reserved time, another may begin
                 begins = max(self.board.past_windows(place, task, begins) for place in places)
+        if turn.room_at is not None and turn.room_at + GRACE < begins:
+            begins, after = turn.room_at + GRACE, turn.after
         self._occupy(task, places, begins)
         return begins, after
 

@@ -44,11 +44,16 @@ _Kind = tuple[str, Priority, bool, bool]
 
 
 class Givers:
-    """Who may give way to whom. `moments`: when somebody's `min_run` is over who would be asked then."""
+    """Who may give way to whom; `later`: as if everybody's `min_run` were over.
 
-    def __init__(self, scene: Scene, board: Board, guarantees: Guarantees) -> None:
+    moments   when somebody's `min_run` is over who would be asked then
+    young     whose `min_run` is not over, and when it is
+    """
+
+    def __init__(self, scene: Scene, board: Board, guarantees: Guarantees, later: bool = False) -> None:
         self.now, self.board, self.guarantees = scene.now, board, guarantees
         self.moments: set[float] = set()
+        self.young: dict[str, float] = {}
         self._of: dict[str, _Kind] = {}
         self._young: dict[_Kind, float] = {}
         self._victims: dict[tuple[str, str], Victim] = {}
@@ -59,6 +64,8 @@ class Givers:
             kind = (held.project, priority_of(held.priority), held.preemptible, shared)
             ready = held.since + held.min_run
             if ready > scene.now:
+                self.young[held.task] = ready
+            if ready > scene.now and not later:
                 self._young[kind] = min(ready, self._young.get(kind, ready))
             else:
                 self._of[held.task] = kind
@@ -94,6 +101,10 @@ class Givers:
             found = Victim(held, why, lost, shared_of(places), why == GUARANTEE or not held.preemptible)
             self._victims[held.task, why] = found
         return found
+
+    def ready(self, victims: Sequence[Victim]) -> float:
+        """When all of them may be asked."""
+        return max((self.young.get(victim.held.task, self.now) for victim in victims), default=self.now)
 
     def leave(self, victims: Sequence[Victim]) -> bool:
         """Whether these may go together: each that goes only because its project borrows goes while it does."""

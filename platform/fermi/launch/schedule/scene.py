@@ -199,6 +199,7 @@ class Turn:
     needs     the environments that are reserved for it, where there are some
     begins    when these will all be free by what was declared; None: nobody knows
     after     tasks that must end first
+    room_at   when others may be asked to give way for it, their `min_run` being over then: those in `after`
     """
 
     task: str
@@ -209,6 +210,7 @@ class Turn:
     needs: tuple[str, ...] = ()
     begins: float | None = None
     after: tuple[str, ...] = ()
+    room_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

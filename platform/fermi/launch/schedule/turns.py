@@ -7,6 +7,7 @@ whatever starts early delays nobody who waits longer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,6 +56,9 @@ class Walk:
         self.use = limits.Use(scene.held, self.board.by_id)
         self.guarantees = limits.Guarantees(scene.projects, scene.held, self.board.by_id)
         self.givers = preemption.Givers(scene, self.board, self.guarantees)
+        self.later = (
+            preemption.Givers(scene, self.board, self.guarantees, later=True) if self.givers.young else self.givers
+        )
         self.by_user = {key for key, project in scene.projects.items() if limits.has_user_limits(project)}
         self.zones = {place.zone: place.zone_name or place.zone for place in scene.places}
         self.asks: dict[Any, Ask] = {}
@@ -226,24 +230,39 @@ class Walk:
 
     def _reserve(self, task: Waiting, number: int, what: Any, why: Problem) -> Turn | None:
         board = self.board
+        if task.select is None and any(key in board.kept for key in task.named):
+            return None
+        if (room := self._room(task, what, self.givers)) is not None:
+            self.reserving -= 1
+            return self._make_room(task, number, room)
         if task.select is None:
-            if any(key in board.kept for key in task.named):
-                return None
-            room = preemption.of_named(task, board, self.givers)
             places = [board.by_id[key] for key in task.named]
         else:
             wish = self._ask(task, what)
-            room = preemption.of_select(task, wish, board, self.givers)
-            places = room.places if room else []
-        if room is not None and self._allowed(task, room.places):
-            self.reserving -= 1
-            return self._make_room(task, number, room)
-        if task.select is not None:
             places = board.soonest(task, wish) if self._first_of_pool(wish) else []
         if not places:
             return None
         self.reserving -= 1
-        return self._needing(task, number, why, places, board.begins(task, places))
+        later = self._room(task, what, self.later) if self.givers.young else None
+        turn = self._needing(task, number, why, places, board.begins(task, places))
+        return turn if later is None else self._until_old(turn, later)
+
+    def _room(self, task: Waiting, what: Any, givers: preemption.Givers) -> preemption.Room | None:
+        if task.select is None:
+            room = preemption.of_named(task, self.board, givers)
+        else:
+            room = preemption.of_select(task, self._ask(task, what), self.board, givers)
+        return room if room is not None and self._allowed(task, room.places) else None
+
+    def _until_old(self, turn: Turn, room: preemption.Room) -> Turn:
+        """It waits until those that could give way have had their `min_run`, if it would not begin before."""
+        at = self.later.ready(room.victims)
+        if turn.begins is not None and turn.begins <= at:
+            return turn
+        why = turn.why
+        if why is not None and why.code in ("WAITING_FOR_CAPACITY", "WAITING_FOR_TURN"):
+            why = Problem("", "WAITING_FOR_MIN_RUN", {"tasks": len(room.victims), "at": _moment(at)})
+        return replace(turn, why=why, room_at=at, after=tuple(victim.held.task for victim in room.victims))
 
     def _first_of_pool(self, wish: Ask) -> bool:
         """Whether no earlier task waits for any environments of the kinds that this one could use.
