@@ -1,17 +1,12 @@
 """Messages that make things happen sooner. None of them is needed: the sweep finds every due task by itself."""
 
-import logging
-
-from celery import current_app
 from django.db import transaction
-from kombu.exceptions import OperationalError
 
 from apps.common import bus
 from apps.common.clock import now
+from apps.common.hints import send as _send
 from apps.training.models import Queue, Task
 from apps.training.states import State
-
-log = logging.getLogger(__name__)
 
 
 def poke(task_id: str) -> None:
@@ -52,10 +47,3 @@ def _tell(task_id: str, kind: str) -> None:
     bus.publish(f"task:{task_id}", {"kind": kind})
     if kind == "status":
         bus.publish("tasks", {"id": task_id})
-
-
-def _send(name: str, *args: str) -> None:
-    try:
-        current_app.send_task(name, args=args, ignore_result=True, retry=False)
-    except (OperationalError, OSError) as error:
-        log.warning("broker away, %s waits for the sweep: %s", name, error)
