@@ -11,12 +11,12 @@ from typing import Any
 
 from django.db.models import Max, Min
 
-from apps.clusters.models import Cluster, DevEnvironment, Lease
+from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.scheduling import pricing
 from apps.scheduling.models import Share, Usage
 from apps.training.ground import hints
-from apps.training.ground.launching import cause, engine_decides
+from apps.training.ground.launching import cause, clusters_that_decide, engine_decides
 from apps.training.models import Attempt, Event, MetricPoint, Node, Task
 from apps.training.states import Kind
 from apps.training.states.reasons import Reason
@@ -57,7 +57,7 @@ def hand_over(task: Task, to: Task) -> int:
 
 def held_now(moment: datetime) -> list[Stretch]:
     """By anybody."""
-    engines = [cluster.pk for cluster in Cluster.objects.all() if engine_decides(cluster)]
+    engines = clusters_that_decide()
     leases = Lease.objects.exclude(environment__cluster__in=engines).select_related("environment__zone")
     found = [Stretch(lease.holder, lease.environment, lease.since, moment) for lease in leases]
     if engines:

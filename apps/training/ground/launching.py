@@ -37,6 +37,11 @@ def engine_decides(cluster: Cluster) -> bool:
         return False
 
 
+def clusters_that_decide() -> list[str]:
+    """Those whose engines have queues of their own, by id."""
+    return [cluster.pk for cluster in Cluster.objects.all() if engine_decides(cluster)]
+
+
 def declared(cluster: Cluster, code: str) -> Cause | None:
     """What the platform, or the cluster's engine, declares of a cause."""
     return CAUSES.get(code) or registry.causes(cluster.backend).get(code)

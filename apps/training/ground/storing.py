@@ -5,15 +5,15 @@ from typing import Any
 from django.db import transaction
 
 from apps.accounts.models import User
-from apps.clusters import selectors
 from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.training import models
 from apps.training.ground import hints
+from apps.training.ground.launching import backend_for
 from apps.training.models import Task
 from apps.training.states import Kind, State
 from apps.training.states.limits import DEADLINES
-from fermi.launch import ranks, registry, stored, summary
+from fermi.launch import ranks, stored, summary
 from fermi.launch.request import TaskRequest
 from fermi.launch.schedule.scene import Select
 from fermi.launch.spec import JobSpec, Node
@@ -40,7 +40,7 @@ def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAININ
         created_at=moment,
         **own,
     )
-    if task.select is None or registry.backend(cluster.backend, selectors.connection(cluster)).queues:
+    if task.select is None or backend_for(cluster).queues:
         store_nodes(task, job)  # of what asks for capacity, they are known when its turn comes
     hints.poke(task.pk)
     return task

@@ -7,11 +7,10 @@ from datetime import datetime
 from django.db import connection
 
 from apps.accounts.models import Project
-from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.scheduling import selectors as sharing
 from apps.scheduling.models import UserLimits
-from apps.training.ground.launching import backend_for
+from apps.training.ground.launching import clusters_that_decide
 from apps.training.models import Attempt, Node, Task
 from apps.training.queue import load
 from fermi.launch.schedule import limits
@@ -55,7 +54,7 @@ def check(task: Task, environments: Sequence[str]) -> None:
 def _held(task: Task, moment: datetime) -> Iterator[Held]:
     """By others of the project. In an engine's queue several may have the same environment, of which a lease has only
     the first; what waits there counts as a task with its GPUs, and has spent nothing yet."""
-    engines = [cluster.pk for cluster in Cluster.objects.all() if backend_for(cluster).queues]
+    engines = clusters_that_decide()
     live = Attempt.objects.filter(task__project=task.project_id, task__cluster__in=engines, ended_at=None)
     begun = dict(live.exclude(task=task).values_list("task_id", "running_at"))
     environments: dict[tuple[str, str], list[str]] = {}
