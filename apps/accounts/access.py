@@ -71,6 +71,14 @@ def require_administrator(user: Someone) -> None:
         raise ApiError(403, "FORBIDDEN")
 
 
+def project(user: Someone, key: str) -> Project:
+    """404 NOT_FOUND for a stranger to it."""
+    found = visible(Project.objects.all(), user, "pk").filter(pk=key).first()
+    if found is None:
+        raise ApiError(404, "NOT_FOUND")
+    return found
+
+
 def get(rows: QuerySet[M, M], user: Someone, key: str, role: Role = Role.VIEWER, *, shared: bool = False) -> M:
     """The row with primary key `key` and a `project`, if `user` has `role` there; else 404 or 403 as above."""
     row = visible(rows, user, shared=shared).filter(pk=key).first()

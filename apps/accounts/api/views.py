@@ -8,7 +8,6 @@ from apps.accounts import access, selectors, services, vault
 from apps.accounts.api import serializers as shapes
 from apps.accounts.models import Project, Role
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
-from apps.common.errors import ApiError
 from apps.common.texts import language
 
 
@@ -66,52 +65,52 @@ class ProjectView(APIView):
     @operation("getProject", data=shapes.ProjectItem)
     def get(self, request: Request, project_id: str) -> Data:
         """One project."""
-        project = _project(request, project_id)
+        project = access.project(request.user, project_id)
         return _shown(project, access.role_in(request.user, project))
 
     @operation("renameProject", body=shapes.ProjectRequest, data=shapes.ProjectItem)
     def patch(self, request: Request, project_id: str, body: Body) -> Data:
         """Another name (maintainer)."""
-        project = _project(request, project_id)
+        project = access.project(request.user, project_id)
         services.rename_project(request.user, project, **body)
         return _shown(project, Role.MAINTAINER)
 
     @operation("deleteProject")
     def delete(self, request: Request, project_id: str) -> None:
         """Only a project that holds nothing any more (administrator)."""
-        services.delete_project(request.user, _project(request, project_id))
+        services.delete_project(request.user, access.project(request.user, project_id))
 
 
 class MembersView(APIView):
     @operation("listMembers", query=shapes.MemberQuery, page=shapes.MemberItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """Who has which role in the project."""
-        members = selectors.members(_project(request, project_id))
+        members = selectors.members(access.project(request.user, project_id))
         return page(members.filter(user__username__icontains=query["search"]), query)
 
     @operation("addMember", body=shapes.MemberAddRequest, data=shapes.MemberItem, status=201)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """A user joins the project (maintainer)."""
-        return services.add_member(request.user, _project(request, project_id), **body)
+        return services.add_member(request.user, access.project(request.user, project_id), **body)
 
 
 class MemberView(APIView):
     @operation("changeMember", body=shapes.MemberChangeRequest, data=shapes.MemberItem)
     def patch(self, request: Request, project_id: str, username: str, body: Body) -> Data:
         """Another role (maintainer)."""
-        return services.change_role(request.user, _project(request, project_id), username, **body)
+        return services.change_role(request.user, access.project(request.user, project_id), username, **body)
 
     @operation("removeMember")
     def delete(self, request: Request, project_id: str, username: str) -> None:
         """The user leaves the project (maintainer)."""
-        services.remove_member(request.user, _project(request, project_id), username)
+        services.remove_member(request.user, access.project(request.user, project_id), username)
 
 
 class SecretsView(APIView):
     @operation("listSecrets", query=shapes.SecretQuery, page=shapes.SecretItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """The names of the project's secrets, and who set them when. No value is ever given back."""
-        secrets = vault.listing(_project(request, project_id))
+        secrets = vault.listing(access.project(request.user, project_id))
         return page(secrets.filter(name__icontains=query["search"]), query)
 
 
@@ -120,12 +119,12 @@ class SecretView(APIView):
     def put(self, request: Request, project_id: str, name: str, body: Body) -> Data:
         """Makes a secret, or gives it another value (maintainer). Tasks name it in `secretEnv`; the next attempt of
         each gets the value."""
-        return vault.put(request.user, _project(request, project_id), name, body["value"])
+        return vault.put(request.user, access.project(request.user, project_id), name, body["value"])
 
     @operation("deleteSecret")
     def delete(self, request: Request, project_id: str, name: str) -> None:
         """The value is gone (maintainer). Tasks that name it wait until there is one of that name again."""
-        vault.remove(request.user, _project(request, project_id), name)
+        vault.remove(request.user, access.project(request.user, project_id), name)
 
 
 class AuditEventsView(APIView):
@@ -141,13 +140,6 @@ class AuditEventsView(APIView):
 def _event(row: dict) -> dict:
     """A model's own field cannot be the name of an annotation, hence the underscores until here."""
     return {**row, "actor": row.pop("actor_"), "project": row.pop("project_")}
-
-
-def _project(request: Request, project_id: str) -> Project:
-    project = access.visible(Project.objects.all(), request.user, "pk").filter(pk=project_id).first()
-    if project is None:
-        raise ApiError(404, "NOT_FOUND")
-    return project
 
 
 def _shown(project: Project, role: Role | None) -> dict:

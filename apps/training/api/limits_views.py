@@ -1,10 +1,8 @@
 """What a project and its members may use, and what they use now."""
 
 from apps.accounts import access
-from apps.accounts.models import Project
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.clock import now
-from apps.common.errors import ApiError
 from apps.scheduling import showing
 from apps.scheduling.services import limits
 from apps.training.api import limits_forms as forms
@@ -15,12 +13,12 @@ class LimitsView(APIView):
     @operation("getLimits", data=forms.Limits)
     def get(self, request: Request, project_id: str) -> Data:
         """What the project may use, and what it uses now."""
-        return showing.limits(request.user, _project(request, project_id), _use())
+        return showing.limits(request.user, access.project(request.user, project_id), _use())
 
     @operation("putLimits", body=forms.LimitsRequest, data=forms.Limits)
     def put(self, request: Request, project_id: str, body: Body) -> Data:
         """Replaces all limits of the project (administrator). What already runs goes on."""
-        project = _project(request, project_id)
+        project = access.project(request.user, project_id)
         limits.put(request.user, project, body)
         return showing.limits(request.user, project, _use())
 
@@ -29,7 +27,7 @@ class UsersLimitsView(APIView):
     @operation("listUserLimits", query=forms.UserLimitsQuery, page=forms.UserLimits)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """What each member of the project may use, and uses now."""
-        project = _project(request, project_id)
+        project = access.project(request.user, project_id)
         members = showing.members(project).filter(user__username__icontains=query["search"])
         return page(members, query, showing.of_members(project, _use()))
 
@@ -38,23 +36,16 @@ class UserLimitsView(APIView):
     @operation("putUserLimits", body=forms.UserLimitsRequest, data=forms.UserLimits)
     def put(self, request: Request, project_id: str, username: str, body: Body) -> Data:
         """Limits of one member's own, in place of those that each has (maintainer)."""
-        project = _project(request, project_id)
+        project = access.project(request.user, project_id)
         limits.put_of_user(request.user, project, username, body)
         return showing.of_members(project, _use())(showing.members(project).get(user__username=username))
 
     @operation("deleteUserLimits")
     def delete(self, request: Request, project_id: str, username: str) -> None:
         """From now on the member has the limits that each has (maintainer)."""
-        limits.remove_of_user(request.user, _project(request, project_id), username)
+        limits.remove_of_user(request.user, access.project(request.user, project_id), username)
 
 
 def _use() -> showing.Now:
     moment = now()
     return showing.Now(moment, load.held(moment), load.places())
-
-
-def _project(request: Request, project_id: str) -> Project:
-    project = access.visible(Project.objects.all(), request.user, "pk").filter(pk=project_id).first()
-    if project is None:
-        raise ApiError(404, "NOT_FOUND")
-    return project

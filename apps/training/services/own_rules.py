@@ -6,9 +6,9 @@ from typing import Any
 from django.db import transaction
 
 from apps.accounts import access, audit
-from apps.accounts.models import Project, Role, User
+from apps.accounts.models import Role, User
 from apps.common.clock import now
-from apps.common.errors import ApiError, ProblemsError
+from apps.common.errors import ProblemsError
 from apps.training.ground import own_rules
 from apps.training.models import DiagnosisRules
 from apps.training.shown import findings
@@ -18,7 +18,7 @@ from fermi.launch.spec import Problem, RankSeen
 
 
 def shown(user: User, project_id: str) -> dict[str, Any]:
-    project = _project(user, project_id)
+    project = access.project(user, project_id)
     row = DiagnosisRules.objects.filter(project=project).select_related("updated_by").first()
     return {
         "text": row.text if row else "",
@@ -30,7 +30,7 @@ def shown(user: User, project_id: str) -> dict[str, Any]:
 @transaction.atomic
 def put(user: User, project_id: str, text: str) -> dict[str, Any]:
     """All of them at once; an empty text removes them."""
-    project = _project(user, project_id)
+    project = access.project(user, project_id)
     access.require(user, project, Role.MAINTAINER)
     _, wrong = rules.parse(text)
     if wrong:
@@ -44,7 +44,7 @@ def put(user: User, project_id: str, text: str) -> dict[str, Any]:
 def tried(user: User, project_id: str, log: str, text: str | None = None) -> dict[str, Any]:
     """What would be said of a rank that failed and had printed `log`: by the rules of the project, or by those in
     `text`, and by the platform's."""
-    project = _project(user, project_id)
+    project = access.project(user, project_id)
     own, wrong = rules.parse(own_rules.text_of(project.pk) if text is None else text)
     if wrong:
         raise ProblemsError(_problems(wrong))
@@ -60,10 +60,3 @@ def tried(user: User, project_id: str, log: str, text: str | None = None) -> dic
 
 def _problems(wrong: Iterable[RuleProblem]) -> list[Problem]:
     return [Problem("text", one.code, {**one.params, "line": one.line}) for one in wrong]
-
-
-def _project(user: User, project_id: str) -> Project:
-    project = access.visible(Project.objects.all(), user, "pk").filter(pk=project_id).first()
-    if project is None:
-        raise ApiError(404, "NOT_FOUND")
-    return project
