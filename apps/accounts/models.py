@@ -36,6 +36,8 @@ class Role(models.TextChoices):
 
 
 class Membership(models.Model):
+    GOES_WITH_PROJECT = True
+
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=20, choices=Role, default=Role.MEMBER)
@@ -46,6 +48,8 @@ class Membership(models.Model):
 
 class Secret(models.Model):
     """A value that the project's tasks get by name and nobody reads back. `value` is encrypted (`sealing`)."""
+
+    GOES_WITH_PROJECT = True
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="secrets")
     name = models.CharField(max_length=63)

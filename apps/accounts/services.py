@@ -8,7 +8,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from apps.accounts import access, audit, selectors
-from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, Secret, SignInLink, User
+from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SignInLink, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
 
@@ -66,17 +66,16 @@ def rename_project(user: User, project: Project, name: str) -> None:
 
 @transaction.atomic
 def delete_project(user: User, project: Project) -> None:
-    """Only an empty one: environments, tasks and data are deleted by name or not at all. Its secrets go with it, and
-    what says of itself `GOES_WITH_PROJECT`."""
+    """Only an empty one: environments, tasks and data are deleted by name or not at all. What says of itself
+    `GOES_WITH_PROJECT` does, and the audit trail stays."""
     access.require_administrator(user)
     for relation in Project._meta.related_objects:
-        if relation.related_model in (Membership, AuditEvent, Secret) or not isinstance(relation.related_model, type):
+        model = relation.related_model
+        if model is AuditEvent or not isinstance(model, type) or getattr(model, "GOES_WITH_PROJECT", False):
             continue
-        if getattr(relation.related_model, "GOES_WITH_PROJECT", False):
-            continue
-        rows = relation.related_model._default_manager.filter(**{relation.field.name: project})
+        rows = model._default_manager.filter(**{relation.field.name: project})
         if rows.exists():
-            what = str(relation.related_model._meta.verbose_name_plural)
+            what = str(model._meta.verbose_name_plural)
             raise ApiError(409, "PROJECT_NOT_EMPTY", what=what, count=rows.count())
     audit.record(user, "project.delete", project.id, name=project.name)
     project.delete()
