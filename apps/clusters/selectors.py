@@ -186,6 +186,12 @@ def snapshots(environments: Iterable[DevEnvironment]) -> list[Node]:
     return [snapshot(environment) for environment in environments]
 
 
+def zone_ids() -> dict[str, str]:
+    """Of each zone, by its id and by its name."""
+    by_name = {name: key for key, name in AvailabilityZone.objects.values_list("pk", "name")}
+    return by_name | {key: key for key in by_name.values()}
+
+
 def zones(user: User) -> QuerySet[AvailabilityZone, Any]:
     """Every zone, with what the user may see in it."""
     mine = Q(environments__in=seen_by(user))

@@ -16,6 +16,7 @@ from apps.common.clock import now as clock
 from apps.scheduling import pricing
 from apps.scheduling.models import AtBudget, Limits, Reservation, Share, Usage, UserLimits
 from fermi.launch.findings import Finding, Level
+from fermi.launch.schedule.ledger import PARTS
 from fermi.launch.schedule.scene import Allowance, Held, Place, Priority, Project, faded
 from fermi.launch.schedule.scene import Reservation as Window
 from fermi.launch.spec import Problem
@@ -24,8 +25,10 @@ HOUR = 3600.0
 ORDINARY = frozenset({Priority.LOW, Priority.NORMAL, Priority.HIGH})
 """What members of a project may use that has no list of its own."""
 
-HELD = F("starting") + F("training") + F("saving") + F("lost") + F("redone") + F("idle")
-"""Seconds of a row of the ledger."""
+_GPU_HOURS = F("gpus") * sum((F(part) for part in PARTS[1:]), F(PARTS[0])) / HOUR
+GPU_HOURS = Sum(_GPU_HOURS, output_field=FloatField())
+COST = Sum(_GPU_HOURS * F("per_gpu_hour"), output_field=FloatField())
+"""Of rows of the ledger."""
 
 
 @dataclass(slots=True)
@@ -52,15 +55,14 @@ def projects(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> di
     shares = {row.project_id: row for row in Share.objects.all()}
     users: defaultdict[str, dict[str, Allowance]] = defaultdict(dict)
     for row in UserLimits.objects.select_related("user"):
-        users[row.project_id][row.user.username] = Allowance(row.most_gpus, row.most_tasks, row.gpu_hours)
+        users[row.project_id][row.user.username] = allowance(row)
     by_month = {key for key, row in limits.items() if (row.gpu_hours, row.user_gpu_hours, row.budget) != (None,) * 3}
     by_month |= {key for key, known in users.items() if any(one.gpu_hours is not None for one in known.values())}
     spent = spent_by_project(now, held, places, by_month) if by_month else {}
     found = {}
     for key, name in ProjectRow.objects.values_list("pk", "name"):
-        share = shares.get(key)
-        used = faded(share.used, (now - share.as_of).total_seconds()) if share else 0.0
-        found[key] = _project(key, name, used, limits.get(key), users.get(key, {}), spent.get(key, Spent()))
+        own = limits.get(key), users.get(key, {}), spent.get(key, Spent())
+        found[key] = _project(key, name, used(shares.get(key), now), *own)
     return found
 
 
@@ -71,6 +73,15 @@ def limits_of(project: ProjectRow) -> Limits | None:
 def known(project: ProjectRow, row: Limits | None) -> Project:
     """Its limits alone: without what it has used, and without those of single users."""
     return Project(id=project.pk, name=project.name, **_limits(row))
+
+
+def used(share: Share | None, at: datetime) -> float:
+    """GPU-seconds that count then."""
+    return faded(share.used, (at - share.as_of).total_seconds()) if share else 0.0
+
+
+def allowance(row: UserLimits) -> Allowance:
+    return Allowance(row.most_gpus, row.most_tasks, row.gpu_hours)
 
 
 def _project(
@@ -118,12 +129,10 @@ def spent_by_project(
     """What the ledger says of this month, and what tasks hold at this moment, since it began; `of` these projects."""
     since, known = month_of(now), pricing.prices()
     found: defaultdict[str, Spent] = defaultdict(Spent)
-    gpu_hours = Sum(F("gpus") * HELD / HOUR, output_field=FloatField())
-    cost = Sum(F("gpus") * HELD / HOUR * F("per_gpu_hour"), output_field=FloatField())
     booked = Usage.objects.filter(since__gte=since)
     if of is not None:
         booked = booked.filter(project__in=of)
-    rows = booked.values("project", "owner").annotate(hours=gpu_hours, cost=cost)
+    rows = booked.values("project", "owner").annotate(hours=GPU_HOURS, cost=COST)
     for project, owner, hours, paid in rows.values_list("project", "owner", "hours", "cost"):
         found[project].hours[owner] += hours or 0.0
         found[project].cost += paid or 0.0

@@ -14,7 +14,7 @@ from apps.scheduling import selectors
 from apps.scheduling.models import Limits, Share, UserLimits
 from apps.scheduling.selectors import Spent
 from fermi.launch.schedule.limits import Use
-from fermi.launch.schedule.scene import Held, Place, faded
+from fermi.launch.schedule.scene import Held, Place
 
 COLUMNS = {
     "weight": "weight",
@@ -69,7 +69,7 @@ def limits(user: Someone, project: Project, now: Now) -> dict[str, Any]:
             "tasks": now.use.tasks[project.pk],
             "gpuHours": round(sum(spent.hours.values()), 3),
             "cost": round(spent.cost, 2),
-            "share": round(faded(share.used, (now.moment - share.as_of).total_seconds()), 1) if share else 0.0,
+            "share": round(selectors.used(share, now.moment), 1),
         },
     }
 

@@ -10,8 +10,8 @@ from apps.accounts.models import Project, Role, User
 from apps.clusters.models import AvailabilityZone, DevEnvironment
 from apps.scheduling import selectors
 from apps.scheduling.models import AtBudget, Limits, UserLimits
-from fermi.launch.schedule.scene import Allowance, priority_of
 from fermi.launch.schedule.scene import Project as Known
+from fermi.launch.schedule.scene import priority_of
 from fermi.launch.spec import Problem
 
 
@@ -83,7 +83,7 @@ def _gpus(user: User, known: Known, gpus: int, where: str) -> Iterator[Problem]:
     if known.most_gpus is not None and gpus > known.most_gpus:
         yield _problem(where, "LIMIT_GPUS_ASKED", known, asked=gpus, high=known.most_gpus)
     own = UserLimits.objects.filter(project=known.id, user=user).first()
-    most = Allowance(own.most_gpus, own.most_tasks, own.gpu_hours) if own else known.each_user
+    most = selectors.allowance(own) if own else known.each_user
     if most.most_gpus is not None and gpus > most.most_gpus:
         yield _problem(where, "LIMIT_USER_GPUS_ASKED", known, user=user.username, asked=gpus, high=most.most_gpus)
 

@@ -7,7 +7,8 @@ from django.db import transaction
 
 from apps.accounts import access, audit
 from apps.accounts.models import Membership, Project, Role, User
-from apps.clusters.models import AvailabilityZone, DevEnvironment
+from apps.clusters.models import DevEnvironment
+from apps.clusters.selectors import zone_ids
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.scheduling import hints
@@ -45,12 +46,12 @@ def checked(values: Mapping[str, Any], before: Limits) -> tuple[dict[str, Any], 
             params = {"found": found, "known": ", ".join(known) or "–"}
             problems.append(Problem(f"gpuTypes.{index}", "GPU_TYPE_UNKNOWN", params))
     zones = []
-    by_name = {key: zone for zone, name in AvailabilityZone.objects.values_list("pk", "name") for key in (name, zone)}
+    known_zones = zone_ids()
     for index, found in enumerate(values.get("zones") or ()):
-        if found not in by_name:
+        if found not in known_zones:
             problems.append(Problem(f"zones.{index}", "ZONE_UNKNOWN", {"zone": found}))
-        elif by_name[found] not in zones:
-            zones.append(by_name[found])
+        elif known_zones[found] not in zones:
+            zones.append(known_zones[found])
     priorities = list(dict.fromkeys(values.get("priorities") or ()))
     budget = values.get("budget")
     stored = {"gpu_types": types, "zones": zones, "priorities": priorities}

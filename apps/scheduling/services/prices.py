@@ -10,6 +10,7 @@ from django.db import transaction
 from apps.accounts import access, audit
 from apps.accounts.models import User
 from apps.clusters.models import AvailabilityZone
+from apps.clusters.selectors import zone_ids
 from apps.common.clock import now
 from apps.common.errors import ProblemsError
 from apps.scheduling import pricing
@@ -67,8 +68,7 @@ def _replace(user: User, after: Callable[[Mapping[Key, Decimal]], Mapping[Key, D
 
 
 def _asked(given: Iterable[Mapping[str, Any]]) -> dict[Key, Decimal]:
-    zones = {name: key for key, name in AvailabilityZone.objects.values_list("pk", "name")}
-    zones |= {key: key for key in zones.values()}
+    zones = zone_ids()
     asked: dict[Key, Decimal] = {}
     wrong = []
     for number, one in enumerate(given):

@@ -14,6 +14,7 @@ from django.db.models import Max, Min
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.scheduling import pricing
+from apps.scheduling import selectors as sharing
 from apps.scheduling.models import Share, Usage
 from apps.training.ground import hints
 from apps.training.ground.launching import cause, clusters_that_decide, engine_decides
@@ -195,7 +196,7 @@ def _book(task: Task, leases: Collection[Lease], until: datetime) -> None:
         return
     share, _ = Share.objects.get_or_create(project_id=task.project_id, defaults={"used": 0.0, "as_of": until})
     share = Share.objects.select_for_update().get(pk=share.pk)
-    before = faded(share.used, (until - share.as_of).total_seconds())
+    before = sharing.used(share, until)
     Share.objects.filter(pk=share.pk).update(used=before + used, as_of=max(until, share.as_of))
 
 

@@ -17,7 +17,7 @@ from apps.accounts.models import User
 from apps.common.clock import now
 from apps.scheduling import pricing
 from apps.scheduling.models import Usage
-from apps.scheduling.selectors import month_of
+from apps.scheduling.selectors import COST, month_of
 from apps.training.ground import holding
 from apps.training.models import Task
 from fermi.launch.schedule import ledger
@@ -33,8 +33,6 @@ GROUPS: Mapping[str, tuple[Any, Any]] = {
     "month": (TruncMonth("since"), Value("")),
 }
 """By what a report adds up: the key of a row, and its name."""
-
-_SECONDS = sum((F(part) for part in PARTS[1:]), F(PARTS[0]))
 
 
 @dataclass(slots=True)
@@ -130,9 +128,8 @@ def of_task(task: Task) -> dict[str, Any]:
 def _added(rows: QuerySet[Usage], by: str) -> Iterable[dict[str, Any]]:
     key, name = GROUPS[by]
     sums: dict[str, Any] = {f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PARTS}
-    cost = Sum(F("gpus") * _SECONDS / HOUR * F("per_gpu_hour"), output_field=FloatField())
     grouped = rows.annotate(key=key, label=name).order_by().values("key", "label")
-    for row in grouped.annotate(**sums, cost=cost, tasks=Count("task", distinct=True)):
+    for row in grouped.annotate(**sums, cost=COST, tasks=Count("task", distinct=True)):
         yield {**row, "name": row["label"]}
 
 
