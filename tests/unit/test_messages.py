@@ -257,3 +257,10 @@ def test_every_text_of_the_operators_console_is_said_and_what_is_said_has_a_text
     texts = set(messages._room("admin", "en"))
     assert texts - written == set()
     assert said - texts == set()
+
+
+def test_moments_are_said_as_utc_and_one_beyond_the_calendar_as_it_is() -> None:
+    told = {"environment": "lab", "project": "vision"}
+    for until, said in ((1_764_547_200.5, "2025-12-01 00:00 UTC"), ("tomorrow", "tomorrow"), (1e30, "1e+30")):
+        assert said in messages.text("WAITING_FOR_RESERVATION", "en", until=until, **told)[0]
+    assert "inf" in messages.text("WAITING_FOR_RESERVATION", "en", until=float("inf"), **told)[0]

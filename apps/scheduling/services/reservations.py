@@ -77,9 +77,9 @@ def check(user: User, row: Reservation, ids: Sequence[str], was: str | None = No
     if found:
         _require(user, found)
     if row.ends_at <= row.begins_at:
-        problems.append(Problem("endsAt", "RESERVATION_ENDS_FIRST", {"begins": _said(row.begins_at)}))
+        problems.append(Problem("endsAt", "RESERVATION_ENDS_FIRST", {"begins": row.begins_at.timestamp()}))
     elif row.ends_at <= now():
-        problems.append(Problem("endsAt", "RESERVATION_PAST", {"ends": _said(row.ends_at)}))
+        problems.append(Problem("endsAt", "RESERVATION_PAST", {"ends": row.ends_at.timestamp()}))
     theirs = Project.objects.all() if row.project_id == was else access.visible(Project.objects.all(), user, "pk")
     project = theirs.filter(pk=row.project_id).first()
     if row.project_id is not None and project is None:
@@ -108,7 +108,7 @@ def _overlaps(row: Reservation, found: Sequence[DevEnvironment], ids: Sequence[s
         Problem(
             f"environmentIds.{ids.index(key)}",
             "RESERVATION_OVERLAPS",
-            {"environment": name, "begins": _said(begins), "ends": _said(ends), "note": note or "–"},
+            {"environment": name, "begins": begins.timestamp(), "ends": ends.timestamp(), "note": note or "–"},
         )
         for key, name, begins, ends, note in rows
         if key in keys
@@ -128,7 +128,3 @@ def _told(row: Reservation, environments: Iterable[DevEnvironment]) -> dict[str,
         "ends": row.ends_at.isoformat(),
         "note": row.note,
     }
-
-
-def _said(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M UTC")

@@ -55,7 +55,7 @@ def empty_windows(moment: datetime) -> list[str]:
             "maintained" if maintained else "reserved": True,  # for whom, only members of that project may know
             "by": (maintained[3] or "–") if maintained else "",
             "environment": ", ".join(sorted({window[0] for window in foreign})),
-            "until": f"{max(window[2] for window in foreign):%Y-%m-%d %H:%M} UTC",
+            "until": max(window[2] for window in foreign).timestamp(),
         }
         if ask(task.pk, params):
             asked.append(task.pk)

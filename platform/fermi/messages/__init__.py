@@ -29,6 +29,7 @@ missing is shown as a dash and logged, because a gap is a fault of ours.
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -45,7 +46,7 @@ __all__ = [
 ]  # fmt: skip
 
 GAP = "–"
-MOMENTS = frozenset({"begins"})
+MOMENTS = frozenset({"begins", "ends", "until"})
 """Parameters that are unix seconds, wherever they are."""
 FOLDER = Path(__file__).parent
 
@@ -209,7 +210,9 @@ def _moment(value: object) -> object:
     """Of unix seconds. Whoever reads it may be anywhere."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
-    return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    with suppress(ValueError, OverflowError, OSError):  # beyond the calendar
+        return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return value
 
 
 def _shown(value: object, lang: str) -> object:

@@ -8,7 +8,6 @@ whatever starts early delays nobody who waits longer.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from fermi.launch.schedule import limits, preemption
@@ -218,11 +217,11 @@ class Walk:
     def _for_window(self, found: Any, place: Place) -> Problem:
         window = found[1]
         if window.project is None:
-            params = {"environment": place.name, "until": _moment(window.ends)}
+            params = {"environment": place.name, "until": window.ends}
             return Problem("", "WAITING_FOR_MAINTENANCE", params)
         owner = self.scene.projects.get(window.project)
         name = owner.name or owner.id if owner else window.project
-        params = {"environment": place.name, "project": name, "until": _moment(window.ends)}
+        params = {"environment": place.name, "project": name, "until": window.ends}
         return Problem("", "WAITING_FOR_RESERVATION", params)
 
     def _unfit(self, select: Select | None) -> Problem:
@@ -261,7 +260,7 @@ class Walk:
             return turn
         why = turn.why
         if why is not None and why.code in ("WAITING_FOR_CAPACITY", "WAITING_FOR_TURN"):
-            why = Problem("", "WAITING_FOR_MIN_RUN", {"tasks": len(room.victims), "at": _moment(at)})
+            why = Problem("", "WAITING_FOR_MIN_RUN", {"tasks": len(room.victims), "begins": at})
         return replace(turn, why=why, room_at=at, after=tuple(victim.held.task for victim in room.victims))
 
     def _first_of_pool(self, wish: Ask) -> bool:
@@ -353,7 +352,3 @@ def _wish(task: Waiting) -> Any:
         select.nodes, select.gpus_per_node, select.total_gpus, select.gpu_types, select.zones, select.same_zone,
         tuple(sorted(labels.items())) if labels else (), select.exclude,
     )  # fmt: skip
-
-
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
