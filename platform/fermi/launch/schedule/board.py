@@ -94,7 +94,7 @@ class Board:
                 groups.setdefault((lot.kind.cluster, zone), []).append(lot)
         found = []
         for key, some in sorted(groups.items()):
-            if may_suffice(select, [place for lot in some for place in lot.places]) and (
+            if select.counted([place for lot in some for place in lot.places]) >= select.target and (
                 places := self._prefix(select, some, task)
             ):
                 found.append((self._distance(task, places), key, places))
@@ -190,12 +190,6 @@ def _by_place(reservations: Iterable[Reservation], now: float) -> Mapping[str, t
             for key in one.places:
                 found[key] = (*found.get(key, ()), one)
     return found
-
-
-def may_suffice(select: Select, places: Sequence[Place]) -> bool:
-    if select.total_gpus is None:
-        return len(places) >= (select.nodes or 1)
-    return sum(place.gpus for place in places) >= select.total_gpus
 
 
 def suffices(select: Select, places: Sequence[Place], gpus: int) -> bool:

@@ -47,7 +47,7 @@ def _lots(task: Waiting, free: Iterable[Place], project: Project | None) -> Sequ
 
 def pick(select: Select, lots: Sequence[Lot]) -> list[Place]:
     """Of lots that all suit, the smallest environments first."""
-    zones, wanted = _zones(select, lots), _wanted(select)
+    zones, wanted = _zones(select, lots), select.target
     rated: list[_Rated] = []
     for key, (there, some) in zones.items():
         if there >= wanted and (taken := _sizes(select, some)) is not None:
@@ -64,7 +64,7 @@ def enough(select: Select, lots: Sequence[Lot]) -> bool:
     """Whether they suffice, whichever of them are chosen."""
     if select.total_gpus is not None and select.nodes is not None:
         return bool(pick(select, lots))
-    zones, wanted = _zones(select, lots), _wanted(select)
+    zones, wanted = _zones(select, lots), select.target
     if select.same_zone:
         return any(there >= wanted for there, _ in zones.values())
     clusters: dict[str, int] = {}
@@ -94,7 +94,7 @@ def picks(select: Select, lots: Sequence[Lot]) -> Iterator[list[Place]]:
 
 
 _Zones = dict[tuple[str, str], tuple[int, list[Lot]]]
-"""By cluster and zone: environments or GPUs, as `_wanted` counts, and lots."""
+"""By cluster and zone: environments or GPUs, as `target` counts, and lots."""
 
 
 def _zones(select: Select, lots: Iterable[Lot]) -> _Zones:
@@ -118,7 +118,7 @@ def _across(select: Select, zones: _Zones, cluster: str) -> tuple[Any, list[Plac
     """Of several zones, as few as possible."""
     there = sorted((key for key in zones if key[0] == cluster), key=lambda key: (-zones[key][0], key))
     for number in range(2, len(there) + 1):
-        if sum(zones[key][0] for key in there[:number]) < _wanted(select):
+        if sum(zones[key][0] for key in there[:number]) < select.target:
             continue
         rated: list[_Rated] = []
         for some in islice(combinations(there, number), COMBINATIONS):
@@ -144,10 +144,6 @@ def _healthiest(rated: list[_Rated]) -> tuple[Any, list[Place]]:
             break
     assert best is not None
     return best[0], in_rank_order(best[1])
-
-
-def _wanted(select: Select) -> int:
-    return (select.nodes or 1) if select.total_gpus is None else select.total_gpus
 
 
 def _sizes(select: Select, lots: Sequence[Lot]) -> tuple[tuple[int, int], dict[int, int]] | None:

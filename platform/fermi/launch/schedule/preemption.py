@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fermi.launch.schedule.board import Board, may_suffice
+from fermi.launch.schedule.board import Board
 from fermi.launch.schedule.limits import Guarantees, shared_of
 from fermi.launch.schedule.placement import pick
 from fermi.launch.schedule.scene import Held, Place, Priority, Scene, Select, Waiting, priority_of
@@ -207,7 +207,7 @@ def _groups(task: Waiting, ask: Ask, board: Board, may: Asked) -> dict[tuple[str
 def _room(select: Select, there: list[Place], may: list[Victim], gains: Gains, givers: Givers) -> Room | None:
     if chosen := _pick(select, there):
         return Room((), chosen)
-    if not may_suffice(select, [*there, *(place for _, some in gains.values() for place in some)]):
+    if select.counted([*there, *(place for _, some in gains.values() for place in some)]) < select.target:
         return None
     ways: tuple[Callable[[], list[Victim]], ...] = (
         lambda: [victim for victim in may if givers.spares(victim)],
@@ -250,12 +250,8 @@ def _cheap(victim: Victim) -> tuple[float, str]:
 def _fewest(
     select: Select, there: list[Place], may: list[Victim], gains: Gains, together: Callable[[Sequence[Victim]], bool]
 ) -> list[Victim] | None:
-    def size(places: Iterable[Place]) -> int:
-        return sum(1 if select.total_gpus is None else place.gpus for place in places)
-
-    wanted = (select.nodes or 1) if select.total_gpus is None else select.total_gpus
-    missing = wanted - size(there)
-    gain = {one.held.task: min(size(gains[one.held.task][1]), missing) for one in may}
+    missing = select.target - select.counted(there)
+    gain = {one.held.task: min(select.counted(gains[one.held.task][1]), missing) for one in may}
     if select.total_gpus is None or select.nodes is None:
         victims = _least(missing, may, gain)
     else:

@@ -1,7 +1,7 @@
 """What a decision is made from, and what it is. Moments are unix seconds, lengths of time are seconds."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -41,6 +41,15 @@ class Select:
     same_zone: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
+
+    @property
+    def target(self) -> int:
+        """So many environments; where `total_gpus` is given, so many GPUs."""
+        return (self.nodes or 1) if self.total_gpus is None else self.total_gpus
+
+    def counted(self, places: Sequence["Place"]) -> int:
+        """As `target` counts."""
+        return len(places) if self.total_gpus is None else sum(place.gpus for place in places)
 
 
 @dataclass(frozen=True, slots=True)

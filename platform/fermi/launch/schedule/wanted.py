@@ -32,11 +32,6 @@ def amount(select: Select, count: int | None = None) -> str:
     return f"{nodes} × {types}" if types else str(nodes)
 
 
-def counted(select: Select, places: Iterable[Place]) -> int:
-    """As `amount` counts."""
-    return sum(1 if select.total_gpus is None else place.gpus for place in places)
-
-
 def possible(select: Select, project: str, cluster: str, places: Iterable[Place]) -> Problem | None:
     """What is wrong with a request that would not do even if all of these environments ran and were free."""
     task = Waiting("", project, "", cluster, 0.0, select=select)
@@ -51,7 +46,7 @@ def possible(select: Select, project: str, cluster: str, places: Iterable[Place]
     if pick(select, lots):
         return None
     best = max(
-        (counted(select, some) for some in _groups(select, [place for lot in lots for place in lot.places])), default=0
+        (select.counted(some) for some in _groups(select, [place for lot in lots for place in lot.places])), default=0
     )
     params = {"wanted": text(select, {place.zone: place.zone_name for place in there}), "found": amount(select, best)}
     if excluded := _excluded(select, there):
