@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db.models import Max, Min
 
+from apps.clusters.leases import release
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.scheduling import pricing
@@ -42,7 +43,7 @@ def give_back(task: Task, environment_ids: Collection[str] | None = None) -> int
     _book(task, leases, now())
     if not leases:
         return 0
-    Lease.objects.filter(pk__in=[lease.pk for lease in leases], holder=task.pk).delete()
+    release(task.pk, [lease.pk for lease in leases])
     hints.poke_waiting()
     return len(leases)
 

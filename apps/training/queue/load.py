@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import F, Max, Sum
 
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
+from apps.common.slices import MOST, slices
 from apps.scheduling import selectors as sharing
 from apps.training.models import Attempt, Checkpoint, Node, Task
 from apps.training.queue import expecting, health
@@ -29,7 +30,7 @@ def scene(now: datetime, *more: Waiting, past: Past = NOTHING) -> Scene:
     none."""
     rows = list(in_line().values(*_COLUMNS, user=F("owner__username")))
     named = _named(row["id"] for row in rows if row["select"] is None)
-    spent = ran(row["id"] for row in rows if row["attempt"] and (row["max_run_seconds"] is not None or past.runs))
+    spent = _ran(row["id"] for row in rows if row["attempt"] and (row["max_run_seconds"] is not None or past.runs))
     waiting = [_waiting(row, named.get(row["id"], ()), spent.get(row["id"], 0.0), past) for row in rows]
     holders, there = tuple(held(now, past)), tuple(places(health.failures(now)))
     return Scene(
@@ -81,21 +82,20 @@ def _named(tasks: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The environments that each named; what was deleted is an environment that is not there."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     wanted = list(tasks)
-    rows = (
-        Node.objects.filter(task__in=in_line().filter(select=None))
-        if len(wanted) > 500
-        else (Node.objects.filter(task__in=wanted))
-    )
+    rows = Node.objects.filter(task__in=wanted if len(wanted) <= MOST else in_line().filter(select=None))
     for task, environment in rows.order_by("node_rank").values_list("task_id", "environment_id"):
         found[task].append(environment or "")
     return {task: tuple(keys) for task, keys in found.items()}
 
 
-def ran(tasks: Iterable[str], now: datetime | None = None) -> dict[str, float]:
+def _ran(tasks: Iterable[str]) -> dict[str, float]:
     """For how many seconds attempts that have ended held environments, by task."""
-    ended = Attempt.objects.filter(task__in=list(tasks), ended_at__isnull=False).values("task")
-    rows = ended.annotate(total=Sum(F("ended_at") - F("created_at"))).values_list("task", "total")
-    return {task: total.total_seconds() for task, total in rows}
+    found: dict[str, float] = {}
+    for part in slices(tasks):
+        ended = Attempt.objects.filter(task__in=part, ended_at__isnull=False).values("task")
+        rows = ended.annotate(total=Sum(F("ended_at") - F("created_at"))).values_list("task", "total")
+        found |= {task: total.total_seconds() for task, total in rows}
+    return found
 
 
 def held(now: datetime, past: Past = NOTHING) -> list[Held]:
@@ -104,7 +104,7 @@ def held(now: datetime, past: Past = NOTHING) -> list[Held]:
     for environment, holder, since in Lease.objects.values_list("environment_id", "holder", "since"):
         leases[holder].append((environment, since))
     rows: dict[str, dict[str, Any]] = {}
-    for part in _slices(list(leases)):
+    for part in slices(leases):
         found: Iterable[Any] = Task.objects.filter(pk__in=part).values(
             "id", "kind", "name", "project_id", "priority", "preemptible", "borrowed", "min_run_seconds", "state",
             "max_run_seconds", "deadline_at", "paused_at", "preempted_at", "stop_requested_at", "attempt",
@@ -114,7 +114,7 @@ def held(now: datetime, past: Past = NOTHING) -> list[Held]:
     again = [
         key for key, row in rows.items() if row["max_run_seconds"] is not None or (past.runs and row["attempt"] > 1)
     ]
-    spent, saved = ran(again), _saved(rows)
+    spent, saved = _ran(again), _saved(rows)
     return [
         _expected(now, past, rows.get(key), spent.get(key, 0.0),
                   _held(key, taken, rows.get(key), spent.get(key, 0.0), saved.get(key)))
@@ -166,7 +166,7 @@ def _held(
 def _saved(tasks: Iterable[str]) -> dict[str, datetime]:
     """When each task's newest checkpoint was saved."""
     found: dict[str, datetime] = {}
-    for part in _slices(list(tasks)):
+    for part in slices(tasks):
         rows = Checkpoint.objects.filter(task__in=part).values("task").annotate(newest=Max("at"))
         found |= dict(rows.values_list("task", "newest"))
     return found
@@ -197,8 +197,3 @@ def places(failures: Mapping[str, int] = MappingProxyType({}), among: Collection
         )
         for row in rows
     ]
-
-
-def _slices(keys: list[str], size: int = 500) -> Iterable[list[str]]:
-    """SQLite takes so many values in one statement."""
-    return (keys[at : at + size] for at in range(0, len(keys), size))

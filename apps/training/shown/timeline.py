@@ -11,6 +11,7 @@ from apps.accounts.models import User
 from apps.clusters import selectors
 from apps.clusters.models import DevEnvironment
 from apps.common.errors import ApiError
+from apps.common.slices import slices
 from apps.scheduling.models import Reservation, Usage
 from apps.training.models import Task
 from apps.training.queue import looking
@@ -105,6 +106,4 @@ def _next(spans: Spans, view: View, eyes: Eyes, keys: set[str]) -> None:
 
 def _trainings(tasks: set[str]) -> set[str]:
     """Those that have a page: training tasks that were not deleted."""
-    wanted = list(tasks)
-    parts = (wanted[at : at + 500] for at in range(0, len(wanted), 500))
-    return {key for part in parts for key in Task.trainings.filter(pk__in=part).values_list("pk", flat=True)}
+    return {key for part in slices(tasks) for key in Task.trainings.filter(pk__in=part).values_list("pk", flat=True)}

@@ -30,9 +30,6 @@ class Use:
             self.gpus[key] += gpus
             self.tasks[key] += 1
 
-    def sizes(self) -> dict[str, int]:
-        return {key: place.gpus for key, place in self.places.items()}
-
 
 class Guarantees:
     """Who holds more shared GPUs than is guaranteed to it, now and once those that leave have left and those that these

@@ -30,19 +30,9 @@ def open_to(project: str, cluster: str, place: Place) -> bool:
 def choose(task: Waiting, free: Iterable[Place], project: Project | None = None) -> list[Place]:
     """The environments that suit best, master first; empty where they do not suffice. `project`: what it may use."""
     assert task.select is not None
-    return pick(task.select, _lots(task, free, project))
-
-
-def choices(task: Waiting, free: Iterable[Place], project: Project | None = None) -> Iterator[list[Place]]:
-    """Different ones, the best first, `ALTERNATIVES` at most: for rules that may refuse the best."""
-    assert task.select is not None
-    return picks(task.select, _lots(task, free, project))
-
-
-def _lots(task: Waiting, free: Iterable[Place], project: Project | None) -> Sequence[Lot]:
-    stock, wish = Stock(), ask(task, project)
+    stock = Stock()
     stock.fill(place for place in free if place.usable)
-    return without(stock.matching(wish), wish.select.exclude)
+    return pick(task.select, without(stock.matching(ask(task, project)), task.select.exclude))
 
 
 def pick(select: Select, lots: Sequence[Lot]) -> list[Place]:
@@ -74,7 +64,8 @@ def enough(select: Select, lots: Sequence[Lot]) -> bool:
 
 
 def picks(select: Select, lots: Sequence[Lot]) -> Iterator[list[Place]]:
-    """The best; the best of each zone; the best with environments of one size."""
+    """Different ones, for rules that may refuse the best: that; the best of each zone; the best with environments of
+    one size. `ALTERNATIVES` at most."""
     seen: set[frozenset[str]] = set()
     zones = sorted({lot.kind.zone for lot in lots if lot.places})
     sizes = sorted({lot.kind.gpus for lot in lots if lot.places}, reverse=True)

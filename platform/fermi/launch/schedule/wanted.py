@@ -4,7 +4,7 @@ just these environments were chosen."""
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from fermi.launch.schedule.placement import matches, pick
+from fermi.launch.schedule.placement import matches, open_to, pick
 from fermi.launch.schedule.scene import Place, Select, Waiting
 from fermi.launch.schedule.stock import Stock, ask, without
 from fermi.launch.spec import Problem
@@ -35,11 +35,7 @@ def amount(select: Select, count: int | None = None) -> str:
 def possible(select: Select, project: str, cluster: str, places: Iterable[Place]) -> Problem | None:
     """What is wrong with a request that would not do even if all of these environments ran and were free."""
     task = Waiting("", project, "", cluster, 0.0, select=select)
-    there = [
-        replace(place, usable=True)
-        for place in places
-        if (place.shared or place.project == project) and cluster in ("", place.cluster)
-    ]
+    there = [place for one in places if open_to(project, cluster, place := replace(one, usable=True))]
     stock, wish = Stock(), ask(task)
     stock.fill(there)
     lots = without(stock.matching(wish), select.exclude)
