@@ -1,12 +1,23 @@
 """Times for people, in their own time zone."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 from fermi.cli.texts import _
 
 
 def parse(text: str) -> datetime:
     return datetime.fromisoformat(text)
+
+
+def typed(text: str, zone: tzinfo | None = None) -> str:
+    """A moment as the API takes it; where the text names no zone it is of `zone`, else local. Raises ValueError."""
+    moment = parse(text)
+    if moment.tzinfo is None:
+        try:
+            moment = moment.replace(tzinfo=zone) if zone else moment.astimezone()
+        except OverflowError as beyond:
+            raise ValueError(text) from beyond
+    return moment.isoformat()
 
 
 def clock(text: str | None) -> str | None:

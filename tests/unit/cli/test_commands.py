@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -794,6 +795,12 @@ def test_environments_are_set_aside_for_a_project_or_for_maintenance(api: FakeAp
     assert command("reservations", "add", "lab").code == 2
     assert command("reservations", "remove").code == 2
     assert "no moment" in command("reservations", "--from", "tomorrow").err
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        beyond = command("reservations", "--from", "9999-12-31T23:59")
+    time.tzset()
+    assert "no moment" in beyond.err
 
 
 # The queue ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from fermi.cli import output
 from fermi.cli.names import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import clock, parse, short
+from fermi.cli.times import clock, short, typed
 from fermi.client.types import PriceList, PriceRequest, TaskUsage, UsageReport
 
 BY = ["task", "user", "project", "environment", "month"]
@@ -66,10 +66,9 @@ def _moment(given: str | None) -> str | None:
     if given is None:
         return None
     try:
-        moment = parse(given)
+        return typed(given, UTC)
     except ValueError:
         raise click.UsageError(_("NOT_A_TIME", given=given)) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
 
 
 def _key(gpu_type: str, zone: str) -> tuple[str, str]:

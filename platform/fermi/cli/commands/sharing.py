@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
 from typing import Any, cast
 
 import click
@@ -13,7 +12,7 @@ from fermi.cli.names import Names
 from fermi.cli.options import Session, command
 from fermi.cli.reading import settings
 from fermi.cli.texts import _
-from fermi.cli.times import clock
+from fermi.cli.times import clock, typed
 from fermi.client.types import (
     Limits,
     LimitsRequest,
@@ -123,7 +122,7 @@ def _moment(option: str, text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        return datetime.fromisoformat(text).astimezone().isoformat()
+        return typed(text)
     except ValueError:
         raise click.BadParameter(_("NOT_A_MOMENT", found=text), param_hint=option) from None
 
