@@ -74,7 +74,7 @@ class Task(models.Model):
     # it could start if it had its environments: since when it stands in the queue, and where it was moved to in there
     in_line_at = models.DateTimeField(null=True, blank=True, db_index=True)
     place = models.FloatField(null=True, blank=True)
-    # what it waits for in the queue, as the last decision said: {"number": …, "needs": […], "begins": …, "after": […]}
+    # what others were asked to give up for it, as the last decision said: {"needs": […]}
     turn = models.JSONField(default=dict, blank=True)
     paused_at = models.DateTimeField(null=True, blank=True)  # somebody asked it to pause, and nobody to resume
     preempted_at = models.DateTimeField(null=True, blank=True)  # it was asked to give way, and has not given all back

@@ -134,7 +134,7 @@ class _Told:
             return
         reason, params, known, attempt = self.before[turn.task]
         why = self._filled(turn, turn.why)
-        stored = {"needs": list(turn.needs), "begins": turn.begins, "after": list(turn.after)} if turn.needs else {}
+        stored = {"needs": list(turn.needs)} if why.code == Reason.MAKING_ROOM else {}
         far = turn.number > TOLD and reason == why.code
         if far or (reason, params, known) == (why.code, dict(why.params), stored):
             return
