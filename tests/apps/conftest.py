@@ -2,6 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from apps.accounts.models import Membership, Project, User
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
@@ -15,6 +16,19 @@ from tests.apps.attempts import begin_attempt
 @pytest.fixture
 def user(db: None) -> User:
     return User.objects.create_user("reader")
+
+
+@pytest.fixture
+def administrator(db: None) -> User:
+    return User.objects.create_superuser("root")
+
+
+@pytest.fixture
+def operator(administrator: User) -> Client:
+    """The administrator, in the operators' console."""
+    client = Client(headers={"Accept-Language": "en"})
+    client.force_login(administrator)
+    return client
 
 
 @pytest.fixture

@@ -30,18 +30,6 @@ PLAN = {
 
 
 @pytest.fixture
-def administrator(db: None) -> User:
-    return User.objects.create_superuser("root")
-
-
-@pytest.fixture
-def operator(administrator: User) -> Client:
-    client = Client(headers={"Accept-Language": "en"})
-    client.force_login(administrator)
-    return client
-
-
-@pytest.fixture
 def environment(task: Task) -> DevEnvironment:
     """Held by `task`, which runs."""
     zone = AvailabilityZone.objects.create(pk="zone-a", name="A")

@@ -16,13 +16,6 @@ from apps.scheduling.models import Limits, Price, Reservation, UserLimits
 
 
 @pytest.fixture
-def operator(db: None) -> Client:
-    client = Client(headers={"Accept-Language": "en"})
-    client.force_login(User.objects.create_superuser("root"))
-    return client
-
-
-@pytest.fixture
 def environment(db: None) -> DevEnvironment:
     project = Project.objects.create(pk="project-one", name="one")
     zone = AvailabilityZone.objects.create(pk="zone-a", name="A")

@@ -10,13 +10,6 @@ from apps.workers.models import Group, JoinToken, Report, Worker
 
 
 @pytest.fixture
-def operator(db: None) -> Client:
-    client = Client(headers={"Accept-Language": "en"})
-    client.force_login(User.objects.create_superuser("root"))
-    return client
-
-
-@pytest.fixture
 def worker(db: None) -> Worker:
     project = Project.objects.create(name="p")
     group = Group.objects.create(project=project, name="pretrain")
