@@ -151,3 +151,13 @@ export function LinesField({ label, error, hint, ...input }: LinesFieldProps) {
     </Field>
   );
 }
+
+/** Fields that belong together, side by side where there is room. */
+export function FormPart({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <fieldset>
+      <legend className="mb-2 text-sm font-semibold text-muted">{title}</legend>
+      <div className="grid items-start gap-4 sm:grid-cols-2">{children}</div>
+    </fieldset>
+  );
+}

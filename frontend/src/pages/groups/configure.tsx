@@ -1,13 +1,12 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Settings } from "lucide-react";
-import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { toast } from "sonner";
 import type { WorkerGroup } from "@/api/types";
 import { changeGroup, workersChanged } from "@/api/workers";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { FormDialog, LinesField, TextField } from "@/ui/form-dialog";
+import { FormDialog, FormPart, LinesField, TextField } from "@/ui/form-dialog";
 import { changeOf, FIELDS, textsOf } from "./settings";
 
 /** The gear: how the group's processes find each other, and what they run. */
@@ -46,7 +45,7 @@ export function Configure({ group }: { group: WorkerGroup }) {
         return (
           <>
             <TextField {...wired("name")} label={t("groups.name")} required />
-            <Part title={t("groups.network")}>
+            <FormPart title={t("groups.network")}>
               <TextField
                 {...wired("masterAddress")}
                 label={t("groups.masterAddress")}
@@ -76,8 +75,8 @@ export function Configure({ group }: { group: WorkerGroup }) {
                   </select>
                 )}
               </Field>
-            </Part>
-            <Part title={t("groups.program")}>
+            </FormPart>
+            <FormPart title={t("groups.program")}>
               <TextField
                 {...wired("script")}
                 label={t("groups.script")}
@@ -88,19 +87,10 @@ export function Configure({ group }: { group: WorkerGroup }) {
               <LinesField {...wired("args")} label={t("groups.args")} hint={t("create.argsHint")} />
               <LinesField {...wired("env")} label={t("groups.env")} hint={t("create.envHint")} />
               <LinesField {...wired("secretEnv")} label={t("create.secrets")} hint={t("groups.secretsHint")} />
-            </Part>
+            </FormPart>
           </>
         );
       }}
     </FormDialog>
-  );
-}
-
-function Part({ title, children }: { title: string; children: ReactNode }) {
-  return (
-    <fieldset>
-      <legend className="mb-2 text-sm font-semibold text-muted">{title}</legend>
-      <div className="grid items-start gap-4 sm:grid-cols-2">{children}</div>
-    </fieldset>
   );
 }

@@ -1,13 +1,13 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Gauge } from "lucide-react";
-import { type ReactNode, useState } from "react";
+import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { zonesQuery } from "@/api/inventory";
 import { limitsChanged, putLimits } from "@/api/limits";
 import type { Limits } from "@/api/types";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { FormDialog, TextField } from "@/ui/form-dialog";
+import { FormDialog, FormPart, TextField } from "@/ui/form-dialog";
 import { FIELDS, limitsOf, textsOf } from "./limits-texts";
 
 const CLASSES = ["low", "normal", "high", "urgent"] as const;
@@ -43,7 +43,7 @@ export function EditLimits({ limits }: { limits: Limits }) {
         const number = (name: (typeof FIELDS)[number]) => ({ ...wired(name), inputMode: "numeric" as const });
         return (
           <>
-            <Part title={t("limits.ofProject")}>
+            <FormPart title={t("limits.ofProject")}>
               <TextField
                 {...number("guaranteedGpus")}
                 label={t("limits.guaranteed")}
@@ -76,13 +76,13 @@ export function EditLimits({ limits }: { limits: Limits }) {
                 hint={t("limits.noneIsAll")}
                 options={zones.map(({ id, name }) => [id, name])}
               />
-            </Part>
-            <Part title={t("limits.ofEachMember")}>
+            </FormPart>
+            <FormPart title={t("limits.ofEachMember")}>
               <TextField {...number("userMostGpus")} label={t("limits.mostGpus")} hint={t("limits.emptyIsNone")} />
               <TextField {...number("userMostTasks")} label={t("limits.mostTasks")} hint={t("limits.emptyIsNone")} />
               <TextField {...number("userGpuHours")} label={t("limits.gpuHours")} hint={t("limits.emptyIsNone")} />
-            </Part>
-            <Part title={t("limits.budget")}>
+            </FormPart>
+            <FormPart title={t("limits.budget")}>
               <TextField
                 {...number("budget")}
                 label={t("limits.budgetIn", { currency: limits.currency })}
@@ -99,20 +99,11 @@ export function EditLimits({ limits }: { limits: Limits }) {
                   </select>
                 )}
               </Field>
-            </Part>
+            </FormPart>
           </>
         );
       }}
     </FormDialog>
-  );
-}
-
-function Part({ title, children }: { title: string; children: ReactNode }) {
-  return (
-    <fieldset>
-      <legend className="mb-2 text-sm font-semibold text-muted">{title}</legend>
-      <div className="grid items-start gap-4 sm:grid-cols-2">{children}</div>
-    </fieldset>
   );
 }
 
