@@ -1,11 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { Link, useSearchParams } from "react-router";
+import { Link } from "react-router";
 import { environmentPageQuery, ENVIRONMENTS_PER_PAGE } from "@/api/environments";
 import { zonesQuery } from "@/api/inventory";
 import type { Environment } from "@/api/types";
-import { pageOf, textsOf, withFilter } from "@/lib/filters";
+import { useFilters } from "@/lib/use-filters";
 import { duration, integer } from "@/lib/format";
 import { Button } from "@/ui/button";
 import { Empty } from "@/ui/empty";
@@ -23,19 +23,12 @@ const KINDS = ["jupyter", "vscode", "custom"] as const;
 
 export function Component() {
   const { t } = useTranslation();
-  const [params, setParams] = useSearchParams();
+  const { filters, page, set, of, clear: clearAll } = useFilters(FILTERS);
   const [cleared, setCleared] = useState(0);
-  const filters = textsOf(params, FILTERS);
-  const page = pageOf(params);
   const found = useQuery(environmentPageQuery({ ...filters, page }));
   const zones = useQuery(zonesQuery).data ?? [];
-  const set = (name: string, value: string) => setParams((now) => withFilter(now, name, value), { replace: true });
-  const of = (name: (typeof FILTERS)[number]) => ({
-    value: filters[name] ?? "",
-    onChange: (value: string) => set(name, value),
-  });
   const clear = () => {
-    setParams({});
+    clearAll();
     setCleared(cleared + 1);
   };
   return (

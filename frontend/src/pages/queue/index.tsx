@@ -1,9 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
-import { useSearchParams } from "react-router";
 import { clustersQuery, queueQuery, WAITING_PER_PAGE } from "@/api/queue";
 import { meQuery } from "@/api/session";
-import { pageOf, textsOf, withFilter } from "@/lib/filters";
+import { useFilters } from "@/lib/use-filters";
 import { Button, ButtonLink } from "@/ui/button";
 import { Empty } from "@/ui/empty";
 import { Failure, Loading } from "@/ui/failure";
@@ -17,16 +16,11 @@ const FILTERS = ["project", "cluster"] as const;
 
 export function Component() {
   const { t } = useTranslation();
-  const [params, setParams] = useSearchParams();
-  const filters = { ...textsOf(params, FILTERS), page: pageOf(params) };
+  const { filters: texts, page, set, of, clear } = useFilters(FILTERS);
+  const filters = { ...texts, page };
   const queue = useQuery(queueQuery(filters));
   const projects = useQuery(meQuery).data?.projects ?? [];
   const clusters = useQuery(clustersQuery).data ?? [];
-  const set = (name: string, value: string) => setParams((now) => withFilter(now, name, value), { replace: true });
-  const of = (name: (typeof FILTERS)[number]) => ({
-    value: filters[name] ?? "",
-    onChange: (value: string) => set(name, value),
-  });
   const filtered = Boolean(filters.project ?? filters.cluster);
   const pages = Math.ceil((queue.data?.total ?? 0) / WAITING_PER_PAGE);
   return (
@@ -52,7 +46,7 @@ export function Component() {
         <section className="rounded-xl border bg-surface shadow-xs">
           {filtered ? (
             <Empty title={t("queue.nothingMatches")}>
-              <Button onClick={() => setParams({})}>{t("tasks.clearFilters")}</Button>
+              <Button onClick={clear}>{t("tasks.clearFilters")}</Button>
             </Empty>
           ) : (
             <Empty title={t("queue.empty")} hint={t("queue.emptyHint")}>

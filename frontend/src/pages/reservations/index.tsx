@@ -1,13 +1,13 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { ChevronLeft, ChevronRight, Pencil, Plus, Trash2 } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { Link, useSearchParams } from "react-router";
+import { Link } from "react-router";
 import { toast } from "sonner";
 import { deleteReservation, reservationsChanged, reservationsQuery } from "@/api/reservations";
 import type { Reservation } from "@/api/types";
 import { maintains, meQuery } from "@/api/session";
 import { locale } from "@/i18n";
-import { textsOf, withFilter } from "@/lib/filters";
+import { useFilters } from "@/lib/use-filters";
 import { dateTime } from "@/lib/format";
 import { QueueSections } from "@/pages/queue/sections";
 import { Badge } from "@/ui/badge";
@@ -29,8 +29,7 @@ const NAMED = 4;
 
 export function Component() {
   const { t } = useTranslation();
-  const [params, setParams] = useSearchParams();
-  const filters = textsOf(params, FILTERS);
+  const { filters, set, of } = useFilters(FILTERS);
   const view: View = filters.view === "week" ? "week" : "month";
   const anchor = dayFrom(filters.day, new Date());
   const days = weeksOf(anchor, view).flat();
@@ -41,7 +40,6 @@ export function Component() {
   const me = useQuery(meQuery).data;
   const projects = me?.projects ?? [];
   const mayCreate = me !== undefined && (me.isAdministrator || projects.some(({ id }) => maintains(me, id)));
-  const set = (name: string, value: string) => setParams((old) => withFilter(old, name, value), { replace: true });
   const go = (by: number) => set("day", dateText(view === "week" ? plusDays(anchor, 7 * by) : plusMonths(anchor, by)));
   const reservations = found.data ?? [];
   const create = mayCreate && <Create />;
@@ -53,8 +51,7 @@ export function Component() {
           label={t("queue.project")}
           any={t("queue.allProjects")}
           options={projects.map(({ id, name }) => [id, name])}
-          value={filters.project ?? ""}
-          onChange={(value) => set("project", value)}
+          {...of("project")}
         />
         <div role="group" aria-label={t("timeline.range")} className="flex flex-wrap items-center gap-1 md:ml-auto">
           <span className="px-2 font-medium" aria-live="polite">

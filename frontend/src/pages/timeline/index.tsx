@@ -2,10 +2,9 @@ import { useQuery } from "@tanstack/react-query";
 import { ChartGantt, ChevronLeft, ChevronRight, Table2, ZoomIn, ZoomOut } from "lucide-react";
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { useSearchParams } from "react-router";
 import { meQuery } from "@/api/session";
 import { timelineQuery } from "@/api/timeline";
-import { textsOf, withFilter } from "@/lib/filters";
+import { useFilters } from "@/lib/use-filters";
 import { Button } from "@/ui/button";
 import { Empty } from "@/ui/empty";
 import { Failure, Loading } from "@/ui/failure";
@@ -22,8 +21,7 @@ const TICK_MS = 30_000;
 
 export function Component() {
   const { t } = useTranslation();
-  const [params, setParams] = useSearchParams();
-  const filters = textsOf(params, FILTERS);
+  const { filters, set, of } = useFilters(FILTERS);
   const [zoom, setZoom] = useState(USUAL);
   const [shift, setShift] = useState(0);
   const now = usePresent();
@@ -38,11 +36,6 @@ export function Component() {
     ({ id, name, zone }) =>
       (!filters.zone || zone === filters.zone) && (name.toLowerCase().includes(search) || id.includes(search)),
   );
-  const set = (name: string, value: string) => setParams((old) => withFilter(old, name, value), { replace: true });
-  const of = (name: (typeof FILTERS)[number]) => ({
-    value: filters[name] ?? "",
-    onChange: (value: string) => set(name, value),
-  });
   const home = () => {
     setShift(0);
     setZoom(USUAL);

@@ -1,11 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { Download } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { Link, useSearchParams } from "react-router";
+import { Link } from "react-router";
 import { meQuery } from "@/api/session";
 import type { Usage } from "@/api/types";
 import { USAGE_BY, type UsageBy, usageCsv, usageQuery } from "@/api/usage";
-import { textsOf, withFilter } from "@/lib/filters";
+import { useFilters } from "@/lib/use-filters";
 import { dateText, dayFrom, dayOf, plusDays, plusMonths } from "@/lib/days";
 import { integer, measured, money } from "@/lib/format";
 import { ButtonAnchor } from "@/ui/button";
@@ -19,14 +19,13 @@ import { MEDIUM, ROW, Table } from "@/ui/table";
 import { PartsBar, PartsLegend } from "./parts";
 import { UsageSections } from "./sections";
 
-const FILTERS = ["by", "project", "from", "to", "page"] as const;
+const FILTERS = ["by", "project", "from", "to"] as const;
 const PER_PAGE = 50;
 const PAGES: Partial<Record<UsageBy, string>> = { task: "/training", environment: "/environments" };
 
 export function Component() {
   const { t } = useTranslation();
-  const [params, setParams] = useSearchParams();
-  const texts = textsOf(params, FILTERS);
+  const { filters: texts, page, set, of } = useFilters(FILTERS);
   const today = dayOf(new Date());
   const by = USAGE_BY.find((each) => each === texts.by) ?? "project";
   const first = texts.from ? dayFrom(texts.from, today) : plusMonths(today, 0);
@@ -39,7 +38,6 @@ export function Component() {
   };
   const usage = useQuery(usageQuery(filters));
   const projects = useQuery(meQuery).data?.projects ?? [];
-  const set = (name: string, value: string) => setParams((old) => withFilter(old, name, value), { replace: true });
   return (
     <Page
       title={t("usage.title")}
@@ -68,29 +66,25 @@ export function Component() {
           label={t("queue.project")}
           any={t("queue.allProjects")}
           options={projects.map(({ id, name }) => [id, name])}
-          value={texts.project ?? ""}
-          onChange={(value) => set("project", value)}
+          {...of("project")}
         />
-        <Day name="from" label={t("timeline.from")} day={first} onChange={set} />
-        <Day name="to" label={t("timeline.to")} day={last} onChange={set} />
+        <Day label={t("timeline.from")} day={first} onChange={of("from").onChange} />
+        <Day label={t("timeline.to")} day={last} onChange={of("to").onChange} />
       </div>
       {usage.isError && <Failure error={usage.error} retry={() => void usage.refetch()} />}
       {usage.isPending && <Loading />}
-      {usage.data && (
-        <Report usage={usage.data} by={by} page={Number(texts.page ?? 1)} onPage={(n) => set("page", n)} />
-      )}
+      {usage.data && <Report usage={usage.data} by={by} page={page} onPage={(n) => set("page", n)} />}
     </Page>
   );
 }
 
 interface DayProps {
-  name: string;
   label: string;
   day: Date;
-  onChange: (name: string, value: string) => void;
+  onChange: (value: string) => void;
 }
 
-function Day({ name, label, day, onChange }: DayProps) {
+function Day({ label, day, onChange }: DayProps) {
   return (
     <label className="flex items-center gap-1.5 text-sm text-muted">
       {label}
@@ -98,7 +92,7 @@ function Day({ name, label, day, onChange }: DayProps) {
         type="date"
         className="control w-auto"
         value={dateText(day)}
-        onChange={({ target }) => onChange(name, target.value)}
+        onChange={({ target }) => onChange(target.value)}
       />
     </label>
   );
@@ -124,7 +118,7 @@ function Report({ usage, by, page, onPage }: ReportProps) {
   }
   const most = items[0]?.gpuHours ?? 0;
   const pages = Math.ceil(items.length / PER_PAGE);
-  const at = Math.min(Math.max(1, Math.trunc(page) || 1), pages);
+  const at = Math.min(page, pages);
   const folder = PAGES[by];
   return (
     <div className="space-y-4">

@@ -1,10 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { useSearchParams } from "react-router";
 import { groupsQuery, WORKERS_PER_PAGE, workersQuery } from "@/api/workers";
 import type { Worker, WorkerGroup } from "@/api/types";
-import { pageOf, textsOf, withFilter } from "@/lib/filters";
+import { useFilters } from "@/lib/use-filters";
 import { useTicks } from "@/lib/ticks";
 import { Button } from "@/ui/button";
 import { Empty } from "@/ui/empty";
@@ -27,10 +26,8 @@ const NO_GROUPS: WorkerGroup[] = [];
 
 export function Component() {
   const { t } = useTranslation();
-  const [params, setParams] = useSearchParams();
+  const { filters, page, set, of, clear: clearAll } = useFilters(FILTERS);
   const [cleared, setCleared] = useState(0);
-  const filters = textsOf(params, FILTERS);
-  const page = pageOf(params);
   const found = useQuery(workersQuery({ ...filters, page }));
   const groups = useQuery(groupsQuery).data ?? NO_GROUPS;
   const mayAdd = useProjects().length > 0;
@@ -38,13 +35,8 @@ export function Component() {
   const movable = workers.filter(({ allowedActions }) => allowedActions.includes("move"));
   const ticks = useTicks(movable.map(({ id }) => id));
   const nodes = [...new Set([...(filters.node ? [filters.node] : []), ...workers.map(({ node }) => node)])];
-  const set = (name: string, value: string) => setParams((now) => withFilter(now, name, value), { replace: true });
-  const of = (name: (typeof FILTERS)[number]) => ({
-    value: filters[name] ?? "",
-    onChange: (value: string) => set(name, value),
-  });
   const clear = () => {
-    setParams({});
+    clearAll();
     setCleared(cleared + 1);
   };
   const filtered = Object.keys(filters).length > 0;
