@@ -4,13 +4,14 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { toast } from "sonner";
-import { deleteTask, retryTask, stopTask, taskChanged, taskKeys } from "@/api/tasks";
+import { deleteTask, retryTask, stopTask, taskKeys } from "@/api/tasks";
 import type { Action, Task } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
 import { toastError } from "@/ui/failure";
 import { PauseButton, ResumeButton } from "./pausing";
 import { Scripts } from "./scripts";
+import { useSteering } from "./use-steering";
 
 /** What may be done is what the server says may be done. */
 export function Actions({ task }: { task: Task }) {
@@ -18,14 +19,7 @@ export function Actions({ task }: { task: Task }) {
   const client = useQueryClient();
   const navigate = useNavigate();
   const onError = (error: unknown) => toastError(t, error);
-  const stop = useMutation({
-    ...stopTask(task.taskId),
-    onError,
-    onSuccess: () => {
-      toast.success(t("task.stopDone"));
-      return taskChanged(client, task.taskId);
-    },
-  });
+  const stop = useSteering(task.taskId, stopTask(task.taskId), "task.stopDone");
   const retry = useMutation({
     ...retryTask(task.taskId),
     onError,

@@ -1,15 +1,13 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Expand } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { toast } from "sonner";
-import { growTask, taskChanged } from "@/api/tasks";
+import { growTask } from "@/api/tasks";
 import type { Task } from "@/api/types";
 import { Note } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { Confirm } from "@/ui/confirm";
-import { toastError } from "@/ui/failure";
 import { Facts } from "@/ui/table";
+import { useSteering } from "./use-steering";
 
 const WORDS = ["free", "held", "running", "stopped", "unhealthy", "cordoned", "leftOut", "deleted"] as const;
 type Word = (typeof WORDS)[number];
@@ -18,15 +16,7 @@ const isWord = (status: string): status is Word => (WORDS as readonly string[]).
 /** On how many of its nodes an elastic task runs, what the others wait for, and the way back to all of them. */
 export function Elastic({ task, elastic }: { task: Task; elastic: NonNullable<Task["elastic"]> }) {
   const { t } = useTranslation();
-  const client = useQueryClient();
-  const grow = useMutation({
-    ...growTask(task.taskId),
-    onError: (error) => toastError(t, error),
-    onSuccess: () => {
-      toast.success(t("task.growDone"));
-      return taskChanged(client, task.taskId);
-    },
-  });
+  const grow = useSteering(task.taskId, growTask(task.taskId), "task.growDone");
   const mayGrow = task.status === "running" && task.allowedActions.includes("stop") && elastic.largest > elastic.nodes;
   return (
     <Card title={t("task.elastic")}>

@@ -1,23 +1,13 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Pause, Play } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { toast } from "sonner";
-import { pauseTask, resumeTask, taskChanged } from "@/api/tasks";
+import { pauseTask, resumeTask } from "@/api/tasks";
 import { Button } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
-import { toastError } from "@/ui/failure";
+import { useSteering } from "./use-steering";
 
 export function PauseButton({ id }: { id: string }) {
   const { t } = useTranslation();
-  const client = useQueryClient();
-  const pause = useMutation({
-    ...pauseTask(id),
-    onError: (error) => toastError(t, error),
-    onSuccess: () => {
-      toast.success(t("task.pauseDone"));
-      return taskChanged(client, id);
-    },
-  });
+  const pause = useSteering(id, pauseTask(id), "task.pauseDone");
   return (
     <Confirm
       title={t("task.pauseTitle")}
@@ -36,15 +26,7 @@ export function PauseButton({ id }: { id: string }) {
 
 export function ResumeButton({ id }: { id: string }) {
   const { t } = useTranslation();
-  const client = useQueryClient();
-  const resume = useMutation({
-    ...resumeTask(id),
-    onError: (error) => toastError(t, error),
-    onSuccess: () => {
-      toast.success(t("task.resumeDone"));
-      return taskChanged(client, id);
-    },
-  });
+  const resume = useSteering(id, resumeTask(id), "task.resumeDone");
   return (
     <Button look="primary" disabled={resume.isPending} onClick={() => resume.mutate()}>
       <Play />
