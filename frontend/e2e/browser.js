@@ -1,4 +1,5 @@
 import axe from "axe-core";
+import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -22,6 +23,19 @@ const FLAGS = [
 /** A fresh profile each time. */
 export function launch() {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
+}
+
+/** A page in a context of its own, and what it does that no page may. */
+export async function openPage(browser, url, waitMs) {
+  const context = await browser.newContext({
+    viewport: { width: 1440, height: 900 },
+    locale: "de-DE",
+    reducedMotion: "reduce",
+  });
+  const faults = watch(context, new URL(url).origin);
+  const page = await context.newPage();
+  page.setDefaultTimeout(waitMs);
+  return { page, faults };
 }
 
 /** Collects what no page may do: fail in its console, break the content security policy, ask another origin. */
@@ -86,4 +100,14 @@ export async function setTheme(page, theme) {
   const button = page.getByRole("button", { name: theme === "dark" ? /深色|dark/i : /浅色|light/i });
   if (await button.isVisible()) await button.click();
   else await page.evaluate((name) => (document.documentElement.dataset.theme = name), theme); // a dialog is open
+}
+
+/** At every width and in both themes: nothing scrolls sideways, and axe finds nothing serious. */
+export async function looksRight(page, name) {
+  assert.deepEqual(await shoot(page, name), [], `${name} scrolls sideways`);
+  for (const theme of THEMES) {
+    await setTheme(page, theme);
+    assert.deepEqual(await violations(page), [], `${name}, ${theme}`);
+  }
+  await setTheme(page, "light");
 }

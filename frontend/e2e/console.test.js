@@ -1,25 +1,18 @@
 // The console against a real platform and real training.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
-import { launch, setTheme, shoot, THEMES, violations, watch } from "./browser.js";
+import { launch, looksRight as looks, openPage } from "./browser.js";
 import { inOrder } from "./in-order.js";
 import { pageTests } from "./pages.js";
 import { platform } from "./platform.js";
 
 const TRAINING_MS = 240_000;
-let fermi, browser, context, page, faults;
+let fermi, browser, page, faults;
 
 before(async () => {
   fermi = await platform();
   browser = await launch();
-  context = await browser.newContext({
-    viewport: { width: 1440, height: 900 },
-    locale: "de-DE",
-    reducedMotion: "reduce",
-  });
-  faults = watch(context, new URL(fermi.url).origin);
-  page = await context.newPage();
-  page.setDefaultTimeout(60_000);
+  ({ page, faults } = await openPage(browser, fermi.url, 60_000));
 });
 after(async () => {
   await browser?.close();
@@ -75,14 +68,7 @@ async function create() {
   await page.waitForURL(/\/training\/task-/);
 }
 
-async function looksRight(name) {
-  assert.deepEqual(await shoot(page, name), [], `${name} scrolls sideways`);
-  for (const theme of THEMES) {
-    await setTheme(page, theme);
-    assert.deepEqual(await violations(page), [], `${name}, ${theme}`);
-  }
-  await setTheme(page, "light");
-}
+const looksRight = (name) => looks(page, name);
 
 test("a stranger is sent to sign in, and a wrong password is said so", async () => {
   await open("/training");

@@ -1,6 +1,5 @@
 // The create page of a platform of its own, signed in, and what its tests share.
-import assert from "node:assert/strict";
-import { launch, setTheme, shoot, THEMES, violations, watch } from "./browser.js";
+import { launch, looksRight as looks, openPage } from "./browser.js";
 import { platform } from "./platform.js";
 import { eventually as poll } from "./polling.js";
 
@@ -9,14 +8,7 @@ const LOOK_MS = 60_000;
 export async function createPage() {
   const fermi = await platform();
   const browser = await launch();
-  const context = await browser.newContext({
-    viewport: { width: 1440, height: 900 },
-    locale: "de-DE",
-    reducedMotion: "reduce",
-  });
-  const faults = watch(context, new URL(fermi.url).origin);
-  const page = await context.newPage();
-  page.setDefaultTimeout(LOOK_MS);
+  const { page, faults } = await openPage(browser, fermi.url, LOOK_MS);
   await page.goto(fermi.link);
   await page.waitForURL("**/training");
 
@@ -35,15 +27,7 @@ export async function createPage() {
     if ((await fold.getAttribute("open")) === null) await fold.locator("summary").first().click();
   }
 
-  /** At 1440 and 390 px, in both themes: nothing scrolls sideways, and axe finds nothing serious. */
-  async function looksRight(name) {
-    assert.deepEqual(await shoot(page, name), [], `${name} scrolls sideways`);
-    for (const theme of THEMES) {
-      await setTheme(page, theme);
-      assert.deepEqual(await violations(page), [], `${name}, ${theme}`);
-    }
-    await setTheme(page, "light");
-  }
+  const looksRight = (name) => looks(page, name);
 
   return {
     page,

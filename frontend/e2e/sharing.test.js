@@ -5,7 +5,7 @@ import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before } from "node:test";
-import { launch, setTheme, shoot, THEMES, violations, watch } from "./browser.js";
+import { launch, looksRight as looks, openPage } from "./browser.js";
 import { inOrder } from "./in-order.js";
 import { platform } from "./platform.js";
 import { eventually as poll } from "./polling.js";
@@ -17,14 +17,7 @@ let fermi, browser, page, faults, token;
 before(async () => {
   fermi = await platform();
   browser = await launch();
-  const context = await browser.newContext({
-    viewport: { width: 1440, height: 900 },
-    locale: "de-DE",
-    reducedMotion: "reduce",
-  });
-  faults = watch(context, new URL(fermi.url).origin);
-  page = await context.newPage();
-  page.setDefaultTimeout(WAIT_MS);
+  ({ page, faults } = await openPage(browser, fermi.url, WAIT_MS));
   await page.goto(fermi.link);
   await page.waitForURL("**/training");
   token = fermi.token();
@@ -42,14 +35,7 @@ const dialog = () => page.getByRole("dialog");
 const inDialog = (name) => dialog().getByRole("button", { name, exact: true });
 const eventually = (look, what) => poll(page, look, what, WAIT_MS);
 
-async function looksRight(name) {
-  assert.deepEqual(await shoot(page, name), [], `${name} scrolls sideways`);
-  for (const theme of THEMES) {
-    await setTheme(page, theme);
-    assert.deepEqual(await violations(page), [], `${name}, ${theme}`);
-  }
-  await setTheme(page, "light");
-}
+const looksRight = (name) => looks(page, name);
 
 async function api(path, body) {
   const answer = await fetch(`${fermi.url}/api/v1${path}`, {

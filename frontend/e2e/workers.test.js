@@ -1,7 +1,7 @@
 // Workers, groups and pre-flight against a real platform: hosts that obey without training, the rest is what it is.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
-import { launch, setTheme, shoot, THEMES, violations, watch } from "./browser.js";
+import { launch, looksRight as looks, openPage } from "./browser.js";
 import { hosts } from "./hosts.js";
 import { inOrder } from "./in-order.js";
 import { platform } from "./platform.js";
@@ -14,14 +14,7 @@ let fermi, browser, page, faults, joined;
 before(async () => {
   fermi = await platform();
   browser = await launch();
-  const context = await browser.newContext({
-    viewport: { width: 1440, height: 900 },
-    locale: "de-DE",
-    reducedMotion: "reduce",
-  });
-  faults = watch(context, new URL(fermi.url).origin);
-  page = await context.newPage();
-  page.setDefaultTimeout(WAIT_MS);
+  ({ page, faults } = await openPage(browser, fermi.url, WAIT_MS));
   await page.goto(fermi.link);
   await page.waitForURL("**/training");
 });
@@ -40,14 +33,7 @@ const inDialog = (name) => dialog().getByRole("button", { name, exact: true });
 const confirm = (name) => page.getByRole("alertdialog").getByRole("button", { name, exact: true }).click();
 const eventually = (look, what) => poll(page, look, what, WAIT_MS);
 
-async function looksRight(name) {
-  assert.deepEqual(await shoot(page, name), [], `${name} scrolls sideways`);
-  for (const theme of THEMES) {
-    await setTheme(page, theme);
-    assert.deepEqual(await violations(page), [], `${name}, ${theme}`);
-  }
-  await setTheme(page, "light");
-}
+const looksRight = (name) => looks(page, name);
 
 async function move(group, ...ids) {
   await open("/workers");
