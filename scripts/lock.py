@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = "# Compiled from pyproject.toml ({groups}) by `make lock`; do not edit.\n"
-OF_THE_MACHINE = re.compile(r"^(nvidia-|cuda-|triton\b)")
+OF_THE_MACHINE = re.compile(r"^(nvidia-(?!ml-py)|cuda-|triton\b)")
 LOCAL_VERSION = re.compile(r"^(torch==[0-9.]+)\+\w+", re.MULTILINE)  # torch==2.13.0+cpu
 
 

@@ -352,6 +352,18 @@ class PulseSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """What one node of an attempt and its ranks used at `at` (unix seconds, by the node's clock): by key, as
+    `fermi.telemetry.metrics` has them. `emulated`: its GPUs are stood in for by processes, and their values are what
+    these use of the processors."""
+
+    node_rank: int
+    at: float
+    values: Mapping[str, float]
+    emulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Cause:
     """Why an attempt waits or failed: a code and what fills its text. Part of that was printed by scripts and other
     systems; what cannot be stored is taken out here. The rest follows from the code alone and is declared once, by the

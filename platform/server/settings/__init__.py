@@ -61,11 +61,14 @@ INSTALLED_APPS = [
     "allauth.headless",
     "apps.common",
     "apps.accounts",
+    "apps.notices",
     "apps.clusters",
     "apps.catalog",
     "apps.scheduling",
+    "apps.telemetry",
     "apps.training",
     "apps.workers",
+    "apps.overview",
 ]
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

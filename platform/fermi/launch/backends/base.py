@@ -22,6 +22,7 @@ from fermi.launch.spec import (
     Problem,
     PulseSeen,
     Rendered,
+    Sample,
 )
 
 
@@ -73,6 +74,11 @@ class Backend(ABC):
         """How the ranks of an attempt get on, by rank, as their runners saw it last; without those that have no pulse.
         Cheap: it may be asked every second by who looks at one task."""
         return {}
+
+    def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
+        """What its nodes and ranks used, as their runners measured it since `after` (unix seconds), in order of time.
+        What is older than a few minutes may be gone."""
+        return ()
 
     def port_host(self, job: JobSpec) -> str | None:
         """The machine whose ports the job's rendezvous shares with other attempts; None where the head has an address

@@ -1,0 +1,25 @@
+"""Series of what machines and ranks used, in blocks.
+
+A block holds all values of one subject in one stretch of time, at one grain. What is kept of a subject is bounded by
+the grains alone (`apps.telemetry.grains`), however long it lives and whatever is measured.
+"""
+
+from django.db import models
+
+
+class Block(models.Model):
+    """`subject`: `env:<id>`, `worker:<id>` or `task:<id>` (of which only what its ranks use; the nodes' values are
+    their environments'). `grain`: seconds from value to value. `begins`: unix seconds, a multiple of the block's
+    length. `version` counts writes: who writes a block that somebody else wrote meanwhile merges first. `sealed`:
+    nothing more comes, and the next coarser grain has it."""
+
+    subject = models.CharField(max_length=90)
+    grain = models.PositiveIntegerField()
+    begins = models.BigIntegerField()
+    version = models.PositiveIntegerField(default=0)
+    sealed = models.BooleanField(default=False)
+    data = models.BinaryField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["subject", "grain", "begins"], name="one_block_per_stretch")]
+        indexes = [models.Index(fields=["grain", "sealed", "begins"])]
