@@ -1,4 +1,5 @@
-// Runs before the first paint, so that nobody who chose dark is flashed with light. A file, not inline: CSP.
+// Runs before the first paint, so that nobody who chose dark is flashed with light, and who signs in sees no outline of
+// a page. A file, not inline: CSP.
 (function () {
   var chosen = null;
   try {
@@ -8,4 +9,5 @@
   }
   var dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.dataset.theme = dark ? "dark" : "light";
+  if (location.pathname === "/sign-in") document.documentElement.dataset.bare = "";
 })();

@@ -1,6 +1,13 @@
-import { Toaster } from "sonner";
+import { lazy, Suspense } from "react";
 import { useTheme } from "./theme";
 
+const Toaster = lazy(async () => ({ default: (await import("sonner")).Toaster }));
+
 export function Notices() {
-  return <Toaster theme={useTheme()} position="top-center" richColors closeButton />;
+  const theme = useTheme();
+  return (
+    <Suspense>
+      <Toaster theme={theme} position="top-center" richColors closeButton />
+    </Suspense>
+  );
 }

@@ -1,5 +1,5 @@
 import { Navigate, type RouteObject } from "react-router";
-import { Loading } from "@/ui/failure";
+import { Skeleton } from "@/ui/skeleton";
 import { Crash, NotFound, OperatorsOnly } from "./crash";
 import { Shell } from "./shell";
 
@@ -7,7 +7,7 @@ import { Shell } from "./shell";
 export const routes: RouteObject[] = [
   {
     ErrorBoundary: Crash,
-    HydrateFallback: Loading,
+    HydrateFallback: Skeleton,
     children: [
       { path: "/sign-in", lazy: () => import("@/pages/sign-in") },
       {

@@ -7,8 +7,9 @@ import { meQuery, signOut } from "@/api/session";
 import type { Me } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { Button, ButtonLink } from "@/ui/button";
-import { Failure, Loading, toastError } from "@/ui/failure";
+import { Failure, toastError } from "@/ui/failure";
 import { Logo } from "@/ui/logo";
+import { Skeleton } from "@/ui/skeleton";
 import { ContactNotice } from "./contact-notice";
 import { OperatorNotices } from "./operator-notices";
 import { LanguageSwitch, ThemeSwitch } from "./preferences";
@@ -38,7 +39,7 @@ export function Shell() {
       </div>
     );
   }
-  if (me.isPending) return <Loading />;
+  if (me.isPending) return <Skeleton />;
   return (
     <>
       <a

@@ -1,6 +1,6 @@
 import { useTranslation } from "react-i18next";
 import type { TFunction } from "i18next";
-import { toast } from "sonner";
+import { toast } from "./toast";
 import { ApiError } from "@/api/errors";
 import { Note } from "./badge";
 import { Button } from "./button";

@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useRef } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { ApiError } from "@/api/errors";
 import { createTask, taskChanged } from "@/api/tasks";
 import type { CreateRequest, Environment } from "@/api/types";

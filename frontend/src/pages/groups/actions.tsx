@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Play, RotateCcw, Square, Trash2 } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { taskChanged } from "@/api/tasks";
 import type { WorkerGroup } from "@/api/types";
 import { deleteGroup, steerGroup, workersChanged } from "@/api/workers";

@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Settings } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import type { WorkerGroup } from "@/api/types";
 import { changeGroup, workersChanged } from "@/api/workers";
 import { Button } from "@/ui/button";

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { environmentsQuery } from "@/api/inventory";
 import { changeReservation, createReservation, reservationsChanged } from "@/api/reservations";
 import type { Reservation } from "@/api/types";

@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { ChevronLeft, ChevronRight, Pencil, Plus, Trash2 } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { deleteReservation, reservationsChanged, reservationsQuery } from "@/api/reservations";
 import type { Reservation } from "@/api/types";
 import { maintains, meQuery } from "@/api/session";

@@ -3,7 +3,7 @@ import { Copy, RotateCcw, Square, Trash2 } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { deleteTask, retryTask, stopTask, taskKeys } from "@/api/tasks";
 import type { Action, Task } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";

@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import type { ReactElement } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
-import { toast } from "sonner";
+import { toast } from "@/ui/toast";
 import { cordonById } from "@/api/environments";
 import { restartTask, resumeById, stopById, taskChanged } from "@/api/tasks";
 import type { Remedy, Task } from "@/api/types";
