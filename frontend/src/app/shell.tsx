@@ -11,20 +11,10 @@ import { Failure, toastError } from "@/ui/failure";
 import { Logo } from "@/ui/logo";
 import { Skeleton } from "@/ui/skeleton";
 import { ContactNotice } from "./contact-notice";
+import { Keyboard } from "./keyboard";
 import { OperatorNotices } from "./operator-notices";
+import { PAGES } from "./pages";
 import { LanguageSwitch, ThemeSwitch } from "./preferences";
-
-const PAGES = [
-  { to: "/training", label: "app.tasks" },
-  { to: "/queue", label: "app.queue" },
-  { to: "/environments", label: "app.environments" },
-  { to: "/workers", label: "app.workers" },
-  { to: "/preflight", label: "app.preflights" },
-  { to: "/datasets", label: "app.datasets" },
-  { to: "/models", label: "app.models" },
-  { to: "/zones", label: "app.zones" },
-  { to: "/usage", label: "app.usage" },
-] as const;
 
 /** What surrounds every page of somebody who is signed in; everybody else is sent to sign in, and back afterwards. */
 export function Shell() {
@@ -87,6 +77,7 @@ function Header({ me }: { me: Me }) {
           ))}
         </nav>
         <span className="flex-1 md:hidden" />
+        <Keyboard />
         <LanguageSwitch />
         <ThemeSwitch />
         <SignOut username={me.username} />

@@ -1,4 +1,5 @@
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
+import { useLocation } from "react-router";
 
 /** Milliseconds, moving once a second while something on the page is counting. */
 export function useNow(counting = true): number {
@@ -19,4 +20,15 @@ export function useSettled<T>(value: T, ms: number): T {
     return () => clearTimeout(timer);
   }, [value, ms]);
   return settled;
+}
+
+/** For something that an address with `#id` leads to: it takes the focus once it is there. */
+export function useArrival(id: string | undefined) {
+  const { hash } = useLocation();
+  const ref = useRef<HTMLElement>(null);
+  const wanted = id !== undefined && decodeURIComponent(hash.slice(1)) === id;
+  useEffect(() => {
+    if (wanted) ref.current?.focus();
+  }, [wanted]);
+  return id === undefined ? {} : { id, ref, tabIndex: -1 };
 }

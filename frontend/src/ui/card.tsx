@@ -1,16 +1,20 @@
 import type { ReactNode } from "react";
 import { cx } from "@/lib/cx";
+import { useArrival } from "@/lib/hooks";
 
 interface CardProps {
+  /** Where an address that ends in `#id` leads. */
+  id?: string;
   title?: ReactNode;
   aside?: ReactNode;
   className?: string;
   children: ReactNode;
 }
 
-export function Card({ title, aside, className, children }: CardProps) {
+export function Card({ id, title, aside, className, children }: CardProps) {
+  const arrival = useArrival(id);
   return (
-    <section className={cx("min-w-0 rounded-xl border bg-surface shadow-xs", className)}>
+    <section {...arrival} className={cx("min-w-0 scroll-mt-20 rounded-xl border bg-surface shadow-xs", className)}>
       {title && (
         <header className="flex flex-wrap items-center justify-between gap-x-3 gap-y-2 px-4 pt-3.5">
           <h2 className="text-base font-semibold">{title}</h2>

@@ -10,17 +10,26 @@ export function describe(t: TFunction, error: unknown): string {
 }
 
 export function toastError(t: TFunction, error: unknown): void {
-  const requestId = error instanceof ApiError ? error.requestId : undefined;
-  toast.error(describe(t, error), { description: requestId && t("app.requestId", { id: requestId }) });
+  toast.error(describe(t, error), { description: requestOf(t, error) });
+}
+
+/** By which the platform's log knows what was refused. */
+function requestOf(t: TFunction, error: unknown): string | undefined {
+  const id = error instanceof ApiError ? error.requestId : undefined;
+  return id && t("app.requestId", { id });
 }
 
 /** In place of what could not be loaded. */
 export function Failure({ error, retry }: { error: unknown; retry: () => void }) {
   const { t } = useTranslation();
+  const request = requestOf(t, error);
   return (
     <Note tone="bad" role="alert">
       <div className="flex flex-wrap items-center justify-between gap-2">
-        <span>{describe(t, error)}</span>
+        <span>
+          {describe(t, error)}
+          {request && <span className="ml-2 font-mono text-xs select-all">{request}</span>}
+        </span>
         <Button size="sm" onClick={retry}>
           {t("app.retryLoad")}
         </Button>

@@ -6,7 +6,8 @@ import { cx } from "@/lib/cx";
 import { Button } from "./button";
 
 interface ModalProps {
-  trigger: ReactNode;
+  /** None where something else opens it. */
+  trigger?: ReactNode;
   title: string;
   description?: string | undefined;
   wide?: boolean | undefined;
@@ -20,7 +21,7 @@ export function Modal({ trigger, title, description, wide, open, onOpenChange, c
   const { t } = useTranslation();
   return (
     <Dialog.Root {...(open !== undefined && { open })} {...(onOpenChange && { onOpenChange })}>
-      <Dialog.Trigger asChild>{trigger}</Dialog.Trigger>
+      {trigger && <Dialog.Trigger asChild>{trigger}</Dialog.Trigger>}
       <Dialog.Portal>
         <Dialog.Overlay className="fixed inset-0 z-40 bg-black/50" />
         <Dialog.Content

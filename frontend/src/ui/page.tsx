@@ -7,10 +7,13 @@ interface PageProps {
   children: ReactNode;
 }
 
-/** Names the tab, and takes the focus on arrival, so that a screen reader says where one is. */
+/** Names the tab, and takes the focus on arrival, so that a screen reader says where one is; an address with `#id` gives
+ * it to what it names. */
 export function Page({ title, heading = title, actions, children }: PageProps) {
   const h1 = useRef<HTMLHeadingElement>(null);
-  useEffect(() => h1.current?.focus({ preventScroll: true }), []);
+  useEffect(() => {
+    if (!location.hash) h1.current?.focus({ preventScroll: true });
+  }, []);
   return (
     <>
       <title>{`${title} · Fermi`}</title>

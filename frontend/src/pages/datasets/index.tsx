@@ -35,6 +35,7 @@ function DatasetCard({ dataset, mayAdd }: { dataset: Dataset; mayAdd: boolean })
   const { t } = useTranslation();
   return (
     <Card
+      id={dataset.id}
       title={dataset.name}
       aside={
         <span className="flex flex-wrap items-center gap-2">

@@ -17,8 +17,9 @@ export function GroupCard({ group }: { group: WorkerGroup }) {
   const { name, task, workers, problems, warnings, effectiveWorldSize } = group;
   return (
     <Card
+      id={group.id}
       title={
-        <span id={group.id} className="flex flex-wrap items-center gap-2">
+        <span className="flex flex-wrap items-center gap-2">
           {name}
           {task && (
             <Link to={`/training/${task.id}`} className="flex items-center gap-2 text-sm font-normal hover:underline">

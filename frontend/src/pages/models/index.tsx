@@ -31,6 +31,7 @@ function ModelCard({ model }: { model: Model }) {
   const { t } = useTranslation();
   return (
     <Card
+      id={model.id}
       title={model.name}
       aside={
         <span className="flex flex-wrap items-center gap-2">

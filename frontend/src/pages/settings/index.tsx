@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { meQuery } from "@/api/session";
 import type { Me } from "@/api/types";
+import { useShortcuts } from "@/app/keyboard";
 import { useChangeLanguage } from "@/app/preferences";
 import { setTheme, type Theme, useTheme } from "@/app/theme";
 import { language, LANGUAGES } from "@/i18n";
@@ -34,6 +35,7 @@ function Profile({ me }: { me: Me }) {
   const { t } = useTranslation();
   const theme = useTheme();
   const changeLanguage = useChangeLanguage();
+  const [shortcuts, setShortcuts] = useShortcuts();
   return (
     <Card title={t("settings.profile")}>
       <Facts
@@ -73,6 +75,18 @@ function Profile({ me }: { me: Me }) {
             </select>
           )}
         </Field>
+        <label className="flex items-start gap-2 text-sm">
+          <input
+            type="checkbox"
+            className="mt-1"
+            checked={shortcuts}
+            onChange={({ target }) => setShortcuts(target.checked)}
+          />
+          <span>
+            {t("settings.shortcuts")}
+            <span className="block text-muted">{t("settings.shortcutsHint")}</span>
+          </span>
+        </label>
         {me.isAdministrator && (
           <ButtonAnchor href="/admin/" className="w-full justify-center">
             {t("settings.operators")}

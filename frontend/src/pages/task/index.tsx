@@ -16,6 +16,7 @@ import { StatusBadge, statusTone } from "@/ui/status";
 import { Tabs } from "@/ui/tabs";
 import { Actions } from "./actions";
 import { Charts } from "./charts";
+import { useTaskCommands } from "./commands";
 import { Checkpoints, Events, Rendered, Reuse } from "./details";
 import { Drill } from "./drill";
 import { Elastic } from "./elastic";
@@ -55,6 +56,7 @@ export function Component() {
 function TaskPage({ task }: { task: Task }) {
   const { t } = useTranslation();
   const id = task.taskId;
+  useTaskCommands(task);
   const [chosen, setRank] = useState<RankChoice>();
   const rank = chosen ?? task.attempts.at(-1)?.failedRank ?? 0;
   const feed = useTaskFeed(id, rank, isOver(task));

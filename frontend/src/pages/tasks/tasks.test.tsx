@@ -40,7 +40,9 @@ test("filters live in the address and are sent to the server", async () => {
 test("a list that cannot be loaded says why and can be tried again", async () => {
   platform.use(http.get(api("/training-tasks"), () => refuse(400, "INVALID_REQUEST", "请求有误")));
   visit("/training");
-  expect((await screen.findByRole("alert")).textContent).toContain("请求有误");
+  const alert = await screen.findByRole("alert");
+  expect(alert.textContent).toContain("请求有误");
+  expect(alert.textContent).toContain("请求号 req-1");
   platform.resetHandlers();
   await userEvent.click(screen.getByRole("button", { name: "重试" }));
   await screen.findByRole("link", { name: "first-task" });

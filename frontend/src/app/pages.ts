@@ -1,0 +1,20 @@
+/** The pages that the frame leads to. `key` follows `g` on the keyboard. */
+export const PAGES = [
+  { to: "/training", label: "app.tasks", key: "t" },
+  { to: "/queue", label: "app.queue", key: "q" },
+  { to: "/environments", label: "app.environments", key: "e" },
+  { to: "/workers", label: "app.workers", key: "w" },
+  { to: "/preflight", label: "app.preflights", key: "p" },
+  { to: "/datasets", label: "app.datasets", key: "d" },
+  { to: "/models", label: "app.models", key: "m" },
+  { to: "/zones", label: "app.zones", key: "z" },
+  { to: "/usage", label: "app.usage", key: "u" },
+] as const;
+
+/** Those that stand inside of another, or behind the name of who is signed in. */
+export const FURTHER_PAGES = [
+  { to: "/queue/timeline", label: "timeline.title", key: "" },
+  { to: "/queue/reservations", label: "reservations.title", key: "" },
+  { to: "/workers/groups", label: "palette.kinds.groups", key: "" },
+  { to: "/settings", label: "settings.title", key: "s" },
+] as const;

@@ -1,0 +1,20 @@
+import { useSyncExternalStore } from "react";
+
+/** Small choices of one person on one browser. */
+const listeners = new Set<() => void>();
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function useRemembered(name: string): [string | null, (value: string | null) => void] {
+  const key = `fermi.${name}`;
+  const value = useSyncExternalStore(subscribe, () => localStorage.getItem(key));
+  const remember = (next: string | null) => {
+    if (next === null) localStorage.removeItem(key);
+    else localStorage.setItem(key, next);
+    listeners.forEach((listener) => listener());
+  };
+  return [value, remember];
+}
