@@ -1,5 +1,5 @@
 """Our own modules that a node needs where nothing of ours is installed (a pod, a machine of a Slurm cluster): the node
-runner, the probe that it gives its ranks, and the trainer where the job uses one."""
+runner, what it measures with, the probe that it gives its ranks, and the trainer where the job uses one."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ _ROOT = Path(fermi.__file__).parent
 POD, SLURM, FOREGROUND = ("fermi.runner.pod",), ("fermi.runner.slurm",), ("fermi.runner.foreground",)
 """What is run there; what it imports of ours goes along."""
 
-_IMPORT = re.compile(r"^ *from fermi\.(probe|runner|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
+_IMPORT = re.compile(r"^ *from fermi\.(probe|runner|telemetry|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
 
 
 def trainers(words: Iterable[object]) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def modules(runner: tuple[str, ...], words: Iterable[object]) -> Mapping[str, st
 
 @lru_cache
 def _modules(runner: tuple[str, ...], trainers: tuple[str, ...]) -> Mapping[str, str]:
-    packages = ("fermi/__init__.py", "fermi/runner/__init__.py", "fermi/probe/__init__.py")
+    packages = tuple(f"{name}/__init__.py" for name in ("fermi", "fermi/probe", "fermi/runner", "fermi/telemetry"))
     wanted, found = [*runner, *trainers], {**dict.fromkeys(packages, ""), **_probe()}
     if trainers:
         found["fermi/train/__init__.py"] = ""

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import json
 import os
+from collections import deque
 from typing import Any
 
 from fermi.runner.processes import boot_id
@@ -21,11 +22,16 @@ SECRETS = "secrets.json"
 """Where secrets lie that reach a runner through a folder: a file of its user's alone."""
 
 
+SAMPLES = 8
+"""Of telemetry, that lie in a file: two minutes."""
+
+
 class Paths:
     def __init__(self, spec_path: str) -> None:
         stem = os.path.abspath(spec_path).removesuffix(".json")
         self.spec, self.lock, self.status, self.log = (stem + end for end in (".json", ".lock", ".status.json", ".log"))
         self.pulse = stem + ".pulse.json"
+        self.telemetry = stem + ".telemetry.json"
         self.folder = os.path.dirname(stem)
         self.stop = os.path.join(self.folder, "stop.json")
 
@@ -118,3 +124,16 @@ class PulseFile:
         with contextlib.suppress(OSError):
             replace_atomically(self.path, json.dumps({"pulse": pulses}).encode())
             self._before = known
+
+
+class TelemetryFile:
+    """`{"telemetry": [the newest samples]}`, replaced whenever some come. A full disk harms nothing."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._samples: deque[dict[str, Any]] = deque(maxlen=SAMPLES)
+
+    def save(self, samples: list[dict[str, Any]]) -> None:
+        self._samples.extend(samples)
+        with contextlib.suppress(OSError):
+            replace_atomically(self.path, json.dumps({"telemetry": list(self._samples)}).encode())

@@ -12,10 +12,12 @@ The spec:
     {"name": "task-x-1", "node_rank": 0, "command": ["python", "train.py"], "cwd": "/…", "env": {"MASTER_ADDR": "…"},
      "ranks": [{"rank": 0, "local_rank": 0, "env": {"RANK": "0"}, "log": "/…/0.log"}],
      "stop_signal": "SIGTERM", "grace_seconds": 30, "last_seconds": 300, "fork": true, "port": 29500, "confine": {…},
-     "pulse": true, "pulse_seconds": 1, "hang_seconds": null}
+     "pulse": true, "pulse_seconds": 1, "hang_seconds": null, "measured": true}
 
 `pulse`: the ranks carry a probe and are watched (see `watch.py`): `error`, `stalled` and `kill` of their entries, and
 their pulses, every `pulse_seconds`. `hang_seconds`: after so long without a sign of progress they are looked at.
+
+`measured`: what the node and its ranks use is told (see `measuring.py`), unless somebody else measures the node.
 
 `last_seconds`: a rank that has done nothing at all for so long says since when (`still_since`).
 
@@ -44,7 +46,8 @@ from typing import Any
 
 from fermi.runner import blame, causes, drill, kernel, lingering, processes
 from fermi.runner.exits import CANNOT_START, shown
-from fermi.runner.files import Paths, PulseFile, StatusFile, first_status, read_json, try_lock
+from fermi.runner.files import Paths, PulseFile, StatusFile, TelemetryFile, first_status, read_json, try_lock
+from fermi.runner.measuring import Measuring
 from fermi.runner.outputs import Pipes
 from fermi.runner.rank import BecomeRank, become, begin
 from fermi.runner.stillness import LAST_SECONDS, NEVER, Stillness
@@ -69,7 +72,8 @@ class Node:
     """One node's life. `ranks` are the entries of its status, in order of local rank. Its parts: `stops` (who asks for
     the end, and how), `save` (who is told of the status) and `pipes` (who takes what ranks print; without them it goes
     into their log files). `folder`: where its own files lie. `lock`: a descriptor that no rank is to have. `whole`:
-    there are no other nodes, and nobody else looks. `tell`: who takes the ranks' pulses, every `tell_seconds`."""
+    there are no other nodes, and nobody else looks. `tell`: who takes the ranks' pulses, every `tell_seconds`.
+    `tell_used`: who takes what was measured."""
 
     def __init__(
         self,
@@ -83,6 +87,7 @@ class Node:
         whole: bool = False,
         tell: Tell | None = None,
         tell_seconds: float = 1.0,
+        tell_used: Tell | None = None,
     ) -> None:
         self.spec, self.stops, self._save, self.pipes = spec, stops, save, pipes
         self.folder, self.lock, self.whole = folder or spec["cwd"], lock, whole
@@ -109,6 +114,8 @@ class Node:
         if spec.get("pulse"):
             seconds = spec.get("pulse_seconds", tell_seconds)
             self.watch = Watch(spec["cwd"], spec.get("hang_seconds"), tell, seconds, spec["env"])
+        self.tell_used = tell_used
+        self.measuring = Measuring(spec, self.ranks, self.folder) if tell_used and spec.get("measured", True) else None
         self.drill = drill.Drill.of(spec, self.steps)
 
     def run(self) -> None:
@@ -125,8 +132,11 @@ class Node:
             self.status.update(asked=early.by, asked_at=time.time() if early.by else None)
         elif not self.blame_port():
             self.start_all(inherited=[wake, wake_write])
+            if self.measuring:
+                self.measuring.start()
         self.follow(wake)
         self.sweep()
+        self.tell_of_use(last=True)
         if self.pipes:
             self.pipes.close()
         if self.confinement:
@@ -338,6 +348,7 @@ class Node:
             self.watch, changed = None, True
             for entry in self.ranks:
                 entry["stalled"] = None
+        self.tell_of_use()
         if self.kill_at is None and time.monotonic() >= self.look_at:
             self.look_at = time.monotonic() + self.last_seconds / LOOKS
             changed = lingering.note(self.ranks, activity.seconds(), moment, self.last_seconds) or changed
@@ -347,6 +358,12 @@ class Node:
             self.save(self.status["state"])
         if self.kill_at is None:
             self.end_the_lingering(moment)
+
+    def tell_of_use(self, *, last: bool = False) -> None:
+        if self.measuring and self.tell_used:
+            samples = self.measuring.rest() if last else self.measuring.take()
+            if samples:
+                self.tell_used(samples)
 
     def end_the_lingering(self, moment: float) -> None:
         for entry in lingering.failed(self.ranks):
@@ -391,7 +408,10 @@ def run(spec_path: str, secrets: dict[str, str]) -> None:
         spec = json.load(file)
     spec["env"] = {**spec["env"], **secrets}
     stops, save = Stops(signal.SIGTERM, path=paths.stop), StatusFile(paths, len(spec["ranks"])).save
-    Node(spec, stops, save, folder=paths.folder, lock=lock, tell=PulseFile(paths.pulse).save).run()
+    Node(
+        spec, stops, save, folder=paths.folder, lock=lock,
+        tell=PulseFile(paths.pulse).save, tell_used=TelemetryFile(paths.telemetry).save,
+    ).run()  # fmt: skip
 
 
 def main(spec_path: str, secrets: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ A pod has one output, and its ranks have one each; every line of it is one of
     3+10240:a piece of such a line: it goes on, or the rank is in the middle of it
     @{"ranks": [{"rank": 3, "pid": 17, "state": "running", …}]}           how the ranks are, at each change
     @{"pulse": [{"rank": 3, "step": 41, …}]}                              how they get on, every ten seconds
+    @{"telemetry": [{"at": …, "values": {"cpu": 7.5, …}}]}                what they use, every quarter of a minute
 
 so whoever follows it can tell them apart, begin anywhere again, and neither lose nor double a byte. What the runner
 itself has to say are lines of the node's first rank. When the node ends, the termination message says how, in JSON.
@@ -100,6 +101,12 @@ def tell(pulses: list[dict[str, Any]]) -> None:
     write_all(1, b"@" + json.dumps({"pulse": pulses}).encode() + b"\n")
 
 
+def tell_used(samples: list[dict[str, Any]]) -> None:
+    """A line for each: container runtimes split longer ones."""
+    for sample in samples:
+        write_all(1, b"@" + json.dumps({"telemetry": [sample]}).encode() + b"\n")
+
+
 def report(node: Node, lines: dict[int, Lines]) -> int:
     """Writes the termination message and returns the exit code."""
     ranks = [[entry["rank"], entry["exit_code"], entry["ended_at"]] for entry in node.ranks]
@@ -161,7 +168,7 @@ def main(job_dir: str, run_dir: str) -> int:
         return terminate({"cause": error.cause, "detail": error.detail, "about": error.about}, GAVE_UP)
     takers = {rank: one.take for rank, one in lines.items()}
     pipes = Pipes(takers, [one.flush for one in lines.values()])
-    node = Node(spec, stops, emit, pipes, tell=tell, tell_seconds=PULSE_SECONDS)
+    node = Node(spec, stops, emit, pipes, tell=tell, tell_seconds=PULSE_SECONDS, tell_used=tell_used)
     node.run()
     return report(node, lines)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from fermi.runner import meet
 from fermi.runner.exits import GAVE_UP, shown
-from fermi.runner.files import SECRETS, Paths, PulseFile, StatusFile, read_json
+from fermi.runner.files import SECRETS, Paths, PulseFile, StatusFile, TelemetryFile, read_json
 from fermi.runner.late import Late, decode
 from fermi.runner.node import Node
 from fermi.runner.prepare import Meeting, prepare
@@ -77,8 +77,10 @@ def make(spec: dict[str, Any], paths: Paths) -> Node:
         return file.save(status)
 
     stops = Stops(signal.SIGTERM, signal.SIGURG, heard=(signal.SIGTERM,), path=paths.stop)
-    pulses = PulseFile(paths.pulse)
-    node = Node(spec, stops, save, folder=paths.folder, tell=pulses.save, tell_seconds=PULSE_SECONDS)
+    pulses, used = PulseFile(paths.pulse), TelemetryFile(paths.telemetry)
+    node = Node(
+        spec, stops, save, folder=paths.folder, tell=pulses.save, tell_seconds=PULSE_SECONDS, tell_used=used.save
+    )
     numbers = {name: int(os.environ.get(name, "-1")) for name in ("SLURM_PROCID", "SLURM_NODEID")}
     node.status.update(host=os.environ.get("SLURMD_NODENAME", ""), cause=None, **numbers)
     return node

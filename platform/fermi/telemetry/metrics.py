@@ -7,6 +7,7 @@ A value's key is the metric's name, and for all but a node's own metrics an inde
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 NODE, GPU, NETWORK, DISK, RANK = "node", "gpu", "network", "disk", "rank"
@@ -15,6 +16,8 @@ MEAN, PEAK, SUM, LAST, MASK = "mean", "peak", "sum", "last", "mask"
 PERIOD_SECONDS = 5.0
 """From one sample to the next."""
 LONGEST_INDEX = 64
+LARGE = 1000.0
+"""From here on the digits behind the point say nothing."""
 
 
 class Metric(NamedTuple):
@@ -77,3 +80,10 @@ def parts(key: str) -> tuple[str, str] | None:
     if metric is None or bool(colon) is (metric.of == NODE) or len(index) > LONGEST_INDEX or (colon and not index):
         return None
     return name, index
+
+
+def short(value: float) -> float:
+    """With no more digits than it is worth. What is no number is zero."""
+    if not math.isfinite(value):
+        return 0.0
+    return int(value) if abs(value) >= LARGE else round(value, 2)

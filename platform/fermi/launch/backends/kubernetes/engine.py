@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
-from fermi.launch.backends import chosen
+from fermi.launch.backends import chosen, measured
 from fermi.launch.backends.base import Backend
 from fermi.launch.backends.kubernetes import names, state, volumes
 from fermi.launch.backends.kubernetes.client import Client, Refused
@@ -35,6 +35,7 @@ from fermi.launch.spec import (
     Problem,
     PulseSeen,
     Rendered,
+    Sample,
 )
 from fermi.launch.userpaths import absent_below
 
@@ -174,6 +175,9 @@ class KubernetesBackend(Backend):
 
     def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
         return Files(self.data_dir, handle.task_id, handle.attempt).pulses()
+
+    def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
+        return measured.samples_in(Files(self.data_dir, handle.task_id, handle.attempt).folder, after)
 
     def port_host(self, job: JobSpec) -> str | None:
         """Each pod has an address of its own, unless the administrator puts pods into the hosts' network."""

@@ -2,6 +2,7 @@
 
     node-<k>.json   what its runner reported of its ranks, and how they get on (`pulse`); `since`: from where to ask
                     again; `drained`: read to the end; `silence`: why it cannot be read now
+    node-<k>.telemetry.json   what it and its ranks used, the newest samples
     node-<k>.lock   held by the process that follows that pod: one at a time
     node-<k>.log    what is no rank's: an interpreter that could not start the runner
 
@@ -23,12 +24,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fermi.launch.backends import logfiles, reported
+from fermi.launch.backends import logfiles, measured, reported
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, container, phase
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import LogChunk, PulseSeen, attempt_parts
+from fermi.runner.files import TelemetryFile
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +117,7 @@ class Sink:
         self._files, self._node_rank, self._ranks = files, node_rank, ranks
         self._ends: dict[int, int] = {}
         self.report: dict[str, Any] = files.report(node_rank)
+        self._telemetry = TelemetryFile(str(files.node(node_rank, "telemetry.json")))
         self._saved = time.monotonic()
 
     def take(self, lines: Iterable[bytes]) -> None:
@@ -131,6 +134,8 @@ class Sink:
                 told = reported.parse(text[1:]) or {}
                 if "pulse" in told:
                     self._hear(reported.pulses(told["pulse"]))
+                elif "telemetry" in told:
+                    self._keep(told["telemetry"])
                 else:
                     self.report["ranks"], said = reported.entries(told.get("ranks")), True
             elif stamp.decode(errors="replace") > self.report.get("plain", ""):
@@ -161,6 +166,10 @@ class Sink:
     def _hear(self, pulses: Mapping[int, PulseSeen]) -> None:
         """Kept with what is saved now and then: nobody waits for it."""
         self.report["pulse"] = [asdict(seen) for rank, seen in pulses.items() if rank in self._ranks]
+
+    def _keep(self, samples: Any) -> None:
+        if isinstance(samples, list):
+            self._telemetry.save([measured.told(one) for one in measured.samples(samples)])
 
     def _is_next(self, rank: int, begin: int) -> bool:
         """Whether a rank of this node may have got as far as there."""

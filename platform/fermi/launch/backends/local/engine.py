@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.launch import interpreter, isolation
-from fermi.launch.backends import logfiles, reported
+from fermi.launch.backends import logfiles, measured, reported
 from fermi.launch.backends.base import Backend
 from fermi.launch.backends.culprit import Loss, cause_of_failure, rank_seen
 from fermi.launch.backends.local.launcher import Launcher, default_python
@@ -32,6 +32,7 @@ from fermi.launch.spec import (
     PulseSeen,
     RankSeen,
     Rendered,
+    Sample,
 )
 from fermi.launch.userpaths import CHECKPOINTS, absent, task_folder
 from fermi.runner import blame, ending, files, ports, status
@@ -140,6 +141,9 @@ class LocalBackend(Backend):
 
     def pulses(self, handle: Handle) -> dict[int, PulseSeen]:
         return reported.pulses_in(self._run_dir(handle.name))
+
+    def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
+        return measured.samples_in(self._run_dir(handle.name), after)
 
     def port_is_free(self, port: int) -> bool:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from fermi.launch.backends import logfiles, reported
+from fermi.launch.backends import logfiles, measured, reported
 from fermi.launch.backends.base import Backend
 from fermi.launch.backends.slurm import causes, components, state
 from fermi.launch.backends.slurm.commands import Commands
@@ -30,6 +30,7 @@ from fermi.launch.spec import (
     Problem,
     PulseSeen,
     Rendered,
+    Sample,
 )
 from fermi.launch.userpaths import absent_below
 
@@ -125,6 +126,9 @@ class SlurmBackend(Backend):
 
     def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
         return reported.pulses_in(self._run(handle.name).path)
+
+    def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
+        return measured.samples_in(self._run(handle.name).path, after)
 
     def port_host(self, job: JobSpec) -> str:
         """Slurm may put jobs of several users side by side; where the choice of the node is left to it, any two."""

@@ -1,0 +1,79 @@
+"""Small files of /proc and /sys that are read again and again: kept open, read from their beginning. Standard library
+only, Python 3.9 or later. What cannot be read is empty."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+MOST_BYTES = 1 << 18
+
+
+class Files:
+    """Below a root, which is another one in tests. To be closed."""
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = root.rstrip("/")
+        self._open: dict[str, int] = {}
+
+    def path(self, name: str) -> str:
+        return self.root + name
+
+    def read(self, name: str) -> bytes:
+        """A file that is there as long as the machine is."""
+        with contextlib.suppress(OSError):
+            if name not in self._open:
+                self._open[name] = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(self._open[name], MOST_BYTES, 0)
+        self._forget(name)
+        return b""
+
+    def once(self, name: str) -> bytes:
+        """A file that may go: a process's."""
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return os.read(descriptor, MOST_BYTES)
+            finally:
+                os.close(descriptor)
+        return b""
+
+    def number(self, name: str) -> int | None:
+        text = self.read(name).strip()
+        return int(text) if text.isdigit() else None
+
+    def list(self, name: str) -> list[str]:
+        with contextlib.suppress(OSError):
+            return sorted(os.listdir(self.path(name)))
+        return []
+
+    def close(self) -> None:
+        for name in list(self._open):
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        with contextlib.suppress(KeyError, OSError):
+            os.close(self._open.pop(name))
+
+
+class Rates:
+    """What counters gain, in a second or since the look before. One that goes backwards has begun anew: nothing is
+    known until it is read again."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[float, float]] = {}
+        self._next: dict[str, tuple[float, float]] = {}
+
+    def of(self, key: str, count: float, now: float) -> float | None:
+        self._next[key] = count, now
+        before, at = self._before.get(key, (count, now))
+        return (count - before) / (now - at) if now > at and count >= before else None
+
+    def gain(self, key: str, count: float, now: float) -> float | None:
+        self._next[key] = count, now
+        before = self._before.get(key)
+        return count - before[0] if before and count >= before[0] else None
+
+    def turn(self) -> None:
+        """Once per sample: what was not counted in it is forgotten."""
+        self._before, self._next = self._next, {}

@@ -1,0 +1,66 @@
+"""One sample after the other of a node, its GPUs and its ranks. Standard library only, Python 3.9 or later. What cannot
+be read is left out; nothing here raises.
+
+A sample: `{"at": unix seconds, "values": {key: number}, "emulated": true}`, `emulated` only where it is so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fermi.telemetry import gpus, metrics
+from fermi.telemetry.files import Files, Rates
+from fermi.telemetry.gpus import Found, Gpus
+from fermi.telemetry.node import Node
+from fermi.telemetry.ranks import Ranks
+
+
+class Sampler:
+    """`folders`: where training reads and writes. `visible`: CUDA_VISIBLE_DEVICES of the node's ranks; None: all GPUs;
+    empty: what its ranks use of the processors stands in for GPUs."""
+
+    def __init__(
+        self, folders: Iterable[str] = (), visible: str | None = None, root: str = "/", known: Gpus | None = None
+    ) -> None:
+        self._files, self._rates = Files(root), Rates()
+        self._node = Node(self._files, self._rates, folders)
+        self._ranks = Ranks(self._files, self._rates)
+        self.emulated = visible == ""
+        self._gpus = None if self.emulated else known or gpus.find(visible, self._rates)
+
+    def sample(self, ranks: Mapping[int, int] | None = None, places: Mapping[int, int] | None = None) -> dict[str, Any]:
+        """`ranks`: the first process of each; `places`: which of the node's GPUs each has, by rank."""
+        now, ranks = time.monotonic(), ranks or {}
+        values = self._node.look(now)
+        values.update(self._ranks.look(ranks, now))
+        if self.emulated:
+            values.update({
+                f"gpu:{place}": min(100.0, values[f"rank_cpu:{rank}"])
+                for rank, place in (places or {}).items() if f"rank_cpu:{rank}" in values
+            })  # fmt: skip
+        elif self._gpus:
+            values.update(_flat(self._gpus.look(now)))
+            values.update(self._memory(self._gpus.memory, ranks))
+        self._rates.turn()
+        told: dict[str, Any] = {"at": round(time.time(), 1), "values": {k: metrics.short(v) for k, v in values.items()}}
+        return {**told, "emulated": True} if self.emulated else told
+
+    def close(self) -> None:
+        self._files.close()
+
+    def _memory(self, memory: Mapping[int, float], ranks: Mapping[int, int]) -> dict[str, float]:
+        """What the processes of each rank have of the GPUs' memory, where the driver names them by the numbers that
+        they have here (in a container it may not)."""
+        found: dict[str, float] = {}
+        for pid, size in memory.items():
+            rank = self._ranks.processes.get(pid)
+            if rank in ranks:
+                key = f"rank_gpu_memory:{rank}"
+                found[key] = found.get(key, 0.0) + size
+        return found
+
+
+def _flat(found: Found) -> dict[str, float]:
+    return {f"{name}:{place}": value for place, told in found.items() for name, value in told.items()}
