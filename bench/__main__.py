@@ -29,6 +29,7 @@ SECTIONS = (
     "pulse",
     "sharing",
     "schedule",
+    "overview",
 )
 
 

@@ -1,4 +1,4 @@
-"""What has to run inside Django, on scratch data: `python -m bench.inside tasks|sweep|workers <count>`."""
+"""What has to run inside Django, on scratch data: `python -m bench.inside tasks|sweep|workers|overview <count>`."""
 
 import io
 import json
@@ -28,6 +28,7 @@ from apps.training.states import State  # noqa: E402
 from apps.workers.engine.store import DatabaseStore  # noqa: E402
 from apps.workers.models import Report, Worker  # noqa: E402
 from apps.workers.tokens import digest  # noqa: E402
+from bench import fleet  # noqa: E402
 from bench.heartbeats import worker_id  # noqa: E402
 from bench.timing import in_turns, seconds  # noqa: E402
 from fermi.launch import registry, spec  # noqa: E402
@@ -42,6 +43,10 @@ def main(command: str, count: str) -> None:
     call_command("firststart", stdout=io.StringIO())
     if command == "workers":
         make_workers(int(count))
+        return
+    if command == "overview":
+        fleet.make()
+        print(json.dumps(fleet.cost()))
         return
     make_running_tasks(int(count))
     if command == "sweep":

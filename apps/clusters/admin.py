@@ -113,6 +113,7 @@ class ClusterAdmin(ModelAdmin):
     search_help_text = SEARCH
     search_fields = ("name", "id")
     readonly_fields = ("id", "created_at")
+    exclude = ("away_since", "away_why")
     actions = ("ask",)
 
     @admin.action(description=said("CHECK_CLUSTER"))

@@ -11,12 +11,15 @@ from apps.common.ids import new_id
 
 class Cluster(models.Model):
     """An engine and how to reach it. `backend` is a name in `fermi.launch.registry`; `connection` follows the schema of
-    its `check` module and names secrets without containing any."""
+    its `check` module and names secrets without containing any. `away_since`: it has not answered since then, and
+    `away_why` (a code and its params) is what was said instead."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "cluster"))
     name = models.CharField(max_length=100, unique=True)
     backend = models.CharField(max_length=20)
     connection = models.JSONField(default=dict, blank=True)
+    away_since = models.DateTimeField(null=True, blank=True)
+    away_why = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:

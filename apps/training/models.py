@@ -155,6 +155,10 @@ class Attempt(models.Model):
     class Meta:
         ordering = ["number"]
         constraints = [models.UniqueConstraint(fields=["task", "number"], name="one_attempt_per_number")]
+        indexes = [  # plans are long: what is counted is counted in these
+            models.Index(fields=["ended_at", "outcome", "task"]),
+            models.Index(fields=["created_at", "task"]),
+        ]
 
     @property
     def name(self) -> str:

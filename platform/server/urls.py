@@ -15,6 +15,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.scheduling.api.urls")),
     path("", include("apps.training.api.urls")),
     path("", include("apps.workers.api.urls")),
+    path("", include("apps.overview.api.urls")),
     path("schema", SpectacularJSONAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
 ]

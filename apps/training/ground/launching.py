@@ -11,7 +11,7 @@ from django.db import Error as AnyDatabaseError
 from django.db import connection
 
 from apps.accounts import vault
-from apps.clusters import paths, selectors
+from apps.clusters import contact, paths, selectors
 from apps.clusters.models import Cluster
 from apps.training.models import Attempt, Task
 from apps.training.states.reasons import CAUSES, Reason
@@ -76,11 +76,13 @@ def observe(cluster: Cluster, handles: Sequence[Handle]) -> dict[str, Observatio
     no other: the rest are asked for without it. Raises only what the database does."""
     try:
         seen = backend_for(cluster).observe(handles)
+        contact.found(cluster)
         return {handle.name: _with_declared(cluster, seen.get(handle.name, UNKNOWN)) for handle in handles}
     except AnyDatabaseError:
         raise
     except BackendError as error:
         log.warning("cluster %s cannot be asked: %s", cluster, error)
+        contact.lost(cluster, error)
         waiting = Cause(error.code, error.params)
     except Exception as error:
         if len(handles) > 1:

@@ -3,6 +3,7 @@
 import logging
 import threading
 
+from apps.clusters import contact
 from apps.clusters.models import Cluster
 from apps.clusters.threads import PerCluster
 from apps.training.ground import hints
@@ -38,7 +39,9 @@ def sweep() -> int:
         if not isinstance(backend, Remote):
             continue
         try:
-            for handle in backend.orphans(()):
+            orphans = backend.orphans(())
+            contact.found(cluster)
+            for handle in orphans:
                 alive = Attempt.objects.filter(task=handle.task_id, number=handle.attempt, ended_at=None)
                 if not alive.exists():
                     backend.forget(handle)
@@ -46,4 +49,5 @@ def sweep() -> int:
                     removed += 1
         except BackendError as error:
             log.warning("%s: orphans stay: %s", cluster, error)
+            contact.lost(cluster, error)
     return removed

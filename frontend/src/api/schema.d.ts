@@ -374,6 +374,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description The machines, the queue, failures and goodput of all (administrators), or of your projects and the
+         *     environments that you may use.
+         */
+        get: operations["getOverview"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/overview/attention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description All that needs somebody now, counted by kind, the worst first; each with where to act. */
+        get: operations["listAttention"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/preflights": {
         parameters: {
             query?: never;
@@ -1508,6 +1545,51 @@ export interface components {
         AllowedActionsEnum: "stop" | "retry" | "clone" | "delete" | "pause" | "resume";
         /** @enum {string} */
         AtBudgetEnum: "warn" | "refuse" | "preemptible";
+        Attention: {
+            /** @description all kinds of which there are any, whatever was asked for */
+            kinds: components["schemas"]["AttentionCount"][];
+            /** @description the worst first */
+            items: components["schemas"]["AttentionItem"][];
+            total: number;
+            page: number;
+            pageSize: number;
+        };
+        AttentionCount: {
+            kind: components["schemas"]["AttentionKind"];
+            level: components["schemas"]["DiagnosisLevel"];
+            count: number;
+        };
+        AttentionEnvelope: {
+            data: components["schemas"]["Attention"];
+            code: number;
+            message: string;
+        };
+        AttentionHolder: {
+            taskId: string;
+            name: string;
+        };
+        AttentionItem: {
+            kind: components["schemas"]["AttentionKind"];
+            level: components["schemas"]["DiagnosisLevel"];
+            subject: components["schemas"]["AttentionSubject"];
+            message: string;
+            hint: string;
+            /** Format: date-time */
+            since: string | null;
+            /** @description of the console: where one can act */
+            path: string | null;
+            /** @description the task that has it */
+            holder: components["schemas"]["AttentionHolder"] | null;
+        };
+        /** @enum {string} */
+        AttentionKind: "cluster_away" | "task_hung" | "platform_disk" | "environment_unhealthy" | "environment_held" | "worker_lost" | "budget" | "task_failed" | "task_waits" | "gpus_idle" | "environment_gone" | "environment_cordoned";
+        AttentionSubject: {
+            type: components["schemas"]["AttentionSubjectType"];
+            id: string;
+            name: string;
+        };
+        /** @enum {string} */
+        AttentionSubjectType: "task" | "environment" | "worker" | "cluster" | "project" | "platform";
         AuditEventItem: {
             id: number;
             /** Format: date-time */
@@ -1548,6 +1630,20 @@ export interface components {
             code: number;
             message: string;
         };
+        CapacityEvent: {
+            /** Format: date-time */
+            at: string;
+            kind: components["schemas"]["CapacityEventKind"];
+            /** @description of the environment or environments */
+            name: string;
+            gpus: number | null;
+            /** @description who did it (administrators), or for which project it is; empty: unknown */
+            who: string;
+            /** @description of the console */
+            path: string | null;
+        };
+        /** @enum {string} */
+        CapacityEventKind: "came" | "went" | "cordoned" | "uncordoned" | "running" | "stopped" | "unhealthy" | "reservedBegins" | "reservedEnds" | "maintenanceBegins" | "maintenanceEnds";
         CheckpointItem: {
             attempt: number;
             step: number;
@@ -1712,7 +1808,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        DiagnosisLevel: "info" | "warn" | "fail";
+        DiagnosisLevel: "fail" | "warn" | "info";
         DiagnosisRules: {
             text: string;
             /** Format: date-time */
@@ -2105,6 +2201,27 @@ export interface components {
             errors: components["schemas"]["ProblemItem"][];
             requestId: string;
         };
+        FailingNode: {
+            environmentId: string;
+            name: string;
+            /** @description attempts that began there */
+            starts: number;
+            /** @description attempts and pre-flight tests that blame it */
+            failures: number;
+            /** @description it fails more often than chance explains */
+            standsOut: boolean;
+        };
+        FailureCause: {
+            code: string;
+            /** @description that ended by it */
+            attempts: number;
+            /** @description that failed for good */
+            tasks: number;
+            /** @description as the newest of them was told */
+            example: string;
+            /** @description of the newest of them */
+            taskId: string | null;
+        };
         FindingAction: {
             code: components["schemas"]["FindingActionCode"];
             label: string;
@@ -2197,6 +2314,25 @@ export interface components {
             data: components["schemas"]["FrameworkRecommendation"];
             code: number;
             message: string;
+        };
+        /** @description GPUs. `held` = `busy` + `idle` + `unknown`; `total` = `held` + `free` + `outOfService`. */
+        GpuTally: {
+            /** @description zone, type, project id or user name; empty: of others, or in all */
+            key: string;
+            name: string;
+            /** @description of a project or a person: what it holds */
+            total: number;
+            /** @description not running, or cordoned, and held by nobody */
+            outOfService: number;
+            free: number;
+            /** @description on environments that a task has */
+            held: number;
+            /** @description in use within the last ten minutes */
+            busy: number;
+            /** @description held by a running task, and under 5 % for ten minutes */
+            idle: number;
+            /** @description held, and nothing measures them */
+            unknown: number;
         };
         /** @enum {string} */
         GroupAction: "start" | "stop" | "restart" | "edit" | "delete";
@@ -2586,10 +2722,123 @@ export interface components {
             message: string;
         };
         NullEnum: null;
+        OldestWaiting: {
+            taskId: string;
+            name: string;
+            owner: string;
+            projectId: string;
+            projectName: string;
+            status: components["schemas"]["TaskState"];
+            gpus: number;
+            /** Format: date-time */
+            since: string;
+            reason: components["schemas"]["Reason"] | null;
+        };
         OpenFinding: {
             code: string;
             level: components["schemas"]["DiagnosisLevel"];
             message: string;
+        };
+        Overview: {
+            /** Format: date-time */
+            at: string;
+            /** @description everything, and not only your projects' part */
+            all: boolean;
+            tasks: components["schemas"]["OverviewTasks"];
+            gpus: components["schemas"]["GpuTally"];
+            zones: components["schemas"]["GpuTally"][];
+            types: components["schemas"]["GpuTally"][];
+            /** @description that hold any */
+            projects: components["schemas"]["GpuTally"][];
+            /** @description who hold any */
+            people: components["schemas"]["GpuTally"][];
+            utilisation: components["schemas"]["Utilisation"];
+            queue: components["schemas"]["OverviewQueue"];
+            failures: components["schemas"]["OverviewFailures"];
+            goodput: components["schemas"]["OverviewGoodput"];
+            /** @description of the last seven days, the newest first */
+            capacity: components["schemas"]["CapacityEvent"][];
+        };
+        OverviewEnvelope: {
+            data: components["schemas"]["Overview"];
+            code: number;
+            message: string;
+        };
+        OverviewFailures: {
+            /** Format: date-time */
+            since: string;
+            /** @description the most frequent first */
+            causes: components["schemas"]["FailureCause"][];
+            /** @description attempts × nodes that began */
+            starts: number;
+            nodesBlamed: number;
+            /** @description the twenty worst */
+            nodes: components["schemas"]["FailingNode"][];
+        };
+        /** @description In GPU-hours, of what was given back since then. */
+        OverviewGoodput: {
+            /**
+             * Format: double
+             * @description until the first step
+             */
+            starting: number;
+            /**
+             * Format: double
+             * @description steps that nobody had trained before
+             */
+            training: number;
+            /**
+             * Format: double
+             * @description from when it was asked to end until it had
+             */
+            saving: number;
+            /**
+             * Format: double
+             * @description to failures, and to the back-off after them
+             */
+            lost: number;
+            /**
+             * Format: double
+             * @description steps that were trained again
+             */
+            redone: number;
+            /**
+             * Format: double
+             * @description held without an attempt
+             */
+            idle: number;
+            /** Format: date-time */
+            since: string;
+            /** Format: double */
+            gpuHours: number;
+            /**
+             * Format: double
+             * @description share that moved training forward
+             */
+            goodput: number | null;
+        };
+        OverviewQueue: {
+            total: number;
+            /**
+             * Format: date-time
+             * @description since when the first of them has waited
+             */
+            since: string | null;
+            ages: components["schemas"]["WaitingAge"][];
+            /** @description the most frequent first */
+            reasons: components["schemas"]["WaitingReason"][];
+            /** @description the ten that have waited longest */
+            oldest: components["schemas"]["OldestWaiting"][];
+        };
+        OverviewTasks: {
+            initializing: number;
+            queued: number;
+            starting: number;
+            running: number;
+            stopping: number;
+            succeeded: number;
+            failed: number;
+            stopped: number;
         };
         PatchedClusterChangeRequest: {
             name?: string;
@@ -4157,6 +4406,34 @@ export interface components {
             /** Format: double */
             gpuHours: number;
         };
+        Utilisation: {
+            /** @description by hour; the last one still runs */
+            day: components["schemas"]["UtilisationPoint"][];
+            /** @description by day; the last one still runs */
+            month: components["schemas"]["UtilisationPoint"][];
+        };
+        /** @description In GPU-hours. */
+        UtilisationPoint: {
+            /**
+             * Format: date-time
+             * @description when the hour, or the day, begins
+             */
+            at: string;
+            /** Format: double */
+            there: number;
+            /** Format: double */
+            held: number;
+            /**
+             * Format: double
+             * @description of which the telemetry knows
+             */
+            measured: number;
+            /**
+             * Format: double
+             * @description of the measured ones: weighed by utilisation
+             */
+            used: number;
+        };
         VersionCreateRequest: {
             path: string;
             name?: string;
@@ -4168,6 +4445,23 @@ export interface components {
         };
         /** @enum {string} */
         VersionStatus: "preparing" | "ready" | "failed";
+        WaitingAge: {
+            /** @description seconds; null: longer than the group before */
+            upTo: number | null;
+            count: number;
+        };
+        WaitingReason: {
+            /** @description empty: nobody has decided yet */
+            code: string;
+            /** @description as one of them is told */
+            example: string;
+            count: number;
+            /**
+             * Format: date-time
+             * @description since when the first of them has waited
+             */
+            since: string;
+        };
         WarningItem: {
             code: string;
             message: string;
@@ -5472,6 +5766,73 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ClusterReportEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getOverview: {
+        parameters: {
+            query?: {
+                gpuType?: string;
+                /** @description id */
+                project?: string;
+                /** @description name */
+                zone?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OverviewEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listAttention: {
+        parameters: {
+            query?: {
+                /** @description may repeat */
+                kind?: ("cluster_away" | "task_hung" | "platform_disk" | "environment_unhealthy" | "environment_held" | "worker_lost" | "budget" | "task_failed" | "task_waits" | "gpus_idle" | "environment_gone" | "environment_cordoned")[];
+                page?: number;
+                pageSize?: number;
+                /** @description id */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttentionEnvelope"];
                 };
             };
             default: {

@@ -10,6 +10,30 @@ AllowedActionsEnum: TypeAlias = Literal["stop", "retry", "clone", "delete", "pau
 AtBudgetEnum: TypeAlias = Literal["warn", "refuse", "preemptible"]
 
 
+class AttentionHolder(TypedDict):
+    taskId: str
+    name: str
+
+
+AttentionKind: TypeAlias = Literal[
+    "cluster_away",
+    "task_hung",
+    "platform_disk",
+    "environment_unhealthy",
+    "environment_held",
+    "worker_lost",
+    "budget",
+    "task_failed",
+    "task_waits",
+    "gpus_idle",
+    "environment_gone",
+    "environment_cordoned",
+]
+
+
+AttentionSubjectType: TypeAlias = Literal["task", "environment", "worker", "cluster", "project", "platform"]
+
+
 class AuditEventItem(TypedDict):
     id: int
     at: str
@@ -32,6 +56,21 @@ class AwayNode(TypedDict):
     """
     who has it
     """
+
+
+CapacityEventKind: TypeAlias = Literal[
+    "came",
+    "went",
+    "cordoned",
+    "uncordoned",
+    "running",
+    "stopped",
+    "unhealthy",
+    "reservedBegins",
+    "reservedEnds",
+    "maintenanceBegins",
+    "maintenanceEnds",
+]
 
 
 class CheckpointItem(TypedDict):
@@ -76,7 +115,7 @@ class DatasetCreateRequest(TypedDict):
     versionName: NotRequired[str]
 
 
-DiagnosisLevel: TypeAlias = Literal["info", "warn", "fail"]
+DiagnosisLevel: TypeAlias = Literal["fail", "warn", "info"]
 
 
 class DiagnosisRules(TypedDict):
@@ -182,6 +221,43 @@ EnvironmentKind: TypeAlias = Literal["jupyter", "vscode", "custom"]
 EnvironmentStatus: TypeAlias = Literal["running", "stopped", "unhealthy"]
 
 
+class FailingNode(TypedDict):
+    environmentId: str
+    name: str
+    starts: int
+    """
+    attempts that began there
+    """
+    failures: int
+    """
+    attempts and pre-flight tests that blame it
+    """
+    standsOut: bool
+    """
+    it fails more often than chance explains
+    """
+
+
+class FailureCause(TypedDict):
+    code: str
+    attempts: int
+    """
+    that ended by it
+    """
+    tasks: int
+    """
+    that failed for good
+    """
+    example: str
+    """
+    as the newest of them was told
+    """
+    taskId: str | None
+    """
+    of the newest of them
+    """
+
+
 FindingActionCode: TypeAlias = Literal[
     "RESTART_FROM_CHECKPOINT",
     "WITHOUT_NODE",
@@ -245,6 +321,43 @@ class FrameworkRecommendRequest(TypedDict):
     hyperparameters: NotRequired[dict[str, Any]]
     """
     as in a task's request: those of the model that differ from its defaults
+    """
+
+
+class GpuTally(TypedDict):
+    """
+    GPUs. `held` = `busy` + `idle` + `unknown`; `total` = `held` + `free` + `outOfService`.
+    """
+
+    key: str
+    """
+    zone, type, project id or user name; empty: of others, or in all
+    """
+    name: str
+    total: int
+    """
+    of a project or a person: what it holds
+    """
+    outOfService: int
+    """
+    not running, or cordoned, and held by nobody
+    """
+    free: int
+    held: int
+    """
+    on environments that a task has
+    """
+    busy: int
+    """
+    in use within the last ten minutes
+    """
+    idle: int
+    """
+    held by a running task, and under 5 % for ten minutes
+    """
+    unknown: int
+    """
+    held, and nothing measures them
     """
 
 
@@ -459,6 +572,71 @@ class OpenFinding(TypedDict):
     code: str
     level: DiagnosisLevel
     message: str
+
+
+class OverviewFailures(TypedDict):
+    since: str
+    causes: list[FailureCause]
+    """
+    the most frequent first
+    """
+    starts: int
+    """
+    attempts × nodes that began
+    """
+    nodesBlamed: int
+    nodes: list[FailingNode]
+    """
+    the twenty worst
+    """
+
+
+class OverviewGoodput(TypedDict):
+    """
+    In GPU-hours, of what was given back since then.
+    """
+
+    starting: float
+    """
+    until the first step
+    """
+    training: float
+    """
+    steps that nobody had trained before
+    """
+    saving: float
+    """
+    from when it was asked to end until it had
+    """
+    lost: float
+    """
+    to failures, and to the back-off after them
+    """
+    redone: float
+    """
+    steps that were trained again
+    """
+    idle: float
+    """
+    held without an attempt
+    """
+    since: str
+    gpuHours: float
+    goodput: float | None
+    """
+    share that moved training forward
+    """
+
+
+class OverviewTasks(TypedDict):
+    initializing: int
+    queued: int
+    starting: int
+    running: int
+    stopping: int
+    succeeded: int
+    failed: int
+    stopped: int
 
 
 class PatchedClusterChangeRequest(TypedDict):
@@ -1309,6 +1487,27 @@ class UserUse(TypedDict):
     gpuHours: float
 
 
+class UtilisationPoint(TypedDict):
+    """
+    In GPU-hours.
+    """
+
+    at: str
+    """
+    when the hour, or the day, begins
+    """
+    there: float
+    held: float
+    measured: float
+    """
+    of which the telemetry knows
+    """
+    used: float
+    """
+    of the measured ones: weighed by utilisation
+    """
+
+
 class VersionCreateRequest(TypedDict):
     path: str
     name: NotRequired[str]
@@ -1321,6 +1520,30 @@ class VersionError(TypedDict):
 
 
 VersionStatus: TypeAlias = Literal["preparing", "ready", "failed"]
+
+
+class WaitingAge(TypedDict):
+    upTo: int | None
+    """
+    seconds; null: longer than the group before
+    """
+    count: int
+
+
+class WaitingReason(TypedDict):
+    code: str
+    """
+    empty: nobody has decided yet
+    """
+    example: str
+    """
+    as one of them is told
+    """
+    count: int
+    since: str
+    """
+    since when the first of them has waited
+    """
 
 
 class WarningItem(TypedDict):
@@ -1540,8 +1763,38 @@ class ZoneRef(TypedDict):
     name: str
 
 
+class AttentionCount(TypedDict):
+    kind: AttentionKind
+    level: DiagnosisLevel
+    count: int
+
+
+class AttentionSubject(TypedDict):
+    type: AttentionSubjectType
+    id: str
+    name: str
+
+
 class BetweenZones(TypedDict):
     items: list[ZoneLink]
+
+
+class CapacityEvent(TypedDict):
+    at: str
+    kind: CapacityEventKind
+    name: str
+    """
+    of the environment or environments
+    """
+    gpus: int | None
+    who: str
+    """
+    who did it (administrators), or for which project it is; empty: unknown
+    """
+    path: str | None
+    """
+    of the console
+    """
 
 
 class ChosenEnvironments(TypedDict):
@@ -2042,6 +2295,35 @@ class MemberAddRequest(TypedDict):
 class MemberItem(TypedDict):
     username: str
     role: Role
+
+
+class OldestWaiting(TypedDict):
+    taskId: str
+    name: str
+    owner: str
+    projectId: str
+    projectName: str
+    status: TaskState
+    gpus: int
+    since: str
+    reason: Reason | None
+
+
+class OverviewQueue(TypedDict):
+    total: int
+    since: str | None
+    """
+    since when the first of them has waited
+    """
+    ages: list[WaitingAge]
+    reasons: list[WaitingReason]
+    """
+    the most frequent first
+    """
+    oldest: list[OldestWaiting]
+    """
+    the ten that have waited longest
+    """
 
 
 class PatchedMemberChangeRequest(TypedDict):
@@ -2579,6 +2861,17 @@ class UserLimits(TypedDict):
     use: UserUse
 
 
+class Utilisation(TypedDict):
+    day: list[UtilisationPoint]
+    """
+    by hour; the last one still runs
+    """
+    month: list[UtilisationPoint]
+    """
+    by day; the last one still runs
+    """
+
+
 class WorkerDesired(TypedDict):
     id: str
     generation: int
@@ -2668,6 +2961,23 @@ class WorkerProcess(TypedDict):
     """
 
 
+class AttentionItem(TypedDict):
+    kind: AttentionKind
+    level: DiagnosisLevel
+    subject: AttentionSubject
+    message: str
+    hint: str
+    since: str | None
+    path: str | None
+    """
+    of the console: where one can act
+    """
+    holder: AttentionHolder | None
+    """
+    the task that has it
+    """
+
+
 class DatasetItem(TypedDict):
     id: str
     name: str
@@ -2752,6 +3062,34 @@ class Me(TypedDict):
     two letters, such as zh or en
     """
     projects: list[ProjectItem]
+
+
+class Overview(TypedDict):
+    at: str
+    all: bool
+    """
+    everything, and not only your projects' part
+    """
+    tasks: OverviewTasks
+    gpus: GpuTally
+    zones: list[GpuTally]
+    types: list[GpuTally]
+    projects: list[GpuTally]
+    """
+    that hold any
+    """
+    people: list[GpuTally]
+    """
+    who hold any
+    """
+    utilisation: Utilisation
+    queue: OverviewQueue
+    failures: OverviewFailures
+    goodput: OverviewGoodput
+    capacity: list[CapacityEvent]
+    """
+    of the last seven days, the newest first
+    """
 
 
 class TaskDetail(TypedDict):
@@ -2959,6 +3297,20 @@ class WorkerHeartbeatRequest(TypedDict):
     how long the answer may be held while there is nothing new
     """
     workers: list[WorkerBeat]
+
+
+class Attention(TypedDict):
+    kinds: list[AttentionCount]
+    """
+    all kinds of which there are any, whatever was asked for
+    """
+    items: list[AttentionItem]
+    """
+    the worst first
+    """
+    total: int
+    page: int
+    pageSize: int
 
 
 class Timeline(TypedDict):

@@ -30,4 +30,5 @@ CELERY_BEAT_SCHEDULE = {
     "workers": {"task": "workers.sweep", "schedule": 2.0, "options": {"expires": 4.0}},
     "workers-clean": {"task": "workers.clean", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "catalog": {"task": "catalog.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
+    "hours": {"task": "overview.hours", "schedule": 600.0, "options": {"expires": 600.0}},
 }

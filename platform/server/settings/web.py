@@ -120,6 +120,9 @@ SPECTACULAR_SETTINGS = {
         "PreflightDetailAllowedActionsEnum": "apps.training.api.preflight_forms.STOPPING",
         "PreflightLevel": "apps.training.api.preflight_forms.TEST_LEVELS",
         "PreflightStatus": "apps.training.api.preflight_forms.PREFLIGHT_STATUSES",
+        "AttentionKind": "apps.overview.api.forms.ATTENTION_KINDS",
+        "AttentionSubjectType": "apps.overview.api.forms.ATTENTION_SUBJECTS",
+        "CapacityEventKind": "apps.overview.api.forms.CAPACITY_KINDS",
     },
     "COMPONENT_SPLIT_REQUEST": False,  # what comes in and what goes out are different serializers anyway
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,

@@ -1,0 +1,55 @@
+"""Tasks that need somebody."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import F
+
+from apps.overview.attention.entries import Kind, Looked, Rows, entry
+from apps.overview.waiting import WAITING
+from apps.training.models import Finding
+from apps.training.shown import presenters
+from apps.training.states import ACTIVE, State
+from fermi.launch.diagnosis import hangs
+from fermi.launch.findings import Level
+
+LONG = timedelta(hours=1)
+"""After so long a task that waits is worth a look."""
+LATELY = timedelta(days=1)
+
+_COLUMNS = ("id", "name", "state_since", *presenters.WHY)
+
+
+def _hung(looked: Looked) -> Rows:
+    rows = Finding.objects.filter(code__in=hangs.CODES, until=None, task__state__in=ACTIVE, attempt=F("task__attempt"))
+    rows = looked.scope.of_projects(rows, "task__project").order_by("since", "pk")
+    return rows.values("task_id", "task__name", "code", "params", "since")
+
+
+def _finding(row: dict[str, Any]) -> dict[str, Any]:
+    said = presenters.warning(row["code"], row["params"])
+    words = said["message"], said["hint"]
+    return entry("task", row["task_id"], row["task__name"], row["since"], words, f"/training/{row['task_id']}")
+
+
+def _failed(looked: Looked) -> Rows:
+    rows = looked.scope.tasks().filter(state=State.FAILED, ended_at__gte=looked.moment - LATELY)
+    return rows.order_by("-ended_at", "pk").values(*_COLUMNS)
+
+
+def _waits(looked: Looked) -> Rows:
+    rows = looked.scope.tasks().filter(state__in=WAITING, paused_at=None, state_since__lte=looked.moment - LONG)
+    return rows.order_by("state_since", "pk").values(*_COLUMNS)
+
+
+def _task(row: dict[str, Any]) -> dict[str, Any]:
+    why = presenters.why(row) or {"message": "", "hint": ""}
+    words = why["message"], why["hint"]
+    return entry("task", row["id"], row["name"], row["state_since"], words, f"/training/{row['id']}")
+
+
+KINDS = (
+    Kind("task_hung", Level.FAIL, _hung, _finding),
+    Kind("task_failed", Level.WARN, _failed, _task),
+    Kind("task_waits", Level.WARN, _waits, _task),
+)

@@ -1,0 +1,96 @@
+"""What came, went and was set aside of late: as the audit trail, the environments and the reservations say it."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Q
+
+from apps.accounts.models import AuditEvent
+from apps.overview.scope import Scope
+from apps.scheduling import reserved
+
+LATELY = timedelta(days=7)
+MOST = 30
+CHANGES = ("environment.register", "environment.change", "environment.remove")
+
+
+def look(scope: Scope, moment: datetime) -> list[dict[str, Any]]:
+    """The newest first; of each kind the newest `MOST`."""
+    since = moment - LATELY
+    found = [*_changed(scope, since), *_discovered(scope, since), *_set_aside(scope, since, moment)]
+    return sorted(found, key=lambda one: one["at"], reverse=True)[:MOST]
+
+
+def _changed(scope: Scope, since: datetime) -> list[dict[str, Any]]:
+    """By people: registered, removed, cordoned, taken back, started and stopped."""
+    rows = scope.of_projects(AuditEvent.objects.filter(at__gte=since, action__in=CHANGES))
+    matters = ~Q(action="environment.change") | Q(data__has_key="cordoned") | Q(data__has_key="status")
+    columns = ("at", "action", "target", "data", "actor__username")
+    changes = list(rows.filter(matters).order_by("-pk").values_list(*columns)[:MOST])
+    targets = {target for _, _, target, _, _ in changes}
+    there = dict(scope.environments().filter(pk__in=targets).values_list("pk", "name"))
+    narrowed = bool(scope.zone or scope.gpu_type)
+
+    def who(actor: str | None) -> str:
+        return actor or "" if scope.all else ""  # the trail itself is for maintainers
+
+    return [
+        _event(at, _kind(action, data), target if target in there else None, name, data.get("gpu_count"), who(actor))
+        for at, action, target, data, actor in changes
+        for name in [there.get(target) or data.get("name") or target]
+        if target in there or not narrowed
+    ]
+
+
+def _kind(action: str, data: dict[str, Any]) -> str:
+    if action == "environment.register":
+        return "came"
+    if action == "environment.remove":
+        return "went"
+    if "cordoned" in data:
+        return "cordoned" if data["cordoned"] else "uncordoned"
+    return str(data["status"])
+
+
+def _discovered(scope: Scope, since: datetime) -> list[dict[str, Any]]:
+    """By themselves: shown by a cluster, or made up by workers, and not any more."""
+    rows = scope.environments().exclude(discovered_as="")
+    columns = ("id", "name", "gpu_count")
+    came = rows.filter(created_at__gte=since).order_by("-created_at").values_list("created_at", *columns)[:MOST]
+    went = rows.filter(gone_at__gte=since).order_by("-gone_at").values_list("gone_at", *columns)[:MOST]
+    return [
+        _event(at, kind, key, name, gpus)
+        for kind, told in (("came", came), ("went", went))
+        for at, key, name, gpus in told
+    ]
+
+
+def _set_aside(scope: Scope, since: datetime, moment: datetime) -> list[dict[str, Any]]:
+    rows = reserved.visible(scope.user).filter(Q(begins_at__range=(since, moment)) | Q(ends_at__range=(since, moment)))
+    if scope.project:
+        rows = rows.filter(Q(project=scope.project) | Q(environments__project=scope.project)).distinct()
+    if scope.zone or scope.gpu_type:
+        rows = rows.filter(environments__in=scope.environments()).distinct()
+    shape = reserved.shape(scope.user)
+    found = []
+    for row in rows.order_by("-begins_at")[:MOST]:
+        shown = shape(row)
+        names = ", ".join(one["name"] for one in shown["environments"])
+        kind = "maintenance" if shown["kind"] == "maintenance" else "reserved"
+        for at, name in ((row.begins_at, f"{kind}Begins"), (row.ends_at, f"{kind}Ends")):
+            if since <= at <= moment:
+                found.append(_event(at, name, None, names, None, shown["projectName"], path="/queue/reservations"))
+    return found
+
+
+def _event(
+    at: datetime, kind: str, key: str | None, name: str, gpus: int | None = None, who: str = "", path: str = ""
+) -> dict[str, Any]:
+    path = path or (f"/environments/{key}" if key else "")
+    return {"at": at, "kind": kind, "name": name, "gpus": gpus, "who": who, "path": path or None}
+
+
+KINDS = (
+    "came", "went", "cordoned", "uncordoned", "running", "stopped", "unhealthy", "reservedBegins", "reservedEnds",
+    "maintenanceBegins", "maintenanceEnds",
+)  # fmt: skip

@@ -1,0 +1,113 @@
+"""What failed within a week: by cause, and by node, against how often each node was started on."""
+
+import math
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db.models import Count, Max
+
+from apps.overview.fresh import fresh
+from apps.overview.scope import Scope
+from apps.training.models import Attempt, Task
+from apps.training.queue import health
+from apps.training.shown import presenters
+from apps.training.states import State
+from apps.training.states.reasons import CAUSES, Reason
+
+WEEK = timedelta(days=7)
+GOOD = ("", Reason.COMPLETED, Reason.COMPLETED_AND_KILLED, *(code for code, cause in CAUSES.items() if cause.asked))
+MOST_NODES = 20
+UNLIKELY = 0.01
+"""That a node that is like the others would fail so often: below it, the node stands out."""
+
+
+class Record(NamedTuple):
+    environment: str
+    name: str
+    starts: int
+    failures: int
+
+
+def look(scope: Scope, moment: datetime) -> dict[str, Any]:
+    since = moment - WEEK
+    attempts = scope.of_projects(Attempt.objects.filter(ended_at__gte=since), "task__project")
+    ended: Any = attempts.exclude(outcome__in=GOOD).order_by().values("outcome")
+    failed: Any = scope.tasks().filter(state=State.FAILED, ended_at__gte=since).order_by().values("reason")
+    by_attempt = {row["outcome"]: row for row in ended.annotate(count=Count("pk"), newest=Max("pk"))}
+    by_task = {row["reason"]: row for row in failed.annotate(count=Count("pk"), newest=Max("pk"))}
+    of_tasks = Task.objects.filter(pk__in=[row["newest"] for row in by_task.values()])
+    of_attempts = Attempt.objects.filter(pk__in=[row["newest"] for row in by_attempt.values()])
+    examples = {
+        code: (task, params)
+        for code, task, params in (
+            *of_tasks.values_list("reason", "pk", "reason_params"),
+            *of_attempts.values_list("outcome", "task_id", "outcome_params"),
+        )
+    }
+    causes: list[dict[str, Any]] = [
+        {
+            "code": code,
+            "attempts": by_attempt[code]["count"] if code in by_attempt else 0,
+            "tasks": by_task[code]["count"] if code in by_task else 0,
+            "example": (presenters.reason(code, params) or {"message": ""})["message"],
+            "taskId": task,
+        }
+        for code, (task, params) in examples.items()
+    ]
+    causes.sort(key=lambda one: (-one["attempts"] - one["tasks"], one["code"]))
+    return {"since": since, "causes": causes, **_nodes(scope, moment)}
+
+
+def _nodes(scope: Scope, moment: datetime) -> dict[str, Any]:
+    """Those that were blamed, the worst first."""
+    blamed = health.failures(moment)
+    whose = "" if scope.all else scope.user.pk
+    starts = fresh(("starts", whose, scope.project), health.KNOWN_FOR, lambda: _starts(scope, moment))
+    names = dict(scope.environments().filter(pk__in=list(blamed)).values_list("pk", "name"))
+    records = [
+        Record(key, names[key], max(starts.get(key, 0), count), count) for key, count in blamed.items() if key in names
+    ]
+    everywhere = sum(starts.values()) or 1
+    rate = min(sum(one.failures for one in records) / everywhere, 1.0)
+    out = standing_out(records, rate, everywhere)
+    records.sort(key=lambda one: (one.environment not in out, -one.failures, one.starts, one.name))
+    return {
+        "starts": sum(starts.values()),
+        "nodesBlamed": len(records),
+        "nodes": [
+            {
+                "environmentId": one.environment,
+                "name": one.name,
+                "starts": one.starts,
+                "failures": one.failures,
+                "standsOut": one.environment in out,
+            }
+            for one in records[:MOST_NODES]
+        ],
+    }
+
+
+def _starts(scope: Scope, moment: datetime) -> dict[str, int]:
+    """Of attempts, by environment."""
+    rows = scope.of_projects(Attempt.objects.filter(created_at__gte=moment - WEEK), "task__project").order_by()
+    started: Any = rows.filter(task__nodes__environment__isnull=False).values("task__nodes__environment")
+    return dict(started.annotate(count=Count("pk")).values_list("task__nodes__environment", "count"))
+
+
+def standing_out(records: Iterable[Record], rate: float, everywhere: int) -> set[str]:
+    """Who fails more often than chance explains, if each start failed with the probability that it has on the others.
+    One failure is always chance."""
+    found = set()
+    for one in records:
+        rest = max(everywhere - one.starts, 1)
+        others = max(rate * everywhere - one.failures, 1.0) / rest
+        if one.failures > 1 and _at_least(one.failures, one.starts * min(others, 1.0)) < UNLIKELY:
+            found.add(one.environment)
+    return found
+
+
+def _at_least(count: int, mean: float) -> float:
+    """The probability of `count` events or more where `mean` are expected (Poisson)."""
+    below = sum(math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(count)) if mean else 1.0
+    return max(1.0 - below, 0.0)

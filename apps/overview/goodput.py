@@ -1,0 +1,30 @@
+"""What the held GPU time of the last week went into, from the ledger."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F, FloatField, Sum
+
+from apps.overview.scope import Scope
+from apps.scheduling.models import Usage
+from fermi.launch.schedule import ledger
+from fermi.launch.schedule.ledger import PARTS, Parts
+
+WEEK = timedelta(days=7)
+HOUR = 3600.0
+
+
+def look(scope: Scope, moment: datetime) -> dict[str, Any]:
+    """In GPU-hours, of what was given back within the week."""
+    rows = scope.of_projects(Usage.objects.filter(since__gte=moment - 5 * WEEK, until__gte=moment - WEEK))
+    rows = rows.filter(zone=scope.zone) if scope.zone else rows
+    rows = rows.filter(gpu_type=scope.gpu_type) if scope.gpu_type else rows
+    sums: dict[str, Any] = {f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PARTS}
+    found = rows.order_by().aggregate(**sums)
+    parts = Parts(**{part: found[f"of_{part}"] or 0.0 for part in PARTS})
+    return {
+        "since": moment - WEEK,
+        "gpuHours": parts.held / HOUR,
+        **{part: seconds / HOUR for part, seconds in ledger.names(parts).items()},
+        "goodput": ledger.goodput(parts),
+    }

@@ -1,0 +1,163 @@
+"""The GPUs at this moment: how many there are, who holds them, and which of them do nothing."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from apps.clusters.models import EnvironmentStatus
+from apps.overview import use
+from apps.overview.scope import Scope
+from apps.training.ground.launching import clusters_that_decide
+from apps.training.models import Attempt, Node, Task
+from apps.training.states import State
+
+OTHERS = ""
+"""The key of all projects, or people, that the reader may not know by name."""
+
+
+class Machine(NamedTuple):
+    id: str
+    name: str
+    project: str
+    zone: str
+    gpu_type: str
+    gpus: int
+    status: str
+    cordoned: bool
+    cluster: str
+    holder: str | None
+    since: datetime | None
+
+
+class Holder(NamedTuple):
+    id: str
+    name: str
+    project: str
+    project_name: str
+    owner: str
+    state: str
+
+
+class Here(NamedTuple):
+    """A machine with what is known of who holds it: None of nobody, and of somebody whom the reader may not know."""
+
+    machine: Machine
+    holder: Holder | None
+    use: use.Use
+
+
+class Tally:
+    """GPUs of one row."""
+
+    def __init__(self, key: str, name: str) -> None:
+        self.key, self.name = key, name
+        self.total = self.out = self.held = self.busy = self.idle = self.unknown = 0
+
+    def add(self, here: Here) -> None:
+        machine = here.machine
+        self.total += machine.gpus
+        if machine.holder:
+            self.held += machine.gpus
+            self.busy += here.use.busy
+            self.idle += here.use.idle
+            self.unknown += machine.gpus - here.use.busy - here.use.idle
+        elif machine.status != EnvironmentStatus.RUNNING or machine.cordoned:
+            self.out += machine.gpus
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "name": self.name,
+            "total": self.total,
+            "outOfService": self.out,
+            "free": self.total - self.held - self.out,
+            "held": self.held,
+            "busy": self.busy,
+            "idle": self.idle,
+            "unknown": self.unknown,
+        }
+
+
+def look(scope: Scope, moment: datetime) -> list[Here]:
+    """All that the scope has, with who holds them."""
+    columns = (
+        "id", "name", "project_id", "zone__name", "gpu_type", "gpu_count", "status", "cordoned", "cluster_id",
+        "lease__holder", "lease__since",
+    )  # fmt: skip
+    machines = [Machine(*row) for row in scope.environments().order_by("name", "pk").values_list(*columns)]
+    if deciding := clusters_that_decide():
+        machines = list(_as_engines_say(machines, set(deciding)))
+    held = {machine.holder for machine in machines if machine.holder}
+    rows = Task.objects.filter(pk__in=held)
+    names = ("id", "name", "project_id", "project__name", "owner__username", "state")
+    holders = {row[0]: Holder(*row) for row in rows.values_list(*names)}
+    if scope.project:
+        own, machines = scope.project, list(machines)
+        machines = [
+            one
+            for one in machines
+            if one.project == own or (one.holder in holders and holders[one.holder].project == own)
+        ]
+    running = {
+        one.id: one.since
+        for one in machines
+        if one.since and one.gpus and one.holder in holders and holders[one.holder].state == State.RUNNING
+    }
+    known = use.look(running, moment)
+    seen = _seen(scope)
+    found = []
+    for machine in machines:
+        holder = holders.get(machine.holder or "")
+        named = holder if holder and (seen is None or holder.project in seen) else None
+        found.append(Here(machine, named, known.get(machine.id, use.UNKNOWN)))
+    return found
+
+
+def counted(here: Iterable[Here]) -> dict[str, Any]:
+    """In all, and by zone, type, and who holds them."""
+    here = list(here)
+    total = Tally("", "")
+    for one in here:
+        total.add(one)
+    held = [one for one in here if one.machine.holder]
+    return {
+        "gpus": total.shown(),
+        "zones": _by(here, lambda one: (one.machine.zone, one.machine.zone)),
+        "types": _by((one for one in here if one.machine.gpus), lambda one: (one.machine.gpu_type,) * 2),
+        "projects": _by(held, lambda one: (one.holder.project, one.holder.project_name) if one.holder else ("", "")),
+        "people": _by(held, lambda one: (one.holder.owner,) * 2 if one.holder else (OTHERS, "")),
+    }
+
+
+def _by(here: Iterable[Here], key: Callable[[Here], tuple[str, str]]) -> list[dict[str, Any]]:
+    tallies: dict[str, Tally] = {}
+    for one in here:
+        name = key(one)
+        tallies.setdefault(name[0], Tally(*name)).add(one)
+    return [one.shown() for one in sorted(tallies.values(), key=lambda one: (-one.total, one.name))]
+
+
+def _seen(scope: Scope) -> set[str] | None:
+    """The projects whose tasks the reader may know; None: all."""
+    if scope.all:
+        return None
+    return set(scope.user.projects.values_list("pk", flat=True))
+
+
+def _as_engines_say(machines: Iterable[Machine], deciding: set[str]) -> Iterable[Machine]:
+    """Where an engine's own queue decides, a task holds its environments while its ranks run."""
+    attempts = Attempt.objects.filter(task__cluster__in=deciding, ended_at=None, running_at__isnull=False)
+    since: dict[str, Any] = dict(attempts.values_list("task_id", "running_at"))
+    nodes = Node.objects.filter(task__in=since, environment__isnull=False).values_list("environment_id", "task_id")
+    by_machine: Mapping[str, list[str]] = defaultdict(list)
+    for environment, task in nodes:
+        by_machine[str(environment)].append(task)
+    for one in machines:
+        if one.cluster not in deciding:
+            yield one
+        elif tasks := by_machine.get(one.id):
+            first = min(tasks, key=lambda task: since[task])
+            yield one._replace(holder=first, since=since[first])
+        else:
+            yield one._replace(holder=None, since=None)

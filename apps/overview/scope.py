@@ -1,0 +1,55 @@
+"""Whose things are looked at: an administrator sees all, others what belongs to their projects; and of that, what was
+asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.clusters import selectors
+from apps.clusters.models import DevEnvironment
+from apps.training.models import Task
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Empty: any. `zone` is a name."""
+
+    user: User
+    project: str = ""
+    zone: str = ""
+    gpu_type: str = ""
+
+    @classmethod
+    def of(cls, user: User, query: Mapping[str, Any]) -> "Scope":
+        """404 for a project that the user is not in."""
+        project = query.get("project") or ""
+        if project:
+            access.project(user, project)
+        return cls(user, project, query.get("zone") or "", query.get("gpuType") or "")
+
+    @property
+    def all(self) -> bool:
+        return self.user.is_superuser
+
+    def environments(self) -> QuerySet[DevEnvironment]:
+        """Those of the user's projects, and those that tasks of any project may use."""
+        rows = selectors.seen_by(self.user)
+        rows = rows.filter(zone__name=self.zone) if self.zone else rows
+        rows = rows.filter(gpu_type=self.gpu_type) if self.gpu_type else rows
+        return rows.filter(Q(project=self.project) | Q(shared=True)) if self.project else rows
+
+    def own_environments(self) -> QuerySet[DevEnvironment]:
+        """Those that their projects answer for."""
+        rows = access.visible(self.environments(), self.user)
+        return rows.filter(project=self.project) if self.project else rows
+
+    def of_projects(self, rows: QuerySet[Any], path: str = "project") -> QuerySet[Any]:
+        rows = access.visible(rows, self.user, path)
+        return rows.filter(**{path: self.project}) if self.project else rows
+
+    def tasks(self) -> QuerySet[Task]:
+        return self.of_projects(Task.trainings.all())

@@ -1,0 +1,26 @@
+"""The overview, whole."""
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count
+
+from apps.overview import capacity, failures, goodput, hours, machines, waiting
+from apps.overview.scope import Scope
+from apps.training.states import State
+
+
+def overview(scope: Scope, moment: datetime) -> dict[str, Any]:
+    """As many queries however much there is."""
+    counts = dict(scope.tasks().order_by().values_list("state").annotate(Count("pk")))
+    return {
+        "at": moment,
+        "all": scope.all,
+        "tasks": {state.value: counts.get(state, 0) for state in State},
+        **machines.counted(machines.look(scope, moment)),
+        "utilisation": hours.read(scope, moment),
+        "queue": waiting.look(scope, moment),
+        "failures": failures.look(scope, moment),
+        "goodput": goodput.look(scope, moment),
+        "capacity": capacity.look(scope, moment),
+    }

@@ -1,0 +1,11 @@
+"""Celery's way in."""
+
+from celery import shared_task
+
+from apps.common.clock import now
+from apps.overview import hours
+
+
+@shared_task(name="overview.hours", ignore_result=True)
+def book_hours() -> None:
+    hours.book(now())

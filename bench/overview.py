@@ -1,0 +1,22 @@
+"""What the operators' first page costs: 1,000 nodes with 8,000 GPUs, and 10,000 tasks of a week. One process answers,
+on the embedded database; the telemetry of these nodes is not in it."""
+
+import json
+from collections.abc import Iterator
+
+from bench.scratch import inside, scratch
+from bench.table import Figure, Target
+
+NAMES = {
+    "overview": "the overview",
+    "attention": "what needs somebody, the first page",
+    "last": "what needs somebody, page 40",
+    "book": "an hour of utilisation, booked",
+}
+
+
+def measure() -> Iterator[Figure]:
+    with scratch() as data:
+        found = json.loads(inside(data, "overview", "0"))
+    for name, label in NAMES.items():
+        yield Figure(label, found[name] * 1e3, "ms", target=None if name == "book" else Target(200))

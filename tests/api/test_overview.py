@@ -1,0 +1,289 @@
+"""The overview: what each person sees of the machines, the queue and failures, and all that needs somebody."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.accounts.models import Project, User
+from apps.clusters import contact
+from apps.clusters.models import Cluster, DevEnvironment, EnvironmentStatus, Lease
+from apps.common.clock import now
+from apps.overview import failures, fresh, hours
+from apps.overview.failures import Record
+from apps.overview.models import Hour
+from apps.scheduling.models import Limits, Usage
+from apps.scheduling.selectors import month_name
+from apps.training.models import Attempt, Event, Finding, Node, Task
+from apps.training.queue import health
+from apps.training.states import State
+from fermi.launch.errors import BackendError
+from tests.api.conftest import Api
+
+pytestmark = pytest.mark.usefixtures("environments")
+LONG_AGO = timedelta(hours=2)
+
+
+@pytest.fixture(autouse=True)
+def failures_looked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "KNOWN_FOR", -1.0)
+    fresh.forget()
+
+
+def a_task(project: Project, cluster: Cluster, key: str, state: State = State.RUNNING, **changes: Any) -> Task:
+    since = now() - LONG_AGO
+    ended = {"ended_at": since, "due_at": None} if state in (State.FAILED, State.SUCCEEDED) else {"due_at": since}
+    owner = project.members.order_by("pk").first() or User.objects.earliest("pk")
+    values: dict[str, Any] = {
+        "id": key, "name": f"name of {key}", "project": project, "owner": owner, "cluster": cluster,
+        "framework": "pytorch-ddp", "node_count": 1, "total_gpus": 2, "world_size": 2, "master": "env-001",
+        "request": {}, "spec": {}, "summary": {}, "state": state, "state_since": since, "created_at": since, **ended,
+    }  # fmt: skip
+    return Task.objects.create(**{**values, **changes})
+
+
+def hold(task: Task, *environments: str) -> None:
+    for number, key in enumerate(environments):
+        Lease.objects.create(environment_id=key, holder=task.pk, since=now() - LONG_AGO)
+        Node.objects.create(
+            task=task, node_rank=number, environment_id=key, name=key, zone="z", gpu_type="A100", processes=2
+        )
+
+
+def failed_attempt(task: Task, number: int, outcome: str, **params: Any) -> None:
+    at = now() - LONG_AGO
+    Attempt.objects.create(
+        task=task, number=number, master_port=1, outcome=outcome, outcome_params=params, created_at=at, ended_at=at
+    )
+
+
+def by_key(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {row["key"]: row for row in rows}
+
+
+def test_gpus_are_counted_in_all_and_by_zone_type_project_and_person(
+    project: Project, cluster: Cluster, colleague: Api, owner: Api, admin: Api, stranger: Api
+) -> None:
+    hold(a_task(project, cluster, "task-a"), "env-001", "env-003")
+    DevEnvironment.objects.filter(pk="env-002").update(cordoned=True)
+    told = admin.get("/overview").data
+    there = sum(DevEnvironment.objects.values_list("gpu_count", flat=True))
+    gpus = told["gpus"]
+    held = sum(DevEnvironment.objects.filter(pk__in=["env-001", "env-003"]).values_list("gpu_count", flat=True))
+    out = sum(DevEnvironment.objects.filter(pk__in=["env-002", "env-004"]).values_list("gpu_count", flat=True))
+    assert (gpus["total"], gpus["held"], gpus["outOfService"], gpus["free"]) == (there, held, out, there - held - out)
+    assert (gpus["busy"], gpus["idle"], gpus["unknown"]) == (0, 0, held), "nothing has measured them"
+    for rows in ("zones", "types"):
+        assert sum(row["total"] for row in told[rows]) == there
+    assert by_key(told["projects"])[project.pk]["held"] == held
+    assert [(row["name"], row["held"]) for row in told["people"]] == [("colleague", held)]
+    assert told["tasks"]["running"] == 1
+    mine = colleague.get("/overview").data
+    assert mine["gpus"] == gpus
+    assert not mine["all"]
+    nothing = stranger.get("/overview").data
+    assert (nothing["gpus"]["total"], nothing["queue"]["total"], nothing["people"]) == (0, 0, [])
+    assert stranger.get("/overview", project=project.pk).status == 404
+    zone = told["zones"][0]
+    assert owner.get("/overview", zone=zone["name"]).data["gpus"]["total"] == zone["total"]
+
+
+def test_of_a_shared_machine_everybody_sees_that_it_is_held_and_only_its_project_by_whom(
+    project: Project, cluster: Cluster, colleague: Api, stranger: Api
+) -> None:
+    DevEnvironment.objects.filter(pk="env-001").update(shared=True)
+    hold(a_task(project, cluster, "task-a"), "env-001")
+    told = stranger.get("/overview").data
+    assert (told["gpus"]["total"], told["gpus"]["held"]) == (2, 2)
+    assert [(row["key"], row["held"]) for row in told["people"]] == [("", 2)]
+    assert [(row["key"], row["held"]) for row in told["projects"]] == [("", 2)]
+    assert "task-a" not in str(told)
+    assert colleague.get("/overview").data["people"][0]["name"] == "colleague"
+
+
+def test_who_waits_is_counted_by_age_and_reason(
+    project: Project, cluster: Cluster, colleague: Api, stranger: Api
+) -> None:
+    capacity = {"wanted": "8", "free": "2"}
+    for number in range(12):
+        a_task(
+            project, cluster, f"task-{number:02}", State.QUEUED, reason="WAITING_FOR_CAPACITY", reason_params=capacity
+        )
+    a_task(project, cluster, "task-new", State.QUEUED, state_since=now())
+    queue = colleague.get("/overview").data["queue"]
+    assert queue["total"] == 13
+    assert {age["upTo"]: age["count"] for age in queue["ages"] if age["count"]} == {60: 1, 6 * 3600: 12}
+    assert [(reason["code"], reason["count"]) for reason in queue["reasons"]] == [("WAITING_FOR_CAPACITY", 12), ("", 1)]
+    assert "8" in queue["reasons"][0]["example"]
+    assert len(queue["oldest"]) == 10
+    assert queue["oldest"][0]["reason"]["code"] == "WAITING_FOR_CAPACITY"
+    assert stranger.get("/overview").data["queue"]["total"] == 0
+
+
+def test_failures_of_the_week_are_told_by_cause_and_by_the_node_that_they_blame(
+    project: Project, cluster: Cluster, admin: Api
+) -> None:
+    for number in range(30):
+        task = a_task(project, cluster, f"task-{number:02}", State.SUCCEEDED)
+        Node.objects.create(task=task, node_rank=0, environment_id="env-001", name="env-001", zone="z", processes=1)
+        Node.objects.create(task=task, node_rank=1, environment_id="env-003", name="env-003", zone="z", processes=1)
+        lost = {"node": "env-003", "evidence": "silent"} if number < 6 else None
+        failed_attempt(task, 1, "NODE_LOST" if lost else "COMPLETED", **(lost or {}))
+    failed_attempt(a_task(project, cluster, "task-old", State.FAILED, reason="RUN_TIMEOUT"), 1, "RUN_TIMEOUT")
+    Attempt.objects.filter(task="task-old").update(ended_at=now() - timedelta(days=8))
+    told = admin.get("/overview").data["failures"]
+    assert {cause["code"]: (cause["attempts"], cause["tasks"]) for cause in told["causes"]} == {
+        "NODE_LOST": (6, 0), "RUN_TIMEOUT": (0, 1),
+    }  # fmt: skip
+    assert told["starts"] == 60
+    [node] = told["nodes"]
+    assert (node["environmentId"], node["starts"], node["failures"], node["standsOut"]) == ("env-003", 30, 6, True)
+
+
+@pytest.mark.parametrize(
+    ("worst", "rest", "out"),
+    [
+        ((30, 6), (1000, 10), True),
+        ((30, 1), (1000, 0), False),
+        ((1000, 11), (1000, 10), False),
+        ((4, 2), (0, 0), False),
+    ],
+)
+def test_a_node_stands_out_when_chance_does_not_explain_its_failures(
+    worst: tuple[int, int], rest: tuple[int, int], out: bool
+) -> None:
+    records = [Record("bad", "bad", *worst), Record("good", "good", *rest)]
+    starts, failed = worst[0] + rest[0], worst[1] + rest[1]
+    assert ("bad" in failures.standing_out(records, failed / starts, starts)) is out
+
+
+def test_all_that_needs_somebody_is_counted_by_kind_and_paged_without_a_gap(
+    project: Project, cluster: Cluster, admin: Api, colleague: Api, stranger: Api
+) -> None:
+    zone = DevEnvironment.objects.get(pk="env-001").zone
+    DevEnvironment.objects.bulk_create(
+        DevEnvironment(
+            pk=f"env-{number:03}x", name=f"n{number:03}", project=project, cluster=cluster, zone=zone,
+            status=EnvironmentStatus.UNHEALTHY, gpu_count=8,
+        )
+        for number in range(68)
+    )  # fmt: skip
+    hold(a_task(project, cluster, "task-a"), "env-004", "env-001")  # the first of them is stopped
+    DevEnvironment.objects.filter(pk="env-002").update(cordoned=True)
+    a_task(project, cluster, "task-late", State.QUEUED)
+    a_task(project, cluster, "task-soon", State.QUEUED, state_since=now())
+    a_task(project, cluster, "task-paused", State.QUEUED, paused_at=now())
+    a_task(project, cluster, "task-bad", State.FAILED, reason="RUN_TIMEOUT")
+    Finding.objects.create(
+        task_id="task-a",
+        attempt=0,
+        code="HANG_SUSPECTED",
+        level="warn",
+        since=now(),
+        params={"ranks": "0", "node": "env-001", "seconds": 9},
+    )
+    Limits.objects.create(project=project, updated_at=now(), budget=9, budget_warned=month_name(now()))
+    contact.lost(cluster, BackendError("ENGINE_UNREACHABLE", why="refused", where="here"))
+    counts = {
+        "cluster_away": 1, "task_hung": 1, "environment_unhealthy": 68, "environment_held": 1, "budget": 1,
+        "task_failed": 1, "task_waits": 1, "environment_cordoned": 1,
+    }  # fmt: skip
+    first = admin.get("/overview/attention", pageSize=30).data
+    assert {kind["kind"]: kind["count"] for kind in first["kinds"]} == counts
+    assert first["total"] == sum(counts.values())
+    pages = [admin.get("/overview/attention", pageSize=30, page=number).data["items"] for number in (1, 2, 3, 4)]
+    assert [len(page) for page in pages] == [30, 30, sum(counts.values()) - 60, 0]
+    listed = [item for page in pages for item in page]
+    assert len({(item["kind"], item["subject"]["id"]) for item in listed}) == len(listed)
+    assert all(item["message"] for item in listed if item["kind"] != "task_waits")
+    held = next(item for item in listed if item["kind"] == "environment_held")
+    assert (held["path"], held["holder"]) == ("/environments/env-004", {"taskId": "task-a", "name": "name of task-a"})
+    only = admin.get("/overview/attention", kind=["task_hung", "budget"]).data
+    assert [item["kind"] for item in only["items"]] == ["task_hung", "budget"]
+    assert only["total"] == 2
+    assert {kind["kind"]: kind["count"] for kind in only["kinds"]} == counts
+    members = colleague.get("/overview/attention").data
+    assert members["total"] == sum(counts.values()) - 2, "clusters are the operators', budgets the maintainers'"
+    assert stranger.get("/overview/attention").data["total"] == 0
+    assert stranger.get("/overview/attention", project=project.pk).status == 404
+    contact.found(cluster)
+    assert "cluster_away" not in str(admin.get("/overview/attention").data)
+
+
+def test_what_came_went_and_was_set_aside_is_told(
+    project: Project, cluster: Cluster, owner: Api, colleague: Api, admin: Api, stranger: Api
+) -> None:
+    assert owner.patch("/dev-environments/env-001", {"cordoned": True}).status == 200
+    owner.patch("/dev-environments/env-001", {"cordoned": False})
+    owner.patch("/dev-environments/env-001", {"name": "another"})
+    owner.delete("/dev-environments/env-002")
+    DevEnvironment.objects.filter(pk="env-003").update(discovered_as="ns/pod", gone_at=now())
+    window = {"environmentIds": ["env-005"], "beginsAt": now().isoformat(), "endsAt": (now() + LONG_AGO).isoformat()}
+    assert owner.post("/reservations", window).status == 201
+    events = [(one["kind"], one["who"]) for one in admin.get("/overview").data["capacity"]]
+    assert sorted(events) == [
+        ("came", ""), ("cordoned", "owner"), ("maintenanceBegins", ""), ("uncordoned", "owner"), ("went", ""),
+        ("went", "owner"),
+    ]  # fmt: skip
+    assert {one["who"] for one in colleague.get("/overview").data["capacity"]} == {""}
+    assert stranger.get("/overview").data["capacity"] == []
+
+
+def test_hours_are_booked_once_whatever_was_held_and_a_month_is_read_from_them(
+    project: Project, cluster: Cluster, admin: Api, stranger: Api
+) -> None:
+    DevEnvironment.objects.update(created_at=now() - timedelta(days=9))
+    there = sum(DevEnvironment.objects.values_list("gpu_count", flat=True))
+    hour = now().replace(minute=0, second=0, microsecond=0)
+    hold(a_task(project, cluster, "task-a"), "env-001")
+    Lease.objects.update(since=hour - timedelta(minutes=30))
+    Usage.objects.create(
+        task="task-b", task_name="b", kind="training", project=project, owner="o", environment_id="env-005",
+        environment_name="e", zone="z", gpus=8, since=hour - timedelta(hours=3), until=hour - timedelta(minutes=90),
+    )  # fmt: skip
+    hours.book(hour + timedelta(minutes=15))
+    hours.book(hour + timedelta(minutes=30))
+    booked = {row["begins"]: row for row in Hour.objects.values("begins", "there", "held", "zone")}
+    assert len({*booked}) == 49
+    sums = dict.fromkeys(booked, 0.0)
+    for row in Hour.objects.all():
+        sums[row.begins] += row.held
+    assert [sums[hour - timedelta(hours=ago)] for ago in range(5)] == pytest.approx([1, 1, 4, 8, 0])
+    told = admin.get("/overview").data["utilisation"]
+    assert (len(told["day"]), len(told["month"])) == (24, 30)
+    assert [point["held"] for point in told["day"][-4:]] == pytest.approx([8, 4, 1, 1])
+    assert told["day"][0]["there"] == pytest.approx(there)
+    assert sum(point["held"] for point in told["month"]) == pytest.approx(14)
+    assert {point["there"] for point in stranger.get("/overview").data["utilisation"]["day"]} == {0.0}
+
+
+def test_much_costs_as_many_queries_as_little(project: Project, cluster: Cluster, admin: Api) -> None:
+    def asked() -> list[int]:
+        costs = []
+        for path in ("/overview", "/overview/attention"):
+            with CaptureQueriesContext(connection) as seen:
+                assert admin.get(path).status == 200
+            costs.append(len(seen))
+        return costs
+
+    def more(number: int) -> None:
+        task = a_task(project, cluster, f"task-{number}")
+        zone = DevEnvironment.objects.get(pk="env-001").zone
+        DevEnvironment.objects.create(
+            pk=f"env-x{number}", name=f"x{number}", project=project, cluster=cluster, zone=zone
+        )
+        hold(task, f"env-x{number}")
+        failed_attempt(task, 1, "NODE_LOST", node=f"env-x{number}", evidence="silent")
+        a_task(
+            project, cluster, f"task-w{number}", State.QUEUED, reason="WAITING_FOR_TURN", reason_params={"ahead": "x"}
+        )
+        a_task(project, cluster, f"task-f{number}", State.FAILED, reason="RUN_TIMEOUT")
+        Event.objects.create(task=task, at=now(), kind="state", code="STATE_RUNNING")
+
+    more(1)
+    little = asked()
+    for number in range(2, 9):
+        more(number)
+    assert asked() == little
