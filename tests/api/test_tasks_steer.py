@@ -75,6 +75,24 @@ def test_a_list_shows_the_projects_tasks_and_filters_them(colleague, stranger, t
     assert colleague.get("/training-tasks", status="done").problems == {"status.0": "FIELD_CHOICE"}
 
 
+def test_a_list_is_ordered_by_how_far_tasks_are_and_those_that_say_nothing_come_last(colleague, task):
+    """Also where a filter looks at nodes, which makes rows of which each is to be seen once."""
+    for name, progress in [("near", {"step": 9, "loss": 1.5}), ("far", {"step": 200, "loss": 3.0})]:
+        made = colleague.post("/training-tasks", {**SINGLE, "taskName": name, "hyperparameters": {"totalSteps": 500}})
+        Task.objects.filter(pk=made.data["taskId"]).update(progress=progress, started_at=timezone.now())
+    silent = "gpt3-pretraining"
+    for ordering, names in [
+        ("step", ["near", "far", silent]),
+        ("-step", ["far", "near", silent]),
+        ("loss", ["near", "far", silent]),
+        ("-startedAt", ["far", "near", silent]),
+    ]:
+        items = colleague.get("/training-tasks", ordering=ordering, environment="env-001").data["items"]
+        assert [item["taskName"] for item in items] == names, ordering
+    assert [item["totalSteps"] for item in items[:2]] == [500, 500]
+    assert len(colleague.get("/training-tasks", ordering="owner").data["items"]) == 3
+
+
 def test_a_reason_that_lacks_what_its_text_names_is_shown_with_a_dash(colleague, task, monkeypatch):
     """As one was stored by a version that had a gap, or will be: nobody's list fails because of it."""
     monkeypatch.setattr(messages, "fault", logging.getLogger("fermi.messages").error)

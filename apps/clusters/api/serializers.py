@@ -28,6 +28,7 @@ class EnvironmentQuery(PageQuery):
         "name",
         name="name",
         zone="zone__name",
+        status="status",
         gpuCount="gpu_count",
         gpuType="gpu_type",
         cpuCores="cpu_cores",

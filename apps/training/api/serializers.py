@@ -1,5 +1,6 @@
 """Shapes of requests and answers about training tasks."""
 
+from django.db.models import F
 from rest_framework import serializers
 
 from apps.clusters.api.serializers import WarningItem
@@ -179,7 +180,17 @@ class TaskQuery(PageQuery):
     createdAfter = serializers.DateTimeField(required=False)
     createdBefore = serializers.DateTimeField(required=False)
     ordering = OrderingField(
-        "-createdAt", createdAt="created_at", name="name", status="state", priority="priority", worldSize="world_size"
+        "-createdAt",
+        createdAt="created_at",
+        startedAt=F("started_at").asc(nulls_last=True),
+        name="name",
+        status="state",
+        framework="framework",
+        owner="owner__username",
+        priority="priority",
+        worldSize="world_size",
+        step=F("progress__step").asc(nulls_last=True),
+        loss=F("progress__loss").asc(nulls_last=True),
     )
 
 
@@ -213,6 +224,7 @@ class TaskBrief(serializers.Serializer):
     startedAt = serializers.DateTimeField(allow_null=True)
     endedAt = serializers.DateTimeField(allow_null=True)
     step = serializers.IntegerField(allow_null=True)
+    totalSteps = serializers.IntegerField(allow_null=True, help_text="null: the script has not said")
     loss = serializers.FloatField(allow_null=True)
     finding = OpenFinding(allow_null=True, help_text="the worst that is wrong with it while it goes on")
     allowedActions = serializers.ListField(
@@ -298,7 +310,6 @@ class TaskDetail(TaskBrief):
     ranks = TaskRank(many=True)
     attempts = TaskAttempt(many=True)
     request = serializers.JSONField()
-    totalSteps = serializers.IntegerField(allow_null=True)
 
 
 class FindingPlace(serializers.Serializer):

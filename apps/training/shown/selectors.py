@@ -56,6 +56,7 @@ BRIEF = {
     "endedAt": "ended_at",
 }
 """Names in the API and the columns behind them; renamed here, as aliases in the query made a page a sixth slower."""
+TOTAL_STEPS = "spec__hyperparameters__totalSteps"
 
 
 def tasks(user: User, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
@@ -71,7 +72,8 @@ def tasks(user: User, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
 
 def _briefs(rows: QuerySet[Task, Any], user: User) -> QuerySet[Task, Any]:
     mine = access.may_change(user)
-    return rows.values(*BRIEF.values(), *presenters.WHY, "progress", "paused_at", may_change=mine, **_WORST)
+    columns = (*BRIEF.values(), *presenters.WHY, TOTAL_STEPS, "progress", "paused_at")
+    return rows.values(*columns, may_change=mine, **_WORST)
 
 
 _GOES_ON = Finding.objects.filter(task=OuterRef("pk"), attempt=OuterRef("attempt"), until=None)
@@ -87,6 +89,7 @@ def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
         "paused": row["paused_at"] is not None,
         "reason": presenters.why(row, lang),
         "step": progress.get("step"),
+        "totalSteps": row[TOTAL_STEPS],
         "loss": progress.get("loss"),
         "finding": presenters.worst(row, lang) if row["state"] not in FINAL else None,
         "allowedActions": allowed_actions(
@@ -185,7 +188,6 @@ def detail(task: Task, user: User) -> dict[str, Any]:
         "request": discretion.request(task, user),
         "preflightId": Preflight.objects.filter(before=task).values_list("pk", flat=True).first(),
         "drillId": task.drills.order_by("-run__created_at").values_list("pk", flat=True).first(),
-        "totalSteps": job.hyperparameters.get("totalSteps"),
     }
 
 

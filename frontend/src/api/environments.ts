@@ -1,7 +1,7 @@
 import { keepPreviousData, mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
 import { http, unwrap } from "./client";
 import { inventoryKeys } from "./inventory";
-import type { Environment } from "./types";
+import type { Environment, EnvironmentOrdering } from "./types";
 
 export interface EnvironmentFilters {
   zone?: string;
@@ -9,15 +9,16 @@ export interface EnvironmentFilters {
   gpuType?: string;
   kind?: string;
   search?: string;
+  ordering?: EnvironmentOrdering;
   page: number;
 }
 
 export const ENVIRONMENTS_PER_PAGE = 50;
 
 /** One page of the list, as the server filters and orders it. */
-export const environmentPageQuery = ({ zone, status, gpuType, kind, ...rest }: EnvironmentFilters) =>
+export const environmentPageQuery = ({ zone, status, gpuType, kind, ordering, ...rest }: EnvironmentFilters) =>
   queryOptions({
-    queryKey: [...inventoryKeys.environments, "page", { zone, status, gpuType, kind, ...rest }] as const,
+    queryKey: [...inventoryKeys.environments, "page", { zone, status, gpuType, kind, ordering, ...rest }] as const,
     queryFn: () => {
       const query = {
         ...rest,
@@ -25,6 +26,7 @@ export const environmentPageQuery = ({ zone, status, gpuType, kind, ...rest }: E
         ...(zone && { zone: [zone] }),
         ...(status && { status: [status as Environment["status"]] }),
         ...(gpuType && { gpuType: [gpuType] }),
+        ...(ordering && { ordering }),
         ...(kind && { kind: [kind as Environment["kind"]] }),
       };
       return unwrap(http.GET("/api/v1/dev-environments", { params: { query } }));

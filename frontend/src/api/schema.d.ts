@@ -3533,6 +3533,8 @@ export interface components {
             /** Format: date-time */
             endedAt: string | null;
             step: number | null;
+            /** @description null: the script has not said */
+            totalSteps: number | null;
             /** Format: double */
             loss: number | null;
             /** @description the worst that is wrong with it while it goes on */
@@ -3737,6 +3739,8 @@ export interface components {
             /** Format: date-time */
             endedAt: string | null;
             step: number | null;
+            /** @description null: the script has not said */
+            totalSteps: number | null;
             /** Format: double */
             loss: number | null;
             /** @description the worst that is wrong with it while it goes on */
@@ -3771,7 +3775,6 @@ export interface components {
             ranks: components["schemas"]["TaskRank"][];
             attempts: components["schemas"]["TaskAttempt"][];
             request: unknown;
-            totalSteps: number | null;
         };
         TaskDetailEnvelope: {
             data: components["schemas"]["TaskDetail"];
@@ -5284,7 +5287,7 @@ export interface operations {
                 gpuType?: string[];
                 kind?: ("jupyter" | "vscode" | "custom")[];
                 minGpus?: number;
-                ordering?: "name" | "-name" | "zone" | "-zone" | "gpuCount" | "-gpuCount" | "gpuType" | "-gpuType" | "cpuCores" | "-cpuCores" | "memoryGb" | "-memoryGb" | "createdAt" | "-createdAt" | "uptime" | "-uptime";
+                ordering?: "name" | "-name" | "zone" | "-zone" | "status" | "-status" | "gpuCount" | "-gpuCount" | "gpuType" | "-gpuType" | "cpuCores" | "-cpuCores" | "memoryGb" | "-memoryGb" | "createdAt" | "-createdAt" | "uptime" | "-uptime";
                 page?: number;
                 pageSize?: number;
                 project?: string;
@@ -7046,7 +7049,7 @@ export interface operations {
                 /** @description id */
                 environment?: string;
                 framework?: string;
-                ordering?: "createdAt" | "-createdAt" | "name" | "-name" | "status" | "-status" | "priority" | "-priority" | "worldSize" | "-worldSize";
+                ordering?: "createdAt" | "-createdAt" | "startedAt" | "-startedAt" | "name" | "-name" | "status" | "-status" | "framework" | "-framework" | "owner" | "-owner" | "priority" | "-priority" | "worldSize" | "-worldSize" | "step" | "-step" | "loss" | "-loss";
                 /** @description user name */
                 owner?: string;
                 page?: number;

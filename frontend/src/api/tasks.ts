@@ -1,6 +1,6 @@
 import { keepPreviousData, mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
 import { everyPage, http, unwrap } from "./client";
-import type { CreateRequest, Metric, Preview, Status, Task, TaskBrief, TaskEvent } from "./types";
+import type { CreateRequest, Metric, Preview, Status, Task, TaskBrief, TaskEvent, TaskOrdering } from "./types";
 
 export interface TaskFilters {
   status?: Status[];
@@ -9,6 +9,7 @@ export interface TaskFilters {
   owner?: string;
   environment?: string;
   search?: string;
+  ordering?: TaskOrdering;
   page: number;
 }
 

@@ -11,6 +11,9 @@ type Body<P extends keyof paths, M extends keyof paths[P]> = paths[P][M] extends
 }
   ? B
   : never;
+type Ordering<P extends keyof paths> = paths[P] extends { get: { parameters: { query?: { ordering?: infer O } } } }
+  ? NonNullable<O>
+  : never;
 
 export type Me = Answer<"/api/v1/auth/me", "get">;
 export type Environment = Item<Answer<"/api/v1/dev-environments", "get">>;
@@ -26,6 +29,9 @@ export type Recommendation = Answer<"/api/v1/frameworks/recommend", "post">;
 export type Recommended = Item<Recommendation>;
 export type Framework = Item<Answer<"/api/v1/frameworks", "get">>;
 export type TaskTemplate = Item<Answer<"/api/v1/task-templates", "get">>;
+export type TaskOrdering = Ordering<"/api/v1/training-tasks">;
+export type WorkerOrdering = Ordering<"/api/v1/workers">;
+export type EnvironmentOrdering = Ordering<"/api/v1/dev-environments">;
 export type TaskBrief = Item<Answer<"/api/v1/training-tasks", "get">>;
 export type Task = Answer<"/api/v1/training-tasks/{task_id}", "get">;
 export type Diagnosis = Answer<"/api/v1/training-tasks/{task_id}/diagnosis", "get">;

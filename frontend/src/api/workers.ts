@@ -1,12 +1,13 @@
 import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
 import { everyPage, http, unwrap } from "./client";
-import type { Worker, WorkerGroupChange, WorkerGroupRequest } from "./types";
+import type { Worker, WorkerGroupChange, WorkerGroupRequest, WorkerOrdering } from "./types";
 
 export interface WorkerFilters {
   search?: string;
   group?: string;
   node?: string;
   status?: string;
+  ordering?: WorkerOrdering;
   page: number;
 }
 

@@ -54,11 +54,11 @@ export function Keyboard() {
         size="sm"
         aria-label={t("palette.title")}
         aria-keyshortcuts="Control+K Meta+K"
-        className="max-lg:border-0 max-lg:px-2 lg:w-44 lg:text-muted"
+        className="max-lg:border-0 max-lg:px-2 lg:gap-2 lg:text-muted"
         onClick={() => setShown("palette")}
       >
         <Search />
-        <span className="hidden flex-1 text-left font-normal lg:inline">{t("palette.search")}</span>
+        <span className="hidden font-normal lg:inline">{t("palette.open")}</span>
         <kbd className="hidden font-sans text-xs lg:inline">{PALETTE_KEYS}</kbd>
       </Button>
       <Suspense>

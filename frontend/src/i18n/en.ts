@@ -44,7 +44,12 @@ export const en: Messages = {
     copied: "Copied",
   },
   unit: { day: "{{count}}d", hour: "{{count}}h", minute: "{{count}}m", second: "{{count}}s", joiner: " " },
+  list: {
+    columns: "Columns",
+    dense: "Compact rows",
+  },
   palette: {
+    open: "Search",
     title: "Search and commands",
     search: "Search or command",
     here: "This page",
@@ -99,6 +104,7 @@ export const en: Messages = {
     stopped: "Stopped",
   },
   tasks: {
+    place: "{{place}} in the queue",
     troubled: "Something is wrong: {{why}}",
     title: "Training tasks",
     create: "New training task",

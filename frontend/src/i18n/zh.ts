@@ -40,7 +40,12 @@ export const zh = {
     copy: "复制",
     copied: "已复制",
   },
+  list: {
+    columns: "列",
+    dense: "紧凑行",
+  },
   palette: {
+    open: "搜索",
     title: "搜索与命令",
     search: "搜索或输入命令",
     here: "本页",
@@ -101,6 +106,7 @@ export const zh = {
     stopped: "已停止",
   },
   tasks: {
+    place: "队列第 {{place}} 位",
     troubled: "有异常：{{why}}",
     title: "训练任务",
     create: "创建训练任务",

@@ -1,4 +1,5 @@
 import { useSearchParams } from "react-router";
+import { withoutFilters } from "./list";
 import { pageOf, textsOf, withFilter } from "./filters";
 
 /** The filters of a list by these names, as the address has them, and how they are changed. */
@@ -9,5 +10,5 @@ export function useFilters<Name extends string>(names: readonly Name[]) {
     setParams((now) => withFilter(now, name, value), { replace: true });
   /** What a control for one of them takes. */
   const of = (name: Name) => ({ value: filters[name] ?? "", onChange: (value: string) => set(name, value) });
-  return { filters, page: pageOf(params), set, of, clear: () => setParams({}) };
+  return { filters, page: pageOf(params), set, of, clear: () => setParams(withoutFilters) };
 }

@@ -1,10 +1,14 @@
+import { cx } from "@/lib/cx";
+
 interface ProgressProps {
   label: string;
   /** 0 … 1 */
   value: number;
+  /** In a row of a list. */
+  small?: boolean;
 }
 
-export function ProgressBar({ label, value }: ProgressProps) {
+export function ProgressBar({ label, value, small }: ProgressProps) {
   const percent = Math.floor(value * 100);
   return (
     <div
@@ -13,7 +17,7 @@ export function ProgressBar({ label, value }: ProgressProps) {
       aria-valuemin={0}
       aria-valuemax={100}
       aria-valuenow={percent}
-      className="h-2 overflow-hidden rounded-full bg-sunken"
+      className={cx("overflow-hidden rounded-full bg-sunken", small ? "h-1" : "h-2")}
     >
       <div className="h-full rounded-full bg-accent transition-[width]" style={{ width: `${value * 100}%` }} />
     </div>

@@ -1,10 +1,14 @@
+import { ArrowDown, ArrowUp, ChevronsUpDown } from "lucide-react";
 import type { ReactNode } from "react";
 import { cx } from "@/lib/cx";
+import { useDense } from "@/lib/list";
 import type { Ticks } from "@/lib/ticks";
 
 export interface Column {
   label: ReactNode;
   className?: string | undefined;
+  /** The list's order that the first press on the heading asks for: "name", or "-createdAt" for the other way round. */
+  order?: string | undefined;
 }
 
 /** Columns join as the room grows; give their cells the same class. */
@@ -16,27 +20,38 @@ export const TICK = "w-px pr-0!";
 interface TableProps {
   label: string;
   columns: Column[];
+  /** The order that the list has now; none: as it is given. */
+  ordering?: string | undefined;
+  onOrder?: (ordering: string) => void;
   /** Rows, `<tr>` each. */
   children: ReactNode;
 }
 
 /** A table in a frame of its own, which scrolls sideways where even its narrow form does not fit. */
-export function Table({ label, columns, children }: TableProps) {
+export function Table({ label, columns, ordering, onOrder, children }: TableProps) {
+  const [dense] = useDense();
   return (
     <div
       role="group"
+      data-dense={dense ? "" : undefined}
       aria-label={label}
       tabIndex={0}
       className="relative overflow-x-auto rounded-xl border bg-surface shadow-xs"
     >
       <table className="w-full text-left text-sm">
         <thead className="border-b bg-sunken text-muted">
-          <tr className="*:px-4 *:py-2.5 *:font-medium *:whitespace-nowrap">
-            {columns.map(({ label: name, className }, index) => (
-              <th key={index} className={className}>
-                {name}
-              </th>
-            ))}
+          <tr className="*:px-4 *:py-2.5 *:font-medium *:whitespace-nowrap in-data-dense:*:py-1.5">
+            {columns.map(({ label: name, className, order }, index) =>
+              order && onOrder ? (
+                <Heading key={index} className={className} order={order} ordering={ordering} onOrder={onOrder}>
+                  {name}
+                </Heading>
+              ) : (
+                <th key={index} className={className}>
+                  {name}
+                </th>
+              ),
+            )}
           </tr>
         </thead>
         <tbody className="divide-y">{children}</tbody>
@@ -45,7 +60,41 @@ export function Table({ label, columns, children }: TableProps) {
   );
 }
 
-export const ROW = "align-top *:px-4 *:py-3 hover:bg-sunken/60";
+export const ROW =
+  "align-top *:px-4 *:py-3 hover:bg-sunken/60 has-[a:focus-visible]:bg-accent-soft in-data-dense:align-middle in-data-dense:*:py-1";
+
+interface HeadingProps {
+  className: string | undefined;
+  order: string;
+  ordering: string | undefined;
+  onOrder: (ordering: string) => void;
+  children: ReactNode;
+}
+
+const reversed = (order: string) => (order.startsWith("-") ? order.slice(1) : `-${order}`);
+
+/** Pressed: in that order, then the other way round, then as the list comes. */
+function Heading({ className, order, ordering, onOrder, children }: HeadingProps) {
+  const chosen = ordering === order || ordering === reversed(order);
+  const descends = chosen && ordering.startsWith("-");
+  const Arrow = !chosen ? ChevronsUpDown : descends ? ArrowDown : ArrowUp;
+  const next = ordering === order ? reversed(order) : chosen ? "" : order;
+  return (
+    <th className={className} aria-sort={!chosen ? "none" : descends ? "descending" : "ascending"}>
+      <button
+        type="button"
+        onClick={() => onOrder(next)}
+        className={cx("group inline-flex items-center gap-1 rounded hover:text-ink", chosen && "text-ink")}
+      >
+        {children}
+        <Arrow
+          aria-hidden
+          className={cx("size-3.5", !chosen && "opacity-0 group-hover:opacity-60 group-focus-visible:opacity-60")}
+        />
+      </button>
+    </th>
+  );
+}
 
 /** The checkbox above the others. */
 export function TickAll({ ticks, label }: { ticks: Ticks; label: string }) {

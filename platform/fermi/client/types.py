@@ -2561,6 +2561,10 @@ class TaskBrief(TypedDict):
     startedAt: str | None
     endedAt: str | None
     step: int | None
+    totalSteps: int | None
+    """
+    null: the script has not said
+    """
     loss: float | None
     finding: OpenFinding | None
     """
@@ -3128,6 +3132,10 @@ class TaskDetail(TypedDict):
     startedAt: str | None
     endedAt: str | None
     step: int | None
+    totalSteps: int | None
+    """
+    null: the script has not said
+    """
     loss: float | None
     finding: OpenFinding | None
     """
@@ -3185,7 +3193,6 @@ class TaskDetail(TypedDict):
     ranks: list[TaskRank]
     attempts: list[TaskAttempt]
     request: Any
-    totalSteps: int | None
 
 
 class TaskDiagnosis(TypedDict):

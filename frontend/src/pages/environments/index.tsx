@@ -1,10 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { environmentPageQuery, ENVIRONMENTS_PER_PAGE } from "@/api/environments";
 import { zonesQuery } from "@/api/inventory";
-import type { Environment } from "@/api/types";
+import type { Environment, EnvironmentOrdering } from "@/api/types";
+import { useListLook } from "@/lib/list";
 import { useFilters } from "@/lib/use-filters";
 import { duration, integer } from "@/lib/format";
 import { Button } from "@/ui/button";
@@ -13,6 +14,7 @@ import { EnvironmentBadges } from "@/ui/environment";
 import { Failure, Loading } from "@/ui/failure";
 import { FilterSelect, SearchBox } from "@/ui/filters";
 import { Gpus } from "@/ui/gpus";
+import { ListLook } from "@/ui/list-look";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
 import { MEDIUM, ROW, Table, WIDE } from "@/ui/table";
@@ -25,7 +27,11 @@ export function Component() {
   const { t } = useTranslation();
   const { filters, page, set, of, clear: clearAll } = useFilters(FILTERS);
   const [cleared, setCleared] = useState(0);
-  const found = useQuery(environmentPageQuery({ ...filters, page }));
+  const { ordering, onOrder, hidden, onHide } = useListLook(ORDERS);
+  const found = useQuery(
+    environmentPageQuery({ ...filters, page, ...(ordering && { ordering: ordering as EnvironmentOrdering }) }),
+  );
+  const columns = useColumns();
   const zones = useQuery(zonesQuery).data ?? [];
   const clear = () => {
     clearAll();
@@ -58,6 +64,9 @@ export function Component() {
           options={KINDS.map((each) => [each, t(`environments.kindOf.${each}`)])}
           {...of("kind")}
         />
+        <div className="ml-auto flex items-center gap-2">
+          <ListLook columns={columns} hidden={hidden} onHide={onHide} />
+        </div>
       </div>
       {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
@@ -68,7 +77,12 @@ export function Component() {
       )}
       {found.data && found.data.items.length > 0 && (
         <>
-          <EnvironmentTable environments={found.data.items} />
+          <EnvironmentTable
+            environments={found.data.items}
+            columns={columns.filter(({ id }) => !hidden.includes(id))}
+            ordering={ordering}
+            onOrder={onOrder}
+          />
           <Pager
             count={t("environments.count", { count: found.data.total })}
             pages={Math.ceil(found.data.total / ENVIRONMENTS_PER_PAGE)}
@@ -81,32 +95,96 @@ export function Component() {
   );
 }
 
-function EnvironmentTable({ environments }: { environments: Environment[] }) {
+interface EnvironmentColumn {
+  id: string;
+  label: string;
+  order?: string;
+  className: string;
+  cell: (environment: Environment) => ReactNode;
+}
+
+const ORDERS = ["name", "status", "zone", "gpuType", "cpuCores", "uptime"];
+
+/** Those that may be hidden. */
+function useColumns(): EnvironmentColumn[] {
+  const { t } = useTranslation();
+  return [
+    {
+      id: "zone",
+      label: t("environments.zone"),
+      order: "zone",
+      className: `${MEDIUM} whitespace-nowrap`,
+      cell: ({ zone }) => zone.name,
+    },
+    {
+      id: "gpus",
+      label: "GPU",
+      order: "gpuType",
+      className: MEDIUM,
+      cell: ({ gpuType, gpuCount, emulated }) => <Gpus type={gpuType} count={gpuCount} emulated={emulated} />,
+    },
+    {
+      id: "cpus",
+      label: t("environments.cpuAndMemory"),
+      order: "-cpuCores",
+      className: `${WIDE} whitespace-nowrap`,
+      cell: ({ cpuCores, memoryGb }) =>
+        t("environments.cpuAndMemoryValue", { cpus: integer(cpuCores), memory: integer(memoryGb) }),
+    },
+    { id: "stack", label: t("environments.stack"), className: WIDE, cell: ({ stack }) => stack },
+    {
+      id: "uptime",
+      label: t("environments.uptime"),
+      order: "uptime",
+      className: `${WIDE} whitespace-nowrap tabular-nums`,
+      cell: ({ uptimeSeconds }) => (uptimeSeconds == null ? "–" : duration(t, uptimeSeconds)),
+    },
+    {
+      id: "usedBy",
+      label: t("environments.usedBy"),
+      className: MEDIUM,
+      cell: ({ heldBy }) =>
+        heldBy ? (
+          <Link to={`/training/${heldBy}`} className="font-mono text-xs text-accent-ink hover:underline">
+            {heldBy}
+          </Link>
+        ) : (
+          <span className="text-muted">{t("environments.free")}</span>
+        ),
+    },
+  ];
+}
+
+interface EnvironmentTableProps {
+  environments: Environment[];
+  columns: EnvironmentColumn[];
+  ordering: string | undefined;
+  onOrder: (ordering: string) => void;
+}
+
+function EnvironmentTable({ environments, columns, ordering, onOrder }: EnvironmentTableProps) {
   const { t } = useTranslation();
   return (
     <Table
       label={t("environments.title")}
+      ordering={ordering}
+      onOrder={onOrder}
       columns={[
-        { label: t("environments.name") },
-        { label: t("environments.status") },
-        { label: t("environments.zone"), className: MEDIUM },
-        { label: "GPU", className: MEDIUM },
-        { label: t("environments.cpuAndMemory"), className: WIDE },
-        { label: t("environments.stack"), className: WIDE },
-        { label: t("environments.uptime"), className: WIDE },
-        { label: t("environments.usedBy"), className: MEDIUM },
+        { label: t("environments.name"), order: "name" },
+        { label: t("environments.status"), order: "status" },
+        ...columns,
       ]}
     >
       {environments.map((each) => (
         <tr key={each.id} className={ROW}>
-          <td>
+          <td className="in-data-dense:whitespace-nowrap">
             <Link
               to={`/environments/${each.id}`}
               className="font-medium break-words hover:text-accent-ink hover:underline"
             >
               {each.name}
             </Link>
-            <div className="font-mono text-xs text-muted">{each.id}</div>
+            <div className="font-mono text-xs text-muted in-data-dense:ml-2 in-data-dense:inline">{each.id}</div>
             <div className="mt-1 text-xs text-muted md:hidden">
               {each.zone.name} · <Gpus type={each.gpuType} count={each.gpuCount} emulated={each.emulated} />
             </div>
@@ -114,26 +192,11 @@ function EnvironmentTable({ environments }: { environments: Environment[] }) {
           <td>
             <EnvironmentBadges environment={each} />
           </td>
-          <td className={`${MEDIUM} whitespace-nowrap`}>{each.zone.name}</td>
-          <td className={MEDIUM}>
-            <Gpus type={each.gpuType} count={each.gpuCount} emulated={each.emulated} />
-          </td>
-          <td className={`${WIDE} whitespace-nowrap`}>
-            {t("environments.cpuAndMemoryValue", { cpus: integer(each.cpuCores), memory: integer(each.memoryGb) })}
-          </td>
-          <td className={WIDE}>{each.stack}</td>
-          <td className={`${WIDE} whitespace-nowrap tabular-nums`}>
-            {each.uptimeSeconds == null ? "–" : duration(t, each.uptimeSeconds)}
-          </td>
-          <td className={MEDIUM}>
-            {each.heldBy ? (
-              <Link to={`/training/${each.heldBy}`} className="font-mono text-xs text-accent-ink hover:underline">
-                {each.heldBy}
-              </Link>
-            ) : (
-              <span className="text-muted">{t("environments.free")}</span>
-            )}
-          </td>
+          {columns.map(({ id, className, cell }) => (
+            <td key={id} className={className}>
+              {cell(each)}
+            </td>
+          ))}
         </tr>
       ))}
     </Table>

@@ -93,7 +93,7 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
           { label: t("queue.asks"), className: MEDIUM },
           { label: t("queue.since"), className: WIDE },
           { label: t("queue.why"), className: MEDIUM },
-          { label: t("queue.begins") },
+          { label: t("queue.begins"), className: MEDIUM },
           ...(movable ? [{ label: <span className="sr-only">{t("queue.move")}</span> }] : []),
         ]}
       >
@@ -110,7 +110,7 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
               )}
               {...(mayMove && dragging(waiter))}
             >
-              <td className="tabular-nums whitespace-nowrap">
+              <td className="w-px tabular-nums whitespace-nowrap">
                 <span className="inline-flex items-center gap-1">
                   {mayMove && <GripVertical aria-hidden className="-ml-2 size-4 cursor-grab text-muted" />}
                   {number}
@@ -138,6 +138,9 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
                     <PriorityBadge priority={priority} /> {asks.text}
                   </div>
                   <Why waiter={waiter} />
+                  <div className="flex flex-wrap gap-x-2">
+                    {t("queue.begins")} <Begins waiter={waiter} now={now} />
+                  </div>
                 </div>
               </td>
               <td className={MEDIUM}>
@@ -154,7 +157,7 @@ export function QueueTable({ waiters, filters, last }: QueueTableProps) {
               <td className={`${MEDIUM} max-w-md`}>
                 <Why waiter={waiter} />
               </td>
-              <td>
+              <td className={MEDIUM}>
                 <Begins waiter={waiter} now={now} />
               </td>
               {movable && (

@@ -6,17 +6,21 @@ import { useSearchParams } from "react-router";
 import { frameworksQuery, zonesQuery } from "@/api/inventory";
 import { meQuery } from "@/api/session";
 import { TASKS_PER_PAGE, tasksQuery } from "@/api/tasks";
-import type { TaskBrief } from "@/api/types";
+import type { TaskBrief, TaskOrdering } from "@/api/types";
+import { cx } from "@/lib/cx";
 import { withFilter } from "@/lib/filters";
+import { useListLook, withoutFilters } from "@/lib/list";
 import { Button, ButtonLink } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
 import { Empty } from "@/ui/empty";
 import { Failure, Loading } from "@/ui/failure";
+import { ListLook } from "@/ui/list-look";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
 import { FilterSelect, SearchBox } from "@/ui/filters";
 import { STATUSES } from "@/ui/status";
 import { type BulkStop, useBulkStop } from "./bulk";
+import { ORDERS, taskColumns } from "./columns";
 import { isFiltered, readFilters } from "./filters";
 import { Outcomes } from "./outcomes";
 import { TaskTable } from "./table";
@@ -27,11 +31,13 @@ export function Component() {
   const { t } = useTranslation();
   const [params, setParams] = useSearchParams();
   const filters = readFilters(params);
-  const tasks = useQuery(tasksQuery(filters));
+  const { ordering, onOrder, hidden, onHide } = useListLook(ORDERS);
+  const tasks = useQuery(tasksQuery({ ...filters, ...(ordering && { ordering: ordering as TaskOrdering }) }));
+  const columns = taskColumns(t);
   const set = (name: string, value: string) => setParams((now) => withFilter(now, name, value), { replace: true });
   const [cleared, setCleared] = useState(0);
   const clear = () => {
-    setParams({});
+    setParams(withoutFilters);
     setCleared(cleared + 1);
   };
   const bulk = useBulkStop(tasks.data?.items ?? NONE);
@@ -58,7 +64,10 @@ export function Component() {
             {t("tasks.clearFilters")}
           </Button>
         )}
-        {bulk.ticks.ids.length > 0 && <BulkBar bulk={bulk} />}
+        <div className="ml-auto flex flex-wrap items-center justify-end gap-2">
+          <ListLook columns={columns} hidden={hidden} onHide={onHide} />
+          {bulk.ticks.ids.length > 0 && <BulkBar bulk={bulk} />}
+        </div>
       </div>
       <Outcomes bulk={bulk} />
       {tasks.isError && <Failure error={tasks.error} retry={() => void tasks.refetch()} />}
@@ -66,7 +75,13 @@ export function Component() {
       {tasks.data && (
         <>
           {tasks.data.items.length > 0 ? (
-            <TaskTable tasks={tasks.data.items} bulk={bulk} />
+            <TaskTable
+              tasks={tasks.data.items}
+              bulk={bulk}
+              columns={columns.filter(({ id }) => !hidden.includes(id))}
+              ordering={ordering}
+              onOrder={onOrder}
+            />
           ) : (
             <section className="rounded-xl border bg-surface shadow-xs">
               {isFiltered(filters) ? (
@@ -148,7 +163,7 @@ function BulkBar({ bulk }: { bulk: BulkStop }) {
   const { t } = useTranslation();
   const count = bulk.ticks.selected.length;
   return (
-    <div className="ml-auto flex items-center gap-2">
+    <div className={cx("items-center gap-2", count > 0 ? "flex" : "hidden md:flex")}>
       <span role="status" className="text-sm text-muted">
         {count > 0 && t("tasks.selected", { count })}
       </span>

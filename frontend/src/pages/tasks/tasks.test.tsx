@@ -79,6 +79,65 @@ test("a filter that is not one is passed over, and a new filter starts at the fi
   expect(withFilter(new URLSearchParams("page=3"), "page", "4").toString()).toBe("page=4");
 });
 
+test("a press on a heading orders the list, another turns it round, and a third leaves it as it comes", async () => {
+  const asked: (string | null)[] = [];
+  platform.use(
+    http.get(api("/training-tasks"), ({ request }) => {
+      asked.push(new URL(request.url).searchParams.get("ordering"));
+      return list(task);
+    }),
+  );
+  const page = visit("/training?status=running&page=3");
+  const heading = () => screen.findByRole("columnheader", { name: "步数" });
+  for (const [sort, ordering] of [
+    ["descending", "-step"],
+    ["ascending", "step"],
+    ["none", null],
+  ] as const) {
+    await userEvent.click(within(await heading()).getByRole("button"));
+    await waitFor(() => expect(asked.at(-1)).toBe(ordering));
+    expect((await heading()).getAttribute("aria-sort")).toBe(sort);
+  }
+  expect(page.address()).toBe("/training?status=running");
+});
+
+test("an order and columns come from the address, and nonsense is passed over", async () => {
+  visit("/training?ordering=secret&hide=owner,nonsense");
+  await screen.findByRole("columnheader", { name: "损失" });
+  expect(screen.queryByRole("columnheader", { name: "创建者" })).toBeNull();
+  await userEvent.click(screen.getByText("列"));
+  await userEvent.click(screen.getByRole("checkbox", { name: "创建者" }));
+  await screen.findByRole("columnheader", { name: "创建者" });
+});
+
+test("a task that waits says where it stands in the queue, and one that runs how far it is", async () => {
+  platform.use(
+    http.get(api("/training-tasks"), () =>
+      list(
+        { ...task, step: 250, totalSteps: 1000 },
+        { ...task, taskId: "task-2", taskName: "second", status: "queued", step: null },
+      ),
+    ),
+    http.get(api("/queue"), () => list({ taskId: "task-2", number: 7 })),
+  );
+  visit("/training");
+  const waiting = await screen.findByRole("row", { name: /second/ });
+  await within(waiting).findAllByText("队列第 7 位");
+  const [bar] = screen.getAllByRole("progressbar", { name: "first-task" });
+  expect(bar?.getAttribute("aria-valuenow")).toBe("25");
+});
+
+test("compact rows are remembered", async () => {
+  visit("/training");
+  const list = await screen.findByRole("group", { name: "训练任务" });
+  expect(list.dataset.dense).toBeUndefined();
+  await userEvent.click(screen.getByRole("button", { name: "紧凑行" }));
+  expect(list.dataset.dense).toBe("");
+  expect(localStorage.getItem("fermi.dense")).toBe("on");
+  await userEvent.click(screen.getByRole("button", { name: "紧凑行", pressed: true }));
+  expect(localStorage.getItem("fermi.dense")).toBeNull();
+});
+
 test("several tasks are stopped at once, and each says how it went, also when a filter hides it then", async () => {
   const names = ["a", "b", "c"];
   const stopped = new Set<unknown>();

@@ -2,13 +2,15 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { groupsQuery, WORKERS_PER_PAGE, workersQuery } from "@/api/workers";
-import type { Worker, WorkerGroup } from "@/api/types";
+import type { Worker, WorkerGroup, WorkerOrdering } from "@/api/types";
+import { useListLook } from "@/lib/list";
 import { useFilters } from "@/lib/use-filters";
 import { useTicks } from "@/lib/ticks";
 import { Button } from "@/ui/button";
 import { Empty } from "@/ui/empty";
 import { Failure, Loading } from "@/ui/failure";
 import { FilterSelect, SearchBox } from "@/ui/filters";
+import { ListLook } from "@/ui/list-look";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
 import { WORKER_STATUSES } from "@/ui/worker";
@@ -22,13 +24,15 @@ const FILTERS = ["search", "group", "node", "status"] as const;
 /** The API's word for workers without a group. */
 const NO_GROUP = "none";
 const NOBODY: Worker[] = [];
+const ORDERS = ["id", "group", "lastHeartbeatAt"];
 const NO_GROUPS: WorkerGroup[] = [];
 
 export function Component() {
   const { t } = useTranslation();
   const { filters, page, set, of, clear: clearAll } = useFilters(FILTERS);
   const [cleared, setCleared] = useState(0);
-  const found = useQuery(workersQuery({ ...filters, page }));
+  const { ordering, onOrder } = useListLook(ORDERS);
+  const found = useQuery(workersQuery({ ...filters, page, ...(ordering && { ordering: ordering as WorkerOrdering }) }));
   const groups = useQuery(groupsQuery).data ?? NO_GROUPS;
   const mayAdd = useProjects().length > 0;
   const workers = found.data?.items ?? NOBODY;
@@ -68,6 +72,9 @@ export function Component() {
           options={WORKER_STATUSES.map((each) => [each, t(`workers.statusOf.${each}`)])}
           {...of("status")}
         />
+        <div className="ml-auto">
+          <ListLook />
+        </div>
         {movable.length > 0 && <MoveTo ticks={ticks} groups={groups} />}
       </div>
       {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
@@ -90,6 +97,8 @@ export function Component() {
           <WorkerTable
             workers={workers}
             ticks={ticks}
+            ordering={ordering}
+            onOrder={onOrder}
             seenAt={found.dataUpdatedAt}
             onNode={(node) => set("node", node)}
           />

@@ -20,20 +20,24 @@ interface WorkerTableProps {
   ticks: Ticks;
   /** When the server said this, by the page's clock. */
   seenAt: number;
+  ordering: string | undefined;
+  onOrder: (ordering: string) => void;
   onNode: (node: string) => void;
 }
 
-export function WorkerTable({ workers, ticks, seenAt, onNode }: WorkerTableProps) {
+export function WorkerTable({ workers, ticks, seenAt, ordering, onOrder, onNode }: WorkerTableProps) {
   const { t } = useTranslation();
   const now = useNow();
   return (
     <Table
       label={t("workers.title")}
+      ordering={ordering}
+      onOrder={onOrder}
       columns={[
         { label: <TickAll ticks={ticks} label={t("workers.selectAll")} />, className: TICK },
-        { label: t("workers.id") },
-        { label: t("workers.status") },
-        { label: t("workers.group"), className: MEDIUM },
+        { label: t("workers.id"), order: "id" },
+        { label: t("workers.status"), order: "lastHeartbeatAt" },
+        { label: t("workers.group"), className: MEDIUM, order: "group" },
         { label: t("workers.rank"), className: MEDIUM },
         { label: t("workers.process"), className: MEDIUM },
         { label: t("workers.usage"), className: WIDE },

@@ -1,0 +1,122 @@
+import { TriangleAlert } from "lucide-react";
+import type { TFunction } from "i18next";
+import type { ReactNode } from "react";
+import { isOver } from "@/api/tasks";
+import type { TaskBrief } from "@/api/types";
+import { cx } from "@/lib/cx";
+import { ago, dateTime, duration, figure, integer, secondsBetween } from "@/lib/format";
+import { ProgressBar } from "@/ui/progress";
+import { StatusBadge } from "@/ui/status";
+import { MEDIUM, WIDE } from "@/ui/table";
+
+/** What the cells of a task's row are drawn from. */
+export interface Shown {
+  task: TaskBrief;
+  now: number;
+  /** The place in the queue, from 1. */
+  place: number | undefined;
+}
+
+export interface TaskColumn {
+  id: string;
+  label: string;
+  order?: string;
+  className: string;
+  cell: (shown: Shown) => ReactNode;
+}
+
+export const ORDERS = ["name", "status", "framework", "worldSize", "step", "loss", "owner", "createdAt"] as const;
+
+/** Those that may be hidden. */
+export function taskColumns(t: TFunction): TaskColumn[] {
+  return [
+    {
+      id: "framework",
+      label: t("tasks.framework"),
+      order: "framework",
+      className: MEDIUM,
+      cell: ({ task }) => task.framework,
+    },
+    {
+      id: "scale",
+      label: t("tasks.scale"),
+      order: "-worldSize",
+      className: `${MEDIUM} whitespace-nowrap`,
+      cell: ({ task }) => t("tasks.scaleValue", { nodes: task.nodeCount, ranks: task.worldSize }),
+    },
+    {
+      id: "progress",
+      label: t("tasks.progress"),
+      order: "-step",
+      className: `${MEDIUM} text-right tabular-nums whitespace-nowrap`,
+      cell: ({ task }) => <Steps task={task} />,
+    },
+    {
+      id: "loss",
+      label: t("tasks.loss"),
+      order: "loss",
+      className: `${MEDIUM} text-right tabular-nums`,
+      cell: ({ task }) => (task.loss == null ? "–" : figure(task.loss)),
+    },
+    { id: "owner", label: t("tasks.owner"), order: "owner", className: WIDE, cell: ({ task }) => task.owner },
+    {
+      id: "created",
+      label: t("tasks.created"),
+      order: "-createdAt",
+      className: `${WIDE} whitespace-nowrap`,
+      cell: ({ task, now }) => <span title={dateTime(task.createdAt)}>{ago(task.createdAt, now)}</span>,
+    },
+    {
+      id: "duration",
+      label: t("tasks.duration"),
+      className: `${WIDE} text-right whitespace-nowrap tabular-nums`,
+      cell: ({ task, now }) => elapsed(t, task, now) ?? "–",
+    },
+  ];
+}
+
+export function elapsed(t: TFunction, task: TaskBrief, now: number): string | undefined {
+  if (!task.startedAt) return undefined;
+  return duration(t, secondsBetween(task.startedAt, isOver(task) ? (task.endedAt ?? now) : now));
+}
+
+/** How far it is, where it is known how far it goes. */
+export function Steps({ task }: { task: TaskBrief }) {
+  const { step, totalSteps, taskName } = task;
+  if (step == null) return "–";
+  return (
+    <>
+      {integer(step)}
+      {totalSteps ? (
+        <>
+          <span className="text-muted"> / {integer(totalSteps)}</span>
+          <div className="mt-1 min-w-24 in-data-dense:mt-0 md:ml-auto md:max-w-32">
+            <ProgressBar small label={taskName} value={Math.min(1, step / totalSteps)} />
+          </div>
+        </>
+      ) : null}
+    </>
+  );
+}
+
+/** The state, with a sign where something is wrong and the place in the queue. */
+export function State({ t, shown: { task, place } }: { t: TFunction; shown: Shown }) {
+  return (
+    <span className="inline-flex flex-wrap items-center gap-x-1.5 gap-y-1 in-data-dense:flex-nowrap">
+      <StatusBadge status={task.status} />
+      {task.finding && (
+        <TriangleAlert
+          role="img"
+          aria-label={t("tasks.troubled", { why: task.finding.message })}
+          className={cx("size-4", task.finding.level === "fail" ? "text-bad-ink" : "text-warn-ink")}
+        />
+      )}
+      {place !== undefined && (
+        <span className="text-xs whitespace-nowrap text-muted">{t("tasks.place", { place })}</span>
+      )}
+      {task.attempt > 1 && (
+        <span className="text-xs whitespace-nowrap text-muted">{t("tasks.attempt", { number: task.attempt })}</span>
+      )}
+    </span>
+  );
+}

@@ -1,0 +1,11 @@
+import { useQuery } from "@tanstack/react-query";
+import { queueQuery } from "@/api/queue";
+import type { TaskBrief } from "@/api/types";
+
+/** Where those of the tasks that wait stand in the queue; nothing is asked while none waits. */
+export function usePlaces(tasks: TaskBrief[]): ReadonlyMap<string, number> {
+  const enabled = tasks.some(({ status, paused }) => status === "queued" && !paused);
+  const queue = useQuery({ ...queueQuery({ page: 1 }), enabled }).data;
+  const places = (enabled && queue?.items) || [];
+  return new Map(places.flatMap(({ taskId, number }) => (taskId ? [[taskId, number] as const] : [])));
+}

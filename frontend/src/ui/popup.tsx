@@ -1,0 +1,47 @@
+import { type ReactNode, useEffect, useRef } from "react";
+import { cx } from "@/lib/cx";
+
+interface PopupProps {
+  label: string;
+  icon: ReactNode;
+  children: ReactNode;
+}
+
+/** A small panel under its button; Escape, or a press elsewhere, closes it. */
+export function Popup({ label, icon, children }: PopupProps) {
+  const ref = useRef<HTMLDetailsElement>(null);
+  useEffect(() => {
+    const close = (event: Event) => {
+      const box = ref.current;
+      if (!box?.open) return;
+      if (event instanceof KeyboardEvent) {
+        if (event.key !== "Escape") return;
+        box.querySelector("summary")?.focus();
+      } else if (box.contains(event.target as Node)) return;
+      box.open = false;
+    };
+    addEventListener("keydown", close);
+    addEventListener("pointerdown", close);
+    return () => {
+      removeEventListener("keydown", close);
+      removeEventListener("pointerdown", close);
+    };
+  }, []);
+  return (
+    <details ref={ref} className="group relative">
+      <summary
+        className={cx(
+          "flex h-9 list-none items-center gap-1.5 rounded-lg px-2.5 text-sm font-medium text-muted",
+          "hover:bg-sunken hover:text-ink group-open:bg-sunken group-open:text-ink [&>svg]:size-4",
+          "[&::-webkit-details-marker]:hidden",
+        )}
+      >
+        {icon}
+        {label}
+      </summary>
+      <div className="absolute top-full left-0 z-20 mt-1 w-64 max-w-[calc(100vw-2rem)] rounded-lg border bg-surface p-2 shadow-lg">
+        {children}
+      </div>
+    </details>
+  );
+}
