@@ -8,10 +8,11 @@ from django.db import models
 
 
 class Block(models.Model):
-    """`subject`: `env:<id>`, `worker:<id>` or `task:<id>` (of which only what its ranks use; the nodes' values are
-    their environments'). `grain`: seconds from value to value. `begins`: unix seconds, a multiple of the block's
-    length. `version` counts writes: who writes a block that somebody else wrote meanwhile merges first. `sealed`:
-    nothing more comes, and the next coarser grain has it."""
+    """`subject`: `env:<id>` (its GPUs, and its node's values where these are its own), `host:<cluster>` (the one node
+    of all environments of a cluster that is this machine), `worker:<id>`, or `task:<id>` (what its ranks use).
+    `grain`: seconds from value to value. `begins`: unix seconds, a multiple of the block's length. `version` counts
+    writes: who writes a block that somebody else wrote meanwhile merges first. `sealed`: nothing more comes, and the
+    coarser grains have it. `newest`: the last values, so that the present is known without the past."""
 
     subject = models.CharField(max_length=90)
     grain = models.PositiveIntegerField()
@@ -19,6 +20,7 @@ class Block(models.Model):
     version = models.PositiveIntegerField(default=0)
     sealed = models.BooleanField(default=False)
     data = models.BinaryField()
+    newest = models.BinaryField(default=bytes)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["subject", "grain", "begins"], name="one_block_per_stretch")]

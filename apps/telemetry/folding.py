@@ -1,0 +1,65 @@
+"""Makes coarser series from finer ones, and removes what is too old. Everything here may die at any line, be done twice
+or by two at once: a coarser block takes its values from a finer one, whatever it had there before.
+"""
+
+import logging
+
+import numpy as np
+from django.db import transaction
+from django.db.models import Q
+
+from apps.common.clock import now
+from apps.telemetry import storing
+from apps.telemetry.grains import COARSE, EARLY, FINE, GRAINS, LATE, Grain
+from apps.telemetry.models import Block
+from apps.telemetry.packing import Values, coarser
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 200
+"""Blocks that are folded, and rows that are removed, before somebody else gets a turn."""
+
+
+def fold() -> int:
+    """Folds fine blocks that nothing comes to any more; how many."""
+    over = now().timestamp() - FINE.block - LATE - EARLY
+    waiting = Block.objects.filter(grain=FINE.seconds, sealed=False, begins__lte=over).order_by("begins", "subject")
+    done = 0
+    for subject, begins, version in list(waiting.values_list("subject", "begins", "version")[:AT_ONCE]):
+        try:
+            with transaction.atomic():
+                done += _fold(subject, begins, version)
+        except storing.Contended as error:
+            log.warning("telemetry is folded by somebody else, too: %s", error)
+    return done
+
+
+def _fold(subject: str, begins: int, version: int) -> int:
+    block = storing.one(FINE, subject, begins)
+    if block is None:
+        return 0
+    for grain in COARSE:
+        _into(grain, subject, begins, coarser(block.values, grain.seconds // FINE.seconds))
+    row = Block.objects.filter(subject=subject, grain=FINE.seconds, begins=begins, version=block.version)
+    return row.update(sealed=True, newest=b"")
+
+
+def _into(grain: Grain, subject: str, begins: int, part: Values) -> None:
+    begin = grain.begin(begins)
+    there = storing.one(grain, subject, begin)
+    values = there.values if there else Values(grain.values)
+    at = (begins - begin) // grain.seconds
+    for key, column in part.columns.items():
+        np.copyto(values.column(key)[at : at + part.count], column)
+    values.emulated = values.emulated or part.emulated
+    storing.save(grain, subject, begin, values, there.version if there else 0)
+
+
+def forget() -> int:
+    """Removes what has been kept long enough; how many rows."""
+    moment, removed = now().timestamp(), 0
+    for grain in GRAINS:
+        old = Q(grain=grain.seconds, begins__lt=moment - grain.kept - grain.block)
+        keys = list(Block.objects.filter(old).values_list("pk", flat=True)[:AT_ONCE])
+        removed += Block.objects.filter(pk__in=keys).delete()[0] if keys else 0
+    return removed

@@ -1,0 +1,22 @@
+"""Background work. Each message only makes it sooner."""
+
+from celery import shared_task
+
+from apps.telemetry import folding
+
+ROUNDS = 20
+"""How often a message goes on while there is more."""
+
+
+@shared_task(name="telemetry.fold")
+def fold() -> None:
+    for _ in range(ROUNDS):
+        if not folding.fold():
+            return
+
+
+@shared_task(name="telemetry.forget")
+def forget() -> None:
+    for _ in range(ROUNDS):
+        if not folding.forget():
+            return

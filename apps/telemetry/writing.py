@@ -1,0 +1,141 @@
+"""What is measured, on its way into blocks. Each process that hears of measurements has one `Writer`.
+
+    put ─▶ the samples of the present 15 seconds ─▶ the open block, in memory ─▶ flush: a row, now and then
+
+A process that dies loses what it had not written: of few subjects a quarter of a minute, of a thousand a minute at
+most. Coarser grains are made from these blocks alone (`folding`).
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from zlib import crc32
+
+import orjson
+from django.db import DatabaseError, transaction
+
+from apps.common.clock import now
+from apps.telemetry import storing
+from apps.telemetry.grains import EARLY, FINE, LATE
+from apps.telemetry.packing import Values
+from fermi.telemetry.folded import folded
+
+log = logging.getLogger(__name__)
+
+WRITES_PER_SECOND = 20
+SOONEST, LATEST = FINE.seconds, 60.0
+"""Seconds between two writings of a subject: so many that all of them together stay below `WRITES_PER_SECOND`."""
+AT_ONCE = 100
+"""Blocks that one transaction writes."""
+
+
+class _Open:
+    """One block of one subject. `slot`: the newest 15 seconds, whose `samples` are folded anew with each that comes.
+    `version` None: it is not known yet whether there is a row."""
+
+    def __init__(self, subject: str, begins: int) -> None:
+        self.subject, self.begins = subject, begins
+        self.values = Values(FINE.values)
+        self.version: int | None = None
+        self.slot, self.samples = -1, list[dict[str, object]]()
+        self.dirty, self.due = False, 0.0
+        self.newest: tuple[float, dict[str, float]] = (0.0, {})
+
+    def put(self, at: float, values: Mapping[str, float], *, emulated: bool) -> None:
+        slot = int(at - self.begins) // FINE.seconds
+        if slot != self.slot:
+            self.slot, self.samples = slot, []
+        self.samples.append({"at": at, "values": values})
+        told = folded(self.samples)["values"] if len(self.samples) > 1 else values
+        for key, value in told.items():
+            self.values.column(key)[slot] = value
+        self.values.emulated = self.values.emulated or emulated
+        if at >= self.newest[0] - FINE.seconds:
+            self.newest = max(at, self.newest[0]), {**self._still(at), **told}
+        self.dirty = True
+
+    def copied(self) -> tuple[Values, bytes]:
+        columns = {key: column.copy() for key, column in self.values.columns.items()}
+        at, values = self.newest
+        told = {"at": at, "values": values, "emulated": self.values.emulated}
+        return Values(FINE.values, columns, emulated=self.values.emulated), orjson.dumps(told)
+
+    def _still(self, at: float) -> dict[str, float]:
+        """What was said in the same 15 seconds by another node of the subject."""
+        return self.newest[1] if at - self.newest[0] < FINE.seconds else {}
+
+
+class Writer:
+    """`clock`: unix seconds."""
+
+    def __init__(self, clock: Callable[[], float] = lambda: now().timestamp()) -> None:
+        self._clock = clock
+        self._open: dict[tuple[str, int], _Open] = {}
+        self._guard = threading.Lock()
+
+    def put(self, subject: str, at: float, values: Mapping[str, float], *, emulated: bool = False) -> None:
+        """Remembers what was measured at `at` (unix seconds), by key. A moment that is long past, or not yet, and a
+        value that no float32 holds, are left out."""
+        moment = self._clock()
+        if not moment - LATE <= at <= moment + EARLY or not values:
+            return
+        key = subject, FINE.begin(at)
+        with self._guard:
+            block = self._open.get(key)
+            if block is None:
+                block = self._open[key] = _Open(*key)
+                block.due = moment + SOONEST * (crc32(subject.encode()) % 16) / 16
+            block.put(at, {name: value for name, value in values.items() if abs(value) < 3e38}, emulated=emulated)
+
+    def flush(self) -> int:
+        """Writes what is due; how many blocks these were. To be called about once a second."""
+        moment = self._clock()
+        with self._guard:
+            due = [block for block in self._open.values() if block.dirty and moment >= block.due]
+            due = sorted(due, key=lambda block: (block.subject, block.begins))[: AT_ONCE * 4]
+            pause = min(LATEST, max(SOONEST, len(self._open) / WRITES_PER_SECOND))
+        written = 0
+        for at in range(0, len(due), AT_ONCE):
+            written += self._write(due[at : at + AT_ONCE], moment + pause)
+        with self._guard:
+            over = [
+                key for key, block in self._open.items()
+                if not block.dirty and key[1] + FINE.block + LATE < moment
+            ]  # fmt: skip
+            for key in over:
+                del self._open[key]
+        return written
+
+    def _write(self, blocks: list[_Open], due: float) -> int:
+        written = 0
+        try:
+            with transaction.atomic():
+                for block in blocks:
+                    with self._guard:
+                        block.dirty, block.due = False, due
+                        copied, newest = block.copied()
+                    version = self._known(block, copied)
+                    try:
+                        block.version = storing.save(FINE, block.subject, block.begins, copied, version, newest)
+                    except storing.Contended as error:
+                        log.warning("telemetry is written by somebody else, too: %s", error)
+                        block.dirty, block.version = True, None
+                        continue
+                    written += 1
+        except DatabaseError:
+            for block in blocks:
+                block.dirty, block.version = True, None  # what was rolled back is not there
+            raise
+        return written
+
+    def _known(self, block: _Open, copied: Values) -> int:
+        """The version to write over; what was written before this process began is taken along."""
+        if block.version is not None:
+            return block.version
+        there = storing.one(FINE, block.subject, block.begins)
+        if there is None:
+            return 0
+        copied.fill(there.values)
+        with self._guard:
+            block.values.fill(there.values)
+        return there.version

@@ -1,0 +1,264 @@
+"""Series: what was put in comes out, at every grain, whoever wrote it and whatever died meanwhile."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from django.db import DatabaseError, transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from apps.telemetry import folding, grains, reading, storing
+from apps.telemetry.grains import COARSE, FINE, GRAINS
+from apps.telemetry.models import Block
+from apps.telemetry.packing import Values, coarser, pack, unpack
+from apps.telemetry.writing import Writer
+from fermi.telemetry.metrics import METRICS
+
+pytestmark = [pytest.mark.django_db, pytest.mark.storage]
+BEGAN = 1_795_400_000 // FINE.block * FINE.block
+PRECISION = 2.0**-12
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at = float(BEGAN)
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The store's."""
+    clock = Clock()
+    moment = mock.Mock(side_effect=lambda: mock.Mock(timestamp=clock))
+    for module in (reading, folding):
+        monkeypatch.setattr(module, "now", moment)
+    return clock
+
+
+def run(clock: Clock, writer: Writer, until: float, values: Any, subject: str = "env:a", every: float = 15.0) -> None:
+    """Puts `values(moment)` every so often, and flushes and folds as the platform does."""
+    while clock.at < until:
+        writer.put(subject, clock.at, values(clock.at))
+        writer.flush()
+        clock.at += every
+    folding.fold()
+
+
+def known(column: Any) -> list[float]:
+    return [float(value) for value in column if not math.isnan(value)]
+
+
+def test_what_was_measured_is_read_at_its_moment(clock: Clock) -> None:
+    writer = Writer(clock)
+    run(clock, writer, BEGAN + 600, lambda at: {"cpu": (at - BEGAN) / 15, "gpu:0": 50.0, "memory_total": 8e9})
+    clock.at += 60
+    writer.flush()
+    table = reading.series(["env:a"], ["cpu", "memory_total"], BEGAN, BEGAN + 600, 40)
+    assert (table.begins, table.step, table.count) == (BEGAN, 15, 40)
+    assert table.columns.keys() == {("env:a", "cpu"), ("env:a", "memory_total")}
+    assert table.columns["env:a", "cpu"].values.tolist() == list(range(40))
+    assert table.columns["env:a", "memory_total"].values == pytest.approx([8e9] * 40, rel=PRECISION)
+
+
+def test_fewer_points_are_means_with_the_largest_beside_them(clock: Clock) -> None:
+    writer = Writer(clock)
+    run(clock, writer, BEGAN + 600, lambda at: {"cpu": (at - BEGAN) / 15, "ecc:0": 1.0, "throttled:0": 1 + at % 2})
+    clock.at += 60
+    writer.flush()
+    table = reading.series(["env:a"], ["cpu", "ecc", "throttled"], BEGAN, BEGAN + 600, 4)
+    cpu = table.columns["env:a", "cpu"]
+    assert (table.step, table.count) == (180, 4)  # a multiple of the grain's that four points suffice for
+    assert cpu.values.tolist()[:3] == [5.5, 17.5, 29.5]
+    assert cpu.most is not None
+    assert cpu.most.tolist()[:3] == [11, 23, 35]
+    assert table.columns["env:a", "ecc:0"].values.tolist()[:3] == [12, 12, 12]
+    assert table.columns["env:a", "throttled:0"].values.tolist()[:3] == [3, 3, 3]
+
+
+SAMPLES = st.lists(
+    st.tuples(
+        st.integers(0, 4 * 60 * 60 // 15),  # quarter minutes until the next one
+        st.dictionaries(st.sampled_from(["cpu", "gpu:0", "gpu:1", "power:0", "ecc:0", "throttled:1", "xid:0"]),
+                        st.integers(0, 900), min_size=1),
+        st.sampled_from(["", "", "restart", "other", "fold", "flush"]),
+    ),
+    min_size=1, max_size=12,
+)  # fmt: skip
+
+
+@given(SAMPLES)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_series_are_what_a_dictionary_of_all_samples_says(clock: Clock, samples: Any) -> None:
+    """Writers begin anew, two write at once, folding comes at any time: nothing that was written changes by it."""
+    Block.objects.all().delete()
+    clock.at = float(BEGAN)
+    writers = [Writer(clock), Writer(clock)]
+    told: dict[tuple[str, int], float] = {}
+    for pause, values, what in samples:
+        clock.at += 15 * pause
+        slot = int(clock.at - BEGAN) // 15
+        writer = writers[what == "other"]
+        writer.put("task:x", clock.at, values)
+        told.update({(key, slot): value for key, value in values.items()})
+        if what in ("restart", "flush", "fold"):
+            clock.at += 61
+            for one in writers:
+                one.flush()
+        if what == "restart":
+            writers[0] = Writer(clock)
+        if what == "fold":
+            folding.fold()
+    for _ in range(3):
+        clock.at += 2400
+        for one in writers:
+            one.flush()
+        folding.fold()
+    last = max(slot for _, slot in told)
+    for grain in GRAINS:
+        factor = grain.seconds // 15
+        count = last // factor + 1
+        table = reading.series(["task:x"], list(METRICS), BEGAN, BEGAN + count * grain.seconds, count)
+        assert table.step == grain.seconds or count == 1
+        for key in {key for key, _ in told}:
+            rows = [[told.get((key, slot * factor + n), math.nan) for n in range(factor)] for slot in range(count)]
+            expected = coarser(Values(count * factor, {key: np.array(rows, np.float32).ravel()}), factor)
+            if table.step == grain.seconds:
+                got = table.columns["task:x", key].values
+                np.testing.assert_allclose(got, expected.columns[key], rtol=3 * PRECISION, equal_nan=True)
+
+
+def test_a_process_that_dies_loses_what_it_had_not_written_and_nothing_else(clock: Clock) -> None:
+    run(clock, Writer(clock), BEGAN + 300, lambda at: {"cpu": 1.0})
+    run(clock, Writer(clock), BEGAN + 600, lambda at: {"cpu": 2.0})
+    writer = Writer(clock)
+    run(clock, writer, BEGAN + 700, lambda at: {"cpu": 3.0})
+    clock.at += 60
+    writer.flush()
+    values = known(reading.series(["env:a"], ["cpu"], BEGAN, BEGAN + 720, 48).columns["env:a", "cpu"].values)
+    assert 3 * 19 > len(values) >= 47 - 2 * 2  # each death: two quarter minutes at most
+    assert values == sorted(values)
+
+
+class Dies(Exception):
+    pass
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_folding_that_dies_anywhere_is_done_again_and_changes_nothing_twice(clock: Clock, step: int) -> None:
+    writer = Writer(clock)
+    run(clock, writer, BEGAN + FINE.block, lambda at: {"cpu": at % 100, "ecc:0": 1.0})
+    clock.at += 60
+    writer.flush()
+    clock.at += 3600
+    whole = [row.values.columns["cpu"].tolist() for row in storing.load(FINE, ["env:a"], BEGAN, BEGAN + 1)]
+    calls = 0
+    save = storing.save
+
+    def dies(*args: Any, **more: Any) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == step:
+            raise Dies
+        version = save(*args, **more)
+        if calls == step + 2:
+            raise Dies
+        return version
+
+    with mock.patch.object(storing, "save", dies), contextlib.suppress(Dies):
+        folding.fold()
+    assert not Block.objects.filter(sealed=True).exclude(grain=FINE.seconds).exists()
+    for _ in range(2):
+        folding.fold()
+    assert [row.values.columns["cpu"].tolist() for row in storing.load(FINE, ["env:a"], BEGAN, BEGAN + 1)] == whole
+    for grain in COARSE:
+        stored = storing.one(grain, "env:a", grain.begin(BEGAN))
+        assert stored is not None
+        assert known(stored.values.columns["ecc:0"]) == [grain.seconds / 15] * (FINE.block // grain.seconds)
+    assert Block.objects.get(grain=FINE.seconds).sealed
+
+
+def test_a_database_that_is_away_costs_nothing_once_it_is_back(clock: Clock) -> None:
+    writer = Writer(clock)
+    writer.put("env:a", clock.at, {"cpu": 7.0})
+    clock.at += 60
+    with mock.patch.object(storing, "save", side_effect=DatabaseError), pytest.raises(DatabaseError):
+        writer.flush()
+    clock.at += 60
+    assert writer.flush() == 1
+    assert known(reading.series(["env:a"], ["cpu"], BEGAN, BEGAN + 60, 4).columns["env:a", "cpu"].values) == [7.0]
+
+
+def test_what_comes_too_late_or_too_early_or_is_no_number_is_left_out(clock: Clock) -> None:
+    writer = Writer(clock)
+    clock.at += 3600
+    for at in (clock.at - grains.LATE - 1, clock.at + grains.EARLY + 1, -1.0, 1e12):
+        writer.put("env:a", at, {"cpu": 1.0})
+    writer.put("env:a", clock.at, {"cpu": math.nan, "load": math.inf, "memory": 1e300, "power:0": 5.0})
+    clock.at += 60
+    assert writer.flush() == 1
+    assert [key for _, key in reading.series(["env:a"], list(METRICS), BEGAN, clock.at, 100).columns] == ["power:0"]
+
+
+def test_the_newest_values_are_known_without_their_series(clock: Clock) -> None:
+    writer = Writer(clock)
+    writer.put("task:x", clock.at, {"rank_cpu:0": 10.0}, emulated=True)
+    writer.put("task:x", clock.at + 1, {"rank_cpu:1": 20.0})  # by another node
+    writer.put("env:old", clock.at, {"cpu": 1.0})
+    clock.at += 60
+    writer.flush()
+    clock.at += 40
+    writer.put("task:x", clock.at, {"rank_cpu:0": 30.0})
+    clock.at += 15
+    writer.flush()
+    found = reading.newest(["task:x", "env:old", "env:none"])
+    assert found.keys() == {"task:x"}
+    assert found["task:x"].values == {"rank_cpu:0": 30.0}
+    assert found["task:x"].emulated
+
+
+def test_what_is_kept_of_a_subject_is_bounded(clock: Clock) -> None:
+    for grain in GRAINS:
+        at = grain.begin(clock.at) - grain.kept * 2
+        while at <= clock.at:
+            Block.objects.create(subject="env:a", grain=grain.seconds, begins=at, data=pack(Values(1)))
+            at += grain.block
+    while folding.forget():
+        pass
+    for grain in GRAINS:
+        assert Block.objects.filter(grain=grain.seconds).count() <= grains.most_blocks(grain)
+    assert sum(map(grains.most_blocks, GRAINS)) == 98 + 86 + 185
+
+
+def test_somebody_who_always_writes_first_stops_nobody(clock: Clock) -> None:
+    writer = Writer(clock)
+    writer.put("env:a", clock.at, {"cpu": 7.0})
+    clock.at += 60
+    with mock.patch.object(storing, "save", side_effect=storing.Contended("env:a")):
+        assert writer.flush() == 0
+    clock.at += 60
+    assert writer.flush() == 1
+
+
+@given(st.lists(st.floats(width=32, allow_infinity=False), min_size=4, max_size=4), st.booleans())
+def test_packed_values_are_the_same_within_a_part_in_four_thousand(values: list[float], emulated: bool) -> None:
+    column = np.array(values, np.float32)
+    given = Values(4, {"gpu:0": column, "gpu:1": column[::-1].copy(), "cpu": column}, emulated=emulated)
+    found = unpack(pack(given))
+    assert (found.count, found.emulated, found.columns.keys()) == (4, emulated, given.columns.keys())
+    for key, column in given.columns.items():
+        ordinary = np.abs(column) < 1e38
+        np.testing.assert_allclose(found.columns[key][ordinary], column[ordinary], rtol=PRECISION, atol=1e-37)
+    assert unpack(pack(given), ["cpu"]).columns.keys() == {"cpu"}
+
+
+@pytest.fixture(autouse=True)
+def _rolled_back() -> Iterator[None]:
+    with transaction.atomic():
+        yield
