@@ -12,11 +12,13 @@ from django.db import connection
 from django.db.models import Q
 
 from apps.common import bus
+from apps.telemetry.writing import Writer
 from apps.training.ground import hints
 from apps.training.ground.launching import backend_for, handle_for, observe
 from apps.training.models import Task
 from apps.training.output import ingest
 from apps.training.output.pace import Pace
+from apps.training.output.using import Used
 from apps.training.states import WITH_ATTEMPT
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Observation, Phase
@@ -33,6 +35,7 @@ SLOWEST, SLOWEST_FIRST = (
 SHARE = 0.05  # of its time at most that the watcher spends on observing a cluster, however many attempts there are
 LOG_PAUSE = 0.2  # seconds between two messages that a task's logs grew
 COUNT = 12.0  # seconds between two looks at the steps of a task that prints none
+FLUSH = 1.0  # seconds between two looks for what of telemetry is to be written
 REST = 5.0  # seconds that an attempt or a cluster is left alone after an error
 
 
@@ -44,6 +47,7 @@ class Followed:
         self.handle = handle_for(task, task.attempt)
         self.seen: Observation | None = None
         self.pace = Pace(self.handle)
+        self.used = Used(task)
         self._reading = ingest.Reading(task, task.attempt)
         self._due = dict.fromkeys(range(task.world_size), 0.0)
         self._pause = dict.fromkeys(range(task.world_size), TICK)
@@ -85,13 +89,16 @@ class Followed:
 
 
 class Watcher:
-    def __init__(self) -> None:
+    """`writer`: takes what attempts use."""
+
+    def __init__(self, writer: Writer | None = None) -> None:
+        self.writer = writer or Writer()
         self._followed: dict[tuple[str, int], Followed] = {}
         self._observe_at: dict[str, float] = {}  # by cluster
 
     def run(self) -> None:
         """Until an exception from outside ends it. An error is logged, and passes."""
-        found = find = 0.0
+        found = find = flush = 0.0
         with bus.listen("tasks") as bell:
             while True:
                 moment = time.monotonic()
@@ -101,6 +108,9 @@ class Watcher:
                         found, find = moment, moment + FIND
                         self.find()
                     more = self.look(moment)
+                    if moment >= flush:
+                        flush = moment + FLUSH
+                        self.writer.flush()
                 except Exception:
                     log.exception("a look failed; the next one comes in %s s", FIND)
                     connection.close_if_unusable_or_obsolete()
@@ -128,6 +138,7 @@ class Watcher:
                 more |= one.read(moment)
                 one.pace.look(moment, one.seen)
                 one.count(moment)
+                one.used.read(moment, self.writer)
             except Exception as error:
                 _complain(error, f"{one.handle.name} cannot be read")
                 one.rest(moment)

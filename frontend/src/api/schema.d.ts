@@ -216,6 +216,23 @@ export interface paths {
         patch: operations["changeEnvironment"];
         trace?: never;
     };
+    "/api/v1/dev-environments/{environment_id}/telemetry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What an environment used, and which tasks had it. */
+        get: operations["getEnvironmentTelemetry"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/dev-environments/summary": {
         parameters: {
             query?: never;
@@ -1209,6 +1226,43 @@ export interface paths {
          *     seconds of silence. Resumes from Last-Event-ID.
          */
         get: operations["streamTask"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/telemetry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description What its nodes, GPUs and ranks used, as series on one grid, as fine as `points` allows; kept for a year, the
+         *     older the coarser.
+         */
+        get: operations["getTaskTelemetry"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/telemetry/now": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What each rank uses now. Cheap enough to be asked every few seconds, of a task of any size. */
+        get: operations["getTaskUse"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2595,6 +2649,22 @@ export interface components {
             code: number;
             message: string;
         };
+        MachineTelemetry: {
+            /** Format: date-time */
+            to: string;
+            stepSeconds: number;
+            /** @description GPUs are stood in for by what processes use of the processors */
+            emulated: boolean;
+            series: components["schemas"]["TelemetrySeries"][];
+            /** Format: date-time */
+            from: string;
+            tasks: components["schemas"]["TelemetryTask"][];
+        };
+        MachineTelemetryEnvelope: {
+            data: components["schemas"]["MachineTelemetry"];
+            code: number;
+            message: string;
+        };
         Me: {
             username: string;
             email: string;
@@ -2633,6 +2703,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        MetricEnum: "cpu" | "load" | "memory" | "memory_total" | "shm" | "shm_total" | "gpu" | "gpu_memory" | "gpu_memory_total" | "power" | "temperature" | "sm_clock" | "memory_clock" | "throttled" | "ecc" | "xid" | "nvlink_received" | "nvlink_sent" | "pcie_received" | "pcie_sent" | "gpu_processes" | "received" | "sent" | "disk_used" | "disk_total" | "disk_read" | "disk_written" | "rank_cpu" | "rank_memory" | "rank_gpu_memory" | "rank_read" | "rank_written";
         MetricItem: {
             id: number;
             attempt: number;
@@ -3277,6 +3349,41 @@ export interface components {
              * @description processors in use
              */
             cpu: number | null;
+        };
+        RankUse: {
+            rank: number;
+            /**
+             * Format: double
+             * @description % of the time
+             */
+            gpu: number | null;
+            /**
+             * Format: double
+             * @description bytes in use on its GPU
+             */
+            gpuMemory: number | null;
+            /** Format: double */
+            gpuMemoryTotal: number | null;
+            /**
+             * Format: double
+             * @description W
+             */
+            power: number | null;
+            /**
+             * Format: double
+             * @description °C
+             */
+            temperature: number | null;
+            /**
+             * Format: double
+             * @description % of one processor
+             */
+            cpu: number | null;
+            /**
+             * Format: double
+             * @description bytes, resident
+             */
+            memory: number | null;
         };
         Reason: {
             code: string;
@@ -4022,6 +4129,22 @@ export interface components {
             zones: string[];
             crossZone: boolean;
         };
+        TaskTelemetry: {
+            /** Format: date-time */
+            to: string;
+            stepSeconds: number;
+            /** @description GPUs are stood in for by what processes use of the processors */
+            emulated: boolean;
+            series: components["schemas"]["TelemetrySeries"][];
+            /** Format: date-time */
+            from: string;
+            marks: components["schemas"]["TelemetryMark"][];
+        };
+        TaskTelemetryEnvelope: {
+            data: components["schemas"]["TaskTelemetry"];
+            code: number;
+            message: string;
+        };
         TaskTemplate: {
             id: string;
             title: string;
@@ -4155,6 +4278,60 @@ export interface components {
             open: boolean;
             /** Format: double */
             cost: number | null;
+        };
+        TaskUse: {
+            taskId: string;
+            /**
+             * Format: date-time
+             * @description of the newest values; null: there are none
+             */
+            at: string | null;
+            emulated: boolean;
+            /** @description those of which something was measured within a minute and a half */
+            ranks: components["schemas"]["RankUse"][];
+        };
+        TaskUseEnvelope: {
+            data: components["schemas"]["TaskUse"];
+            code: number;
+            message: string;
+        };
+        TelemetryMark: {
+            /** Format: date-time */
+            at: string;
+            code: components["schemas"]["TelemetryMarkCodeEnum"];
+            attempt: number;
+            /** @description why it ended; empty: it did not, or is not known yet */
+            outcome: string;
+        };
+        /** @enum {string} */
+        TelemetryMarkCodeEnum: "ATTEMPT_STARTED" | "ATTEMPT_ENDED";
+        /** @description Values at `from`, `from` + `stepSeconds`, and so on; null: nothing is known. */
+        TelemetrySeries: {
+            metric: components["schemas"]["MetricEnum"];
+            unit: string;
+            /** @description GPU, interface, mount point or rank; empty for the node's own */
+            index: string;
+            /** @description node rank; null: all nodes are this one machine */
+            node: number | null;
+            /** @description whose it is, or that has the GPU */
+            rank: number | null;
+            values: (number | null)[];
+            /** @description the largest within each step, where `values` has means; null: they are the same */
+            most: (number | null)[] | null;
+        };
+        /** @description Who had the machine. */
+        TelemetryTask: {
+            /** @description null: a task that you may not see, or that was deleted */
+            id: string | null;
+            /** @description empty: a task that you may not see */
+            name: string;
+            /**
+             * Format: date-time
+             * @description null: it has it now
+             */
+            to: string | null;
+            /** Format: date-time */
+            from: string;
         };
         TemplateVariant: {
             nodes: number;
@@ -5430,6 +5607,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EnvironmentDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getEnvironmentTelemetry: {
+        parameters: {
+            query?: {
+                /** @description the task's beginning, or an hour before `to`, by default */
+                from?: string;
+                /** @description names of metrics; without any, those of a first look */
+                metric?: ("cpu" | "load" | "memory" | "memory_total" | "shm" | "shm_total" | "gpu" | "gpu_memory" | "gpu_memory_total" | "power" | "temperature" | "sm_clock" | "memory_clock" | "throttled" | "ecc" | "xid" | "nvlink_received" | "nvlink_sent" | "pcie_received" | "pcie_sent" | "gpu_processes" | "received" | "sent" | "disk_used" | "disk_total" | "disk_read" | "disk_written" | "rank_cpu" | "rank_memory" | "rank_gpu_memory" | "rank_read" | "rank_written")[];
+                /** @description the most values of each series; fewer where there are very many series */
+                points?: number;
+                /** @description now, or the task's end, by default */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                environment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MachineTelemetryEnvelope"];
                 };
             };
             default: {
@@ -7800,6 +8015,77 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": unknown;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getTaskTelemetry: {
+        parameters: {
+            query?: {
+                /** @description the task's beginning, or an hour before `to`, by default */
+                from?: string;
+                /** @description names of metrics; without any, those of a first look */
+                metric?: ("cpu" | "load" | "memory" | "memory_total" | "shm" | "shm_total" | "gpu" | "gpu_memory" | "gpu_memory_total" | "power" | "temperature" | "sm_clock" | "memory_clock" | "throttled" | "ecc" | "xid" | "nvlink_received" | "nvlink_sent" | "pcie_received" | "pcie_sent" | "gpu_processes" | "received" | "sent" | "disk_used" | "disk_total" | "disk_read" | "disk_written" | "rank_cpu" | "rank_memory" | "rank_gpu_memory" | "rank_read" | "rank_written")[];
+                /** @description node ranks */
+                node?: number[];
+                /** @description the most values of each series; fewer where there are very many series */
+                points?: number;
+                /** @description ranks */
+                rank?: number[];
+                /** @description now, or the task's end, by default */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskTelemetryEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getTaskUse: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskUseEnvelope"];
                 };
             };
             default: {

@@ -483,6 +483,42 @@ class LogLine(TypedDict):
     text: str
 
 
+MetricEnum: TypeAlias = Literal[
+    "cpu",
+    "load",
+    "memory",
+    "memory_total",
+    "shm",
+    "shm_total",
+    "gpu",
+    "gpu_memory",
+    "gpu_memory_total",
+    "power",
+    "temperature",
+    "sm_clock",
+    "memory_clock",
+    "throttled",
+    "ecc",
+    "xid",
+    "nvlink_received",
+    "nvlink_sent",
+    "pcie_received",
+    "pcie_sent",
+    "gpu_processes",
+    "received",
+    "sent",
+    "disk_used",
+    "disk_total",
+    "disk_read",
+    "disk_written",
+    "rank_cpu",
+    "rank_memory",
+    "rank_gpu_memory",
+    "rank_read",
+    "rank_written",
+]
+
+
 class MetricItem(TypedDict):
     id: int
     attempt: int
@@ -990,6 +1026,35 @@ class RankPulse(TypedDict):
     """
 
 
+class RankUse(TypedDict):
+    rank: int
+    gpu: float | None
+    """
+    % of the time
+    """
+    gpuMemory: float | None
+    """
+    bytes in use on its GPU
+    """
+    gpuMemoryTotal: float | None
+    power: float | None
+    """
+    W
+    """
+    temperature: float | None
+    """
+    °C
+    """
+    cpu: float | None
+    """
+    % of one processor
+    """
+    memory: float | None
+    """
+    bytes, resident
+    """
+
+
 class Reason(TypedDict):
     code: str
     message: str
@@ -1340,6 +1405,59 @@ class TaskUsageNode(TypedDict):
     it is held now
     """
     cost: float | None
+
+
+class TaskUse(TypedDict):
+    taskId: str
+    at: str | None
+    """
+    of the newest values; null: there are none
+    """
+    emulated: bool
+    ranks: list[RankUse]
+    """
+    those of which something was measured within a minute and a half
+    """
+
+
+TelemetryMarkCodeEnum: TypeAlias = Literal["ATTEMPT_STARTED", "ATTEMPT_ENDED"]
+
+
+class TelemetrySeries(TypedDict):
+    """
+    Values at `from`, `from` + `stepSeconds`, and so on; null: nothing is known.
+    """
+
+    metric: MetricEnum
+    unit: str
+    index: str
+    """
+    GPU, interface, mount point or rank; empty for the node's own
+    """
+    node: int | None
+    """
+    node rank; null: all nodes are this one machine
+    """
+    rank: int | None
+    """
+    whose it is, or that has the GPU
+    """
+    values: list[float | None]
+    most: list[float | None] | None
+    """
+    the largest within each step, where `values` has means; null: they are the same
+    """
+
+
+TelemetryTask = TypedDict(
+    "TelemetryTask",
+    {
+        "id": str | None,
+        "name": str,
+        "to": str | None,
+        "from": str,
+    },
+)
 
 
 TimelineSpanKindEnum: TypeAlias = Literal["held", "next", "reserved", "maintenance"]
@@ -2287,6 +2405,19 @@ class LimitsRequest(TypedDict):
     """
 
 
+MachineTelemetry = TypedDict(
+    "MachineTelemetry",
+    {
+        "to": str,
+        "stepSeconds": int,
+        "emulated": bool,
+        "series": list[TelemetrySeries],
+        "from": str,
+        "tasks": list[TelemetryTask],
+    },
+)
+
+
 class MemberAddRequest(TypedDict):
     username: str
     role: NotRequired[Role]
@@ -2808,6 +2939,16 @@ class TaskUsage(TypedDict):
     nodes: list[TaskUsageNode]
 
 
+class TelemetryMark(TypedDict):
+    at: str
+    code: TelemetryMarkCodeEnum
+    attempt: int
+    outcome: str
+    """
+    why it ended; empty: it did not, or is not known yet
+    """
+
+
 class TemplateVariant(TypedDict):
     nodes: int
     gpusPerNode: int
@@ -3243,6 +3384,19 @@ class TaskPreview(TypedDict):
     null: too little is known of the model, or a rule is broken
     """
     summary: PreviewSummary
+
+
+TaskTelemetry = TypedDict(
+    "TaskTelemetry",
+    {
+        "to": str,
+        "stepSeconds": int,
+        "emulated": bool,
+        "series": list[TelemetrySeries],
+        "from": str,
+        "marks": list[TelemetryMark],
+    },
+)
 
 
 class TaskTemplate(TypedDict):

@@ -6,10 +6,13 @@ import threading
 from types import FrameType
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from apps.clusters import discovery
+from apps.telemetry.writing import Writer
 from apps.training.ground import hints
+from apps.training.output import using
 from apps.training.output.watching import Watcher
 from apps.training.reconcile import engines
 
@@ -37,9 +40,11 @@ class Command(BaseCommand):
             for number in ENDINGS:
                 signal.signal(number, _end)
             gc.freeze()  # what is imported stays: looking through it would only make the end slow
-            for followed in (discovery.following(hints.poke_waiting), engines.following()):
+            writer = Writer()
+            here = using.this_machine(writer, [str(settings.DATA_DIR)])
+            for followed in (discovery.following(hints.poke_waiting), engines.following(), here):
                 threading.Thread(target=followed.run, args=(ending,)).start()
-            Watcher().run()
+            Watcher(writer).run()
         except Ended:
             pass
         finally:

@@ -1,0 +1,76 @@
+"""What running attempts use, from their engines into series: their nodes' values become their environments', their
+ranks' the task's."""
+
+import threading
+from typing import NamedTuple
+
+from apps.clusters.models import Cluster
+from apps.clusters.threads import PerCluster
+from apps.telemetry.writing import Writer
+from apps.training.ground.launching import backend_for, handle_for
+from apps.training.models import Task
+from fermi.launch.spec import Sample
+from fermi.telemetry.folded import TOLD_SECONDS, Folding
+from fermi.telemetry.metrics import GPU, METRICS, PERIOD_SECONDS, RANK, parts
+from fermi.telemetry.sampler import Sampler
+
+
+class _Place(NamedTuple):
+    environment: str | None
+    ranks: range
+
+
+class Used:
+    """Of one attempt."""
+
+    def __init__(self, task: Task) -> None:
+        self._task, self._handle = task, handle_for(task, task.attempt)
+        self._after = [0.0] * task.nodes.count()  # by node: the newest moment that was read
+        self._due = 0.0
+        self._places: list[_Place] = []
+        first = 0
+        for environment, processes in task.nodes.order_by("node_rank").values_list("environment", "processes"):
+            self._places.append(_Place(environment, range(first, first + processes)))
+            first += processes
+
+    def read(self, moment: float, writer: Writer) -> None:
+        """To be called often; asks the engine when the next samples can have come."""
+        if moment < self._due or not self._places:
+            return
+        self._due = moment + TOLD_SECONDS
+        backend = backend_for(self._task.cluster)
+        for sample in backend.telemetry(self._handle, min(self._after)):
+            if sample.node_rank < len(self._places) and sample.at > self._after[sample.node_rank]:
+                self._after[sample.node_rank] = sample.at
+                self._put(sample, writer, here=backend.here)
+
+    def _put(self, sample: Sample, writer: Writer, *, here: bool) -> None:
+        """On this machine all nodes are one, which is measured once: only their GPUs are their own."""
+        place = self._places[sample.node_rank]
+        own, ranks = dict[str, float](), dict[str, float]()
+        for key, value in sample.values.items():
+            name, index = parts(key) or ("", "")
+            of = METRICS[name].of if name else ""
+            if of == RANK:
+                if index.isdecimal() and int(index) in place.ranks:
+                    ranks[key] = value
+            elif of == GPU or not here:
+                own[key] = value
+        writer.put(f"task:{self._task.pk}", sample.at, ranks, emulated=sample.emulated)
+        if place.environment:
+            writer.put(f"env:{place.environment}", sample.at, own, emulated=sample.emulated)
+
+
+def this_machine(writer: Writer, folders: list[str]) -> PerCluster:
+    """Measures the machine that the platform runs on, for all environments of a cluster that is it."""
+
+    def follow(cluster: Cluster, ending: threading.Event) -> None:
+        sampler, folding = Sampler(folders), Folding()
+        try:
+            while not ending.wait(PERIOD_SECONDS):
+                if told := folding.add(sampler.sample()):
+                    writer.put(f"host:{cluster.pk}", told["at"], told["values"])
+        finally:
+            sampler.close()
+
+    return PerCluster("telemetry", lambda cluster: backend_for(cluster).here, follow)
