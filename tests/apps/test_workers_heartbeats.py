@@ -12,15 +12,19 @@ import pytest
 from django.db import connection, transaction
 
 from apps.accounts.models import Project
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
 from apps.common.errors import ProblemsError
 from apps.common.requests import parse
+from apps.telemetry import reading
+from apps.telemetry.writing import Writer
 from apps.workers import revisions
 from apps.workers.api.serializers import WorkerHeartbeatRequest
 from apps.workers.engine.store import DatabaseStore
 from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.endpoint import PATH, Heartbeats
 from apps.workers.heartbeat.schema import Beat, read
+from apps.workers.heartbeat.using import Used
 from apps.workers.models import Report, Worker
 from apps.workers.tokens import digest
 from fermi.launch.backends.agent.store import Order
@@ -268,3 +272,34 @@ def test_a_heartbeat_is_held_no_longer_than_it_asks_for(settings: Any) -> None:
     [item] = asyncio.run(server.ask(Server.body("gn6-0", wait=60.0, generation=known)))["workers"]
     assert (item["order"], item["error"]) == (None, None)
     assert not server.front._waiting
+
+
+def test_what_hosts_and_ranks_use_becomes_series() -> None:
+    add("gn6-0", "gn6-1", "gn7-0")
+    project = Project.objects.get()
+    cluster = Cluster.objects.create(pk="workers", name="workers", backend="agent")
+    zone = AvailabilityZone.objects.create(name="a")
+    for key, members in (("env-one", ["gn6-1"]), ("env-two", ["gn6-0"])):
+        DevEnvironment.objects.create(pk=key, name=key, project=project, cluster=cluster, zone=zone)
+        Worker.objects.filter(pk__in=members).update(environment=key)
+    moment = now().timestamp()
+    values = {"cpu": 40, "gpu:0": 80, "rank_cpu:3": 150, "rank_cpu:9": 1, "nonsense:1": 5, "power:0": "much"}
+    process = {"name": "task-x-2", "rank": 3, "state": "running"}
+
+    def said(worker: str, at: float, values: Any, process: Any = None) -> Beat:
+        item = {"id": worker, "token": worker, "process": process, "telemetry": {"at": at, "values": values}}
+        return read({"workers": [item]})[1][0]
+
+    clock = [moment]
+    used = Used(Writer(lambda: clock[0]))
+    used.hear([said("gn6-0", moment, values, process), said("gn6-1", moment, {"gpu:0": 10}), said("gn7-0", 1.0, {})])
+    used.write()
+    clock[0] += 30
+    used.write()
+    found = reading.newest(["env:env-one", "env:env-two", "worker:gn6-0", "task:task-x", "task:task-x-2"])
+    assert {subject: dict(one.values) for subject, one in found.items()} == {
+        "env:env-one": {"gpu:0": 10, "cpu": 40},  # the host is every environment's that has workers there
+        "env:env-two": {"gpu:0": 80, "cpu": 40},
+        "worker:gn6-0": {"gpu:0": 80, "rank_cpu:3": 150},
+        "task:task-x": {"rank_cpu:3": 150},  # of its own rank, and no other
+    }

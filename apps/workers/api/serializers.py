@@ -195,6 +195,9 @@ class WorkerBeat(serializers.Serializer):
     pulse = serializers.JSONField(
         allow_null=True, required=False, help_text="how its rank gets on, as its runner tells of it"
     )
+    telemetry = serializers.JSONField(
+        allow_null=True, required=False, help_text="what its GPU, its rank and its host used, once each 15 seconds"
+    )
     logs = WorkerLogs(required=False, allow_null=True)
 
 

@@ -21,6 +21,7 @@ from apps.workers.heartbeat import schema
 from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.schema import Beat
 from apps.workers.heartbeat.sync import Sync
+from apps.workers.heartbeat.using import Used
 
 PATH = "/api/v1/workers/heartbeat"
 LARGEST = 1 << 20  # bytes of a body
@@ -30,7 +31,8 @@ class Heartbeats:
     def __init__(self, onward: App) -> None:
         self._onward = onward
         self._cache = Cache(self._changed)
-        self._sync = Sync(self._cache)
+        self._used = Used()
+        self._sync = Sync(self._cache, self._used)
         self._started = False
         self._database = ThreadPoolExecutor(1, "heartbeats")
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -69,6 +71,7 @@ class Heartbeats:
         if strangers := self._cache.strangers(heard):
             await loop.run_in_executor(self._database, self._load, strangers)
         answers = self._cache.hear(heard, lang)
+        self._used.hear(beat for beat, answer in zip(heard, answers, strict=True) if not answer["error"])
         if self._cache.urgent:
             self._sync.hurry()
         if not wait or self._cache.has_news(heard):

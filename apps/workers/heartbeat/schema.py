@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from apps.common.openapi import INT4
 from apps.workers.taken import PORTS
-from fermi.launch.backends import believed, reported
+from fermi.launch.backends import believed, measured, reported
+from fermi.launch.spec import Sample
 
 STATES = ("starting", "running", "exited")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -24,7 +25,7 @@ LONGEST = 4096
 @dataclass(frozen=True, slots=True)
 class Beat:
     """One worker's part. `generation`: the newest one it has acted on; `process`: what it drives, None = nothing;
-    `pulse`: how that gets on."""
+    `pulse`: how that gets on; `used`: what its GPU, its rank and (one of them says it for all) its host used."""
 
     worker: str
     token: str
@@ -34,6 +35,7 @@ class Beat:
     process: Mapping[str, Any] | None
     usage: Mapping[str, Any]
     pulse: Mapping[str, Any] | None = None
+    used: Sample | None = None
 
 
 def read(body: Any) -> tuple[float, list[Beat]]:
@@ -62,6 +64,7 @@ def _beat(item: Any) -> Beat:
         _text(item, "id"), _text(item, "token"), _text(item, "incarnation"), _number(item, "sequence"),
         _number(item, "generation"), process and {**_known(process, PROCESS), **news},
         _known(usage, (*USAGE, PORTS)), believed.PULSE(item.get("pulse")),
+        measured.sample(item["telemetry"]) if "telemetry" in item else None,
     )  # fmt: skip
 
 

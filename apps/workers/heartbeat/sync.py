@@ -9,6 +9,7 @@ from django.db import close_old_connections, connection
 from apps.common import bus
 from apps.workers import health, hints
 from apps.workers.heartbeat.cache import Cache
+from apps.workers.heartbeat.using import Used
 
 log = logging.getLogger(__name__)
 
@@ -19,8 +20,8 @@ IDLE = 5.0  # seconds between two looks for a first worker
 
 
 class Sync:
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
+    def __init__(self, cache: Cache, used: Used | None = None) -> None:
+        self._cache, self._used = cache, used or Used()
         self._wake = threading.Event()
         self._rung = False
 
@@ -52,6 +53,7 @@ class Sync:
                 if self._cache.urgent or (moment >= flush and len(self._cache)):
                     self._cache.flush()
                     flush = moment + FLUSH
+                    self._used.write()
             except Exception:
                 log.exception("what workers say cannot be stored; again in %s s", REFRESH)
                 connection.close_if_unusable_or_obsolete()

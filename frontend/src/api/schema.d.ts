@@ -4666,6 +4666,8 @@ export interface components {
             usage?: components["schemas"]["WorkerUsage"] | null;
             /** @description how its rank gets on, as its runner tells of it */
             pulse?: unknown;
+            /** @description what its GPU, its rank and its host used, once each 15 seconds */
+            telemetry?: unknown;
             logs?: components["schemas"]["WorkerLogs"] | null;
         };
         /** @description What a runner finds out on its own machine, and what the text of the reason takes. */

@@ -74,6 +74,8 @@ class Agent:
         self._sequence = 0
         self._launched: dict[str, float] = {}
         self._usage = {worker.id: dict(NOTHING) for worker in self.workers}
+        self._used: dict[str, dict[str, Any]] = {}  # as it is told, by worker
+        self._used_told: dict[str, float] = {}  # up to which moment
         self._said: dict[str, str] = {}
         self._told: dict[str, Any] = {}  # facts of the host
         self._ending = threading.Event()
@@ -189,7 +191,8 @@ class Agent:
             tokens = dict(self.secrets)
             said = [
                 {"id": worker.id, "token": tokens[worker.id], "incarnation": self.incarnation,
-                 "sequence": self._sequence, **worker.report(self._usage[worker.id]), "pulse": worker.pulse()}
+                 "sequence": self._sequence, **worker.report(self._usage[worker.id]), "pulse": worker.pulse(),
+                 **self._news_of_use(worker.id)}
                 for worker in workers
             ]  # fmt: skip
         asked_at = time.monotonic()
@@ -199,6 +202,7 @@ class Agent:
             self._say("server", "", f"no heartbeat: {error.message}")
             return False
         self._say("server", "", "")
+        self._used_told |= {one["id"]: one["telemetry"]["at"] for one in said if "telemetry" in one}
         self.interval = min(60.0, max(0.2, float(answer.get("intervalSeconds") or self.interval)))
         refused = {}
         for item in answer["workers"]:
@@ -217,6 +221,10 @@ class Agent:
         if refused:
             self._register_again(refused)
         return not refused
+
+    def _news_of_use(self, worker: str) -> dict[str, Any]:
+        used = self._used.get(worker)
+        return {"telemetry": used} if used and used["at"] > self._used_told.get(worker, 0.0) else {}
 
     def _fetch(self, worker: Worker) -> None:
         with self._lock:
@@ -264,7 +272,8 @@ class Agent:
             self._ship_now.clear()
 
     def _measure(self) -> None:
-        sampler, taken = Sampler(), TakenPorts()
+        emulated = all(worker.gpu is None for worker in self.workers)
+        sampler, taken = Sampler([str(self.host.workspace), str(self.host.state)], emulated=emulated), TakenPorts()
         while not self._ending.is_set():
             with self._lock:
                 now = [(w.id, w.gpu, run.leader if (run := w.current()) and not run.over else None)
@@ -273,7 +282,7 @@ class Agent:
             first, own = self.workers[0].id, {leader["pid"] for _, _, leader in now if leader}
             usage[first] = {**usage[first], "ports": taken.look(own)}  # the host's: one of its workers says it
             with self._lock:
-                self._usage = usage
+                self._usage, self._used = usage, sampler.told
             self._pause(min(USAGE_SECONDS, self.interval))
 
     # register

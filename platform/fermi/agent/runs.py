@@ -59,7 +59,7 @@ class Run:
         for name, text in body["files"].items():
             (plans / name).parent.mkdir(parents=True, exist_ok=True)
             (plans / name).write_text(decode(text, known), encoding="utf-8")
-        spec = {**body["spec"], "cwd": str(host.workspace)}
+        spec = {**body["spec"], "cwd": str(host.workspace), "measured": False}  # the agent measures the host
         spec["command"] = [decode(word, known) for word in spec["command"]]
         spec["env"] = {name: decode(value, known) for name, value in spec["env"].items()}
         spec["ranks"] = [_rank(rank, known, host) for rank in spec["ranks"]]

@@ -1,19 +1,17 @@
-"""What workers use: their processes' CPU and memory, and their GPUs where `nvidia-smi` can be asked."""
+"""What workers use: their processes, their GPUs, and the host."""
 
-import os
 import subprocess
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fermi.runner import processes
+from fermi.telemetry import sampler
+from fermi.telemetry.folded import Folding
+from fermi.telemetry.metrics import GPU, METRICS, RANK, parts
 
 SMI_SECONDS = 10.0
 _QUERY = "index,utilization.gpu,memory.used,memory.total"
-_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 NOTHING = dict.fromkeys(("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb"))
 
 
@@ -47,36 +45,51 @@ def gpus() -> dict[int, Gpu]:
 
 
 class Sampler:
-    """`sample` compares with its last call: a process' share of the processor is that of the time between."""
+    """By the same measures as everywhere (`fermi.telemetry`). `folders`: where ranks read and write."""
 
-    def __init__(self) -> None:
-        self._before: dict[str, tuple[float, float]] = {}
+    def __init__(self, folders: Iterable[str] = (), *, emulated: bool = False) -> None:
+        self._sampler = sampler.Sampler(folders, "" if emulated else None)
+        self._folding = Folding()
+        self.told: dict[str, dict[str, Any]] = {}
+        """The newest quarter of a minute, by worker: its GPU's and its rank's values, and with the first one's the
+        host's."""
 
     def sample(self, workers: Iterable[tuple[str, int | None, Mapping[str, Any] | None]]) -> dict[str, dict[str, Any]]:
-        """Of each worker (id, GPU index, its rank's identity), by id."""
+        """Of each worker (id, GPU index, its rank's identity), by id: what it uses now."""
         workers = list(workers)
-        known = gpus() if any(gpu is not None for _, gpu, _ in workers) else {}
-        found = {}
-        for worker, index, leader in workers:
-            usage: dict[str, Any] = dict(NOTHING)
-            if index is not None and (gpu := known.get(index)):
-                usage |= {"gpuUtilization": gpu.utilization, "gpuMemoryUsedMb": gpu.used_mb,
-                          "gpuMemoryTotalMb": gpu.total_mb}  # fmt: skip
-            if leader is not None:
-                usage |= self._of_processes(worker, leader)
-            found[worker] = usage
-        return found
+        pids = {place: leader["pid"] for place, (_, _, leader) in enumerate(workers) if leader and leader.get("pid")}
+        sample = self._sampler.sample(pids, {place: place for place in pids})
+        if folded := self._folding.add(sample):
+            self.told = {worker: told for worker, told in self._parts(workers, folded) if told["values"]}
+        return {worker: _usage(sample["values"], place, gpu) for place, (worker, gpu, _) in enumerate(workers)}
 
-    def _of_processes(self, worker: str, leader: Mapping[str, Any]) -> dict[str, Any]:
-        seconds, pages = 0.0, 0
-        for member in processes.session_members([leader]):
-            with suppress(OSError, IndexError):
-                with open(f"/proc/{member['pid']}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-                seconds += (int(fields[11]) + int(fields[12])) / _TICKS
-                pages += int(fields[21])
-        now = time.monotonic()
-        before, at = self._before.get(worker, (seconds, now))
-        self._before[worker] = seconds, now
-        percent = 100 * (seconds - before) / (now - at) if now > at and seconds >= before else 0.0
-        return {"cpuPercent": round(percent, 1), "memoryUsedMb": pages * _PAGE >> 20}
+    @staticmethod
+    def _parts(
+        workers: Sequence[tuple[str, int | None, Mapping[str, Any] | None]], sample: Mapping[str, Any]
+    ) -> Iterable[tuple[str, dict[str, Any]]]:
+        for place, (worker, gpu, leader) in enumerate(workers):
+            values = {}
+            for key, value in sample["values"].items():
+                name, index = parts(key) or ("", "")
+                of = METRICS[name].of if name else ""
+                if of == RANK and index == str(place) and leader is not None and leader.get("rank") is not None:
+                    values[f"{name}:{leader['rank']}"] = value
+                elif of == GPU and index == str(place if gpu is None else gpu):
+                    values[f"{name}:0"] = value
+                elif of not in (RANK, GPU) and place == 0:
+                    values[key] = value
+            yield worker, {**sample, "values": values}
+
+
+def _usage(values: Mapping[str, float], place: int, gpu: int | None) -> dict[str, Any]:
+    def whole(key: str, unit: int = 0) -> int | None:
+        return int(values[key]) >> unit if key in values else None
+
+    found = dict(NOTHING)
+    if gpu is not None:
+        found.update(gpuUtilization=whole(f"gpu:{gpu}"), gpuMemoryUsedMb=whole(f"gpu_memory:{gpu}", 20),
+                     gpuMemoryTotalMb=whole(f"gpu_memory_total:{gpu}", 20))  # fmt: skip
+    if f"rank_memory:{place}" in values:
+        cpu = values.get(f"rank_cpu:{place}", 0.0)
+        found.update(cpuPercent=round(cpu, 1), memoryUsedMb=whole(f"rank_memory:{place}", 20))
+    return found

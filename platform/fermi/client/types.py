@@ -3449,6 +3449,10 @@ class WorkerBeat(TypedDict):
     """
     how its rank gets on, as its runner tells of it
     """
+    telemetry: NotRequired[Any]
+    """
+    what its GPU, its rank and its host used, once each 15 seconds
+    """
     logs: NotRequired[WorkerLogs | None]
 
 

@@ -1,0 +1,81 @@
+"""What agents say that their hosts, GPUs and ranks use, into series.
+
+A worker says what its own GPU and rank use. One worker of a host says what the host does: that is every environment's
+that has workers there.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+
+from apps.telemetry.writing import Writer
+from apps.workers.heartbeat.schema import Beat
+from apps.workers.models import Worker
+from fermi.launch.spec import attempt_parts
+from fermi.telemetry.metrics import GPU, METRICS, RANK
+
+FIND_SECONDS = 60.0
+"""Between two looks for which environment a worker belongs to; a worker that is not known is looked for sooner."""
+FIND_LEAST = 5.0
+
+
+class Used:
+    """`hear` only remembers, and may be called in an event loop; `write` goes to the database."""
+
+    def __init__(self, writer: Writer | None = None) -> None:
+        self._writer = writer or Writer()
+        self._heard: list[Beat] = []
+        self._places: dict[str, tuple[str, str, int]] = {}  # by worker: node, environment, place in there
+        self._on_node: dict[str, set[str]] = {}
+        self._find_at = self._found_at = 0.0
+
+    def hear(self, beats: Iterable[Beat]) -> None:
+        self._heard += [beat for beat in beats if beat.used]
+
+    def write(self) -> None:
+        heard, self._heard = self._heard, []
+        self._find(heard)
+        for beat in heard:
+            self._put(beat)
+        self._writer.flush()
+
+    def _find(self, heard: list[Beat]) -> None:
+        moment = time.monotonic()
+        unknown = any(beat.worker not in self._places for beat in heard)
+        if not heard or moment < (self._found_at + FIND_LEAST if unknown else self._find_at):
+            return
+        self._found_at, self._find_at = moment, moment + FIND_SECONDS
+        counts: defaultdict[str, int] = defaultdict(int)
+        on_node: defaultdict[str, set[str]] = defaultdict(set)
+        self._places = {}
+        rows = Worker.objects.exclude(environment=None).order_by("number")
+        for worker, node, environment in rows.values_list("pk", "node", "environment"):
+            self._places[worker] = node, environment, counts[environment]
+            counts[environment] += 1
+            on_node[node].add(environment)
+        self._on_node = on_node
+
+    def _put(self, beat: Beat) -> None:
+        assert beat.used is not None
+        ranks, gpus, host = dict[str, float](), dict[str, float](), dict[str, float]()
+        own_rank = str((beat.process or {}).get("rank"))
+        for key, value in beat.used.values.items():
+            name, _, index = key.partition(":")
+            of = METRICS[name].of
+            if of == RANK:
+                ranks.update({key: value} if index == own_rank else {})
+            elif of == GPU:
+                gpus[name] = value
+            else:
+                host[key] = value
+        at, emulated = beat.used.at, beat.used.emulated
+        own = {f"{name}:0": value for name, value in gpus.items()}
+        self._writer.put(f"worker:{beat.worker}", at, {**own, **ranks}, emulated=emulated)
+        if beat.process and ranks:
+            self._writer.put(f"task:{attempt_parts(beat.process['name'])[0]}", at, ranks, emulated=emulated)
+        if beat.worker in self._places:
+            node, environment, place = self._places[beat.worker]
+            told = {f"{name}:{place}": value for name, value in gpus.items()}
+            self._writer.put(f"env:{environment}", at, told, emulated=emulated)
+            for one in self._on_node.get(node, ()) if host else ():
+                self._writer.put(f"env:{one}", at, host)
