@@ -9,6 +9,7 @@ import type { Metric, Task } from "./types";
 
 let client: QueryClient;
 let states: FeedState[];
+let heardAt: number;
 let feed: TaskFeed;
 
 beforeEach(() => {
@@ -16,7 +17,10 @@ beforeEach(() => {
   client = new QueryClient();
   client.setQueryData(taskKeys.detail("task-1"), task);
   states = [];
-  feed = new TaskFeed(client, "task-1", 0, (state) => states.push(state));
+  feed = new TaskFeed(client, "task-1", 0, (state, since) => {
+    states.push(state);
+    heardAt = since;
+  });
   feed.open();
 });
 afterEach(() => {
@@ -99,6 +103,7 @@ test("a stream that gives no sign of life is stale after five seconds, and anoth
   expect(states).toEqual(["live"]);
   await vi.advanceTimersByTimeAsync(5_000);
   expect(states).toEqual(["live", "stale"]);
+  expect(Date.now() - heardAt).toBe(5_000);
   stream().send("beat", {});
   expect(states).toEqual(["live", "stale", "live"]);
   await vi.advanceTimersByTimeAsync(20_000);

@@ -40,13 +40,14 @@ export class TaskFeed {
   private logs: Messages["log"][] = [];
   private over = false;
   private silent = false;
+  private heardAt = Date.now();
   private silenceTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly client: QueryClient,
     private readonly id: string,
     private readonly rank: RankChoice,
-    private readonly onState: (state: FeedState) => void,
+    private readonly onState: (state: FeedState, since: number) => void,
   ) {}
 
   open(): void {
@@ -55,11 +56,11 @@ export class TaskFeed {
     source.onopen = () => {
       this.failures = 0;
       this.alive();
-      this.onState("live");
+      this.onState("live", Date.now());
       void this.client.invalidateQueries({ queryKey: logsKey(this.id) });
     };
     source.onerror = () => {
-      this.onState("connecting");
+      this.onState("connecting", this.heardAt);
       if (source.readyState === EventSource.CLOSED) this.reopen();
     };
     this.on("status", (status) => Object.assign(this.status, status));
@@ -81,12 +82,13 @@ export class TaskFeed {
    * what is shown is old, and after a longer one another connection is tried. */
   private alive(): void {
     heard();
-    if (this.silent) this.onState("live");
+    this.heardAt = Date.now();
+    if (this.silent) this.onState("live", Date.now());
     this.silent = false;
     clearTimeout(this.silenceTimer);
     this.silenceTimer = setTimeout(() => {
       this.silent = true;
-      this.onState("stale");
+      this.onState("stale", this.heardAt);
       this.silenceTimer = setTimeout(() => {
         this.source?.close();
         this.open();
@@ -152,23 +154,29 @@ export class TaskFeed {
 
   private end(): void {
     this.close();
-    this.onState("ended");
+    this.onState("ended", Date.now());
     void taskChanged(this.client, this.id);
   }
 }
 
+/** `since`: when the stream last said something. */
+export interface Feed {
+  state: FeedState;
+  since: number;
+}
+
 /** Keeps the page's one stream open while the task lives. `rank` chooses whose log comes with it; a new language, a new
  * stream. */
-export function useTaskFeed(id: string, rank: RankChoice, over: boolean): FeedState {
+export function useTaskFeed(id: string, rank: RankChoice, over: boolean): Feed {
   const client = useQueryClient();
   const { language } = useTranslation().i18n;
   const [overAtFirst] = useState(over);
-  const [state, setState] = useState<FeedState>("connecting");
+  const [feed, setFeed] = useState<Feed>({ state: overAtFirst ? "ended" : "connecting", since: 0 });
   useEffect(() => {
     if (overAtFirst) return;
-    const feed = new TaskFeed(client, id, rank, setState);
-    feed.open();
-    return () => feed.close();
+    const source = new TaskFeed(client, id, rank, (state, since) => setFeed({ state, since }));
+    source.open();
+    return () => source.close();
   }, [client, id, rank, language, overAtFirst]);
-  return overAtFirst ? "ended" : state;
+  return feed;
 }

@@ -1,7 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import { noticesQuery } from "@/api/session";
-import { Note } from "@/ui/badge";
+import { Notes } from "@/ui/notes";
+
+const AT_FIRST = 2;
 
 /** What whoever runs the platform has to know of it, and maintainers of their budgets, on every page; the platform
  * tells nobody else. */
@@ -11,15 +13,15 @@ export function OperatorNotices() {
   if (!found.length) return null;
   return (
     <section aria-label={t("app.operatorNotices")} className="mb-4">
-      <Note tone="warn">
-        <ul className="space-y-1">
-          {found.map(({ message, hint }) => (
-            <li key={message}>
-              <strong className="font-medium">{message}</strong> {hint}
-            </li>
-          ))}
-        </ul>
-      </Note>
+      <Notes
+        most={AT_FIRST}
+        notes={found.map(({ level, message, hint }) => ({
+          id: message,
+          level,
+          message: <strong className="font-medium">{message}</strong>,
+          hint,
+        }))}
+      />
     </section>
   );
 }

@@ -59,7 +59,7 @@ function Header({ me }: { me: Me }) {
         </Link>
         <nav
           aria-label={t("app.nav")}
-          className="order-last -mx-1 flex w-full gap-1 overflow-x-auto p-1 md:order-none md:w-auto md:min-w-0 md:flex-1"
+          className="bare-scroll order-last -mx-1 flex w-full gap-1 overflow-x-auto p-1 md:order-none md:w-auto md:min-w-0 md:flex-1"
         >
           {PAGES.map(({ to, label }) => (
             <NavLink

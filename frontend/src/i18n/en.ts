@@ -44,6 +44,13 @@ export const en: Messages = {
     copied: "Copied",
   },
   unit: { day: "{{count}}d", hour: "{{count}}h", minute: "{{count}}m", second: "{{count}}s", joiner: " " },
+  level: {
+    fail: "Error: ",
+    warn: "Warning: ",
+    info: "Note: ",
+    pass: "Fine: ",
+    rest: "{{count}} more",
+  },
   list: {
     columns: "Columns",
     dense: "Compact rows",
@@ -234,7 +241,7 @@ export const en: Messages = {
     resizing: "It saves and then goes on with another number of nodes.",
     live: "Live",
     connecting: "Connecting…",
-    stale: "no news",
+    stale: "No news since {{time}}",
     hint: "Suggestion: ",
     stop: "Stop",
     stopTitle: "Stop this training task?",

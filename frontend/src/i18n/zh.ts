@@ -40,6 +40,13 @@ export const zh = {
     copy: "复制",
     copied: "已复制",
   },
+  level: {
+    fail: "错误：",
+    warn: "注意：",
+    info: "提示：",
+    pass: "正常：",
+    rest: "还有 {{count}} 条",
+  },
   list: {
     columns: "列",
     dense: "紧凑行",
@@ -236,7 +243,7 @@ export const zh = {
     resizing: "正在保存，随后以新的节点数继续。",
     live: "实时",
     connecting: "连接中…",
-    stale: "没有更新",
+    stale: "{{time}} 起没有更新",
     hint: "建议：",
     stop: "停止",
     stopTitle: "停止这个训练任务？",

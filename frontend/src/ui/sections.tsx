@@ -4,7 +4,7 @@ import { cx } from "@/lib/cx";
 /** Pages that belong together, one link each. */
 export function Sections({ label, links }: { label: string; links: { to: string; label: string }[] }) {
   return (
-    <nav aria-label={label} className="mb-4 flex gap-1 overflow-x-auto border-b">
+    <nav aria-label={label} className="strip mb-4 flex gap-1">
       {links.map(({ to, label: name }) => (
         <NavLink
           key={to}
@@ -12,7 +12,7 @@ export function Sections({ label, links }: { label: string; links: { to: string;
           end
           className={({ isActive }) =>
             cx(
-              "-mb-px border-b-2 px-3 py-2 text-sm font-medium whitespace-nowrap -outline-offset-2",
+              "border-b-2 px-3 py-2 text-sm font-medium whitespace-nowrap -outline-offset-2",
               isActive ? "border-accent-line text-ink" : "border-transparent text-muted hover:text-ink",
             )
           }

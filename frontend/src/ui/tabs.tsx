@@ -11,12 +11,12 @@ export interface Tab {
 export function Tabs({ tabs, label }: { tabs: Tab[]; label: string }) {
   return (
     <Radix.Root defaultValue={tabs[0]?.id}>
-      <Radix.List aria-label={label} className="flex gap-1 overflow-x-auto border-b px-2">
+      <Radix.List aria-label={label} className="strip flex gap-1 px-2">
         {tabs.map((tab) => (
           <Radix.Trigger
             key={tab.id}
             value={tab.id}
-            className="-mb-px border-b-2 border-transparent px-3 py-2.5 text-sm font-medium whitespace-nowrap text-muted -outline-offset-2 hover:text-ink data-[state=active]:border-accent-line data-[state=active]:text-ink"
+            className="border-b-2 border-transparent px-3 py-2.5 text-sm font-medium whitespace-nowrap text-muted -outline-offset-2 hover:text-ink data-[state=active]:border-accent-line data-[state=active]:text-ink"
           >
             {tab.label}
           </Radix.Trigger>

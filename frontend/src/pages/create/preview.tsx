@@ -2,10 +2,11 @@ import { type UseQueryResult } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
 import type { Environment, Preview as PreviewData, Problem } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { Badge, Note } from "@/ui/badge";
+import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
 import { Failure } from "@/ui/failure";
 import { Files } from "@/ui/files";
+import { Notes } from "@/ui/notes";
 import { Tabs } from "@/ui/tabs";
 import { RankTable } from "./rank-table";
 
@@ -78,28 +79,24 @@ function filesOf({ files, command }: PreviewData) {
 function Problems({ problems, onGoTo }: { problems: Problem[]; onGoTo: (problem: Problem) => void }) {
   const { t } = useTranslation();
   return (
-    <ul className="mb-3 space-y-2">
-      {problems.map((problem) => (
-        <li key={`${problem.field}/${problem.error}/${problem.message}`}>
-          <Note tone="warn">
-            <span className="flex items-start justify-between gap-2">
-              <span className="min-w-0">
-                {problem.message}
-                {problem.hint && <span className="block opacity-90">{problem.hint}</span>}
-              </span>
-              {problem.field && (
-                <button
-                  type="button"
-                  className="shrink-0 rounded-md font-medium underline underline-offset-2"
-                  onClick={() => onGoTo(problem)}
-                >
-                  {t("create.goTo")}
-                </button>
-              )}
-            </span>
-          </Note>
-        </li>
-      ))}
-    </ul>
+    <div className="mb-3">
+      <Notes
+        notes={problems.map((problem) => ({
+          id: `${problem.field}/${problem.error}/${problem.message}`,
+          level: "warn",
+          message: problem.message,
+          hint: problem.hint,
+          action: problem.field && (
+            <button
+              type="button"
+              className="shrink-0 rounded-md font-medium text-accent-ink underline underline-offset-2"
+              onClick={() => onGoTo(problem)}
+            >
+              {t("create.goTo")}
+            </button>
+          ),
+        }))}
+      />
+    </div>
   );
 }

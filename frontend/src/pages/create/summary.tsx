@@ -6,8 +6,9 @@ import { frameworksQuery } from "@/api/inventory";
 import type { Environment, Notice, Preview } from "@/api/types";
 import { integer } from "@/lib/format";
 import { stepOf } from "@/lib/step";
-import { Badge, Note } from "@/ui/badge";
+import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
+import { Notes, type Said } from "@/ui/notes";
 import { aggregate } from "./aggregate";
 import { frameworkNamed } from "./options";
 
@@ -35,6 +36,27 @@ export function Summary({ chosen, missing, framework, notices, batch, onRemove }
       </Card>
     );
   }
+  const said: (Said | false)[] = [
+    several && { id: "using", level: "info", message: t("create.using", { framework: name }) },
+    !several && !waits && chosen.length > 0 && { id: "quickStart", level: "pass", message: t("create.quickStart") },
+    waits &&
+      !notices.some(({ code }) => code === "ENVIRONMENTS_BUSY") && {
+        id: "waits",
+        level: "warn",
+        message: t("create.waits"),
+      },
+    ...notices.map(({ code, message, hint }): Said => ({
+      id: code,
+      // What comes with every emulated environment speaks softly.
+      level: code === "EMULATED_GPUS" ? "info" : "warn",
+      message: (
+        <span className="line-clamp-4" title={message}>
+          {message}
+        </span>
+      ),
+      hint,
+    })),
+  ];
   return (
     <Card title={t("create.summary")}>
       <p className="mb-3 flex items-center gap-2 font-medium">
@@ -72,18 +94,8 @@ export function Summary({ chosen, missing, framework, notices, batch, onRemove }
           </Fact>
         ))}
       </dl>
-      <div className="mt-3 space-y-2">
-        {several && <Note tone="warn">{t("create.using", { framework: name })}</Note>}
-        {!several && !waits && chosen.length > 0 && (
-          <Note tone="ok">
-            <CheckCircle2 aria-hidden className="mr-1.5 inline size-4 align-text-bottom" />
-            <span>{t("create.quickStart")}</span>
-          </Note>
-        )}
-        {waits && !notices.some(({ code }) => code === "ENVIRONMENTS_BUSY") && (
-          <Note tone="warn">{t("create.waits")}</Note>
-        )}
-        <Warnings notices={notices} />
+      <div className="mt-3">
+        <Notes notes={said.filter((each) => each !== false)} />
       </div>
       <h3 className="mt-4 mb-1.5 text-sm font-medium">{t("create.chosen")}</h3>
       <ul className="max-h-56 space-y-1 overflow-y-auto text-sm">
@@ -100,18 +112,6 @@ export function Summary({ chosen, missing, framework, notices, batch, onRemove }
       </ul>
     </Card>
   );
-}
-
-/** Those that come with every emulated environment speak softly. */
-function Warnings({ notices }: { notices: Notice[] }) {
-  return notices.map((notice) => (
-    <Note key={notice.code} tone={notice.code === "EMULATED_GPUS" ? "info" : "warn"}>
-      <span className="line-clamp-4" title={notice.message}>
-        {notice.message}
-      </span>
-      {notice.hint && <span className="block opacity-90">{notice.hint}</span>}
-    </Note>
-  ));
 }
 
 function Fact({ name, children }: { name: string; children: ReactNode }) {

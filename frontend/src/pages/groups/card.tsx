@@ -1,10 +1,11 @@
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import type { WorkerGroup } from "@/api/types";
-import { Badge, Note } from "@/ui/badge";
+import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
 import { problemText } from "@/ui/form-dialog";
 import { StatusBadge } from "@/ui/status";
+import { Notes } from "@/ui/notes";
 import { Facts } from "@/ui/table";
 import { WorkerBadge } from "@/ui/worker";
 import { GroupActions } from "./actions";
@@ -36,23 +37,22 @@ export function GroupCard({ group }: { group: WorkerGroup }) {
       }
     >
       <div className="space-y-4">
-        {workers.length > 0 && problems.length > 0 && (
-          <Note tone="warn">
-            <p className="font-medium">{t("groups.problems")}</p>
-            {problems.map((problem, index) => (
-              <p key={index}>{problemText(problem)}</p>
-            ))}
-          </Note>
-        )}
-        {warnings.length > 0 && (
-          <Note tone="warn">
-            {warnings.map(({ code, message, hint }, index) => (
-              <p key={`${code}.${index}`}>
-                {message} {hint}
-              </p>
-            ))}
-          </Note>
-        )}
+        {workers.length > 0 && problems.length > 0 && <p className="text-sm font-medium">{t("groups.problems")}</p>}
+        <Notes
+          notes={[
+            ...(workers.length > 0 ? problems : []).map((problem, index) => ({
+              id: `problem ${index}`,
+              level: "fail" as const,
+              message: problemText(problem),
+            })),
+            ...warnings.map(({ message, hint }, index) => ({
+              id: `warning ${index}`,
+              level: "warn" as const,
+              message,
+              hint,
+            })),
+          ]}
+        />
         <Facts
           className="sm:grid sm:grid-cols-2 sm:gap-x-8 sm:gap-y-1.5 sm:space-y-0"
           facts={[

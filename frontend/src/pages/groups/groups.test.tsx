@@ -45,7 +45,8 @@ test("a variable that looks like a key is warned of, and secrets are used by nam
     }),
   );
   visit("/workers/groups");
-  await screen.findByText("OPENAI_KEY 像是密钥 请用项目的密钥");
+  await screen.findByText(warning.message);
+  screen.getByText(warning.hint);
   await userEvent.click(screen.getByRole("button", { name: "配置 bert" }));
   const dialog = within(await screen.findByRole("dialog", { name: "配置分组 bert" }));
   const secrets = dialog.getByLabelText<HTMLTextAreaElement>("取自密钥的变量");

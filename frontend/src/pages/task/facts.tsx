@@ -5,7 +5,7 @@ import type { Task } from "@/api/types";
 import { dateTime, integer } from "@/lib/format";
 import { stepOf } from "@/lib/step";
 import { Card } from "@/ui/card";
-import { Note } from "@/ui/badge";
+import { Notes } from "@/ui/notes";
 import { Facts as FactList } from "@/ui/table";
 
 export function Facts({ task }: { task: Task }) {
@@ -38,13 +38,12 @@ export function Facts({ task }: { task: Task }) {
     <Card title={t("task.facts")}>
       <FactList facts={facts} />
       {task.warnings.length > 0 && (
-        <ul className="mt-3 space-y-2" aria-label={t("task.warnings")}>
-          {task.warnings.map((warning) => (
-            <li key={warning.code}>
-              <Note tone="warn">{warning.message}</Note>
-            </li>
-          ))}
-        </ul>
+        <div className="mt-3">
+          <Notes
+            label={t("task.warnings")}
+            notes={task.warnings.map(({ code, message }) => ({ id: code, level: "warn", message }))}
+          />
+        </div>
       )}
     </Card>
   );

@@ -1,13 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
+import { CloudOff } from "lucide-react";
 import { lazy, Suspense, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useParams } from "react-router";
 import { ApiError } from "@/api/errors";
 import type { RankChoice } from "@/api/logs";
-import { type FeedState, useTaskFeed } from "@/api/stream";
+import { type Feed, useTaskFeed } from "@/api/stream";
 import { isOver, metricsQuery, taskQuery } from "@/api/tasks";
 import type { Metric, Task } from "@/api/types";
-import { Note } from "@/ui/badge";
+import { clockTime } from "@/lib/format";
+import { Badge, Note } from "@/ui/badge";
 import { ButtonLink } from "@/ui/button";
 import { Empty } from "@/ui/empty";
 import { Failure, Loading } from "@/ui/failure";
@@ -132,17 +134,36 @@ function Reason({ task }: { task: Task }) {
   );
 }
 
-function Heading({ task, feed }: { task: Task; feed: FeedState }) {
-  const { t } = useTranslation();
+function Heading({ task, feed }: { task: Task; feed: Feed }) {
   return (
     <span className="flex flex-wrap items-center gap-x-3 gap-y-1">
       {task.taskName}
       <span role="status" className="flex items-center gap-2 font-normal">
         <StatusBadge status={task.status} />
         <SharingBadges task={task} />
-        {feed !== "ended" && <span className="text-xs text-muted">{t(`task.${feed}`)}</span>}
+        <FeedSign feed={feed} />
       </span>
       <span className="font-mono text-xs font-normal text-muted">{task.taskId}</span>
+    </span>
+  );
+}
+
+/** Whether what is shown moves on by itself, and since when it does not. */
+function FeedSign({ feed: { state, since } }: { feed: Feed }) {
+  const { t } = useTranslation();
+  if (state === "ended") return null;
+  if (state === "stale") {
+    return (
+      <Badge tone="warn">
+        <CloudOff aria-hidden className="size-3.5" />
+        {t("task.stale", { time: clockTime(new Date(since).toISOString()) })}
+      </Badge>
+    );
+  }
+  return (
+    <span className="inline-flex items-center gap-1.5 text-xs text-muted">
+      {state === "live" && <span aria-hidden className="size-1.5 rounded-full bg-ok" />}
+      {t(`task.${state}`)}
     </span>
   );
 }

@@ -34,7 +34,7 @@ export function taskColumns(t: TFunction): TaskColumn[] {
       id: "framework",
       label: t("tasks.framework"),
       order: "framework",
-      className: MEDIUM,
+      className: `${MEDIUM} whitespace-nowrap`,
       cell: ({ task }) => task.framework,
     },
     {
