@@ -72,6 +72,20 @@ class ApiToken(AbstractAuthToken):
         abstract = False
 
 
+class SavedView(models.Model):
+    """How one person likes to look at the list in a section of the console: `query` is what stands behind the list's
+    address."""
+
+    id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "view"))
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_views")
+    section = models.CharField(max_length=40)
+    name = models.CharField(max_length=60)
+    query = models.CharField(max_length=1000, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "section", "name"], name="one_saved_view_per_name")]
+
+
 class SignInLink(models.Model):
     """A link that signs its user in once, within minutes: how the embedded start gets a person into the console."""
 

@@ -6,7 +6,7 @@ from django.db.models import F, QuerySet, Value
 from django.db.models.functions import Substr
 
 from apps.accounts import access
-from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
+from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SavedView, User
 
 TOKEN_ID_LENGTH = 16  # hexadecimal digits of the hash: names a token without telling it
 
@@ -25,6 +25,10 @@ def tokens(user: User) -> QuerySet[ApiToken, Any]:
     return ApiToken.objects.filter(user=user).values(
         "name", id=Substr("digest", 1, TOKEN_ID_LENGTH), createdAt=F("created"), expiresAt=F("expiry")
     )
+
+
+def saved_views(user: User) -> QuerySet[SavedView, Any]:
+    return SavedView.objects.filter(user=user).values("id", "section", "name", "query")
 
 
 def projects(user: User) -> QuerySet[Project, Any]:

@@ -8,11 +8,12 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from apps.accounts import access, audit, selectors
-from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SignInLink, User
+from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SavedView, SignInLink, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
 
 LINK_LIFE = timedelta(minutes=30)
+MOST_VIEWS = 100  # of one person
 
 
 @transaction.atomic
@@ -39,6 +40,20 @@ def revoke_any_token(administrator: User, token: ApiToken) -> None:
     access.require_administrator(administrator)
     audit.record(administrator, "token.revoke", token.digest[: selectors.TOKEN_ID_LENGTH], user=token.user.username)
     token.delete()
+
+
+def save_view(user: User, section: str, name: str, query: str) -> dict[str, Any]:
+    """Under a name that the section has a view by already, it takes its place."""
+    mine = SavedView.objects.filter(user=user)
+    if mine.count() >= MOST_VIEWS and not mine.filter(section=section, name=name).exists():
+        raise ApiError(409, "SAVED_VIEWS_FULL", high=MOST_VIEWS)
+    view, _ = mine.update_or_create(user=user, section=section, name=name, defaults={"query": query})
+    return {"id": view.pk, "section": section, "name": name, "query": query}
+
+
+def delete_view(user: User, view_id: str) -> None:
+    if not SavedView.objects.filter(user=user, pk=view_id).delete()[0]:
+        raise ApiError(404, "NOT_FOUND")
 
 
 def create_project(user: User, name: str) -> Project:

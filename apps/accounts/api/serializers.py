@@ -48,6 +48,25 @@ class TokenCreated(TokenItem):
     token = serializers.CharField(help_text="shown this once")
 
 
+class SavedViewQuery(PageQuery):
+    section = serializers.CharField(max_length=40, required=False)
+    ordering = OrderingField("name", name="name")
+
+
+class SavedViewRequest(serializers.Serializer):
+    WHOLE = True
+
+    section = serializers.RegexField(r"^[a-z][a-z-]*$", max_length=40, help_text="of the console, such as `training`")
+    name = serializers.CharField(max_length=60)
+    query = serializers.CharField(
+        max_length=1000, allow_blank=True, help_text="filters, order and columns as the address has them"
+    )
+
+
+class SavedViewItem(SavedViewRequest):
+    id = serializers.CharField()
+
+
 class ProjectQuery(PageQuery):
     ordering = OrderingField("name", name="name", createdAt="created_at")
 

@@ -7,6 +7,8 @@ urlpatterns = [
     path("auth/sign-in", views.SignInView.as_view()),
     path("tokens", views.TokensView.as_view()),
     path("tokens/<str:token_id>", views.TokenView.as_view()),
+    path("saved-views", views.SavedViewsView.as_view()),
+    path("saved-views/<str:view_id>", views.SavedViewView.as_view()),
     path("projects", views.ProjectsView.as_view()),
     path("projects/<str:project_id>", views.ProjectView.as_view()),
     path("projects/<str:project_id>/members", views.MembersView.as_view()),

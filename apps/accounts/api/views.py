@@ -49,6 +49,26 @@ class TokenView(APIView):
         services.revoke_token(request.user, token_id)
 
 
+class SavedViewsView(APIView):
+    @operation("listSavedViews", query=shapes.SavedViewQuery, page=shapes.SavedViewItem)
+    def get(self, request: Request, query: Query) -> Data:
+        """Your own views of the console's lists."""
+        rows = selectors.saved_views(request.user).filter(name__icontains=query["search"])
+        return page(rows.filter(section=query["section"]) if query.get("section") else rows, query)
+
+    @operation("saveView", body=shapes.SavedViewRequest, data=shapes.SavedViewItem, status=201)
+    def post(self, request: Request, body: Body) -> Data:
+        """Keeps how a list looks, in place of what you kept under that name."""
+        return services.save_view(request.user, **body)
+
+
+class SavedViewView(APIView):
+    @operation("deleteSavedView")
+    def delete(self, request: Request, view_id: str) -> None:
+        """The list itself stays as it is."""
+        services.delete_view(request.user, view_id)
+
+
 class ProjectsView(APIView):
     @operation("listProjects", query=shapes.ProjectQuery, page=shapes.ProjectItem)
     def get(self, request: Request, query: Query) -> Data:

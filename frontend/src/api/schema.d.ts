@@ -774,6 +774,41 @@ export interface paths {
         patch: operations["changeReservation"];
         trace?: never;
     };
+    "/api/v1/saved-views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Your own views of the console's lists. */
+        get: operations["listSavedViews"];
+        put?: never;
+        /** @description Keeps how a list looks, in place of what you kept under that name. */
+        post: operations["saveView"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/saved-views/{view_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description The list itself stays as it is. */
+        delete: operations["deleteSavedView"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/task-templates": {
         parameters: {
             query?: never;
@@ -3466,6 +3501,37 @@ export interface components {
         };
         /** @enum {string} */
         Role: "viewer" | "member" | "maintainer";
+        SavedViewItem: {
+            /** @description of the console, such as `training` */
+            section: string;
+            name: string;
+            /** @description filters, order and columns as the address has them */
+            query: string;
+            id: string;
+        };
+        SavedViewItemEnvelope: {
+            data: components["schemas"]["SavedViewItem"];
+            code: number;
+            message: string;
+        };
+        SavedViewItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["SavedViewItem"][];
+        };
+        SavedViewItemPageEnvelope: {
+            data: components["schemas"]["SavedViewItemPage"];
+            code: number;
+            message: string;
+        };
+        SavedViewRequest: {
+            /** @description of the console, such as `training` */
+            section: string;
+            name: string;
+            /** @description filters, order and columns as the address has them */
+            query: string;
+        };
         /** @description Ranges, from what was measured, given and assumed; `reasons` say which. */
         ScalingExpectation: {
             /** @description the last one is the choice */
@@ -7098,6 +7164,99 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ReservationEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listSavedViews: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+                section?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedViewItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    saveView: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SavedViewRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedViewItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteSavedView: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
                 };
             };
             default: {

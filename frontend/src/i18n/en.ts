@@ -52,6 +52,11 @@ export const en: Messages = {
     rest: "{{count}} more",
   },
   list: {
+    views: "Views",
+    noViews: "No saved views yet: filters, order and columns are kept together.",
+    viewName: "Name of the view",
+    saveView: "Save",
+    deleteView: "Delete the view {{name}}",
     columns: "Columns",
     dense: "Compact rows",
   },

@@ -48,6 +48,11 @@ export const zh = {
     rest: "还有 {{count}} 条",
   },
   list: {
+    views: "视图",
+    noViews: "还没有保存的视图：筛选、排序和列会一起保存。",
+    viewName: "视图名称",
+    saveView: "保存",
+    deleteView: "删除视图 {{name}}",
     columns: "列",
     dense: "紧凑行",
   },

@@ -43,6 +43,7 @@ export const platform = setupServer(
   http.get(api("/dev-environments/:id"), ({ params }) => ok(environment(String(params.id)))),
   http.get(api("/clusters"), () => list({ id: "cluster-1", name: "本机" })),
   http.get(api("/queue"), () => list()),
+  http.get(api("/saved-views"), () => list()),
   http.get(api("/tokens"), () => list()),
   http.get(api("/projects/:id/members"), () => list({ username: "ada", role: "maintainer" })),
   http.get(api("/projects/:id/secrets"), () => list()),

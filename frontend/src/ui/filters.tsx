@@ -8,10 +8,15 @@ interface SearchBoxProps {
   onSettled: (text: string) => void;
 }
 
-/** Tells what was typed once the typing pauses. */
+/** Tells what was typed once the typing pauses, and follows an address that changes otherwise. */
 export function SearchBox({ label, value, onSettled }: SearchBoxProps) {
   const [text, setText] = useState(value);
   const settled = useSettled(text, 300);
+  const [was, setWas] = useState(value);
+  if (was !== value) {
+    setWas(value);
+    if (value !== settled) setText(value);
+  }
   useEffect(() => {
     if (settled !== value) onSettled(settled);
     // eslint-disable-next-line react-hooks/exhaustive-deps -- only what was typed may move the address

@@ -3,20 +3,24 @@ import { useTranslation } from "react-i18next";
 import { useDense } from "@/lib/list";
 import { Button } from "./button";
 import { Popup } from "./popup";
+import { SavedViews } from "./saved-views";
 
 interface ListLookProps {
+  /** Of the console, for which views are kept. */
+  section: string;
   /** Those that may be hidden. */
   columns?: { id: string; label: string }[];
   hidden?: string[];
   onHide?: (id: string) => void;
 }
 
-/** How close the rows of a list are, and which columns it has. */
-export function ListLook({ columns = [], hidden = [], onHide }: ListLookProps) {
+/** How a list looks: its saved views, which columns it has, and how close its rows are. */
+export function ListLook({ section, columns = [], hidden = [], onHide }: ListLookProps) {
   const { t } = useTranslation();
   const [dense, setDense] = useDense();
   return (
-    <div className="hidden items-center gap-2 md:flex">
+    <div className="hidden items-center gap-1 md:flex">
+      <SavedViews section={section} />
       {columns.length > 0 && (
         <Popup label={t("list.columns")} icon={<Columns3 aria-hidden />}>
           <ul>

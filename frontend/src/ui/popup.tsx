@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useRef } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 import { cx } from "@/lib/cx";
 
 interface PopupProps {
@@ -7,9 +7,10 @@ interface PopupProps {
   children: ReactNode;
 }
 
-/** A small panel under its button; Escape, or a press elsewhere, closes it. */
+/** A small panel under its button, made when it is opened; Escape, a press elsewhere or following a link closes it. */
 export function Popup({ label, icon, children }: PopupProps) {
   const ref = useRef<HTMLDetailsElement>(null);
+  const [open, setOpen] = useState(false);
   useEffect(() => {
     const close = (event: Event) => {
       const box = ref.current;
@@ -28,7 +29,7 @@ export function Popup({ label, icon, children }: PopupProps) {
     };
   }, []);
   return (
-    <details ref={ref} className="group relative">
+    <details ref={ref} className="group relative" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
       <summary
         className={cx(
           "flex h-9 list-none items-center gap-1.5 rounded-lg px-2.5 text-sm font-medium text-muted",
@@ -39,8 +40,13 @@ export function Popup({ label, icon, children }: PopupProps) {
         {icon}
         {label}
       </summary>
-      <div className="absolute top-full left-0 z-20 mt-1 w-64 max-w-[calc(100vw-2rem)] rounded-lg border bg-surface p-2 shadow-lg">
-        {children}
+      <div
+        onClick={({ target }) => {
+          if (ref.current && (target as Element).closest("a")) ref.current.open = false;
+        }}
+        className="absolute top-full right-0 z-20 mt-1 w-64 max-w-[calc(100vw-2rem)] rounded-lg border bg-surface p-2 shadow-lg"
+      >
+        {open && children}
       </div>
     </details>
   );

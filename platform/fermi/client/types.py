@@ -1094,6 +1094,31 @@ class ReservedEnvironment(TypedDict):
 Role: TypeAlias = Literal["viewer", "member", "maintainer"]
 
 
+class SavedViewItem(TypedDict):
+    section: str
+    """
+    of the console, such as `training`
+    """
+    name: str
+    query: str
+    """
+    filters, order and columns as the address has them
+    """
+    id: str
+
+
+class SavedViewRequest(TypedDict):
+    section: str
+    """
+    of the console, such as `training`
+    """
+    name: str
+    query: str
+    """
+    filters, order and columns as the address has them
+    """
+
+
 class ScalingRange(TypedDict):
     low: float
     high: float

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { type ReactNode, useState } from "react";
+import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { environmentPageQuery, ENVIRONMENTS_PER_PAGE } from "@/api/environments";
@@ -25,23 +25,17 @@ const KINDS = ["jupyter", "vscode", "custom"] as const;
 
 export function Component() {
   const { t } = useTranslation();
-  const { filters, page, set, of, clear: clearAll } = useFilters(FILTERS);
-  const [cleared, setCleared] = useState(0);
+  const { filters, page, set, of, clear } = useFilters(FILTERS);
   const { ordering, onOrder, hidden, onHide } = useListLook(ORDERS);
   const found = useQuery(
     environmentPageQuery({ ...filters, page, ...(ordering && { ordering: ordering as EnvironmentOrdering }) }),
   );
   const columns = useColumns();
   const zones = useQuery(zonesQuery).data ?? [];
-  const clear = () => {
-    clearAll();
-    setCleared(cleared + 1);
-  };
   return (
     <Page title={t("environments.title")}>
       <div className="mb-4 flex flex-wrap items-center gap-2">
         <SearchBox
-          key={cleared}
           label={t("environments.search")}
           value={filters.search ?? ""}
           onSettled={(text) => set("search", text)}
@@ -65,7 +59,7 @@ export function Component() {
           {...of("kind")}
         />
         <div className="ml-auto flex items-center gap-2">
-          <ListLook columns={columns} hidden={hidden} onHide={onHide} />
+          <ListLook section="environments" columns={columns} hidden={hidden} onHide={onHide} />
         </div>
       </div>
       {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}

@@ -1,6 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
 import { Plus, Square } from "lucide-react";
-import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useSearchParams } from "react-router";
 import { frameworksQuery, zonesQuery } from "@/api/inventory";
@@ -35,11 +34,7 @@ export function Component() {
   const tasks = useQuery(tasksQuery({ ...filters, ...(ordering && { ordering: ordering as TaskOrdering }) }));
   const columns = taskColumns(t);
   const set = (name: string, value: string) => setParams((now) => withFilter(now, name, value), { replace: true });
-  const [cleared, setCleared] = useState(0);
-  const clear = () => {
-    setParams(withoutFilters);
-    setCleared(cleared + 1);
-  };
+  const clear = () => setParams(withoutFilters);
   const bulk = useBulkStop(tasks.data?.items ?? NONE);
   return (
     <Page
@@ -52,12 +47,7 @@ export function Component() {
       }
     >
       <div className="mb-4 flex flex-wrap items-center gap-2">
-        <SearchBox
-          key={cleared}
-          label={t("tasks.search")}
-          value={filters.search ?? ""}
-          onSettled={(text) => set("search", text)}
-        />
+        <SearchBox label={t("tasks.search")} value={filters.search ?? ""} onSettled={(text) => set("search", text)} />
         <Filters params={params} onChange={set} />
         {isFiltered(filters) && (
           <Button look="ghost" size="sm" onClick={clear}>
@@ -65,7 +55,7 @@ export function Component() {
           </Button>
         )}
         <div className="ml-auto flex flex-wrap items-center justify-end gap-2">
-          <ListLook columns={columns} hidden={hidden} onHide={onHide} />
+          <ListLook section="training" columns={columns} hidden={hidden} onHide={onHide} />
           {bulk.ticks.ids.length > 0 && <BulkBar bulk={bulk} />}
         </div>
       </div>

@@ -138,6 +138,37 @@ test("compact rows are remembered", async () => {
   expect(localStorage.getItem("fermi.dense")).toBeNull();
 });
 
+test("filters, order and columns are kept under a name, and come back by it", async () => {
+  const kept: object[] = [];
+  platform.use(
+    http.get(api("/saved-views"), () => list(...kept)),
+    http.post(api("/saved-views"), async ({ request }) => {
+      kept.push({ ...((await request.json()) as object), id: "view-1" });
+      return ok(kept[0], 201);
+    }),
+    http.delete(api("/saved-views/view-1"), () => {
+      kept.length = 0;
+      return ok({});
+    }),
+  );
+  const page = visit("/training?status=running&ordering=-step&hide=owner&page=2");
+  await userEvent.click(await screen.findByText("视图"));
+  await userEvent.type(await screen.findByRole("textbox", { name: "视图名称" }), "running ones{Enter}");
+  const view = await screen.findByRole("link", { name: "running ones" });
+  expect(kept).toMatchObject([{ section: "training", query: "hide=owner&ordering=-step&status=running" }]);
+  expect(view.getAttribute("aria-current")).toBe("true");
+  await userEvent.selectOptions(screen.getByLabelText("状态"), "failed");
+  await userEvent.type(screen.getByRole("searchbox"), "gpt");
+  await waitFor(() => expect(page.address()).toContain("search=gpt"));
+  await userEvent.click(screen.getByText("视图"));
+  await userEvent.click(await screen.findByRole("link", { name: "running ones" }));
+  await waitFor(() => expect(page.address()).toBe("/training?hide=owner&ordering=-step&status=running"));
+  expect(screen.getByRole("searchbox")).toHaveProperty("value", "");
+  await userEvent.click(screen.getByText("视图"));
+  await userEvent.click(await screen.findByRole("button", { name: "删除视图 running ones" }));
+  await screen.findByText(/还没有保存的视图/);
+});
+
 test("several tasks are stopped at once, and each says how it went, also when a filter hides it then", async () => {
   const names = ["a", "b", "c"];
   const stopped = new Set<unknown>();

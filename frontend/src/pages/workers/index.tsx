@@ -1,5 +1,4 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { groupsQuery, WORKERS_PER_PAGE, workersQuery } from "@/api/workers";
 import type { Worker, WorkerGroup, WorkerOrdering } from "@/api/types";
@@ -29,8 +28,7 @@ const NO_GROUPS: WorkerGroup[] = [];
 
 export function Component() {
   const { t } = useTranslation();
-  const { filters, page, set, of, clear: clearAll } = useFilters(FILTERS);
-  const [cleared, setCleared] = useState(0);
+  const { filters, page, set, of, clear } = useFilters(FILTERS);
   const { ordering, onOrder } = useListLook(ORDERS);
   const found = useQuery(workersQuery({ ...filters, page, ...(ordering && { ordering: ordering as WorkerOrdering }) }));
   const groups = useQuery(groupsQuery).data ?? NO_GROUPS;
@@ -39,21 +37,12 @@ export function Component() {
   const movable = workers.filter(({ allowedActions }) => allowedActions.includes("move"));
   const ticks = useTicks(movable.map(({ id }) => id));
   const nodes = [...new Set([...(filters.node ? [filters.node] : []), ...workers.map(({ node }) => node)])];
-  const clear = () => {
-    clearAll();
-    setCleared(cleared + 1);
-  };
   const filtered = Object.keys(filters).length > 0;
   return (
     <Page title={t("workers.title")} actions={mayAdd && <AddWorkers />}>
       <WorkerSections />
       <div className="mb-4 flex flex-wrap items-center gap-2">
-        <SearchBox
-          key={cleared}
-          label={t("workers.search")}
-          value={filters.search ?? ""}
-          onSettled={(text) => set("search", text)}
-        />
+        <SearchBox label={t("workers.search")} value={filters.search ?? ""} onSettled={(text) => set("search", text)} />
         <FilterSelect
           label={t("workers.group")}
           any={t("workers.allGroups")}
@@ -73,7 +62,7 @@ export function Component() {
           {...of("status")}
         />
         <div className="ml-auto">
-          <ListLook />
+          <ListLook section="workers" />
         </div>
         {movable.length > 0 && <MoveTo ticks={ticks} groups={groups} />}
       </div>

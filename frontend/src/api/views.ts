@@ -1,0 +1,30 @@
+import { mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
+import { http, unwrap } from "./client";
+
+/** The most that the platform keeps of one person. */
+const ALL = 100;
+
+const viewKeys = { of: (section: string) => ["views", section] as const };
+
+export const viewsQuery = (section: string) =>
+  queryOptions({
+    queryKey: viewKeys.of(section),
+    queryFn: async () =>
+      (await unwrap(http.GET("/api/v1/saved-views", { params: { query: { section, pageSize: ALL } } }))).items,
+    staleTime: 60_000,
+  });
+
+/** In place of the view of that name, if there is one. */
+export const saveView = (client: QueryClient, section: string) =>
+  mutationOptions({
+    mutationFn: (view: { name: string; query: string }) =>
+      unwrap(http.POST("/api/v1/saved-views", { body: { section, ...view } })),
+    onSuccess: () => client.invalidateQueries({ queryKey: viewKeys.of(section) }),
+  });
+
+export const deleteView = (client: QueryClient, section: string) =>
+  mutationOptions({
+    mutationFn: (id: string) =>
+      unwrap(http.DELETE("/api/v1/saved-views/{view_id}", { params: { path: { view_id: id } } })),
+    onSuccess: () => client.invalidateQueries({ queryKey: viewKeys.of(section) }),
+  });

@@ -1,0 +1,40 @@
+import pytest
+
+from apps.accounts import services
+
+VIEW = {"section": "training", "name": "mine that run", "query": "status=running&ordering=-step"}
+
+
+def test_a_view_is_kept_for_its_owner_alone(colleague, owner):
+    made = colleague.post("/saved-views", VIEW)
+    assert made.status == 201
+    assert colleague.get("/saved-views", section="training").data["items"] == [{**VIEW, "id": made.data["id"]}]
+    assert colleague.get("/saved-views", section="workers").data["items"] == []
+    assert owner.get("/saved-views").data["items"] == []
+    assert owner.delete(f"/saved-views/{made.data['id']}").error == "NOT_FOUND"
+    assert colleague.delete(f"/saved-views/{made.data['id']}").status == 200
+    assert colleague.get("/saved-views").data["items"] == []
+
+
+def test_the_same_name_takes_the_place_of_the_view_that_had_it(colleague):
+    first = colleague.post("/saved-views", VIEW).data
+    again = colleague.post("/saved-views", {**VIEW, "query": ""}).data
+    assert again == {**first, "query": ""}
+    assert colleague.get("/saved-views").ids == [first["id"]]
+
+
+def test_nobody_keeps_more_views_than_can_be_looked_through(colleague, monkeypatch):
+    monkeypatch.setattr(services, "MOST_VIEWS", 1)
+    colleague.post("/saved-views", VIEW)
+    assert colleague.post("/saved-views", {**VIEW, "name": "another"}).error == "SAVED_VIEWS_FULL"
+    assert colleague.post("/saved-views", {**VIEW, "query": "status=failed"}).status == 201
+
+
+@pytest.mark.parametrize(("field", "value"), [("section", "../admin"), ("name", ""), ("query", "x" * 1001)])
+def test_what_is_no_view_is_refused_on_its_field(colleague, field, value):
+    assert list(colleague.post("/saved-views", {**VIEW, field: value}).problems) == [field]
+
+
+def test_whoever_is_signed_out_has_no_views(anonymous):
+    assert anonymous.get("/saved-views").error == "NOT_AUTHENTICATED"
+    assert anonymous.post("/saved-views", VIEW).error == "NOT_AUTHENTICATED"
