@@ -8,25 +8,27 @@ from typing import Any
 from django.db import transaction
 from django.test import Client
 
-from apps.accounts.models import Membership, Project, User
+from apps.accounts.models import AuditEvent, Membership, Project, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
 from apps.overview import hours
 from apps.overview.models import Hour
 from apps.scheduling.models import Usage
+from apps.telemetry.writing import Writer
 from apps.training.models import Attempt, Node, Task
 from apps.training.states import FINAL, State
 from bench.timing import in_turns, seconds
 
-NODES, TASKS = 1000, 10_000
+NODES = 1000
 PROJECTS, ZONES, TYPES = 8, "ABCDEF", (("H100", 8), ("A100", 8), ("H200", 8), ("MI300X", 8))
 ROUNDS = 5
 WEEK = 7 * 86400
 PLAN = {"artifacts": [{"kind": "file", "name": "launch.json", "content": "x" * 4000}]}
 
 
-def make(seed: int = 1) -> None:
-    """Half of the nodes are held, some are out of service; one fails ten times as often as the others."""
+def make(seed: int = 1, nodes: int = NODES) -> None:
+    """Ten times as many tasks. Two of five nodes are held, some are out of service; one fails every other
+    time."""
     rng, moment = random.Random(seed), now()
     people = [User.objects.create_user(f"person-{number}") for number in range(40)]
     projects = [Project.objects.create(name=f"project-{number}") for number in range(PROJECTS)]
@@ -37,17 +39,31 @@ def make(seed: int = 1) -> None:
     with transaction.atomic():
         machines = DevEnvironment.objects.bulk_create(
             _machine(rng, number, projects[number % PROJECTS], cluster, zones[number % len(zones)], moment)
-            for number in range(NODES)
+            for number in range(nodes)
         )
         DevEnvironment.objects.update(created_at=moment - timedelta(days=40))
+        AuditEvent.objects.bulk_create(
+            AuditEvent(action="environment.change", target=one.pk, project=one.project, data={"cordoned": True})
+            for one in machines
+            if one.cordoned
+        )
         kinds = [State.SUCCEEDED] * 60 + [State.FAILED] * 12 + [State.STOPPED] * 8 + [State.QUEUED] * 20
         tasks = [
-            _task(rng, number, rng.choice(kinds) if number >= 400 else State.RUNNING, projects, people, cluster, moment)
-            for number in range(TASKS)
+            _task(
+                rng,
+                number,
+                rng.choice(kinds) if number >= 2 * nodes // 5 else State.RUNNING,
+                projects,
+                people,
+                cluster,
+                moment,
+            )
+            for number in range(10 * nodes)
         ]
         Task.objects.bulk_create(tasks)
         _runs(rng, tasks, machines, moment)
         _hours(rng, machines, moment)
+    _measure(rng, {task.pk for task in tasks if task.state == State.RUNNING}, moment)
 
 
 def _machine(
@@ -98,7 +114,7 @@ def _runs(rng: random.Random, tasks: list[Task], machines: list[DevEnvironment],
         if task.state == State.QUEUED:
             continue
         there = [free.pop()] if task.state == State.RUNNING else rng.sample(machines, task.node_count)
-        bad = next((one for one in there if rng.random() < (0.02 if one is machines[100] else 0.002)), None)
+        bad = next((one for one in there if rng.random() < (0.5 if one is machines[-7] else 0.002)), None)
         begins, ends = task.created_at, task.ended_at
         attempts.append(
             Attempt(
@@ -151,6 +167,22 @@ def _hours(rng: random.Random, machines: list[DevEnvironment], moment: datetime)
         for held in [0.75 + 0.15 * ((ago // 12) % 2)]
         for (project, shared, zone, gpu_type), size in sizes.items()
     )  # fmt: skip
+
+
+def _measure(rng: random.Random, running: set[str], moment: datetime) -> None:
+    """What the nodes that are held used in the last twelve minutes; one of ten did nothing."""
+    at = [moment.timestamp() - 720]
+    writer = Writer(lambda: at[0])
+    held = Lease.objects.filter(holder__in=running).values_list("environment", flat=True)
+    busy = {key: rng.choice((0.3, *[rng.uniform(40, 98)] * 9)) for key in held}
+    while at[0] <= moment.timestamp():
+        for key, mean in busy.items():
+            values = {f"gpu:{gpu}": min(mean * rng.uniform(0.9, 1.1), 100.0) for gpu in range(8)}
+            writer.put(f"env:{key}", at[0], {**values, "cpu": 40.0, "memory": 9e11})
+        at[0] += 15
+    at[0] += 60
+    while writer.flush():
+        pass
 
 
 def cost() -> dict[str, float]:

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET
 from apps.accounts import services
 from apps.common.texts import text
 
-HOME = "/training"
+HOME = "/"
 
 
 @never_cache

@@ -18,8 +18,8 @@ from apps.training.states.reasons import CAUSES, Reason
 WEEK = timedelta(days=7)
 GOOD = ("", Reason.COMPLETED, Reason.COMPLETED_AND_KILLED, *(code for code, cause in CAUSES.items() if cause.asked))
 MOST_NODES = 20
-UNLIKELY = 0.01
-"""That a node that is like the others would fail so often: below it, the node stands out."""
+UNLIKELY = 0.05
+"""That any node would fail so often in a week in which all are alike: below it, the node stands out."""
 
 
 class Record(NamedTuple):
@@ -70,7 +70,7 @@ def _nodes(scope: Scope, moment: datetime) -> dict[str, Any]:
     ]
     everywhere = sum(starts.values()) or 1
     rate = min(sum(one.failures for one in records) / everywhere, 1.0)
-    out = standing_out(records, rate, everywhere)
+    out = standing_out(records, rate, everywhere, len(starts))
     records.sort(key=lambda one: (one.environment not in out, -one.failures, one.starts, one.name))
     return {
         "starts": sum(starts.values()),
@@ -95,14 +95,14 @@ def _starts(scope: Scope, moment: datetime) -> dict[str, int]:
     return dict(started.annotate(count=Count("pk")).values_list("task__nodes__environment", "count"))
 
 
-def standing_out(records: Iterable[Record], rate: float, everywhere: int) -> set[str]:
-    """Who fails more often than chance explains, if each start failed with the probability that it has on the others.
-    One failure is always chance."""
+def standing_out(records: Iterable[Record], rate: float, everywhere: int, nodes: int) -> set[str]:
+    """Who fails more often than chance explains, if each start failed with the probability that it has on the others;
+    of many nodes, one may well fail often by chance. One failure is always chance."""
     found = set()
     for one in records:
         rest = max(everywhere - one.starts, 1)
         others = max(rate * everywhere - one.failures, 1.0) / rest
-        if one.failures > 1 and _at_least(one.failures, one.starts * min(others, 1.0)) < UNLIKELY:
+        if one.failures > 1 and _at_least(one.failures, one.starts * min(others, 1.0)) < UNLIKELY / max(nodes, 1):
             found.add(one.environment)
     return found
 

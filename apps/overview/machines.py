@@ -104,7 +104,7 @@ def look(scope: Scope, moment: datetime) -> list[Here]:
         for one in machines
         if one.since and one.gpus and one.holder in holders and holders[one.holder].state == State.RUNNING
     }
-    known = use.look(running, moment)
+    known = use.look(running, {one.id: one.gpus for one in machines}, moment)
     seen = _seen(scope)
     found = []
     for machine in machines:

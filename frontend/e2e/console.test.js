@@ -82,7 +82,9 @@ test("a stranger is sent to sign in, and a wrong password is said so", async () 
 
 test("the one-time link signs in", async () => {
   await page.goto(fermi.link);
-  await page.waitForURL("**/training");
+  await page.waitForURL("**/overview");
+  await page.getByRole("heading", { name: "需要处理" }).waitFor();
+  await open("/training");
   await page.getByRole("heading", { name: "训练任务" }).waitFor();
 });
 

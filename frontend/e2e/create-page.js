@@ -10,7 +10,7 @@ export async function createPage() {
   const browser = await launch();
   const { page, faults } = await openPage(browser, fermi.url, LOOK_MS);
   await page.goto(fermi.link);
-  await page.waitForURL("**/training");
+  await page.waitForURL("**/overview");
 
   /** A fresh form in Chinese, whatever another test left behind. */
   async function open(query = "") {

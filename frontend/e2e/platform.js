@@ -12,8 +12,8 @@ const PYTHON = process.env.FERMI_PYTHON ?? join(ROOT, ".venv/bin/python");
 const READY_MS = 120_000;
 
 /**
- * `{ url, link, stop() }`; `link` signs in once. Of a platform of our own also `seed(environments)`, `token()`, the
- * administrator's, and `signal(part, name)`, which sends one of its processes a signal.
+ * `{ url, link, stop() }`; `link` signs in once. Of a platform of our own also `seed(environments)`, or with what another
+ * file makes, `token()`, the administrator's, and `signal(part, name)`, which sends one of its processes a signal.
  */
 export async function platform() {
   const { FERMI_E2E_URL: url, FERMI_E2E_LINK: link } = process.env;
@@ -37,11 +37,11 @@ export async function platform() {
     spawnSync(PYTHON, ["-m", "server.up", "down"], { cwd: ROOT, env, stdio: "ignore" });
     rmSync(data, { recursive: true, force: true });
   };
-  const seed = (environments) => {
+  const seed = (environments, file = "seed.py") => {
     const done = spawnSync(PYTHON, ["manage.py", "shell"], {
       cwd: ROOT,
       env: { ...env, FERMI_SEED: String(environments) },
-      input: readFileSync(join(ROOT, "frontend/e2e/seed.py")),
+      input: readFileSync(join(HERE, file)),
       encoding: "utf8",
     });
     if (done.status !== 0) throw new Error(`seeding failed:\n${done.stderr}`);

@@ -19,7 +19,7 @@ before(async () => {
   browser = await launch();
   ({ page, faults } = await openPage(browser, fermi.url, WAIT_MS));
   await page.goto(fermi.link);
-  await page.waitForURL("**/training");
+  await page.waitForURL("**/overview");
   token = fermi.token();
 });
 after(async () => {

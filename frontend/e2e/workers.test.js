@@ -16,7 +16,7 @@ before(async () => {
   browser = await launch();
   ({ page, faults } = await openPage(browser, fermi.url, WAIT_MS));
   await page.goto(fermi.link);
-  await page.waitForURL("**/training");
+  await page.waitForURL("**/overview");
 });
 after(async () => {
   await joined?.stop();

@@ -1,6 +1,6 @@
 """The overview: what each person sees of the machines, the queue and failures, and all that needs somebody."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from apps.overview.failures import Record
 from apps.overview.models import Hour
 from apps.scheduling.models import Limits, Usage
 from apps.scheduling.selectors import month_name
+from apps.telemetry.writing import Writer
 from apps.training.models import Attempt, Event, Finding, Node, Task
 from apps.training.queue import health
 from apps.training.states import State
@@ -90,6 +91,39 @@ def test_gpus_are_counted_in_all_and_by_zone_type_project_and_person(
     assert owner.get("/overview", zone=zone["name"]).data["gpus"]["total"] == zone["total"]
 
 
+def measure(environment: str, moment: datetime, seconds: float, **values: float) -> None:
+    """As its machine told every five seconds until `moment`, `gpu_0=3` for the first GPU."""
+    at = [moment.timestamp() - seconds]
+    writer = Writer(lambda: at[0])
+    told = {name.replace("_0", ":0").replace("_1", ":1"): value for name, value in values.items()}
+    while at[0] <= moment.timestamp():
+        writer.put(f"env:{environment}", at[0], told)
+        at[0] += 5
+    at[0] += 120
+    writer.flush()
+
+
+def test_a_gpu_is_idle_that_did_nothing_for_ten_minutes_and_unknown_that_nobody_measures(
+    project: Project, cluster: Cluster, admin: Api
+) -> None:
+    hold(a_task(project, cluster, "task-a"), "env-001", "env-002", "env-003")
+    measure("env-001", now(), 700, gpu_0=3.0, gpu_1=90.0)
+    measure("env-002", now(), 120, gpu_0=3.0)
+    measure("env-005", now(), 700, gpu_0=0.0, **{"disk_used:/data": 95.0, "disk_total:/data": 100.0})
+    told = admin.get("/overview").data
+    held = told["gpus"]["held"]
+    assert (told["gpus"]["busy"], told["gpus"]["idle"], told["gpus"]["unknown"]) == (1, 1, held - 2)
+    listed = admin.get("/overview/attention", kind=["gpus_idle", "environment_disk"]).data["items"]
+    assert [(item["kind"], item["subject"]["id"]) for item in listed] == [
+        ("environment_disk", "env-005"), ("gpus_idle", "task-a"),
+    ]  # fmt: skip
+    assert "95" in listed[0]["message"]
+    hours.book(now())
+    booked = admin.get("/overview").data["utilisation"]["day"]
+    assert sum(hour["measured"] for hour in booked) == pytest.approx((700 + 700 + 120 + 700) / 3600, abs=0.1)
+    assert sum(hour["used"] for hour in booked) == pytest.approx(700 * 0.93 / 3600, abs=0.1)
+
+
 def test_of_a_shared_machine_everybody_sees_that_it_is_held_and_only_its_project_by_whom(
     project: Project, cluster: Cluster, colleague: Api, stranger: Api
 ) -> None:
@@ -156,7 +190,7 @@ def test_a_node_stands_out_when_chance_does_not_explain_its_failures(
 ) -> None:
     records = [Record("bad", "bad", *worst), Record("good", "good", *rest)]
     starts, failed = worst[0] + rest[0], worst[1] + rest[1]
-    assert ("bad" in failures.standing_out(records, failed / starts, starts)) is out
+    assert ("bad" in failures.standing_out(records, failed / starts, starts, 2)) is out
 
 
 def test_all_that_needs_somebody_is_counted_by_kind_and_paged_without_a_gap(

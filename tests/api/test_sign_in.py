@@ -91,7 +91,7 @@ def test_the_admins_log_in_page_leads_to_the_console(browser: Client, db: None) 
 
 def test_a_link_signs_in_and_goes_home(browser: Client, user: User) -> None:
     answer = browser.get(services.make_sign_in_link(user))
-    assert (answer.status_code, answer.headers["Location"]) == (302, "/training")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/")
     assert browser.get("/api/v1/auth/me").json()["data"]["username"] == "lee"
     assert browser.get(f"{AUTH}/session").status_code == 200
     assert AuditEvent.objects.get().action == "user.sign-in-link"
@@ -108,7 +108,7 @@ def test_a_link_is_made_on_the_platforms_own_machine(asked: list[str], name: str
         assert made == {"signInLink": None, "username": asked[0]}
         return
     assert made["username"] == name
-    assert Client().get(made["signInLink"])["Location"] == "/training"
+    assert Client().get(made["signInLink"])["Location"] == "/"
     assert list(AuditEvent.objects.values_list("action", "target").order_by("pk")) == [
         ("user.sign-in-link.make", name), ("user.sign-in-link", name),
     ]  # fmt: skip
@@ -125,7 +125,7 @@ def test_anybody_may_know_how_people_come_in(browser: Client, db: None, settings
 def test_a_link_works_once(browser: Client, user: User) -> None:
     link = services.make_sign_in_link(user)
     browser.get(link)
-    assert browser.get(link).headers["Location"] == "/training", "the same browser is in already"
+    assert browser.get(link).headers["Location"] == "/", "the same browser is in already"
     second = Client().get(link, headers={"Accept-Language": "en"})
     assert second.status_code == 410
     assert "has been used" in second.content.decode()

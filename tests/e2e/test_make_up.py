@@ -97,7 +97,7 @@ def test_who_is_signed_out_gets_back_in_with_a_fresh_link(serving: Running) -> N
     link = made.stdout.strip()
     assert link.startswith(f"{serving.url}/auth/link/")
     with httpx.Client(follow_redirects=True) as browser:
-        assert browser.get(link).url.path == "/training"
+        assert browser.get(link).url.path == "/"
         assert browser.get(f"{serving.url}/api/v1/auth/me").json()["data"]["username"] == "admin"
     assert httpx.get(link).status_code == 410
     nobody = subprocess.run([*fermi, "nobody"], env=env, capture_output=True, text=True)

@@ -83,6 +83,19 @@ def _idle_task(some: Sequence[Here]) -> dict[str, Any]:
     return entry("task", holder.id, holder.name, None, said, f"/training/{holder.id}")
 
 
+def _disks(looked: Looked) -> Rows:
+    """The fullest first."""
+    names = dict(looked.scope.own_environments().values_list("pk", "name"))
+    found = [(names[key], key, disk) for key, disk in use.full_disks(list(names), disks.NEARLY_FULL)]
+    return sorted(found, key=lambda one: (-one[2].percent, one))
+
+
+def _disk(row: tuple[str, str, use.Disk]) -> dict[str, Any]:
+    name, key, disk = row
+    said = say("ATTENTION_DISK", path=disk.path, percent=disk.percent)
+    return entry("environment", key, name, None, said, f"/environments/{key}")
+
+
 def _platforms_disk(looked: Looked) -> Rows:
     found = disks.nearly_full(settings.DATA_DIR)
     return [found] if found else []
@@ -98,6 +111,7 @@ KINDS = (
     Kind("environment_unhealthy", Level.FAIL, _unhealthy, _shown("ATTENTION_UNHEALTHY")),
     Kind("environment_held", Level.FAIL, _still_held, _shown("ATTENTION_STOPPED_BUT_HELD")),
     Kind("worker_lost", Level.FAIL, _lost, _worker),
+    Kind("environment_disk", Level.WARN, _disks, _disk),
     Kind("gpus_idle", Level.WARN, _idle, _idle_task),
     Kind("environment_gone", Level.WARN, _gone, _shown("ATTENTION_GONE")),
     Kind("environment_cordoned", Level.PASS, _cordoned, _shown("ATTENTION_CORDONED")),

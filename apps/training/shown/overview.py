@@ -46,6 +46,7 @@ def overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """Adds `sections` to the admin index's context, for those who may see tasks and environments."""
     user = request.user
     context["nothing"] = said("NONE")
+    context["overview"] = said("SEE_OVERVIEW")
     if user.has_perms(["training.view_task", "clusters.view_devenvironment"]):
         context["sections"] = [
             (said("TASKS_BY_STATUS"), _states()),

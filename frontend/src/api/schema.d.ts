@@ -1671,7 +1671,7 @@ export interface components {
             holder: components["schemas"]["AttentionHolder"] | null;
         };
         /** @enum {string} */
-        AttentionKind: "cluster_away" | "task_hung" | "platform_disk" | "environment_unhealthy" | "environment_held" | "worker_lost" | "budget" | "task_failed" | "task_waits" | "gpus_idle" | "environment_gone" | "environment_cordoned";
+        AttentionKind: "cluster_away" | "task_hung" | "platform_disk" | "environment_unhealthy" | "environment_held" | "worker_lost" | "budget" | "task_failed" | "task_waits" | "environment_disk" | "gpus_idle" | "environment_gone" | "environment_cordoned";
         AttentionSubject: {
             type: components["schemas"]["AttentionSubjectType"];
             id: string;
@@ -6101,7 +6101,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description may repeat */
-                kind?: ("cluster_away" | "task_hung" | "platform_disk" | "environment_unhealthy" | "environment_held" | "worker_lost" | "budget" | "task_failed" | "task_waits" | "gpus_idle" | "environment_gone" | "environment_cordoned")[];
+                kind?: ("cluster_away" | "task_hung" | "platform_disk" | "environment_unhealthy" | "environment_held" | "worker_lost" | "budget" | "task_failed" | "task_waits" | "environment_disk" | "gpus_idle" | "environment_gone" | "environment_cordoned")[];
                 page?: number;
                 pageSize?: number;
                 /** @description id */

@@ -65,6 +65,8 @@ export type UserLimitsRequest = Body<"/api/v1/projects/{project_id}/limits/users
 export type PriceList = Answer<"/api/v1/prices", "get">;
 export type PriceRequest = NonNullable<Body<"/api/v1/prices", "put">>["prices"][number];
 export type Usage = Answer<"/api/v1/usage", "get">;
+export type Overview = Answer<"/api/v1/overview", "get">;
+export type Attention = Answer<"/api/v1/overview/attention", "get">;
 export type LogPage = Answer<"/api/v1/training-tasks/{task_id}/logs", "get">;
 
 export type Action = Task["allowedActions"][number];
@@ -80,4 +82,6 @@ export type Level = Preflight["nodes"][number]["level"];
 export type RenderedFile = Preview["files"][number];
 export type PriorityClass = Waiter["priority"];
 export type Span = TimelineEnvironment["spans"][number];
+export type GpuTally = Overview["gpus"];
+export type AttentionKind = Attention["kinds"][number]["kind"];
 export type Price = PriceList["prices"][number];

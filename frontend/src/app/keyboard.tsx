@@ -52,14 +52,15 @@ export function Keyboard() {
     <>
       <Button
         size="sm"
-        aria-label={t("palette.title")}
         aria-keyshortcuts="Control+K Meta+K"
         className="max-lg:border-0 max-lg:px-2 lg:gap-2 lg:text-muted"
         onClick={() => setShown("palette")}
       >
         <Search />
-        <span className="hidden font-normal lg:inline">{t("palette.open")}</span>
-        <kbd className="hidden font-sans text-xs lg:inline">{PALETTE_KEYS}</kbd>
+        <span className="font-normal max-lg:sr-only">{t("palette.open")}</span>
+        <kbd aria-hidden className="hidden font-sans text-xs lg:inline">
+          {PALETTE_KEYS}
+        </kbd>
       </Button>
       <Suspense>
         {shown === "palette" && <Palette onClose={close} onHelp={() => setShown("help")} />}

@@ -1,5 +1,6 @@
 /** The pages that the frame leads to. `key` follows `g` on the keyboard. */
 export const PAGES = [
+  { to: "/overview", label: "app.overview", key: "o" },
   { to: "/training", label: "app.tasks", key: "t" },
   { to: "/queue", label: "app.queue", key: "q" },
   { to: "/environments", label: "app.environments", key: "e" },

@@ -1,6 +1,7 @@
-import { Navigate, type RouteObject } from "react-router";
+import type { RouteObject } from "react-router";
 import { Skeleton } from "@/ui/skeleton";
 import { Crash, NotFound, OperatorsOnly } from "./crash";
+import { Home } from "./home";
 import { Shell } from "./shell";
 
 /** Every page is its own chunk, named `Component` by its module. */
@@ -16,7 +17,8 @@ export const routes: RouteObject[] = [
           {
             ErrorBoundary: Crash,
             children: [
-              { index: true, element: <Navigate to="/training" replace /> },
+              { index: true, Component: Home },
+              { path: "/overview", lazy: () => import("@/pages/overview") },
               { path: "/training", lazy: () => import("@/pages/tasks") },
               { path: "/training/create", lazy: () => import("@/pages/create") },
               { path: "/training/:id", lazy: () => import("@/pages/task") },

@@ -53,7 +53,7 @@ function Header({ me }: { me: Me }) {
   return (
     <header className="sticky top-0 z-30 border-b bg-surface">
       <div className="mx-auto flex min-h-14 max-w-[100rem] flex-wrap items-center gap-x-2 px-4 pt-1.5 sm:gap-x-4 sm:px-6 md:pt-0">
-        <Link to="/training" aria-label={t("app.name")} className="flex items-center gap-2 font-semibold">
+        <Link to="/" aria-label={t("app.name")} className="flex items-center gap-2 font-semibold">
           <Logo />
           <span className="hidden sm:inline">{t("app.name")}</span>
         </Link>

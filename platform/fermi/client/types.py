@@ -25,6 +25,7 @@ AttentionKind: TypeAlias = Literal[
     "budget",
     "task_failed",
     "task_waits",
+    "environment_disk",
     "gpus_idle",
     "environment_gone",
     "environment_cordoned",

@@ -21,7 +21,7 @@ const OPERATORS = "/admin/";
 
 /** Only a path of this site: `next` comes from the address, which anybody may have written. */
 export function safeNext(next: string | null): string {
-  return next?.startsWith("/") && !/^\/[/\\]/.test(next) ? next : "/training";
+  return next?.startsWith("/") && !/^\/[/\\]/.test(next) ? next : "/";
 }
 
 export function Component() {

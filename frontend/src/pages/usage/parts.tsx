@@ -4,11 +4,11 @@ import type { Usage } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { measured } from "@/lib/format";
 
-type Sum = Usage["total"];
+type Sum = Pick<Usage["total"], Exclude<Part, "open"> | "openGpuHours">;
 
 /** What held time went into, what moved training forward first. */
 export const PARTS = ["training", "open", "saving", "starting", "redone", "lost", "idle"] as const;
-type Part = (typeof PARTS)[number];
+export type Part = (typeof PARTS)[number];
 
 const FILL: Record<Part, string> = {
   training: "bg-ok",

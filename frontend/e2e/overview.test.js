@@ -1,0 +1,66 @@
+// The overview of 1,000 nodes and 10,000 tasks: everything is counted, nothing is cut, and each entry leads on.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { launch, looksRight as looks, openPage } from "./browser.js";
+import { inOrder } from "./in-order.js";
+import { platform } from "./platform.js";
+
+const WAIT_MS = 60_000;
+const NODES = 1000;
+let fermi, browser, page, faults;
+
+before(async () => {
+  fermi = await platform();
+  fermi.seed(NODES, "seed-fleet.py");
+  browser = await launch();
+  ({ page, faults } = await openPage(browser, fermi.url, WAIT_MS));
+});
+after(async () => {
+  await browser?.close();
+  await fermi?.stop();
+});
+
+const test = inOrder();
+
+const open = (path) => page.goto(fermi.url + path);
+const looksRight = (name) => looks(page, name);
+const region = (name) => page.locator("section", { has: page.getByRole("heading", { name }) });
+const entries = () => region("需要处理").getByRole("list").locator("> li");
+
+test("an operator's first page counts all GPUs and all that needs somebody", async () => {
+  await page.goto(fermi.link);
+  await page.waitForURL("**/overview");
+  await page.getByRole("link", { name: /^GPU 总数: 8,0\d\d$/ }).waitFor();
+  await page.getByRole("button", { name: /环境异常 6\d/ }).waitFor();
+  assert.equal(await entries().count(), 12);
+  await region("失败").getByText("异常偏多").first().waitFor();
+  await looksRight("overview");
+});
+
+test("a kind is paged to its end, and its address can be passed on", async () => {
+  await page.getByRole("button", { name: /环境异常/ }).click();
+  await page.waitForURL(/kind=environment_unhealthy/);
+  for (let at = 2; at <= 6; at++) {
+    await region("需要处理").getByRole("button", { name: "下一页" }).click();
+    await page.waitForURL(new RegExp(`page=${at}`));
+  }
+  await page.reload();
+  await region("需要处理").getByText("第 6 / 6 页").waitFor();
+  const last = entries().last().getByRole("link").first();
+  assert.match(await last.getAttribute("href"), /^\/environments\/env-/);
+  await last.click();
+  await page.waitForURL(/\/environments\/env-/);
+});
+
+test("it speaks English, and looks at one zone or type", async () => {
+  await open("/overview?by=people&span=month");
+  await page.getByRole("button", { name: "Switch to English" }).click();
+  await page.getByRole("heading", { name: "Needs attention" }).waitFor();
+  await page.getByLabel("GPU type").selectOption("H100");
+  await page.getByRole("link", { name: /^GPUs: 2,0\d\d$/ }).waitFor();
+  await looksRight("overview-english");
+});
+
+test("no page broke its security policy, failed in its console, or asked another origin", () => {
+  assert.deepEqual(faults, []);
+});

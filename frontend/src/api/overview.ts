@@ -1,0 +1,39 @@
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { http, unwrap } from "./client";
+import type { AttentionKind } from "./types";
+
+export interface OverviewFilters {
+  project?: string;
+  zone?: string;
+  gpuType?: string;
+}
+
+/** Asked for again while somebody looks. */
+const EVERY_MS = 15_000;
+
+export const overviewQuery = (filters: OverviewFilters) =>
+  queryOptions({
+    queryKey: ["overview", filters] as const,
+    queryFn: () => unwrap(http.GET("/api/v1/overview", { params: { query: filters } })),
+    placeholderData: keepPreviousData,
+    refetchInterval: EVERY_MS,
+  });
+
+export const ATTENTION_PER_PAGE = 12;
+
+export interface AttentionFilters {
+  project?: string;
+  kind?: AttentionKind[];
+  page: number;
+}
+
+export const attentionQuery = (filters: AttentionFilters) =>
+  queryOptions({
+    queryKey: ["attention", filters] as const,
+    queryFn: () =>
+      unwrap(
+        http.GET("/api/v1/overview/attention", { params: { query: { ...filters, pageSize: ATTENTION_PER_PAGE } } }),
+      ),
+    placeholderData: keepPreviousData,
+    refetchInterval: EVERY_MS,
+  });

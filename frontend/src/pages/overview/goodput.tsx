@@ -1,0 +1,42 @@
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import type { Overview } from "@/api/types";
+import { measured } from "@/lib/format";
+import { Card } from "@/ui/card";
+import { PartsBar, PARTS, type Part } from "@/pages/usage/parts";
+import { percentOf } from "./share";
+
+/** What the held GPU time of the week went into. */
+export function Goodput({ overview: { goodput } }: { overview: Overview }) {
+  const { t } = useTranslation();
+  const parts = PARTS.filter((part): part is Exclude<Part, "open"> => part !== "open" && goodput[part] > 0);
+  return (
+    <Card
+      title={t("overview.goodput")}
+      aside={
+        <Link to="/usage" className="text-sm text-accent-ink hover:underline">
+          {t("app.usage")}
+        </Link>
+      }
+    >
+      {goodput.gpuHours === 0 ? (
+        <p className="text-sm text-muted">{t("usage.empty")}</p>
+      ) : (
+        <>
+          <PartsBar name={t("overview.goodput")} sum={{ ...goodput, openGpuHours: 0 }} most={goodput.gpuHours} />
+          <dl className="mt-3 grid grid-cols-[auto_1fr_auto] gap-x-3 gap-y-1 text-sm">
+            {parts.map((part) => (
+              <div key={part} className="col-span-3 grid grid-cols-subgrid" title={t(`usage.partHint.${part}`)}>
+                <dt className="text-muted">{t(`usage.partOf.${part}`)}</dt>
+                <dd className="text-right tabular-nums">{t("overview.hours", { hours: measured(goodput[part]) })}</dd>
+                <dd className="w-14 text-right text-muted tabular-nums">
+                  {percentOf(goodput[part], goodput.gpuHours)}
+                </dd>
+              </div>
+            ))}
+          </dl>
+        </>
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,93 @@
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import type { GpuTally, Overview } from "@/api/types";
+import { integer } from "@/lib/format";
+import { Card } from "@/ui/card";
+import { MEDIUM } from "@/ui/table";
+import { Choice } from "./choice";
+import { GpuBar } from "./gpu-bar";
+import { percentOf } from "./share";
+
+const BY = ["zones", "types", "projects", "people"] as const;
+type By = (typeof BY)[number];
+
+/** Where more of them are: a list that the address filters. */
+const LIST: Partial<Record<By, (tally: GpuTally) => string>> = {
+  zones: ({ key }) => `/environments?zone=${encodeURIComponent(key)}`,
+  types: ({ key }) => `/environments?gpuType=${encodeURIComponent(key)}`,
+  people: ({ key }) => `/training?status=running&owner=${encodeURIComponent(key)}`,
+  projects: ({ key }) => `/usage?by=task&project=${encodeURIComponent(key)}`,
+};
+
+interface GpusProps {
+  overview: Overview;
+  value: string;
+  onChange: (by: string) => void;
+}
+
+export function Gpus({ overview, value, onChange }: GpusProps) {
+  const { t } = useTranslation();
+  const by = BY.find((each) => each === value) ?? "zones";
+  const rows = overview[by].filter(({ total }) => total > 0);
+  const most = Math.max(...rows.map(({ total }) => total), 1);
+  const nameOf = ({ key, name }: GpuTally) => name || key || t(by === "types" ? "overview.anyType" : "overview.others");
+  return (
+    <Card
+      title={t("overview.gpusBy")}
+      aside={
+        <Choice
+          label={t("overview.gpusBy")}
+          options={BY.map((each) => [each, t(`overview.by.${each}`)])}
+          chosen={by}
+          onChange={onChange}
+        />
+      }
+    >
+      {rows.length === 0 ? (
+        <p className="text-sm text-muted">{t(by === "zones" ? "overview.noGpus" : "overview.nothingHeld")}</p>
+      ) : (
+        <div className="max-h-96 overflow-y-auto" tabIndex={0} role="group" aria-label={t(`overview.by.${by}`)}>
+          <table className="w-full text-sm">
+            <thead className="sticky top-0 bg-surface text-xs text-muted">
+              <tr className="*:pb-1.5 *:font-medium">
+                <th className="text-left">{t(`overview.by.${by}`)}</th>
+                <th className="w-2/5">
+                  <span className="sr-only">{t("overview.gpus")}</span>
+                </th>
+                <th className="text-right">{t("overview.held")}</th>
+                <th className={`${MEDIUM} text-right`}>{t("overview.gpu.busy")}</th>
+                <th className={`${MEDIUM} pl-3 text-right`}>{t("overview.heldIdle")}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((tally) => (
+                <tr key={tally.key} className="*:py-1 hover:bg-sunken/60">
+                  <th scope="row" className="max-w-36 truncate pr-3 text-left font-medium" title={nameOf(tally)}>
+                    {LIST[by] && tally.key ? (
+                      <Link to={LIST[by](tally)} className="hover:text-accent-ink hover:underline">
+                        {nameOf(tally)}
+                      </Link>
+                    ) : (
+                      nameOf(tally)
+                    )}
+                  </th>
+                  <td>
+                    <GpuBar tally={tally} name={nameOf(tally)} most={most} />
+                  </td>
+                  <td className="pl-3 text-right whitespace-nowrap tabular-nums">
+                    {integer(tally.held)}
+                    {tally.total !== tally.held && <span className="text-muted"> / {integer(tally.total)}</span>}
+                  </td>
+                  <td className={`${MEDIUM} pl-3 text-right tabular-nums`}>{percentOf(tally.busy, tally.held)}</td>
+                  <td className={`${MEDIUM} pl-3 text-right tabular-nums`}>
+                    {tally.idle > 0 ? integer(tally.idle) : "–"}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Card>
+  );
+}

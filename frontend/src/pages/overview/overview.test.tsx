@@ -1,0 +1,205 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http } from "msw";
+import { expect, test } from "vitest";
+import type { Attention, GpuTally, Overview } from "@/api/types";
+import { api, me, ok, platform } from "@/test/platform";
+import { visit } from "@/test/render";
+
+const tally = (key: string, over: Partial<GpuTally> = {}): GpuTally => ({
+  key,
+  name: key,
+  total: 16,
+  outOfService: 2,
+  free: 4,
+  held: 10,
+  busy: 6,
+  idle: 3,
+  unknown: 1,
+  ...over,
+});
+const hours = (count: number) =>
+  Array.from({ length: count }, (_, index) => ({
+    at: new Date(Date.UTC(2026, 10, 20, index)).toISOString(),
+    there: 16,
+    held: 8,
+    measured: 16,
+    used: 4,
+  }));
+const overview: Overview = {
+  at: "2026-11-21T12:00:00Z",
+  all: true,
+  tasks: {
+    initializing: 0,
+    queued: 2,
+    starting: 0,
+    running: 3,
+    stopping: 0,
+    succeeded: 9,
+    failed: 1,
+    stopped: 0,
+  },
+  gpus: tally("", { name: "" }),
+  zones: [tally("北京"), tally("上海", { total: 0 })],
+  types: [tally("H100")],
+  projects: [tally("project-1", { name: "默认" })],
+  people: [tally("ada"), tally("", { name: "" })],
+  utilisation: { day: hours(24), month: hours(30) },
+  queue: {
+    total: 2,
+    since: "2026-11-21T10:00:00Z",
+    ages: [60, 600, 3600, 21600, 86400, null].map((upTo, index) => ({ upTo, count: index === 3 ? 2 : 0 })),
+    reasons: [{ code: "X", example: "还差 1 台", count: 2, since: "2026-11-21T10:00:00Z" }],
+    oldest: [
+      {
+        taskId: "task-1",
+        name: "waits",
+        owner: "ada",
+        projectId: "project-1",
+        projectName: "默认",
+        status: "queued",
+        gpus: 8,
+        since: "2026-11-21T10:00:00Z",
+        reason: null,
+      },
+    ],
+  },
+  failures: {
+    since: "2026-11-14T12:00:00Z",
+    causes: [{ code: "NODE_LOST", attempts: 4, tasks: 1, example: "机器失联", taskId: "task-9" }],
+    starts: 100,
+    nodesBlamed: 1,
+    nodes: [{ environmentId: "env-9", name: "node-9", starts: 10, failures: 4, standsOut: true }],
+  },
+  goodput: {
+    since: "2026-11-14T12:00:00Z",
+    gpuHours: 10,
+    starting: 1,
+    training: 8,
+    saving: 0,
+    lost: 1,
+    redone: 0,
+    idle: 0,
+    goodput: 0.8,
+  },
+  capacity: [
+    { at: "2026-11-21T11:00:00Z", kind: "went", name: "node-3", gpus: 8, who: "", path: "/environments/env-3" },
+  ],
+};
+const nothing: Overview = {
+  ...overview,
+  gpus: tally("", { total: 0, outOfService: 0, free: 0, held: 0, busy: 0, idle: 0, unknown: 0 }),
+  zones: [],
+  types: [],
+  projects: [],
+  people: [],
+  utilisation: { day: hours(24).map((hour) => ({ ...hour, there: 0 })), month: [] },
+  queue: { total: 0, since: null, ages: [], reasons: [], oldest: [] },
+  failures: { ...overview.failures, causes: [], nodes: [] },
+  goodput: { ...overview.goodput, gpuHours: 0, goodput: null },
+  capacity: [],
+};
+const attention: Attention = {
+  kinds: [
+    { kind: "environment_unhealthy", level: "fail", count: 68 },
+    { kind: "task_waits", level: "warn", count: 2 },
+  ],
+  items: [
+    {
+      kind: "environment_unhealthy",
+      level: "fail",
+      subject: { type: "environment", id: "env-7", name: "node-7" },
+      message: "状态异常",
+      hint: "",
+      since: null,
+      path: "/environments/env-7",
+      holder: { taskId: "task-5", name: "held-here" },
+    },
+  ],
+  total: 70,
+  page: 1,
+  pageSize: 12,
+};
+
+function shows(found: Overview, needs: Attention) {
+  const asked: string[] = [];
+  platform.use(
+    http.get(api("/overview"), ({ request }) => {
+      asked.push(new URL(request.url).search);
+      return ok(found);
+    }),
+    http.get(api("/overview/attention"), ({ request }) => {
+      asked.push(`attention${new URL(request.url).search}`);
+      return ok(needs);
+    }),
+  );
+  return asked;
+}
+
+const card = async (name: string) => {
+  const found = (await screen.findByRole("heading", { name })).closest("section");
+  if (!found) throw new Error(name);
+  return within(found);
+};
+
+test("figures, and where each of them leads", async () => {
+  shows(overview, attention);
+  visit("/overview");
+  expect((await screen.findByRole("link", { name: "占而不用: 3" })).getAttribute("href")).toBe(
+    "/overview?kind=gpus_idle",
+  );
+  expect(screen.getByRole("link", { name: "等待中: 2" }).getAttribute("href")).toBe("/queue");
+  expect(screen.getAllByRole("img").map((each) => each.getAttribute("aria-label"))).toContain(
+    "GPU 总数: 使用中 6、占用，使用情况未知 1、占用但空闲 3、空闲 4、不可用 2",
+  );
+  expect((await card("利用率")).getByRole("img").getAttribute("aria-label")).toBe("占用 50 %、使用 25 %");
+  const failures = await card("失败");
+  expect(failures.getByRole("link", { name: "node-9" }).getAttribute("href")).toBe("/environments/env-9");
+  expect(failures.getByText("异常偏多")).toBeTruthy();
+  expect((await card("容量变化")).getByRole("link", { name: "node-3" })).toBeTruthy();
+  expect((await card("排队")).getByRole("link", { name: "waits" }).getAttribute("href")).toBe("/training/task-1");
+});
+
+test("all that needs somebody is counted; a kind and a page are in the address", async () => {
+  const asked = shows(overview, attention);
+  const page = visit("/overview?page=2");
+  const list = await card("需要处理");
+  await list.findByText("第 2 / 6 页");
+  expect(list.getByRole("link", { name: "node-7" }).getAttribute("href")).toBe("/environments/env-7");
+  expect(list.getByRole("link", { name: "held-here" }).getAttribute("href")).toBe("/training/task-5");
+  await userEvent.click(list.getByRole("button", { name: /环境异常.*68/ }));
+  await waitFor(() => expect(page.address()).toBe("/overview?kind=environment_unhealthy"));
+  await waitFor(() => expect(asked.at(-1)).toBe("attention?page=1&kind=environment_unhealthy&pageSize=12"));
+  await userEvent.click(list.getByRole("button", { name: /环境异常/, pressed: true }));
+  await waitFor(() => expect(page.address()).toBe("/overview"));
+});
+
+test("GPUs are shown by zone, type, project or person, and the address says by what and of which", async () => {
+  const asked = shows(overview, attention);
+  const page = visit("/overview?project=project-1");
+  const gpus = await card("GPU 分布");
+  expect(gpus.getByRole("rowheader").textContent).toBe("北京");
+  await userEvent.click(gpus.getByRole("button", { name: "用户" }));
+  expect(gpus.getAllByRole("rowheader").map((each) => each.textContent)).toEqual(["ada", "其他"]);
+  await userEvent.selectOptions(screen.getByLabelText("GPU 型号"), "H100");
+  await waitFor(() => expect(page.address()).toBe("/overview?project=project-1&by=people&gpuType=H100"));
+  await waitFor(() => expect(asked).toContain("?project=project-1&gpuType=H100"));
+});
+
+test("where there is nothing each part says so", async () => {
+  shows(nothing, { ...attention, kinds: [], items: [], total: 0 });
+  visit("/overview");
+  await screen.findByText("没有需要处理的事项");
+  for (const text of ["还没有环境", "没有失败", "没有变化", "没有任务在排队", "还没有记录，每十分钟记一次。"])
+    expect(screen.getByText(text)).toBeTruthy();
+});
+
+test.each([
+  [true, "/overview"],
+  [false, "/training"],
+])("the first page of an administrator (%s) is %s", async (isAdministrator, address) => {
+  platform.use(http.get(api("/auth/me"), () => ok({ ...me, isAdministrator })));
+  shows(overview, attention);
+  const page = visit("/");
+  await waitFor(() => expect(page.address()).toBe(address));
+});
