@@ -30,6 +30,7 @@ SECTIONS = (
     "sharing",
     "schedule",
     "overview",
+    "telemetry",
 )
 
 

@@ -1,4 +1,5 @@
-"""What has to run inside Django, on scratch data: `python -m bench.inside tasks|sweep|workers|overview <count>`."""
+"""What has to run inside Django, on scratch data: `python -m bench.inside tasks|sweep|workers|overview|telemetry
+<count>`."""
 
 import io
 import json
@@ -28,7 +29,7 @@ from apps.training.states import State  # noqa: E402
 from apps.workers.engine.store import DatabaseStore  # noqa: E402
 from apps.workers.models import Report, Worker  # noqa: E402
 from apps.workers.tokens import digest  # noqa: E402
-from bench import fleet  # noqa: E402
+from bench import fleet, series  # noqa: E402
 from bench.heartbeats import worker_id  # noqa: E402
 from bench.timing import in_turns, seconds  # noqa: E402
 from fermi.launch import registry, spec  # noqa: E402
@@ -47,6 +48,9 @@ def main(command: str, count: str) -> None:
     if command == "overview":
         fleet.make()
         print(json.dumps(fleet.cost()))
+        return
+    if command == "telemetry":
+        print(json.dumps(series.cost(int(count))))
         return
     make_running_tasks(int(count))
     if command == "sweep":

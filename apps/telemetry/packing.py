@@ -21,6 +21,8 @@ from fermi.telemetry.metrics import LAST, MASK, METRICS, SUM
 Column = np.ndarray[Any, np.dtype[np.float32]]
 _HEAD = struct.Struct("<I")
 _KEPT, _HALF = np.uint32(0xFFFFF800), np.uint32(0x400)
+MOST_BITS = 2**11 - 1
+"""Of a mask: those that a value's fraction keeps."""
 PEAK = "^"
 """Behind a key: the largest of the values that became one, where `values` has their mean."""
 
@@ -106,7 +108,8 @@ def fold(key: str, table: Column) -> Mapping[str, Column]:
     if how == LAST:
         return {key: _last(table)}
     if how == MASK:
-        bits = np.bitwise_or.reduce(np.nan_to_num(table, nan=0.0).astype(np.uint32), axis=1).astype(np.float32)
+        known = np.clip(np.nan_to_num(table, nan=0.0), 0, MOST_BITS)
+        bits = np.bitwise_or.reduce(known.astype(np.uint32), axis=1).astype(np.float32)
         return {key: np.where(np.isnan(table).all(axis=1), np.float32(np.nan), bits)}
     known = (~np.isnan(table)).sum(axis=1)
     mean = np.divide(

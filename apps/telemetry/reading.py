@@ -13,7 +13,7 @@ from apps.common.slices import slices
 from apps.telemetry import storing
 from apps.telemetry.grains import COARSE, FINE, GRAINS, Grain
 from apps.telemetry.models import Block
-from apps.telemetry.packing import PEAK, Column, Values, coarser, fold, metric_of, peak
+from apps.telemetry.packing import PEAK, Column, Values, coarser, fold, peak
 
 FRESH = 90.0
 """Seconds within which a value is the present one: a subject is written once a minute at least."""
@@ -86,23 +86,6 @@ def newest(subjects: Collection[str]) -> dict[str, Newest]:
     return found
 
 
-def lived(subjects: Sequence[str]) -> tuple[float, float] | None:
-    """From when to when (unix seconds) something of them may be kept."""
-    moments = [
-        (began, began + grain.block)
-        for grain in GRAINS
-        for some in slices(subjects)
-        for began in _ends_of(grain, some)
-    ]  # fmt: skip
-    return (min(one[0] for one in moments), max(one[1] for one in moments)) if moments else None
-
-
-def _ends_of(grain: Grain, subjects: Sequence[str]) -> list[int]:
-    rows = Block.objects.filter(subject__in=subjects, grain=grain.seconds).order_by("begins")
-    return [row for row in (rows.values_list("begins", flat=True).first(),
-                            rows.values_list("begins", flat=True).last()) if row is not None]  # fmt: skip
-
-
 def _grain(begins: float, step: float) -> Grain:
     """The coarsest one that is not coarser than `step`, and that still has what is so old."""
     age = now().timestamp() - begins
@@ -139,4 +122,4 @@ def _is_peak(key: str) -> bool:
     return key.partition(":")[0].endswith(PEAK)
 
 
-__all__ = ["FRESH", "Newest", "Series", "Table", "lived", "metric_of", "newest", "series"]
+__all__ = ["FRESH", "Newest", "Series", "Table", "newest", "series"]

@@ -24,10 +24,12 @@ SINCE = timedelta(hours=1)
 
 
 class Place(NamedTuple):
-    """Where a subject's values belong. `node` None: to no single one. `ranks`: that have the node's GPUs, in order."""
+    """Where a subject's values belong. `node` None: to no single one. `ranks`: that have the node's GPUs, in order.
+    `only`: of what its values count; without any, of all."""
 
     node: int | None
     ranks: range = range(0)
+    only: Collection[str] = ()
 
 
 class Asked(NamedTuple):
@@ -66,8 +68,9 @@ def shown(
             continue
         name, index = known
         place = places[subject]
-        rank = _rank(METRICS[name].of, index, place)
-        if wanted(METRICS[name].of, place.node, rank):
+        of = METRICS[name].of
+        rank = _rank(of, index, place)
+        if (not place.only or of in place.only) and wanted(of, place.node, rank):
             found.append({
                 "metric": name, "unit": METRICS[name].unit, "index": index, "node": place.node, "rank": rank,
                 "values": _numbers(series.values), "most": None if series.most is None else _numbers(series.most),

@@ -8,9 +8,11 @@ from apps.clusters.models import Lease
 from apps.common.clock import now
 from apps.scheduling.models import Usage
 from apps.training.models import Attempt, Task
+from apps.workers.models import Worker
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 from tests.series import measured
+from tests.workers import hosts
 
 pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
 MINUTES = 10
@@ -125,3 +127,20 @@ def test_times_that_run_backwards_are_refused(task: Task, colleague: Api) -> Non
     assert (answer.status, answer.error) == (400, "TIMES_BACKWARDS")
     past = {"from": "2001-05-01T00:00:00Z", "to": "2001-05-02T00:00:00Z"}
     assert colleague.get(f"/training-tasks/{task.pk}/telemetry", **past).data["series"] == []
+
+
+def test_a_worker_tells_of_its_own_gpu_and_rank_and_of_its_host(colleague: Api, viewer: Api, stranger: Api) -> None:
+    hosts(colleague, gn6=2)
+    worker = Worker.objects.get(pk="gn6-0")
+    at = now().timestamp() - 600
+    measured("worker:gn6-0", at, {"gpu:0": [70.0] * 38, "rank_cpu:5": [120.0] * 38})
+    measured(f"env:{worker.environment_id}", at, {"gpu:0": [70.0] * 38, "gpu:1": [1.0] * 38, "cpu": [30.0] * 38})
+    Lease.objects.create(environment=worker.environment, holder="task-elsewhere", since=now())
+    told = viewer.get("/workers/gn6-0/telemetry", metric=["cpu", "gpu", "rank_cpu"], points=100).data
+    assert [(one["metric"], one["index"], one["node"], one["rank"]) for one in told["series"]] == [
+        ("cpu", "", None, None), ("gpu", "0", None, None), ("rank_cpu", "5", None, 5),
+    ]  # fmt: skip
+    assert {value for value in told["series"][1]["values"] if value is not None} == {70}
+    assert told["tasks"] == []
+    assert stranger.get("/workers/gn6-0/telemetry").status == 404
+    assert viewer.get("/workers/gn6-7/telemetry").status == 404

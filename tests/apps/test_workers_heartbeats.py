@@ -292,11 +292,22 @@ def test_what_hosts_and_ranks_use_becomes_series() -> None:
 
     clock = [moment]
     used = Used(Writer(lambda: clock[0]))
-    used.hear([said("gn6-0", moment, values, process), said("gn6-1", moment, {"gpu:0": 10}), said("gn7-0", 1.0, {})])
+    told, nothing = {"error": None, "order": {"name": "task-x-2"}}, {"error": None, "order": None}
+    elsewhere = {"name": "task-y-1", "rank": 0, "state": "running"}
+    used.hear(
+        [
+            (said("gn6-0", moment, values, process), told),
+            (said("gn6-1", moment, {"gpu:0": 10, "rank_cpu:0": 7}, elsewhere), nothing),
+            (said("gn7-0", 1.0, {}), told),
+            (said("gn6-1", moment, {"gpu:0": 99}), {"error": {"code": "WORKER_TOKEN_INVALID"}, "order": None}),
+        ]
+    )
     used.write()
     clock[0] += 30
     used.write()
-    found = reading.newest(["env:env-one", "env:env-two", "worker:gn6-0", "task:task-x", "task:task-x-2"])
+    found = reading.newest(
+        ["env:env-one", "env:env-two", "worker:gn6-0", "task:task-x", "task:task-x-2", "task:task-y"]
+    )
     assert {subject: dict(one.values) for subject, one in found.items()} == {
         "env:env-one": {"gpu:0": 10, "cpu": 40},  # the host is every environment's that has workers there
         "env:env-two": {"gpu:0": 80, "cpu": 40},

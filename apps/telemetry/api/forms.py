@@ -1,12 +1,18 @@
 """Shapes of requests and answers about what machines and ranks use."""
 
+from typing import Any
+
 from rest_framework import serializers
 
-from apps.common.openapi import Moment
+from apps.common.openapi import INT4, Moment
 from apps.telemetry.showing import LEAST, MOST, POINTS
 from fermi.telemetry.metrics import METRICS
 
 NAMES = [(name, name) for name in METRICS]
+
+
+def _number() -> serializers.Field[Any, Any, Any, Any]:
+    return serializers.IntegerField(min_value=0, max_value=INT4)
 
 
 class TelemetryQuery(serializers.Serializer):
@@ -23,12 +29,8 @@ class TelemetryQuery(serializers.Serializer):
 
 
 class TaskTelemetryQuery(TelemetryQuery):
-    node = serializers.ListField(
-        child=serializers.IntegerField(min_value=0), max_length=1024, required=False, help_text="node ranks"
-    )
-    rank = serializers.ListField(
-        child=serializers.IntegerField(min_value=0), max_length=1024, required=False, help_text="ranks"
-    )
+    node = serializers.ListField(child=_number(), max_length=1024, required=False, help_text="node ranks")
+    rank = serializers.ListField(child=_number(), max_length=1024, required=False, help_text="ranks")
 
 
 class TelemetrySeries(serializers.Serializer):

@@ -70,7 +70,7 @@ def of_environment(environment: DevEnvironment, user: User, query: Mapping[str, 
     asked = showing.asked(query)
     places = {f"env:{environment.pk}": Place(0), **_host(environment.cluster)}
     told = showing.shown(asked, places, expected=max(environment.gpu_count, 4))
-    return {**told, "tasks": _holders(environment, user, asked.begins, asked.ends)}
+    return {**told, "tasks": holders(environment, user, asked.begins, asked.ends)}
 
 
 def _places(task: Task) -> dict[str, Place]:
@@ -109,7 +109,8 @@ def _take(
         ranks.setdefault(rank, {"rank": rank, **nothing}).update(told)
 
 
-def _holders(environment: DevEnvironment, user: User, begins: datetime, ends: datetime) -> list[dict[str, Any]]:
+def holders(environment: DevEnvironment, user: User, begins: datetime, ends: datetime) -> list[dict[str, Any]]:
+    """Who had it: names only of tasks that the user may see."""
     eyes = Eyes(user)
     rows = Usage.objects.filter(Q(environment=environment), since__lt=ends, until__gt=begins).order_by("-since")
     columns = ("task", "task_name", "project_id", "since", "until")

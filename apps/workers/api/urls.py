@@ -12,6 +12,7 @@ urlpatterns = [
     path("workers/join-tokens/<str:token_id>", views.JoinTokenView.as_view()),
     path(WORKER, views.WorkerView.as_view()),
     path(f"{WORKER}/environment", views.WorkerEnvironmentView.as_view()),
+    path(f"{WORKER}/telemetry", views.WorkerTelemetryView.as_view()),
     path(f"{WORKER}/order", views.WorkerOrderView.as_view()),
     path(f"{WORKER}/logs/<str:task_id>/<str:attempt>/<str:rank>", views.WorkerLogView.as_view()),
     path("worker-groups", views.GroupsView.as_view()),

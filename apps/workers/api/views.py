@@ -11,7 +11,8 @@ from apps.common import handler
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
 from apps.common.renderers import whole
-from apps.workers import health, selectors
+from apps.telemetry.api.forms import MachineTelemetry, TelemetryQuery
+from apps.workers import health, selectors, telemetry
 from apps.workers.api import serializers as shapes
 from apps.workers.api.authentication import JoinAuthentication, WorkerAuthentication
 from apps.workers.engine import shipping, store
@@ -143,6 +144,13 @@ class WorkerEnvironmentView(APIView):
     def get(self, request: Request, worker_id: str) -> Data:
         """The environment variables that the worker's process would get if its group were started now."""
         return starting.environment(request.user, worker_id)
+
+
+class WorkerTelemetryView(APIView):
+    @operation("getWorkerTelemetry", query=TelemetryQuery, data=MachineTelemetry)
+    def get(self, request: Request, worker_id: str, query: Query) -> Data:
+        """What a worker's GPU, rank and host used, and which tasks had it."""
+        return telemetry.of_worker(request.user, worker_id, query)
 
 
 class GroupsView(APIView):

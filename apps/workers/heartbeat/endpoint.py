@@ -71,7 +71,7 @@ class Heartbeats:
         if strangers := self._cache.strangers(heard):
             await loop.run_in_executor(self._database, self._load, strangers)
         answers = self._cache.hear(heard, lang)
-        self._used.hear(beat for beat, answer in zip(heard, answers, strict=True) if not answer["error"])
+        self._used.hear(zip(heard, answers, strict=True))
         if self._cache.urgent:
             self._sync.hurry()
         if not wait or self._cache.has_news(heard):

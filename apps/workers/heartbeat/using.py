@@ -5,8 +5,9 @@ that has workers there.
 """
 
 import time
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from apps.telemetry.writing import Writer
 from apps.workers.heartbeat.schema import Beat
@@ -17,6 +18,8 @@ from fermi.telemetry.metrics import GPU, METRICS, RANK
 FIND_SECONDS = 60.0
 """Between two looks for which environment a worker belongs to; a worker that is not known is looked for sooner."""
 FIND_LEAST = 5.0
+MOST = 20_000
+"""Beats that wait for a database that is away."""
 
 
 class Used:
@@ -24,19 +27,22 @@ class Used:
 
     def __init__(self, writer: Writer | None = None) -> None:
         self._writer = writer or Writer()
-        self._heard: list[Beat] = []
+        self._heard: deque[tuple[Beat, str]] = deque(maxlen=MOST)
         self._places: dict[str, tuple[str, str, int]] = {}  # by worker: node, environment, place in there
         self._on_node: dict[str, set[str]] = {}
         self._find_at = self._found_at = 0.0
 
-    def hear(self, beats: Iterable[Beat]) -> None:
-        self._heard += [beat for beat in beats if beat.used]
+    def hear(self, beats: Iterable[tuple[Beat, Mapping[str, Any]]]) -> None:
+        """With how each was answered: of a task tells only who was told to run it."""
+        for beat, answer in beats:
+            if beat.used and not answer["error"]:
+                self._heard.append((beat, (answer["order"] or {}).get("name", "")))
 
     def write(self) -> None:
-        heard, self._heard = self._heard, []
-        self._find(heard)
-        for beat in heard:
-            self._put(beat)
+        heard = [self._heard.popleft() for _ in range(len(self._heard))]
+        self._find([beat for beat, _ in heard])
+        for beat, order in heard:
+            self._put(beat, order)
         self._writer.flush()
 
     def _find(self, heard: list[Beat]) -> None:
@@ -55,7 +61,7 @@ class Used:
             on_node[node].add(environment)
         self._on_node = on_node
 
-    def _put(self, beat: Beat) -> None:
+    def _put(self, beat: Beat, order: str) -> None:
         assert beat.used is not None
         ranks, gpus, host = dict[str, float](), dict[str, float](), dict[str, float]()
         own_rank = str((beat.process or {}).get("rank"))
@@ -71,8 +77,8 @@ class Used:
         at, emulated = beat.used.at, beat.used.emulated
         own = {f"{name}:0": value for name, value in gpus.items()}
         self._writer.put(f"worker:{beat.worker}", at, {**own, **ranks}, emulated=emulated)
-        if beat.process and ranks:
-            self._writer.put(f"task:{attempt_parts(beat.process['name'])[0]}", at, ranks, emulated=emulated)
+        if order and ranks and beat.process and beat.process["name"] == order:
+            self._writer.put(f"task:{attempt_parts(order)[0]}", at, ranks, emulated=emulated)
         if beat.worker in self._places:
             node, environment, place = self._places[beat.worker]
             told = {f"{name}:{place}": value for name, value in gpus.items()}

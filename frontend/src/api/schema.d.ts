@@ -1557,6 +1557,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workers/{worker_id}/telemetry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What a worker's GPU, rank and host used, and which tasks had it. */
+        get: operations["getWorkerTelemetry"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workers/heartbeat": {
         parameters: {
             query?: never;
@@ -8803,6 +8820,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["WorkerOrderEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getWorkerTelemetry: {
+        parameters: {
+            query?: {
+                /** @description the task's beginning, or an hour before `to`, by default */
+                from?: string;
+                /** @description names of metrics; without any, those of a first look */
+                metric?: ("cpu" | "load" | "memory" | "memory_total" | "shm" | "shm_total" | "gpu" | "gpu_memory" | "gpu_memory_total" | "power" | "temperature" | "sm_clock" | "memory_clock" | "throttled" | "ecc" | "xid" | "nvlink_received" | "nvlink_sent" | "pcie_received" | "pcie_sent" | "gpu_processes" | "received" | "sent" | "disk_used" | "disk_total" | "disk_read" | "disk_written" | "rank_cpu" | "rank_memory" | "rank_gpu_memory" | "rank_read" | "rank_written")[];
+                /** @description the most values of each series; fewer where there are very many series */
+                points?: number;
+                /** @description now, or the task's end, by default */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MachineTelemetryEnvelope"];
                 };
             };
             default: {

@@ -39,6 +39,7 @@ COMMANDS = {
     "why": Entry("why", "why"),
     "logs": Entry("watch", "logs"),
     "metrics": Entry("watch", "metrics"),
+    "telemetry": Entry("telemetry", "telemetry"),
     "events": Entry("watch", "events"),
     "checkpoints": Entry("watch", "checkpoints"),
     "stop": Entry("tasks", "stop"),

@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fermi.client.listing import Listing
+from fermi.client.series import telemetry_params
 from fermi.client.transport import Transport
 from fermi.client.types import (
     ClusterCreateRequest,
@@ -17,6 +18,7 @@ from fermi.client.types import (
     EnvironmentItem,
     EnvironmentRegisterRequest,
     EnvironmentSummary,
+    MachineTelemetry,
     ModelCreateRequest,
     ModelItem,
     PatchedClusterChangeRequest,
@@ -110,6 +112,20 @@ class Environments:
         Times are ISO 8601: from a day ago on by default, and for two days."""
         params = {"from": begins, "to": ends, "project": project}
         return self._transport.call("GET", "/environments/timeline", params=params)
+
+    def telemetry(
+        self,
+        environment_id: str,
+        *,
+        metrics: Sequence[str] = (),
+        begins: str | None = None,
+        ends: str | None = None,
+        points: int | None = None,
+    ) -> MachineTelemetry:
+        """What its machine and GPUs used, as series on one grid, and which tasks had it; of the last hour unless
+        `begins` or `ends` (ISO 8601) say otherwise."""
+        params = telemetry_params(metrics, begins, ends, points)
+        return self._transport.call("GET", f"/dev-environments/{quote(environment_id)}/telemetry", params=params)
 
 
 class Datasets:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from fermi.client.errors import FermiError
 from fermi.client.listing import Listing
 from fermi.client.logs import LogLine, follow_log, read_log
+from fermi.client.series import telemetry_params
 from fermi.client.sse import Event, stream
 from fermi.client.transport import Transport
 from fermi.client.types import (
@@ -27,7 +28,9 @@ from fermi.client.types import (
     TaskPulses,
     TaskQueue,
     TaskScaling,
+    TaskTelemetry,
     TaskUsage,
+    TaskUse,
 )
 
 PATIENCE_S = 300.0  # how long the platform may be away (a restart, an upgrade) before following gives up
@@ -150,6 +153,28 @@ class Tasks:
             after = page["next"]
             if after is None or not page["items"]:
                 return
+
+    def telemetry(
+        self,
+        task_id: str,
+        *,
+        metrics: Sequence[str] = (),
+        nodes: Sequence[int] = (),
+        ranks: Sequence[int] = (),
+        begins: str | None = None,
+        ends: str | None = None,
+        points: int | None = None,
+    ) -> TaskTelemetry:
+        """What its nodes, GPUs and ranks used, as series on one grid. Without `metrics` those of a first look; over the
+        task's whole life unless `begins` or `ends` (ISO 8601) say otherwise."""
+        params = telemetry_params(metrics, begins, ends, points)
+        return self._transport.call(
+            "GET", _path(task_id, "/telemetry"), params={**params, "node": nodes, "rank": ranks}
+        )
+
+    def use(self, task_id: str) -> TaskUse:
+        """What each rank uses now."""
+        return self._transport.call("GET", _path(task_id, "/telemetry/now"))
 
     def usage(self, task_id: str) -> TaskUsage:
         """What its time went into, how much of it moved training forward, and what it cost; up to now."""

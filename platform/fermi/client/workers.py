@@ -5,12 +5,14 @@ from typing import Any
 from urllib.parse import quote
 
 from fermi.client.listing import Listing
+from fermi.client.series import telemetry_params
 from fermi.client.transport import Transport
 from fermi.client.types import (
     GroupCreateRequest,
     GroupItem,
     JoinTokenCreated,
     JoinTokenItem,
+    MachineTelemetry,
     PatchedGroupChangeRequest,
     WorkerEnvironment,
     WorkerItem,
@@ -42,6 +44,20 @@ class Workers:
     def environment(self, worker_id: str) -> WorkerEnvironment:
         """What its process would get if its group were started now."""
         return self._transport.call("GET", f"/workers/{quote(worker_id)}/environment")
+
+    def telemetry(
+        self,
+        worker_id: str,
+        *,
+        metrics: Sequence[str] = (),
+        begins: str | None = None,
+        ends: str | None = None,
+        points: int | None = None,
+    ) -> MachineTelemetry:
+        """What its GPU, its rank and its host used, as series on one grid, and which tasks had it; of the last hour
+        unless `begins` or `ends` (ISO 8601) say otherwise."""
+        params = telemetry_params(metrics, begins, ends, points)
+        return self._transport.call("GET", f"/workers/{quote(worker_id)}/telemetry", params=params)
 
     def delete(self, worker_id: str) -> None:
         self._transport.call("DELETE", f"/workers/{quote(worker_id)}")

@@ -1,0 +1,24 @@
+"""What a worker used."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.telemetry import showing
+from apps.telemetry.showing import Place
+from apps.training.shown.telemetry import holders
+from apps.workers.models import Worker
+from fermi.telemetry.metrics import DISK, NETWORK, NODE
+
+
+def of_worker(user: User, worker_id: str, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Its own GPU and rank, its host, and which tasks had it."""
+    rows = access.visible(Worker.objects.select_related("environment"), user)
+    worker = access.get(rows, user, worker_id)
+    asked = showing.asked(query)
+    places, tasks = {f"worker:{worker.pk}": Place(None)}, []
+    if worker.environment:
+        places[f"env:{worker.environment.pk}"] = Place(None, only=(NODE, NETWORK, DISK))
+        tasks = holders(worker.environment, user, asked.begins, asked.ends)
+    return {**showing.shown(asked, places), "tasks": tasks}
