@@ -7,6 +7,7 @@ import type { Pulse, Rank, Task, TaskNode } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { Badge } from "@/ui/badge";
 import { figure, integer } from "@/lib/format";
+import { rove } from "@/lib/rove";
 import { Card } from "@/ui/card";
 import { Gpus } from "@/ui/gpus";
 import { PulseFacts, Pulses } from "./pulses";
@@ -43,11 +44,12 @@ export function Ranks({ task, chosen, onChoose }: RanksProps) {
   const [pointed, setPointed] = useState<number>();
   const shown = task.ranks.find((rank) => rank.rank === (pointed ?? chosen));
   const node = task.nodes.find((each) => each.nodeRank === shown?.nodeRank);
+  const tabStop = typeof chosen === "number" ? chosen : task.ranks[0]?.rank;
   const asked = useQuery(pulsesQuery(task)).data;
   const pulses = task.status === "running" ? asked : undefined;
   return (
     <Card title={t("task.ranks")} aside={<span className="text-sm text-muted">{task.worldSize}</span>}>
-      <ul className="space-y-3">
+      <ul className="space-y-3" onKeyDown={rove}>
         {task.nodes.map((each) => (
           <li key={each.nodeRank}>
             <NodeLine node={each} master={each.nodeRank === 0 && task.nodes.length > 1} />
@@ -58,6 +60,8 @@ export function Ranks({ task, chosen, onChoose }: RanksProps) {
                   <button
                     key={rank.rank}
                     type="button"
+                    data-rove
+                    tabIndex={rank.rank === tabStop ? 0 : -1}
                     aria-label={`${t("task.rank", { rank: rank.rank })}, ${word(rank)}`}
                     aria-pressed={rank.rank === chosen}
                     onClick={() => onChoose(rank.rank)}
