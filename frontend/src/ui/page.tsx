@@ -17,7 +17,7 @@ export function Page({ title, heading = title, actions, children }: PageProps) {
   return (
     <>
       <title>{`${title} · Fermi`}</title>
-      <div className="mb-4 flex flex-wrap items-center justify-between gap-3">
+      <div className="mb-4 flex min-h-9 flex-wrap items-center justify-between gap-3">
         <h1 ref={h1} tabIndex={-1} className="min-w-0 text-xl font-semibold break-words">
           {heading}
         </h1>

@@ -1,0 +1,117 @@
+// What surrounds the pages: the outline before them, the palette, the keys, and how lists look.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { launch, looksRight as looks, openPage, violations, WIDTHS } from "./browser.js";
+import { inOrder } from "./in-order.js";
+import { platform } from "./platform.js";
+
+let fermi, browser, page, faults;
+
+before(async () => {
+  fermi = await platform();
+  browser = await launch();
+  ({ page, faults } = await openPage(browser, fermi.url, 60_000));
+});
+after(async () => {
+  await browser?.close();
+  await fermi?.stop();
+});
+
+const test = inOrder();
+const open = (path) => page.goto(fermi.url + path);
+const finder = () => page.getByRole("combobox", { name: "搜索或输入命令" });
+const rowHeights = () => page.locator("tbody tr").evaluateAll((rows) => rows.map((row) => row.offsetHeight));
+
+/** Where the lines are that hold a page together: under the header, and above the title and what follows it. */
+const lines = () =>
+  page.evaluate(() => {
+    const [header, main] = document.querySelector("main")
+      ? [document.querySelector("header"), document.querySelector("main")]
+      : document.querySelectorAll("#root > div > div");
+    const seen = [...main.children].filter((each) => each.offsetHeight > 0).slice(0, 2);
+    return [header.getBoundingClientRect().bottom, ...seen.map((each) => each.getBoundingClientRect().top)];
+  });
+
+test("before JavaScript is there a page has its outline, and nothing jumps when it is", async () => {
+  await page.goto(fermi.link);
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  for (const width of WIDTHS) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.route("**/assets/*.js", (route) => route.abort());
+    await open("/environments");
+    const outline = await lines();
+    assert.deepEqual(await violations(page), [], `the outline at ${width}`);
+    await page.unroute("**/assets/*.js");
+    await open("/environments");
+    await page.getByRole("link", { name: "cv-experiment-env" }).waitFor();
+    assert.deepEqual(await lines(), outline, `at ${width}`);
+  }
+  await page.setViewportSize({ width: 1440, height: 900 });
+});
+
+test("the palette finds an environment by part of its name, and the keyboard alone goes there", async () => {
+  await open("/zones");
+  await page.getByText("北京可用区A").waitFor();
+  await page.keyboard.press("Control+k");
+  await finder().waitFor();
+  await looks(page, "palette");
+  await finder().fill("cv-exp");
+  await page.getByRole("option", { name: /cv-experiment-env/ }).waitFor();
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/\/environments\/env-002$/);
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "键盘快捷键" }).waitFor();
+  await looks(page, "shortcuts");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("g");
+  await page.keyboard.press("m");
+  await page.waitForURL("**/models");
+});
+
+test("a model that was found has the focus where it is shown", async () => {
+  await page.keyboard.press("Control+k");
+  await finder().fill("model-001");
+  await page.getByRole("option", { name: /model-001/ }).click();
+  await page.waitForURL(/\/models#model-001$/);
+  await page.waitForFunction(() => document.activeElement?.id === "model-001");
+});
+
+test("a list is ordered by the platform, keeps its look under a name, and fits more into a screen", async () => {
+  await open("/environments");
+  await page.getByRole("link", { name: "cv-experiment-env" }).waitFor();
+  const names = () => page.locator("tbody tr td:first-child a").allInnerTexts();
+  await page.getByRole("columnheader", { name: "CPU" }).getByRole("button").click();
+  await page.waitForURL(/ordering=-cpuCores/);
+  await page.getByRole("columnheader", { name: "CPU" }).and(page.locator('[aria-sort="descending"]')).waitFor();
+  const largestFirst = () =>
+    page.waitForFunction(() => document.querySelector("tbody tr a")?.textContent === "nlp-research-lab");
+  await largestFirst();
+  const ordered = await names();
+  const loose = await rowHeights();
+  await page.getByRole("button", { name: "紧凑行" }).click();
+  const dense = await rowHeights();
+  assert.ok(Math.max(...dense) <= 34 && Math.max(...dense) < Math.min(...loose), `${dense} of ${loose}`);
+  await page.getByText("列", { exact: true }).click();
+  await page.getByRole("checkbox", { name: "软件栈" }).uncheck();
+  await page.keyboard.press("Escape");
+  await page.getByText("视图", { exact: true }).click();
+  await page.getByRole("textbox", { name: "视图名称" }).fill("by size");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "by size" }).waitFor();
+  await looks(page, "environments-dense");
+  await open("/environments");
+  await page.getByText("视图", { exact: true }).click();
+  await page.getByRole("link", { name: "by size" }).click();
+  await page.waitForURL(/hide=stack&ordering=-cpuCores/);
+  assert.equal(await page.getByRole("columnheader", { name: "软件栈" }).count(), 0);
+  await largestFirst();
+  assert.deepEqual(await names(), ordered);
+  assert.deepEqual(await rowHeights(), dense, "how close rows are is remembered");
+});
+
+test("no page broke its security policy, failed in its console, or asked another origin", () => {
+  assert.deepEqual(
+    faults.filter((fault) => !/ERR_FAILED/.test(fault)),
+    [],
+  );
+});
