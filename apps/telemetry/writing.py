@@ -12,57 +12,68 @@ from collections.abc import Callable, Mapping
 from zlib import crc32
 
 import orjson
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, close_old_connections, connection, transaction
 
 from apps.common.clock import now
 from apps.telemetry import storing
 from apps.telemetry.grains import EARLY, FINE, LATE
 from apps.telemetry.packing import Values
-from fermi.telemetry.folded import folded
+from fermi.telemetry.folded import folded_value
 
 log = logging.getLogger(__name__)
 
 WRITES_PER_SECOND = 20
 SOONEST, LATEST = FINE.seconds, 60.0
 """Seconds between two writings of a subject: so many that all of them together stay below `WRITES_PER_SECOND`."""
+FLUSH_SECONDS = 1.0
 AT_ONCE = 100
 """Blocks that one transaction writes."""
 
 
 class _Open:
-    """One block of one subject. `slot`: the newest 15 seconds, whose `samples` are folded anew with each that comes.
-    `version` None: it is not known yet whether there is a row."""
+    """One block of one subject. `slot`: the newest 15 seconds, of which `said` has all values by key: what comes is
+    folded with them, and what other nodes of a subject said stays. `version` None: it is not known yet whether there is
+    a row."""
 
     def __init__(self, subject: str, begins: int) -> None:
         self.subject, self.begins = subject, begins
         self.values = Values(FINE.values)
         self.version: int | None = None
-        self.slot, self.samples = -1, list[dict[str, object]]()
+        self.slot, self.said = -1, dict[str, list[float]]()
         self.dirty, self.due = False, 0.0
         self.newest: tuple[float, dict[str, float]] = (0.0, {})
 
     def put(self, at: float, values: Mapping[str, float], *, emulated: bool) -> None:
         slot = int(at - self.begins) // FINE.seconds
         if slot != self.slot:
-            self.slot, self.samples = slot, []
-        self.samples.append({"at": at, "values": values})
-        told = folded(self.samples)["values"] if len(self.samples) > 1 else values
-        for key, value in told.items():
-            self.values.column(key)[slot] = value
+            self.slot, self.said = slot, {}
+        newest = self._newest(at)
+        for key, value in values.items():
+            several = self.said.setdefault(key, [])
+            several.append(value)
+            told = value if len(several) == 1 else folded_value(key, several)
+            self.values.column(key)[slot] = told
+            if newest is not None:
+                newest[key] = told
         self.values.emulated = self.values.emulated or emulated
-        if at >= self.newest[0] - FINE.seconds:
-            self.newest = max(at, self.newest[0]), {**self._still(at), **told}
         self.dirty = True
+
+    def _newest(self, at: float) -> dict[str, float] | None:
+        """Where a value of this moment is to be told as the present one. What another node of the subject said within
+        15 seconds is so, too."""
+        before, values = self.newest
+        if at < before - FINE.seconds:
+            return None
+        if at - before >= FINE.seconds:
+            values = {}
+        self.newest = max(at, before), values
+        return values
 
     def copied(self) -> tuple[Values, bytes]:
         columns = {key: column.copy() for key, column in self.values.columns.items()}
         at, values = self.newest
         told = {"at": at, "values": values, "emulated": self.values.emulated}
         return Values(FINE.values, columns, emulated=self.values.emulated), orjson.dumps(told)
-
-    def _still(self, at: float) -> dict[str, float]:
-        """What was said in the same 15 seconds by another node of the subject."""
-        return self.newest[1] if at - self.newest[0] < FINE.seconds else {}
 
 
 class Writer:
@@ -87,12 +98,13 @@ class Writer:
                 block.due = moment + SOONEST * (crc32(subject.encode()) % 16) / 16
             block.put(at, {name: value for name, value in values.items() if abs(value) < 3e38}, emulated=emulated)
 
-    def flush(self) -> int:
-        """Writes what is due; how many blocks these were. To be called about once a second."""
+    def flush(self, *, all_of_it: bool = False) -> int:
+        """Writes what is due, or all that is not written; how many blocks these were. To be called about once a
+        second, by one thread."""
         moment = self._clock()
         with self._guard:
-            due = [block for block in self._open.values() if block.dirty and moment >= block.due]
-            due = sorted(due, key=lambda block: (block.subject, block.begins))[: AT_ONCE * 4]
+            due = [block for block in self._open.values() if block.dirty and (all_of_it or moment >= block.due)]
+            due = sorted(due, key=lambda block: (block.subject, block.begins))[: None if all_of_it else AT_ONCE * 4]
             pause = min(LATEST, max(SOONEST, len(self._open) / WRITES_PER_SECOND))
         written = 0
         for at in range(0, len(due), AT_ONCE):
@@ -139,3 +151,20 @@ class Writer:
         with self._guard:
             block.values.fill(there.values)
         return there.version
+
+
+def keep(writer: Writer, ending: threading.Event) -> None:
+    """A thread of its own: whoever puts values never waits for the database. What is not written at the end is then."""
+    while not ending.wait(FLUSH_SECONDS):
+        _flush(writer)
+    _flush(writer, all_of_it=True)
+    connection.close()
+
+
+def _flush(writer: Writer, *, all_of_it: bool = False) -> None:
+    try:
+        close_old_connections()
+        writer.flush(all_of_it=all_of_it)
+    except Exception:
+        log.exception("telemetry is not written; again in %s s", FLUSH_SECONDS)
+        connection.close_if_unusable_or_obsolete()

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import threading
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -12,7 +13,7 @@ from django.db import DatabaseError, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.telemetry import folding, grains, reading, storing
+from apps.telemetry import folding, grains, reading, storing, writing
 from apps.telemetry.grains import COARSE, FINE, GRAINS
 from apps.telemetry.models import Block
 from apps.telemetry.packing import Values, coarser, pack, unpack
@@ -94,7 +95,7 @@ SAMPLES = st.lists(
 
 
 @given(SAMPLES)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_series_are_what_a_dictionary_of_all_samples_says(clock: Clock, samples: Any) -> None:
     """Writers begin anew, two write at once, folding comes at any time: nothing that was written changes by it."""
     Block.objects.all().delete()
@@ -144,6 +145,31 @@ def test_a_process_that_dies_loses_what_it_had_not_written_and_nothing_else(cloc
     values = known(reading.series(["env:a"], ["cpu"], BEGAN, BEGAN + 720, 48).columns["env:a", "cpu"].values)
     assert 3 * 19 > len(values) >= 47 - 2 * 2  # each death: two quarter minutes at most
     assert values == sorted(values)
+
+
+def test_what_is_not_written_is_when_a_process_is_told_to_end(clock: Clock) -> None:
+    writer, ending = Writer(clock), threading.Event()
+    for subject in ("env:a", "task:x"):
+        writer.put(subject, clock.at, {"cpu": 3.0})
+    ending.set()
+    with mock.patch.object(writing.connection, "close"):  # the test's, here
+        writing.keep(writer, ending)
+    assert reading.newest(["env:a", "task:x"]).keys() == {"env:a", "task:x"}
+
+
+def test_many_nodes_of_a_task_say_their_part_in_the_same_quarter_of_a_minute(clock: Clock) -> None:
+    writer = Writer(clock)
+    for second in range(3):
+        for rank in range(40):
+            writer.put("task:x", clock.at + second * 5, {f"rank_cpu:{rank}": rank + second, "ecc:0": 1.0})
+    writer.flush(all_of_it=True)
+    columns = reading.series(["task:x"], ["rank_cpu", "ecc"], BEGAN, BEGAN + 15, 10).columns
+    means = [columns["task:x", f"rank_cpu:{rank}"].values[0] for rank in range(40)]
+    assert means == [rank + 1 for rank in range(40)]
+    assert columns["task:x", "ecc:0"].values[0] == 120
+    assert reading.newest(["task:x"])["task:x"].values == {f"rank_cpu:{rank}": rank + 1 for rank in range(40)} | {
+        "ecc:0": 120
+    }
 
 
 class Dies(Exception):

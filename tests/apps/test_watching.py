@@ -1,5 +1,6 @@
 """The watcher, on real log files and the real backend of this machine; time is what the test says."""
 
+import json
 import logging
 import os
 import signal
@@ -11,11 +12,12 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from apps.clusters.models import Cluster
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common import bus
 from apps.common.clock import now
+from apps.telemetry.reading import newest
 from apps.training.ground import hints, launching
-from apps.training.models import MetricPoint, Task
+from apps.training.models import MetricPoint, Node, Task
 from apps.training.output import ingest
 from apps.training.output.watching import COUNT, FIND, REST, SLOWEST, SLOWEST_FIRST, TICK, Watcher
 from apps.training.states import State
@@ -278,3 +280,54 @@ def test_the_process_ends_at_once_and_cleanly_even_without_database_and_broker(
     finally:
         process.kill()
     assert "Ended" not in output.read_text()
+
+
+def use(task: Task, node: int, *samples: tuple[float, dict[str, Any]]) -> None:
+    """As a node's runner on this machine leaves it."""
+    folder = Path(launching.backend_for(task.cluster)._run_dir(f"{task.pk}-1"))  # type: ignore[attr-defined]
+    folder.mkdir(parents=True, exist_ok=True)
+    told = [{"at": at, "values": values, "emulated": True} for at, values in samples]
+    (folder / f"node-{node}.telemetry.json").write_text(json.dumps({"telemetry": told}))
+
+
+def test_what_an_attempt_uses_is_its_environments_and_its_own(task: Task) -> None:
+    zone = AvailabilityZone.objects.create(name="a")
+    for node, processes in ((0, 2), (1, 1)):
+        environment = DevEnvironment.objects.create(
+            pk=f"env-{node}", name=f"e{node}", project=task.project, cluster=task.cluster, zone=zone
+        )
+        Node.objects.create(task=task, node_rank=node, environment=environment, name="e", processes=processes)
+    at = now().timestamp()
+    use(task, 0, (at - 15, {"gpu:0": 1, "cpu": 7}), (at, {"gpu:0": 10, "rank_cpu:1": 20, "rank_cpu:2": 99, "x": 1}))
+    use(task, 1, (at, {"gpu:0": 30, "rank_cpu:2": 40}), (at + 1, {"gpu:0": "much"}))
+    use(task, 7, (at, {"gpu:0": 50}))
+    watcher = Watcher()
+    watcher.find()
+    watcher.look(0.0)
+    watcher.look(TICK)
+    watcher.writer.flush(all_of_it=True)
+    found = newest(["env-0", "env:env-0", "env:env-1", "task:task-x"])
+    assert {subject: dict(one.values) for subject, one in found.items()} == {
+        "env:env-0": {"gpu:0": 10},  # what the machine itself does is measured once for all of its environments
+        "env:env-1": {"gpu:0": 30},
+        "task:task-x": {"rank_cpu:1": 20, "rank_cpu:2": 40},  # ranks of each node, and no other's
+    }
+    assert found["env:env-0"].emulated
+
+
+def test_use_that_cannot_be_read_keeps_nobody_from_the_logs(
+    task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    Node.objects.create(task=task, node_rank=0, name="e", processes=3)
+    watcher = Watcher()
+    watcher.find()
+
+    def away(self: LocalBackend, handle: Any, after: float) -> Any:
+        raise BackendError("ENGINE_UNREACHABLE", why="no route")
+
+    monkeypatch.setattr(LocalBackend, "telemetry", away)
+    for tick in range(20):
+        write(task, '{"step": 1, "loss": 1}\n')
+        watcher.look(tick * TICK)
+    assert points() == 20
+    assert len(caplog.records) == 1

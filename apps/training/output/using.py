@@ -2,6 +2,7 @@
 ranks' the task's."""
 
 import threading
+import time
 from typing import NamedTuple
 
 from apps.clusters.models import Cluster
@@ -13,6 +14,9 @@ from fermi.launch.spec import Sample
 from fermi.telemetry.folded import TOLD_SECONDS, Folding
 from fermi.telemetry.metrics import GPU, METRICS, PERIOD_SECONDS, RANK, parts
 from fermi.telemetry.sampler import Sampler
+
+SHARE = 0.01
+"""Of its time at most that the watcher spends on what one attempt uses. Runners keep what they measured for minutes."""
 
 
 class _Place(NamedTuple):
@@ -38,11 +42,12 @@ class Used:
         if moment < self._due or not self._places:
             return
         self._due = moment + TOLD_SECONDS
-        backend = backend_for(self._task.cluster)
+        backend, began = backend_for(self._task.cluster), time.monotonic()
         for sample in backend.telemetry(self._handle, min(self._after)):
             if sample.node_rank < len(self._places) and sample.at > self._after[sample.node_rank]:
                 self._after[sample.node_rank] = sample.at
                 self._put(sample, writer, here=backend.here)
+        self._due = moment + max(TOLD_SECONDS, (time.monotonic() - began) / SHARE)
 
     def _put(self, sample: Sample, writer: Writer, *, here: bool) -> None:
         """On this machine all nodes are one, which is measured once: only their GPUs are their own."""

@@ -35,7 +35,6 @@ SLOWEST, SLOWEST_FIRST = (
 SHARE = 0.05  # of its time at most that the watcher spends on observing a cluster, however many attempts there are
 LOG_PAUSE = 0.2  # seconds between two messages that a task's logs grew
 COUNT = 12.0  # seconds between two looks at the steps of a task that prints none
-FLUSH = 1.0  # seconds between two looks for what of telemetry is to be written
 REST = 5.0  # seconds that an attempt or a cluster is left alone after an error
 
 
@@ -89,7 +88,7 @@ class Followed:
 
 
 class Watcher:
-    """`writer`: takes what attempts use."""
+    """`writer`: takes what attempts use; somebody else has it write (`writing.keep`)."""
 
     def __init__(self, writer: Writer | None = None) -> None:
         self.writer = writer or Writer()
@@ -98,7 +97,7 @@ class Watcher:
 
     def run(self) -> None:
         """Until an exception from outside ends it. An error is logged, and passes."""
-        found = find = flush = 0.0
+        found = find = 0.0
         with bus.listen("tasks") as bell:
             while True:
                 moment = time.monotonic()
@@ -108,9 +107,6 @@ class Watcher:
                         found, find = moment, moment + FIND
                         self.find()
                     more = self.look(moment)
-                    if moment >= flush:
-                        flush = moment + FLUSH
-                        self.writer.flush()
                 except Exception:
                     log.exception("a look failed; the next one comes in %s s", FIND)
                     connection.close_if_unusable_or_obsolete()
@@ -138,10 +134,13 @@ class Watcher:
                 more |= one.read(moment)
                 one.pace.look(moment, one.seen)
                 one.count(moment)
-                one.used.read(moment, self.writer)
             except Exception as error:
                 _complain(error, f"{one.handle.name} cannot be read")
                 one.rest(moment)
+            try:
+                one.used.read(moment, self.writer)
+            except Exception as error:
+                _complain(error, f"what {one.handle.name} uses cannot be read")
         for cluster, members in by_cluster.items():
             if moment >= self._observe_at.get(cluster, 0.0):
                 began = time.monotonic()

@@ -7,6 +7,7 @@ import time
 from django.db import close_old_connections, connection
 
 from apps.common import bus
+from apps.telemetry.writing import FLUSH_SECONDS
 from apps.workers import health, hints
 from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.using import Used
@@ -26,7 +27,7 @@ class Sync:
         self._rung = False
 
     def start(self) -> None:
-        for target in (self._keep, self._listen):
+        for target in (self._keep, self._listen, self._use):
             threading.Thread(target=target, name=f"workers{target.__name__}", daemon=True).start()
 
     def hurry(self) -> None:
@@ -53,7 +54,6 @@ class Sync:
                 if self._cache.urgent or (moment >= flush and len(self._cache)):
                     self._cache.flush()
                     flush = moment + FLUSH
-                    self._used.write()
             except Exception:
                 log.exception("what workers say cannot be stored; again in %s s", REFRESH)
                 connection.close_if_unusable_or_obsolete()
@@ -63,3 +63,14 @@ class Sync:
             if self._wake.wait(max(0.0, due - time.monotonic())):
                 self._wake.clear()
                 time.sleep(HASTE)
+
+    def _use(self) -> None:
+        """What hosts use keeps nobody from what workers are to do."""
+        while True:
+            time.sleep(FLUSH_SECONDS)
+            try:
+                close_old_connections()
+                self._used.write()
+            except Exception:
+                log.exception("what hosts use cannot be stored; again in %s s", FLUSH_SECONDS)
+                connection.close_if_unusable_or_obsolete()

@@ -36,10 +36,11 @@ def folded(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for sample in samples:
         for key, value in sample["values"].items():
             values.setdefault(key, []).append(value)
-    return {**samples[-1], "values": {key: _one(key, several) for key, several in values.items()}}
+    return {**samples[-1], "values": {key: folded_value(key, several) for key, several in values.items()}}
 
 
-def _one(key: str, values: Sequence[float]) -> float:
+def folded_value(key: str, values: Sequence[float]) -> float:
+    """Of one key, what was measured one after the other."""
     fold = METRICS[key.partition(":")[0]].fold
     if fold == MEAN:
         return short(sum(values) / len(values))

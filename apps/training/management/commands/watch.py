@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from apps.clusters import discovery
-from apps.telemetry.writing import Writer
+from apps.telemetry import writing
 from apps.training.ground import hints
 from apps.training.output import using
 from apps.training.output.watching import Watcher
@@ -40,10 +40,11 @@ class Command(BaseCommand):
             for number in ENDINGS:
                 signal.signal(number, _end)
             gc.freeze()  # what is imported stays: looking through it would only make the end slow
-            writer = Writer()
+            writer = writing.Writer()
             here = using.this_machine(writer, [str(settings.DATA_DIR)])
             for followed in (discovery.following(hints.poke_waiting), engines.following(), here):
                 threading.Thread(target=followed.run, args=(ending,)).start()
+            threading.Thread(target=writing.keep, args=(writer, ending)).start()
             Watcher(writer).run()
         except Ended:
             pass

@@ -36,9 +36,9 @@ def told(sample: Sample) -> dict[str, Any]:
     return {"at": sample.at, "values": dict(sample.values), **({"emulated": True} if sample.emulated else {})}
 
 
-def samples(found: Any, node_rank: int = 0) -> list[Sample]:
-    """In order of time."""
-    listed = found[-MOST_SAMPLES:] if isinstance(found, list) else []
+def samples(found: Any, node_rank: int = 0, after: float = 0.0) -> list[Sample]:
+    """Those since then, in order of time."""
+    listed = [one for one in found[-MOST_SAMPLES:] if _at(one) > after] if isinstance(found, list) else []
     return sorted((one for said in listed if (one := sample(said, node_rank))), key=lambda one: one.at)
 
 
@@ -47,8 +47,12 @@ def samples_in(folder: Path, after: float) -> Sequence[Sample]:
     found: list[Sample] = []
     for path in folder.glob("node-*.telemetry.json"):
         if (name := _NODE.fullmatch(path.name)) and _written(path) >= after - SKEW:
-            found += samples((reported.read(path) or {}).get("telemetry"), int(name[1]))
-    return sorted((one for one in found if one.at > after), key=lambda one: one.at)
+            found += samples((reported.read(path) or {}).get("telemetry"), int(name[1]), after)
+    return sorted(found, key=lambda one: one.at)
+
+
+def _at(found: Any) -> float:
+    return float(believed.MOMENT(found.get("at")) or 0.0) if isinstance(found, dict) else 0.0
 
 
 def _written(path: Path) -> float:
