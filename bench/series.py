@@ -17,7 +17,7 @@ from django.test import Client
 
 from apps.accounts.models import Project, User
 from apps.catalog.models import DatasetVersion, Model
-from apps.clusters.models import Cluster, DevEnvironment
+from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
 from apps.telemetry import folding, storing
 from apps.telemetry.grains import COARSE, FINE, GRAINS, LATE, Grain
@@ -165,6 +165,7 @@ def _week(machines: _Machines) -> Task:
             gpu_count=GPUS, cpu_cores=64, memory_gb=512,
         )  # fmt: skip
         Node.objects.create(task=task, node_rank=node, environment=environment, name=environment.name, processes=GPUS)
+        Lease.objects.create(environment=environment, holder=task.pk, since=begins)
         _kept(f"env:{environment.pk}", machines, node, moment.timestamp())
     _kept(f"task:{task.pk}", machines, 0, moment.timestamp(), ranks=RANKS_OF_A_TASK)
     return task

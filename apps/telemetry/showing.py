@@ -23,13 +23,17 @@ MOST_VALUES = 500_000
 SINCE = timedelta(hours=1)
 
 
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
 class Place(NamedTuple):
     """Where a subject's values belong. `node` None: to no single one. `ranks`: that have the node's GPUs, in order.
-    `only`: of what its values count; without any, of all."""
+    `only`: of what its values count; without any, of all. `during`: between which moments; None: always."""
 
     node: int | None
     ranks: range = range(0)
     only: Collection[str] = ()
+    during: Sequence[tuple[datetime, datetime]] | None = None
 
 
 class Asked(NamedTuple):
@@ -63,7 +67,12 @@ def shown(
     points = max(LEAST, min(asked.points, MOST_VALUES // max(1, expected * len(asked.metrics))))
     table = reading.series(list(places), asked.metrics, asked.begins.timestamp(), asked.ends.timestamp(), points)
     found: list[dict[str, Any]] = []
+    strange = {subject: _strange(table, place.during) for subject, place in places.items() if place.during is not None}
     for (subject, key), series in table.columns.items():
+        if subject in strange:
+            _leave_out(series, strange[subject])
+            if np.isnan(series.values).all():
+                continue
         if (known := parts(key)) is None:
             continue
         name, index = known
@@ -84,6 +93,21 @@ def shown(
         "emulated": bool(table.emulated),
         "series": found,
     }
+
+
+def _strange(table: reading.Table, during: Sequence[tuple[datetime, datetime]]) -> Mask:
+    """The steps in no part of which the values are of interest."""
+    begins = table.begins + table.step * np.arange(table.count)
+    found = np.ones(table.count, bool)
+    for since, until in during:
+        found &= (begins + table.step <= since.timestamp()) | (begins >= until.timestamp())
+    return found
+
+
+def _leave_out(series: reading.Series, steps: Mask) -> None:
+    for column in (series.values, series.most):
+        if column is not None:
+            column[steps] = np.nan
 
 
 def _rank(of: str, index: str, place: Place) -> int | None:

@@ -79,6 +79,26 @@ def test_a_task_knows_nothing_of_the_time_before_it_had_its_environments(task: T
     assert told["from"] >= (now() - timedelta(minutes=MINUTES + 2)).astimezone(UTC).isoformat()[:16]
 
 
+def test_what_others_did_with_its_environments_is_not_its_own(task: Task, viewer: Api, colleague: Api) -> None:
+    """A task that gave way in between, and one that has ended."""
+    node = task.nodes.first()
+    assert node
+    began = now() - timedelta(minutes=MINUTES)
+    Lease.objects.filter(environment=node.environment).update(since=began + timedelta(minutes=6))
+    Usage.objects.create(
+        task=task.pk, task_name=task.name, kind="training", project=task.project, owner="ann", zone="z", gpus=2,
+        environment=node.environment, environment_name="e", since=began, until=began + timedelta(minutes=2),
+    )  # fmt: skip
+    told = viewer.get(f"/training-tasks/{task.pk}/telemetry", metric="power").data["series"]
+    [power] = [one for one in told if one["rank"] == 0]
+    known = [value is not None for value in power["values"]]
+    assert 16 <= sum(known) <= 24  # of the 38 quarters of a minute
+    assert not any(known[10:22])
+    Lease.objects.filter(environment=node.environment).delete()
+    told = viewer.get(f"/training-tasks/{task.pk}/telemetry/now").data["ranks"]
+    assert [one["gpu"] for one in told][:3] == [None, None, 2]
+
+
 def test_what_ranks_use_now_is_one_short_answer(task: Task, viewer: Api, stranger: Api) -> None:
     path = f"/training-tasks/{task.pk}/telemetry/now"
     told = viewer.get(path).data

@@ -4,6 +4,7 @@ Each holding of an environment becomes rows of the ledger in the transaction tha
 it lay in. A row has the key of its holding: what is done again after a crash is the same row.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -74,6 +75,17 @@ def held_now(moment: datetime) -> list[Stretch]:
 def of_task(task: Task, moment: datetime) -> list[Usage]:
     """What the ledger would say, too, if all that it holds ended now."""
     return _unbooked(task, _stretches(task, _leases(task, lock=False), moment))
+
+
+def spans_of(task: Task, moment: datetime) -> dict[str, list[tuple[datetime, datetime]]]:
+    """When it had each environment, by the environment's id; the last time up to now where it has it still."""
+    found: defaultdict[str, list[tuple[datetime, datetime]]] = defaultdict(list)
+    booked = Usage.objects.filter(task=task.pk, environment__isnull=False)
+    for environment, since, until in booked.values_list("environment", "since", "until"):
+        found[str(environment)].append((since, until))
+    for one in _stretches(task, _leases(task, lock=False), moment):
+        found[one.environment.pk].append((one.since, one.until))
+    return found
 
 
 def _leases(task: Task, environment_ids: Collection[str] | None = None, *, lock: bool = True) -> list[Lease]:

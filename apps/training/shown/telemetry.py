@@ -8,9 +8,11 @@ from django.db.models import Q
 
 from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment, Lease
+from apps.common.clock import now
 from apps.scheduling.models import Usage
 from apps.telemetry import reading, showing
 from apps.telemetry.showing import Place
+from apps.training.ground import holding
 from apps.training.ground.launching import backend_for
 from apps.training.models import Task
 from apps.training.shown.queue import Eyes
@@ -25,7 +27,8 @@ _OF_A_RANK = {"cpu": "rank_cpu", "memory": "rank_memory"}
 
 
 def of_task(task: Task, query: Mapping[str, Any]) -> dict[str, Any]:
-    """From its first attempt on: before that its environments were somebody else's."""
+    """From its first attempt on, and of its environments while it had them: before and between they were somebody
+    else's."""
     attempts = list(task.attempts.values_list("number", "outcome", "created_at", "ended_at"))
     begins = attempts[0][2] if attempts else task.created_at
     asked = showing.asked(query, since=begins, until=task.ended_at)
@@ -36,15 +39,20 @@ def of_task(task: Task, query: Mapping[str, Any]) -> dict[str, Any]:
             return False
         return (not nodes or node is None or node in nodes) and (not ranks or rank is None or rank in ranks)
 
-    places = _places(task)
+    held = holding.spans_of(task, now())
+    places = {
+        subject: place._replace(during=held.get(subject.removeprefix("env:"), [])) if place.node is not None else place
+        for subject, place in _places(task).items()
+    }
     of_nodes = {rank for place in places.values() if place.node in nodes for rank in place.ranks}
     told = showing.shown(asked, places, wanted, expected=task.world_size)
     return {**told, "marks": _marks(attempts, asked.begins, asked.ends)}
 
 
 def now_of(task: Task) -> dict[str, Any]:
-    """The newest values of each rank. Cheap, however many there are."""
-    places = _places(task)
+    """The newest values of each rank. Cheap, however many there are. What it does not have is somebody else's."""
+    has = {f"env:{environment}" for environment in Lease.objects.filter(holder=task.pk).values_list("pk", flat=True)}
+    places = {subject: place for subject, place in _places(task).items() if place.node is None or subject in has}
     found = reading.newest(list(places))
     ranks: dict[int, dict[str, Any]] = {}
     for subject, place in places.items():
