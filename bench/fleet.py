@@ -18,6 +18,7 @@ from apps.telemetry.writing import Writer
 from apps.training.models import Attempt, Node, Task
 from apps.training.states import FINAL, State
 from bench.timing import in_turns, seconds
+from fermi.launch.schedule.ledger import PARTS
 
 NODES = 1000
 PROJECTS, ZONES, TYPES = 8, "ABCDEF", (("H100", 8), ("A100", 8), ("H200", 8), ("MI300X", 8))
@@ -131,7 +132,7 @@ def _runs(rng: random.Random, tasks: list[Task], machines: list[DevEnvironment],
                 leases.append(Lease(environment=machine, holder=task.pk, since=begins))
                 continue
             held = (ends - begins).total_seconds()
-            shares = dict(zip(("starting", "training", "saving", "lost", "redone", "idle"), _shares(rng), strict=True))
+            shares = dict(zip(PARTS, _shares(rng), strict=True))
             usage.append(
                 Usage(
                     task=task.pk, task_name=task.name, kind="training", project=task.project,
@@ -147,7 +148,7 @@ def _runs(rng: random.Random, tasks: list[Task], machines: list[DevEnvironment],
 
 
 def _shares(rng: random.Random) -> list[float]:
-    parts = [rng.uniform(0, weight) for weight in (0.04, 1.5, 0.01, 0.06, 0.04, 0.02)]
+    parts = [rng.uniform(0, weight) for weight in (0.04, 1.5, 0.01, 0.06, 0.04, 0.02, 0.02)]
     return [part / sum(parts) for part in parts]
 
 

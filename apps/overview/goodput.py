@@ -20,11 +20,14 @@ def look(scope: Scope, moment: datetime) -> dict[str, Any]:
     rows = rows.filter(zone=scope.zone) if scope.zone else rows
     rows = rows.filter(gpu_type=scope.gpu_type) if scope.gpu_type else rows
     sums: dict[str, Any] = {f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PARTS}
-    found = rows.order_by().aggregate(**sums)
+    found = rows.order_by().aggregate(waited=Sum(F("gpus") * F("waited"), output_field=FloatField()), **sums)
+    waited = found["waited"] or 0.0
     parts = Parts(**{part: found[f"of_{part}"] or 0.0 for part in PARTS})
     return {
         "since": moment - WEEK,
         "gpuHours": parts.held / HOUR,
         **{part: seconds / HOUR for part, seconds in ledger.names(parts).items()},
         "goodput": ledger.goodput(parts),
+        "waited": waited / HOUR,
+        "ettr": ledger.ettr(parts, waited),
     }

@@ -80,6 +80,8 @@ label(
     lost="PART_LOST",
     redone="PART_REDONE",
     idle="PART_IDLE",
+    hung="PART_HUNG",
+    waited="WAITED_BEFORE",
     per_gpu_hour="PER_GPU_HOUR",
 )
 

@@ -120,7 +120,8 @@ class Share(models.Model):
 class Usage(models.Model):
     """An environment that a task held from `since` to `until`, never across the end of a month (UTC). What the time
     went into, in seconds that add up to it: `starting` until the first step, `training` steps that count, `saving`,
-    `lost` to failures, `redone` steps, `idle` without an attempt. Names outlive what they name."""
+    `lost` to failures, `redone` steps, `idle` without an attempt, `hung` without advancing. `waited`: before `since`,
+    the seconds in which the task held nothing. Names outlive what they name."""
 
     task = models.CharField(max_length=40, db_index=True)  # id; the task may be deleted
     task_name = models.CharField(max_length=100)
@@ -142,6 +143,8 @@ class Usage(models.Model):
     lost = models.FloatField(default=0.0)
     redone = models.FloatField(default=0.0)
     idle = models.FloatField(default=0.0)
+    hung = models.FloatField(default=0.0)
+    waited = models.FloatField(default=0.0)
     per_gpu_hour = models.DecimalField(max_digits=12, decimal_places=4, null=True)  # the price when it began
 
     class Meta:

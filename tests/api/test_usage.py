@@ -14,7 +14,7 @@ from apps.common.clock import now
 from apps.scheduling.models import Price, Share, Usage
 from apps.scheduling.selectors import month_of
 from apps.training.ground import holding
-from apps.training.models import Attempt, Event, Task
+from apps.training.models import Attempt, Event, Finding, MetricPoint, Task
 from apps.training.shown import usage
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
@@ -200,3 +200,43 @@ def test_a_report_takes_the_same_few_queries_however_much_there_is(colleague: Ap
     for number in range(20):
         row(project, task=f"task-{number}", owner=f"user-{number}")
     assert queries() == few
+
+
+def test_what_a_task_waited_and_how_long_it_hung_is_booked_with_what_it_held(task: Task, colleague: Api) -> None:
+    began = Lease.objects.filter(holder=task.pk).earliest("since").since
+    ends = now()
+    Finding.objects.create(task=task, attempt=1, code="HANG", level="fail", since=ends - timedelta(minutes=20))
+    over = {"code": "HANG_SUSPECTED", "level": "warn", "since": began, "until": began + timedelta(minutes=9)}
+    Finding.objects.create(task=task, attempt=1, **over)
+    Attempt.objects.filter(task=task).update(outcome="HANG", ended_at=ends)
+    Event.objects.create(task=task, attempt=1, at=ends - timedelta(minutes=2), kind="attempt", code="ATTEMPT_ENDING")
+    told = colleague.get(f"/training-tasks/{task.pk}/usage").data
+    assert (told["hung"], told["starting"]) == (pytest.approx(18 * 60, abs=2), pytest.approx(360, abs=2))
+    holding.give_back(task)
+    booked = Usage.objects.filter(task=task.pk)
+    assert {round(row.waited) for row in booked} == {600}
+    assert all(row.hung == pytest.approx(18 * 60, abs=2) for row in booked)
+    total = colleague.get("/usage", **{"from": (ends - timedelta(days=1)).isoformat()}).data["total"]
+    assert total["waited"] == pytest.approx(14 / 6, rel=0.01)
+    assert total["ettr"] == pytest.approx(total["training"] / (14 + 14 / 6), rel=0.01)
+    environment = DevEnvironment.objects.get(pk="env-001")
+    again = holding.Stretch(task.pk, environment, ends + timedelta(minutes=5), ends + timedelta(minutes=6))
+    later = holding.rows(task, [again])
+    assert later[0].waited == pytest.approx(300, abs=2), "since it gave back what it had"
+
+
+def test_model_flops_are_told_against_what_its_gpus_can_do(task: Task, colleague: Api) -> None:
+    def told() -> Any:
+        return colleague.get(f"/training-tasks/{task.pk}/usage").data["modelFlops"]
+
+    assert told() is None
+    for step in (10, 20):
+        at = now() + timedelta(seconds=step)
+        values = {"flops_per_step": 5e14}
+        MetricPoint.objects.create(task=task, attempt=1, rank=0, step=step, at=at, values=values)
+    assert told()["tflops"] == pytest.approx(500, rel=0.01)
+    assert told()["utilisation"] is None, "emulated GPUs have no peak"
+    spec = {**task.spec, "nodes": [{**node, "emulated": False} for node in task.spec["nodes"]]}
+    Task.objects.filter(pk=task.pk).update(spec=spec)
+    MetricPoint.objects.update(values={"tflops": 1747.2})
+    assert told() == {"tflops": 1747.2, "peakTflops": 14 * 312, "utilisation": pytest.approx(0.4)}

@@ -61,7 +61,7 @@ def test_fourteen_ranks_give_way_to_a_higher_class_and_lose_less_than_a_checkpoi
     resumed = next(e for e in platform.items(low, "events", pageSize=200) if e["code"] == "SCRIPT_RESUMED")
     assert reached - resumed["params"]["step"] <= TRAINING["checkpointEvery"]
     usage = platform.get(f"/training-tasks/{low}/usage")
-    parts = ("starting", "training", "saving", "lost", "redone", "idle")
+    parts = ("starting", "training", "saving", "lost", "redone", "idle", "hung")
     assert sum(usage[part] for part in parts) == pytest.approx(usage["heldSeconds"], abs=0.1)
     assert usage["goodput"] > 0
     assert usage["gpuHours"] == pytest.approx(14 * usage["heldSeconds"] / 3600, rel=0.01)

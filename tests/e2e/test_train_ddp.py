@@ -187,7 +187,7 @@ def test_weights_and_biases_gets_the_metrics_when_asked_for(single: Run) -> None
 def test_tensorboard_s_files_beside_the_checkpoints_have_every_metric(single: Run) -> None:
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     found = reader.EventAccumulator(str(single.output.parent / "checkpoints" / "tensorboard")).Reload()
-    assert set(found.Tags()["scalars"]) == {"loss", "lr", "tokens_per_s", "val_loss"}
+    assert set(found.Tags()["scalars"]) == {"loss", "lr", "tokens_per_s", "tflops", "val_loss"}
     written = {point.step: point.value for point in found.Scalars("loss")}
     assert written == pytest.approx({step: values["loss"] for step, values in single.metrics().items()})
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from fermi.launch.schedule.ledger import PARTS, Run, breakdown, goodput, names, spans
+from fermi.launch.schedule.ledger import PARTS, Run, breakdown, ettr, goodput, names, spans
 
 
 def found(since: float, until: float, *runs: Run) -> dict[str, float]:
@@ -41,6 +41,23 @@ def test_one_that_was_asked_to_end_saves_and_what_is_held_without_an_attempt_is_
     assert found(0, 30, run) == {"idle": 3 + 6, "starting": 2, "training": 15, "saving": 4}
 
 
+def test_a_gang_that_did_not_advance_has_hung_and_its_end_is_lost():
+    run = Run(began=0, stepped=2, passed=2, steps_known=True, signed=10, ending=40, ended=44, failed=True,
+              hangs=[(12, None)])  # fmt: skip
+    assert found(0, 50, run) == {"starting": 2, "training": 8, "lost": 2 + 4 + 6, "hung": 28}
+
+
+def test_a_hang_that_was_over_takes_from_training_what_it_lasted():
+    run = Run(began=0, stepped=2, passed=2, steps_known=True, ending=50, ended=50, hangs=[(10, 20), (15, 25)])
+    assert found(0, 50, run) == {"starting": 2, "training": 8 + 25, "hung": 15}
+
+
+def test_waiting_counts_against_the_effective_training_time_and_not_against_goodput():
+    parts = breakdown(0, 10, [Run(began=0, running=2)])
+    assert (goodput(parts), ettr(parts, 6)) == (0.8, 0.5)
+    assert ettr(breakdown(5, 5, []), 0) is None
+
+
 def test_nothing_held_has_no_goodput():
     assert goodput(breakdown(5, 5, [])) is None
     assert goodput(breakdown(0, 10, [Run(began=0, running=5)])) == 0.5
@@ -60,6 +77,7 @@ def test_the_parts_add_up_to_what_was_held_whatever_is_known(seed: int):
             began=moments[0], running=running, stepped=stepped, passed=passed, steps_known=stepped is not None,
             signed=dice.choice([None, *moments]), ending=ending, ended=ended, failed=dice.random() < 0.5,
             saved=dice.choice([None, *moments]),
+            hangs=[(dice.choice(moments), dice.choice([None, *moments])) for _ in range(dice.randrange(3))],
         ))  # fmt: skip
         at = moments[-1] + dice.uniform(-5, 10)
     dice.shuffle(runs)

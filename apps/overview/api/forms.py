@@ -119,6 +119,8 @@ class OverviewGoodput(UsageParts):
     since = serializers.DateTimeField()
     gpuHours = serializers.FloatField()
     goodput = serializers.FloatField(allow_null=True, help_text="share that moved training forward")
+    waited = serializers.FloatField(help_text="before that: for which tasks waited for what they then held")
+    ettr = serializers.FloatField(allow_null=True, help_text="effective training time ratio: of waited and held time")
 
 
 class CapacityEvent(serializers.Serializer):

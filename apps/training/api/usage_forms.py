@@ -26,6 +26,7 @@ class UsageParts(serializers.Serializer):
     lost = serializers.FloatField(help_text="to failures, and to the back-off after them")
     redone = serializers.FloatField(help_text="steps that were trained again")
     idle = serializers.FloatField(help_text="held without an attempt")
+    hung = serializers.FloatField(help_text="its ranks did not advance")
 
 
 class UsageSum(UsageParts):
@@ -35,6 +36,19 @@ class UsageSum(UsageParts):
     openGpuHours = serializers.FloatField(help_text="of these, held at this moment: not yet sorted into parts")
     cost = serializers.FloatField(allow_null=True, help_text="null: nobody has said a price")
     goodput = serializers.FloatField(allow_null=True, help_text="share that moved training forward")
+    waited = serializers.FloatField(help_text="before that: GPU-hours for which tasks waited for what they then held")
+    ettr = serializers.FloatField(
+        allow_null=True,
+        help_text="effective training time ratio: the same share, of waited and held time",
+    )
+
+
+class ModelFlops(serializers.Serializer):
+    """As the trainer says its FLOPs, in the newest attempt."""
+
+    tflops = serializers.FloatField(help_text="of all ranks together")
+    peakTflops = serializers.FloatField(allow_null=True, help_text="of all GPUs; null: of a type that is not known")
+    utilisation = serializers.FloatField(allow_null=True, help_text="model FLOPs utilisation (MFU)")
 
 
 class UsageItem(UsageSum):
@@ -72,4 +86,9 @@ class TaskUsage(UsageParts):
     cost = serializers.FloatField(allow_null=True, help_text="null: nobody has said a price")
     currency = serializers.CharField()
     goodput = serializers.FloatField(allow_null=True, help_text="share of held GPU time that moved training forward")
+    ettr = serializers.FloatField(
+        allow_null=True,
+        help_text="effective training time ratio: the same share, of queued and held time",
+    )
+    modelFlops = ModelFlops(allow_null=True, help_text="null: the trainer does not say its FLOPs")
     nodes = TaskUsageNode(many=True)

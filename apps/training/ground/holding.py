@@ -5,7 +5,7 @@ it lay in. A row has the key of its holding: what is done again after a crash is
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,9 +20,10 @@ from apps.scheduling import selectors as sharing
 from apps.scheduling.models import Share, Usage
 from apps.training.ground import hints
 from apps.training.ground.launching import cause, clusters_that_decide, engine_decides
-from apps.training.models import Attempt, Event, MetricPoint, Node, Task
+from apps.training.models import Attempt, Event, Finding, MetricPoint, Node, Task
 from apps.training.states import Kind
 from apps.training.states.reasons import Reason
+from fermi.launch.diagnosis import hangs
 from fermi.launch.schedule import ledger
 from fermi.launch.schedule.order import decayed
 from fermi.launch.schedule.scene import faded
@@ -106,6 +107,7 @@ def runs(task: Task) -> list[ledger.Run]:
     steps = {row["attempt"]: row for row in known}
     endings = Event.objects.filter(task=task, code="ATTEMPT_ENDING").values("attempt").annotate(at=Min("at"))
     told = dict(endings.values_list("attempt", "at"))
+    hung = _hangs(task, told)
     saved = dict(task.checkpoints.values("attempt").order_by().annotate(at=Max("at")).values_list("attempt", "at"))
     found, highest = [], None
     for one in attempts:
@@ -123,10 +125,22 @@ def runs(task: Task) -> list[ledger.Run]:
                 ended=_seconds(one.ended_at),
                 failed=ends is not None and not ends.asked and one.outcome != Reason.COMPLETED,
                 saved=_seconds(saved.get(one.number)),
+                hangs=hung.get(one.number, ()),
             )
         )
         if mine:
             highest = mine["most"] if highest is None else max(highest, mine["most"])
+    return found
+
+
+def _hangs(task: Task, endings: Mapping[int, datetime]) -> Mapping[int, list[tuple[float, float | None]]]:
+    """By attempt: when it did not advance. A doubt that was over was none; one that was not lasted to the end."""
+    found: defaultdict[int, list[tuple[float, float | None]]] = defaultdict(list)
+    rows = Finding.objects.filter(task=task, code__in=hangs.CODES).values_list("attempt", "code", "since", "until")
+    for attempt, code, since, until in rows:
+        lasted = until is None or (attempt in endings and until >= endings[attempt])
+        if code != hangs.SUSPECTED or lasted:
+            found[attempt].append((since.timestamp(), None if lasted else _seconds(until)))
     return found
 
 
@@ -149,7 +163,8 @@ def by_month(since: datetime, until: datetime) -> Iterator[tuple[datetime, datet
 
 def rows(task: Task, stretches: Iterable[Stretch]) -> list[Usage]:
     """What the ledger says of these, or would if they ended now."""
-    known, found = pricing.prices(), []
+    stretches = list(stretches)
+    known, found, waits = pricing.prices(), list[Usage](), _Waits(task, stretches)
     of = runs(task) if task.kind == Kind.TRAINING else []
     shares: dict[tuple[datetime, datetime], ledger.Parts] = {}
     for stretch in stretches:
@@ -172,10 +187,26 @@ def rows(task: Task, stretches: Iterable[Stretch]) -> list[Usage]:
                     since=begins,
                     until=ends,
                     per_gpu_hour=known.of(environment.gpu_type, environment.zone_id, begins),
+                    waited=waits.before(stretch.since) if begins == stretch.since else 0.0,
                     **ledger.names(shares[begins, ends]),
                 )
             )
     return found
+
+
+class _Waits:
+    """How long the task had held nothing before a moment, from what is booked, and what it holds besides."""
+
+    def __init__(self, task: Task, stretches: Collection[Stretch]) -> None:
+        held: Any = Usage.objects.filter(task=task.pk).values_list("since", "until")
+        leases = Lease.objects.filter(holder=task.pk).values_list("since", flat=True)
+        there = max((stretch.until for stretch in stretches), default=task.created_at)
+        self._held = {*held, *((one.since, one.until) for one in stretches), *((since, there) for since in leases)}
+        self._created = task.created_at
+
+    def before(self, moment: datetime) -> float:
+        earlier = [until for since, until in self._held if since < moment]
+        return max((moment - max([self._created, *earlier])).total_seconds(), 0.0)
 
 
 def _stretches(task: Task, leases: Iterable[Lease], until: datetime, *, over: bool = False) -> list[Stretch]:

@@ -20,6 +20,7 @@ from apps.scheduling.models import Usage
 from apps.scheduling.selectors import COST, month_of
 from apps.training.ground import holding
 from apps.training.models import Task
+from apps.training.shown import flops
 from fermi.launch.schedule import ledger
 from fermi.launch.schedule.ledger import PARTS, Parts
 
@@ -37,7 +38,7 @@ GROUPS: Mapping[str, tuple[Any, Any]] = {
 
 @dataclass(slots=True)
 class Tally:
-    """Of one row of a report. `parts` in GPU-seconds; `open`: GPU-hours held at this moment, not yet sorted."""
+    """Of one row of a report. `parts` and `waited` in GPU-seconds; `open`: GPU-hours held now, not yet sorted."""
 
     key: str
     name: str
@@ -45,6 +46,7 @@ class Tally:
     count: int = 0
     parts: Parts = field(default_factory=Parts)
     open: float = 0.0
+    waited: float = 0.0
     cost: float = 0.0
     priced: bool = False
 
@@ -61,6 +63,7 @@ def report(user: User, *, by: str, begins: datetime, ends: datetime, project: st
         one = _sum(sums, row["key"], row["name"])
         one.count += row["tasks"]
         one.parts = one.parts.plus(Parts(**{part: row[f"of_{part}"] or 0.0 for part in PARTS}))
+        one.waited += row["waited"] or 0.0
         one.cost += row["cost"] or 0.0
         one.priced = one.priced or row["cost"] is not None
     key, name = GROUPS[by]
@@ -69,6 +72,7 @@ def report(user: User, *, by: str, begins: datetime, ends: datetime, project: st
         one = _sum(sums, edge.key, edge.label)
         one.tasks.add(edge.task)
         one.parts = one.parts.plus(_parts(edge).times(share * edge.gpus))
+        one.waited += share * edge.gpus * edge.waited
         if edge.per_gpu_hour is not None:
             one.cost += share * edge.gpus * _parts(edge).held / HOUR * float(edge.per_gpu_hour)
             one.priced = True
@@ -99,14 +103,17 @@ def of_task(task: Task) -> dict[str, Any]:
     held = _covered((row.since, row.until) for row in rows)
     parts = weighed.times(held / weighed.held) if weighed.held else Parts()
     cost = [_cost(row) for row in rows]
+    queued = max(((task.ended_at or moment) - task.created_at).total_seconds() - held, 0.0)
     return {
-        "queuedSeconds": max(((task.ended_at or moment) - task.created_at).total_seconds() - held, 0.0),
+        "queuedSeconds": queued,
         "heldSeconds": held,
         **ledger.names(parts),
         "gpuHours": sum(row.gpus * _parts(row).held for row in rows) / HOUR,
         "cost": sum(one for one in cost if one is not None) if any(one is not None for one in cost) else None,
         "currency": settings.CURRENCY,
         "goodput": ledger.goodput(weighed),
+        "ettr": ledger.ettr(parts, queued),
+        "modelFlops": flops.of_task(task),
         "nodes": [
             {
                 "environmentId": row.environment_id,
@@ -128,8 +135,9 @@ def of_task(task: Task) -> dict[str, Any]:
 def _added(rows: QuerySet[Usage], by: str) -> Iterable[dict[str, Any]]:
     key, name = GROUPS[by]
     sums: dict[str, Any] = {f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PARTS}
+    waited = Sum(F("gpus") * F("waited"), output_field=FloatField())
     grouped = rows.annotate(key=key, label=name).order_by().values("key", "label")
-    for row in grouped.annotate(**sums, cost=COST, tasks=Count("task", distinct=True)):
+    for row in grouped.annotate(**sums, waited=waited, cost=COST, tasks=Count("task", distinct=True)):
         yield {**row, "name": row["label"]}
 
 
@@ -181,7 +189,10 @@ def _sum(sums: dict[str, Tally], key: Any, name: str) -> Tally:
     return sums.setdefault(key or name, Tally(key, name or key))
 
 
-_COLUMNS = ("key", "name", "tasks", "gpuHours", "openGpuHours", *PARTS, "cost", "goodput")
+_COLUMNS = ("key", "name", "tasks", "gpuHours", "openGpuHours", *PARTS, "cost", "goodput", "waited", "ettr")
+
+
+_ADDED = ("gpuHours", "openGpuHours", *PARTS, "waited")
 
 
 def _shown(one: Tally) -> dict[str, Any]:
@@ -195,20 +206,23 @@ def _shown(one: Tally) -> dict[str, Any]:
         **{part: seconds / HOUR for part, seconds in ledger.names(one.parts).items()},
         "cost": one.cost if one.priced else None,
         "goodput": ledger.goodput(one.parts),
+        "waited": one.waited / HOUR,
+        "ettr": ledger.ettr(one.parts, one.waited),
     }
 
 
 def _total(items: list[dict[str, Any]]) -> dict[str, Any]:
     sums: defaultdict[str, float] = defaultdict(float)
     for item in items:
-        for name in ("gpuHours", "openGpuHours", *PARTS):
+        for name in _ADDED:
             sums[name] += item[name]
     costs = [item["cost"] for item in items if item["cost"] is not None]
     booked = sums["gpuHours"] - sums["openGpuHours"]
     return {
-        **{name: sums[name] for name in ("gpuHours", "openGpuHours", *PARTS)},
+        **{name: sums[name] for name in _ADDED},
         "cost": sum(costs) if costs else None,
         "goodput": sums["training"] / booked if booked > 0 else None,
+        "ettr": sums["training"] / (booked + sums["waited"]) if booked > 0 else None,
     }
 
 

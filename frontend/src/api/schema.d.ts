@@ -2789,6 +2789,24 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        /** @description As the trainer says its FLOPs, in the newest attempt. */
+        ModelFlops: {
+            /**
+             * Format: double
+             * @description of all ranks together
+             */
+            tflops: number;
+            /**
+             * Format: double
+             * @description of all GPUs; null: of a type that is not known
+             */
+            peakTflops: number | null;
+            /**
+             * Format: double
+             * @description model FLOPs utilisation (MFU)
+             */
+            utilisation: number | null;
+        };
         ModelItem: {
             id: string;
             name: string;
@@ -2931,6 +2949,11 @@ export interface components {
              * @description held without an attempt
              */
             idle: number;
+            /**
+             * Format: double
+             * @description its ranks did not advance
+             */
+            hung: number;
             /** Format: date-time */
             since: string;
             /** Format: double */
@@ -2940,6 +2963,16 @@ export interface components {
              * @description share that moved training forward
              */
             goodput: number | null;
+            /**
+             * Format: double
+             * @description before that: for which tasks waited for what they then held
+             */
+            waited: number;
+            /**
+             * Format: double
+             * @description effective training time ratio: of waited and held time
+             */
+            ettr: number | null;
         };
         OverviewQueue: {
             total: number;
@@ -4290,6 +4323,11 @@ export interface components {
             idle: number;
             /**
              * Format: double
+             * @description its ranks did not advance
+             */
+            hung: number;
+            /**
+             * Format: double
              * @description since it was created, without what it held
              */
             queuedSeconds: number;
@@ -4308,6 +4346,13 @@ export interface components {
              * @description share of held GPU time that moved training forward
              */
             goodput: number | null;
+            /**
+             * Format: double
+             * @description effective training time ratio: the same share, of queued and held time
+             */
+            ettr: number | null;
+            /** @description null: the trainer does not say its FLOPs */
+            modelFlops: components["schemas"]["ModelFlops"] | null;
             nodes: components["schemas"]["TaskUsageNode"][];
         };
         TaskUsageEnvelope: {
@@ -4347,6 +4392,11 @@ export interface components {
              * @description held without an attempt
              */
             idle: number;
+            /**
+             * Format: double
+             * @description its ranks did not advance
+             */
+            hung: number;
             /** @description null: it was removed */
             environmentId: string | null;
             name: string;
@@ -4538,6 +4588,11 @@ export interface components {
              * @description held without an attempt
              */
             idle: number;
+            /**
+             * Format: double
+             * @description its ranks did not advance
+             */
+            hung: number;
             /** Format: double */
             gpuHours: number;
             /**
@@ -4555,6 +4610,16 @@ export interface components {
              * @description share that moved training forward
              */
             goodput: number | null;
+            /**
+             * Format: double
+             * @description before that: GPU-hours for which tasks waited for what they then held
+             */
+            waited: number;
+            /**
+             * Format: double
+             * @description effective training time ratio: the same share, of waited and held time
+             */
+            ettr: number | null;
             /** @description id, user name, or month */
             key: string;
             name: string;
@@ -4607,6 +4672,11 @@ export interface components {
              * @description held without an attempt
              */
             idle: number;
+            /**
+             * Format: double
+             * @description its ranks did not advance
+             */
+            hung: number;
             /** Format: double */
             gpuHours: number;
             /**
@@ -4624,6 +4694,16 @@ export interface components {
              * @description share that moved training forward
              */
             goodput: number | null;
+            /**
+             * Format: double
+             * @description before that: GPU-hours for which tasks waited for what they then held
+             */
+            waited: number;
+            /**
+             * Format: double
+             * @description effective training time ratio: the same share, of waited and held time
+             */
+            ettr: number | null;
         };
         UserLimits: {
             username: string;

@@ -543,6 +543,25 @@ class ModelCreateRequest(TypedDict):
     defaults: NotRequired[dict[str, Any]]
 
 
+class ModelFlops(TypedDict):
+    """
+    As the trainer says its FLOPs, in the newest attempt.
+    """
+
+    tflops: float
+    """
+    of all ranks together
+    """
+    peakTflops: float | None
+    """
+    of all GPUs; null: of a type that is not known
+    """
+    utilisation: float | None
+    """
+    model FLOPs utilisation (MFU)
+    """
+
+
 class ModelItem(TypedDict):
     id: str
     name: str
@@ -657,11 +676,23 @@ class OverviewGoodput(TypedDict):
     """
     held without an attempt
     """
+    hung: float
+    """
+    its ranks did not advance
+    """
     since: str
     gpuHours: float
     goodput: float | None
     """
     share that moved training forward
+    """
+    waited: float
+    """
+    before that: for which tasks waited for what they then held
+    """
+    ettr: float | None
+    """
+    effective training time ratio: of waited and held time
     """
 
 
@@ -1416,6 +1447,10 @@ class TaskUsageNode(TypedDict):
     """
     held without an attempt
     """
+    hung: float
+    """
+    its ranks did not advance
+    """
     environmentId: str | None
     """
     null: it was removed
@@ -1541,6 +1576,10 @@ class UsageItem(TypedDict):
     """
     held without an attempt
     """
+    hung: float
+    """
+    its ranks did not advance
+    """
     gpuHours: float
     openGpuHours: float
     """
@@ -1553,6 +1592,14 @@ class UsageItem(TypedDict):
     goodput: float | None
     """
     share that moved training forward
+    """
+    waited: float
+    """
+    before that: GPU-hours for which tasks waited for what they then held
+    """
+    ettr: float | None
+    """
+    effective training time ratio: the same share, of waited and held time
     """
     key: str
     """
@@ -1591,6 +1638,10 @@ class UsageSum(TypedDict):
     """
     held without an attempt
     """
+    hung: float
+    """
+    its ranks did not advance
+    """
     gpuHours: float
     openGpuHours: float
     """
@@ -1603,6 +1654,14 @@ class UsageSum(TypedDict):
     goodput: float | None
     """
     share that moved training forward
+    """
+    waited: float
+    """
+    before that: GPU-hours for which tasks waited for what they then held
+    """
+    ettr: float | None
+    """
+    effective training time ratio: the same share, of waited and held time
     """
 
 
@@ -2947,6 +3006,10 @@ class TaskUsage(TypedDict):
     """
     held without an attempt
     """
+    hung: float
+    """
+    its ranks did not advance
+    """
     queuedSeconds: float
     """
     since it was created, without what it held
@@ -2961,6 +3024,14 @@ class TaskUsage(TypedDict):
     goodput: float | None
     """
     share of held GPU time that moved training forward
+    """
+    ettr: float | None
+    """
+    effective training time ratio: the same share, of queued and held time
+    """
+    modelFlops: ModelFlops | None
+    """
+    null: the trainer does not say its FLOPs
     """
     nodes: list[TaskUsageNode]
 

@@ -1,7 +1,9 @@
 """What is known of GPU types, and what a mixture of them can do together: the weakest decides.
 
-Memory in GiB, as on NVIDIA's data sheets (marketing gigabytes); `bfloat16` from compute capability 8.0 (Ampere) on;
-`tflops` with 16-bit inputs, float32 sums and no sparsity, of the SXM module where there is one (0 = not known).
+Memory in GiB, as on the vendors' data sheets (marketing gigabytes); `bfloat16` from compute capability 8.0 (Ampere) on;
+`tflops` with 16-bit inputs, float32 sums and no sparsity, of the SXM module where there is one (0 = not known). From
+the data sheets of NVIDIA (half of what these say "with sparsity") and of AMD Instinct, whose types have the capability
+that can as much.
 """
 
 import re
@@ -45,6 +47,9 @@ GPUS: dict[str, Gpu] = {
     "H200": Gpu(141, 9.0, 989),
     "B200": Gpu(180, 10.0, 2250),
     "GB200": Gpu(186, 10.0, 2500),
+    "MI250X": Gpu(128, 9.0, 383),
+    "MI300X": Gpu(192, 9.0, 1307),
+    "MI325X": Gpu(256, 9.0, 1307),
 }
 UNKNOWN = Gpu(16, 7.0)
 """A type that is not in the table is taken for a small old one: what runs there runs anywhere."""

@@ -155,6 +155,15 @@ def learning_rate(args: argparse.Namespace, step: int, world_size: int) -> float
 # --- Data ---------------------------------------------------------------------------------------------------
 
 
+def tflops(args: argparse.Namespace, tokens_per_second: float) -> float:
+    """What the model's arithmetic comes to, of all ranks: for each token 6 operations for each weight that it is
+    multiplied with, and 12 · layers · width · context for attention, forward and backward (Chowdhery et al. 2022,
+    arXiv:2204.02311, appendix B). What is computed again, to save memory, does not count."""
+    weights = 12 * args.n_layer * args.n_embd**2 + args.vocab_size * args.n_embd
+    each = 6 * weights + 12 * args.n_layer * args.n_embd * args.block_size
+    return float(f"{each * tokens_per_second / 1e12:.4g}")
+
+
 def digest(*parts: object) -> int:
     """A 63-bit number that depends on `parts` alone: the same on every rank, machine and attempt."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") >> 1

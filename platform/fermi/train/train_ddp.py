@@ -262,6 +262,15 @@ def spawned(local_rank: int, size: int, argv: list[str], kind: "type[Trainer]") 
 # --- Data ---------------------------------------------------------------------------------------------------
 
 
+def tflops(args: argparse.Namespace, tokens_per_second: float) -> float:
+    """What the model's arithmetic comes to, of all ranks: for each token 6 operations for each weight that it is
+    multiplied with, and 12 · layers · width · context for attention, forward and backward (Chowdhery et al. 2022,
+    arXiv:2204.02311, appendix B). What is computed again, to save memory, does not count."""
+    weights = 12 * args.n_layer * args.n_embd**2 + args.vocab_size * args.n_embd
+    each = 6 * weights + 12 * args.n_layer * args.n_embd * args.block_size
+    return float(f"{each * tokens_per_second / 1e12:.4g}")
+
+
 def digest(*parts: object) -> int:
     """A 63-bit number that depends on `parts` alone: the same on every rank, machine and attempt."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") >> 1
@@ -739,7 +748,8 @@ class Trainer:
                 value, pause = loss.item(), time.perf_counter()
                 speed = tokens_per_step * (step - logged) / (pause - clock)
                 rate = self.optimizer.param_groups[0]["lr"]
-                self.report.metrics(step, loss=value, lr=rate, tokens_per_s=round(speed, 1))
+                done = {"tokens_per_s": round(speed, 1), "tflops": tflops(args, speed)}
+                self.report.metrics(step, loss=value, lr=rate, **done)
                 logged, clock = step, pause
             pause = time.perf_counter()
             due = step == args.total_steps or (args.eval_every and step % args.eval_every == 0)

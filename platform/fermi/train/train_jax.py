@@ -271,7 +271,8 @@ class Trainer:
             if step == first or step % args.log_every == 0 or end:
                 value, pause = float(loss), time.perf_counter()
                 speed = tokens_per_step * (step - logged) / (pause - clock)
-                self.report.metrics(step, loss=value, lr=self.rate, tokens_per_s=round(speed, 1))
+                done = {"tokens_per_s": round(speed, 1), "tflops": common.tflops(args, speed)}
+                self.report.metrics(step, loss=value, lr=self.rate, **done)
                 logged, clock = step, pause
             pause = time.perf_counter()
             due = step == args.total_steps or (args.eval_every and step % args.eval_every == 0)

@@ -5,8 +5,8 @@ from typing import Any
 from tests.fakes.api import FakeApi, Reply, data
 from tests.unit.cli.conftest import Command
 
-PARTS = {"starting": 1.0, "training": 16.0, "saving": 0.5, "lost": 1.0, "redone": 1.5, "idle": 0.0}
-SUM = {**PARTS, "gpuHours": 24.0, "openGpuHours": 4.0, "cost": 48.0, "goodput": 0.8}
+PARTS = {"starting": 1.0, "training": 16.0, "saving": 0.5, "lost": 1.0, "redone": 1.5, "idle": 0.0, "hung": 0.0}
+SUM = {**PARTS, "gpuHours": 24.0, "openGpuHours": 4.0, "cost": 48.0, "goodput": 0.8, "waited": 8.0, "ettr": 0.5}
 REPORT = {
     "items": [{**SUM, "key": "project-1", "name": "vision", "tasks": 3},
               {**SUM, "key": "project-2", "name": "speech", "tasks": 1, "cost": None}],
@@ -18,7 +18,8 @@ NODE = {
 }  # fmt: skip
 OF_TASK = {
     **PARTS, "training": 3000.0, "lost": 600.0, "idle": 0.2, "queuedSeconds": 90.0, "heldSeconds": 3600.0,
-    "gpuHours": 2.0, "cost": 4.0, "currency": "CNY", "goodput": 0.8333, "nodes": [NODE, {**NODE, "open": True}],
+    "gpuHours": 2.0, "cost": 4.0, "currency": "CNY", "goodput": 0.8333, "ettr": 0.8125,
+    "modelFlops": {"tflops": 499.2, "peakTflops": 1248.0, "utilisation": 0.4}, "nodes": [NODE, {**NODE, "open": True}],
 }  # fmt: skip
 
 
@@ -32,8 +33,8 @@ def test_a_report_has_a_line_for_each_and_one_for_all(api: FakeApi, command: Com
     head, vision, speech, total = command("usage", "--by", "project", "--from", "2026-11-01").out.splitlines()
     for word in ("GPU-hours", "Redone", "Held now", "Cost (CNY)", "Goodput"):
         assert word in head
-    assert vision.split() == ["vision", "24", "16", "1", "0.5", "1", "1.5", "0", "4", "48.00", "80.0%"]
-    assert speech.split()[-2:] == ["-", "80.0%"]
+    assert vision.split() == ["vision", "24", "16", "1", "0.5", "1", "1.5", "0", "0", "4", "48.00", "80.0%", "50.0%"]
+    assert speech.split()[-3:] == ["-", "80.0%", "50.0%"]
     assert total.startswith("In all")
     assert api.seen("GET", "/usage")[0].query == {"by": "project", "from": "2026-11-01T00:00:00+00:00"}
     assert "neither a day" in command("usage", "--to", "soon").err
@@ -48,8 +49,22 @@ def test_a_spreadsheet_is_passed_on_as_it_is(api: FakeApi, command: Command) -> 
 def test_a_task_says_what_its_time_went_into(api: FakeApi, command: Command) -> None:
     api.on("GET", "/training-tasks/task-1/usage", data(OF_TASK))
     said = command("usage", "task-1").out
-    for word in ("1m 30s", "1h", "50m", "Lost", "10m", "4.00 CNY", "83.3%", "gn4", "A100", "now"):
+    for word in (
+        "1m 30s",
+        "1h",
+        "50m",
+        "Lost",
+        "10m",
+        "4.00 CNY",
+        "83.3%",
+        "81.2%",
+        "40.0% (499.2 of 1248 TFLOPS)",
+        "gn4",
+        "A100",
+        "now",
+    ):
         assert word in said
+    assert "40.0% (499.2 of 1248 TFLOPS)" in said
     assert "Idle" not in said, "less than a second of it"
     assert "有效占比" in command("usage", "task-1", lang="zh").out
 

@@ -34,6 +34,10 @@ export function Goodput({ overview: { goodput } }: { overview: Overview }) {
                 </dd>
               </div>
             ))}
+            <div className="col-span-3 mt-1 grid grid-cols-subgrid border-t pt-1">
+              <dt className="col-span-2 text-muted">{t("overview.ettr")}</dt>
+              <dd className="text-right tabular-nums">{goodput.ettr === null ? "–" : percentOf(goodput.ettr, 1)}</dd>
+            </div>
           </dl>
         </>
       )}

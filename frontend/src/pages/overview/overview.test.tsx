@@ -80,7 +80,10 @@ const overview: Overview = {
     lost: 1,
     redone: 0,
     idle: 0,
+    hung: 0,
     goodput: 0.8,
+    waited: 6,
+    ettr: 0.5,
   },
   capacity: [
     { at: "2026-11-21T11:00:00Z", kind: "went", name: "node-3", gpus: 8, who: "", path: "/environments/env-3" },

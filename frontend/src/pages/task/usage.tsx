@@ -5,17 +5,18 @@ import { taskUsageQuery } from "@/api/sharing";
 import { isOver } from "@/api/tasks";
 import type { Task } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { duration, figure } from "@/lib/format";
+import { duration, figure, measured } from "@/lib/format";
 import { Card } from "@/ui/card";
 import { Facts } from "@/ui/table";
 
-const PARTS = ["training", "starting", "saving", "redone", "lost", "idle"] as const;
+const PARTS = ["training", "starting", "saving", "redone", "lost", "hung", "idle"] as const;
 const COLOUR = {
   training: "bg-ok",
   starting: "bg-info",
   saving: "bg-accent",
   redone: "bg-warn",
   lost: "bg-bad",
+  hung: "bg-bad-ink",
   idle: "bg-line-strong",
 } as const;
 
@@ -26,11 +27,17 @@ export default function Usage({ task }: { task: Task }) {
   if (!usage || usage.heldSeconds === 0) return null;
   const facts: [string, ReactNode][] = [
     [t("task.usage.goodput"), usage.goodput == null ? "–" : `${Math.round(usage.goodput * 100)} %`],
+    [t("task.usage.ettr"), usage.ettr == null ? "–" : `${Math.round(usage.ettr * 100)} %`],
     [t("task.usage.queued"), duration(t, usage.queuedSeconds)],
     [t("task.usage.held"), duration(t, usage.heldSeconds)],
     [t("task.usage.gpuHours"), figure(usage.gpuHours)],
   ];
   if (usage.cost != null) facts.push([t("task.usage.cost"), `${figure(usage.cost)} ${usage.currency}`]);
+  const flops = usage.modelFlops;
+  if (flops?.utilisation != null && flops.peakTflops != null) {
+    const of = t("task.usage.mfuOf", { tflops: measured(flops.tflops), peak: measured(flops.peakTflops) });
+    facts.push([t("task.usage.mfu"), <span title={of}>{`${(flops.utilisation * 100).toFixed(1)} %`}</span>]);
+  }
   const shares = PARTS.map((part) => ({ part, seconds: usage[part] })).filter(({ seconds }) => seconds > 0);
   const said = shares.map(({ part, seconds }) => `${t(`task.usage.part.${part}`)} ${duration(t, seconds)}`).join(", ");
   return (

@@ -7,7 +7,7 @@ import { measured } from "@/lib/format";
 type Sum = Pick<Usage["total"], Exclude<Part, "open"> | "openGpuHours">;
 
 /** What held time went into, what moved training forward first. */
-export const PARTS = ["training", "open", "saving", "starting", "redone", "lost", "idle"] as const;
+export const PARTS = ["training", "open", "saving", "starting", "redone", "lost", "hung", "idle"] as const;
 export type Part = (typeof PARTS)[number];
 
 const FILL: Record<Part, string> = {
@@ -17,6 +17,7 @@ const FILL: Record<Part, string> = {
   starting: "bg-info-line",
   redone: "bg-warn",
   lost: "bg-bad",
+  hung: "bg-bad-ink",
   idle: "bg-line-strong",
 };
 

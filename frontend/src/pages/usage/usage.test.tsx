@@ -16,6 +16,9 @@ const sum = {
   lost: 0.5,
   redone: 0,
   idle: 0,
+  hung: 0,
+  waited: 8,
+  ettr: 0.5,
   cost: 123.5,
   goodput: 0.75,
 };

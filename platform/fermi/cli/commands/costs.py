@@ -12,7 +12,7 @@ from fermi.cli.names import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.cli.times import clock, short, typed
-from fermi.client.types import PriceList, PriceRequest, TaskUsage, UsageReport
+from fermi.client.types import ModelFlops, PriceList, PriceRequest, TaskUsage, UsageReport
 
 BY = ["task", "user", "project", "environment", "month"]
 ANY = "*"
@@ -108,6 +108,7 @@ def _parts() -> dict[str, str]:
         "lost": _("PART_LOST"),
         "redone": _("PART_REDONE"),
         "idle": _("PART_IDLE"),
+        "hung": _("PART_HUNG"),
     }
 
 
@@ -116,12 +117,12 @@ def _report(found: UsageReport) -> Iterator[RenderableType]:
     if len(rows) > 1:
         rows.append([_("IN_ALL"), *_figures(found["total"])])
     headers = [_("NAME"), _("GPU_HOURS"), *_parts().values(), _("HELD_NOW")]
-    yield output.table([*headers, _("COST_IN", currency=found["currency"]), _("GOODPUT")], rows)
+    yield output.table([*headers, _("COST_IN", currency=found["currency"]), _("GOODPUT"), _("ETTR")], rows)
 
 
 def _figures(one: Any) -> list[output.Cell]:
     hours = [round(one[name], 2) for name in ("gpuHours", *_parts(), "openGpuHours")]
-    return [*hours, _money(one["cost"]), _share(one["goodput"])]
+    return [*hours, _money(one["cost"]), _share(one["goodput"]), _share(one["ettr"])]
 
 
 def _money(cost: float | None) -> str | None:
@@ -130,6 +131,13 @@ def _money(cost: float | None) -> str | None:
 
 def _share(share: float | None) -> str | None:
     return None if share is None else f"{share:.1%}"
+
+
+def _flops(found: ModelFlops | None) -> list[tuple[str, str | None]]:
+    if found is None or found["peakTflops"] is None:
+        return []
+    said = {"tflops": f"{found['tflops']:.4g}", "peak": f"{found['peakTflops']:.4g}"}
+    return [(_("MODEL_FLOPS"), _("MODEL_FLOPS_IS", share=_share(found["utilisation"]) or "", **said))]
 
 
 def _of_task(one: TaskUsage) -> Iterator[RenderableType]:
@@ -143,6 +151,8 @@ def _of_task(one: TaskUsage) -> Iterator[RenderableType]:
             (_("GPU_HOURS"), round(one["gpuHours"], 2)),
             (_("COST"), cost and f"{cost} {one['currency']}"),
             (_("GOODPUT"), _share(one["goodput"])),
+            (_("ETTR"), _share(one["ettr"])),
+            *_flops(one["modelFlops"]),
         ]
     )
     rows: list[list[output.Cell]] = [

@@ -8,14 +8,20 @@ redone     until it passes the highest step that an earlier attempt had reached;
            the attempt before had trained since its newest checkpoint
 training   steps that nobody had trained before
 saving     from the moment an attempt was asked to end until it had
+hung       of an attempt, whatever else it would have been: while its ranks did not advance
 lost       from the last sign of an attempt that failed until it had ended, and on until the next one began
 idle       held without an attempt for any other reason
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
-PARTS = ("starting", "training", "saving", "lost", "redone", "idle")
+PARTS = ("starting", "training", "saving", "lost", "redone", "idle", "hung")
+
+
+Span = tuple[str, float, float]
+"""What it was, since when, and until when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,7 @@ class Run:
     ending     when its end became known, and the platform began to end it
     failed     whether it ended by a failure
     saved      when its newest checkpoint was saved
+    hangs      since when, and until when, it did not advance; without an end: until it was ended
     """
 
     began: float
@@ -40,6 +47,7 @@ class Run:
     ended: float | None = None
     failed: bool = False
     saved: float | None = None
+    hangs: Sequence[tuple[float, float | None]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,7 @@ class Parts:
     lost: float = 0.0
     redone: float = 0.0
     idle: float = 0.0
+    hung: float = 0.0
 
     @property
     def held(self) -> float:
@@ -71,9 +80,9 @@ def total(parts: Iterable[Parts]) -> Parts:
     return found
 
 
-def spans(since: float, until: float, runs: Iterable[Run]) -> list[tuple[str, float, float]]:
+def spans(since: float, until: float, runs: Iterable[Run]) -> list[Span]:
     """What each stretch of the time from `since` to `until` went into, one after the other, without a gap."""
-    found: list[tuple[str, float, float]] = []
+    found: list[Span] = []
     at, after, owed = since, "idle", 0.0
 
     def reach(name: str, moment: float | None) -> None:
@@ -86,6 +95,7 @@ def spans(since: float, until: float, runs: Iterable[Run]) -> list[tuple[str, fl
     for run in sorted(runs, key=lambda run: run.began):
         reach(after, run.began)
         over = run.ended if run.ended is not None else until
+        first_of_run = len(found)
         trained_until = _trained_until(run, over)
         first = run.stepped if run.stepped is not None else run.running
         reach("starting", min(over, first) if first is not None else over)
@@ -93,10 +103,22 @@ def spans(since: float, until: float, runs: Iterable[Run]) -> list[tuple[str, fl
         reach("redone", min(redone_until, trained_until))
         reach("training", trained_until)
         reach("lost" if run.failed else "saving" if run.ending is not None else "training", over)
+        found[first_of_run:] = _without_hangs(found[first_of_run:], run, over)
         after = "lost" if run.failed else "idle"
         owed = _owed(run, first, trained_until)
     reach(after, until)
     return found
+
+
+def _without_hangs(stretches: Iterable[Span], run: Run, over: float) -> Iterator[Span]:
+    """The same, with `hung` in place of what each was while the attempt did not advance."""
+    last = over if run.ending is None else min(run.ending, over)
+    hangs = [(since, last if until is None else until) for since, until in run.hangs]
+    for name, begins, ends in stretches:
+        edges = sorted({begins, ends, *(edge for hang in hangs for edge in hang if begins < edge < ends)})
+        for since, until in pairwise(edges):
+            hung = any(hang[0] <= since and until <= hang[1] for hang in hangs)
+            yield "hung" if hung else name, since, until
 
 
 def breakdown(since: float, until: float, runs: Iterable[Run]) -> Parts:
@@ -109,6 +131,14 @@ def breakdown(since: float, until: float, runs: Iterable[Run]) -> Parts:
 def goodput(parts: Parts) -> float | None:
     """The share of held time that moved training forward; None: nothing was held."""
     return parts.training / parts.held if parts.held > 0 else None
+
+
+def ettr(parts: Parts, waited: float) -> float | None:
+    """The effective training time ratio: of the time from when it could have begun on, waiting included, the share that
+    moved training forward (Kokolis et al. 2024, arXiv:2410.21680, §2; MegaScale, arXiv:2402.15627, §6.3 calls it the
+    effective training time rate). Both in the same unit."""
+    whole = parts.held + waited
+    return parts.training / whole if whole > 0 else None
 
 
 def _trained_until(run: Run, over: float) -> float:
