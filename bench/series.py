@@ -3,7 +3,7 @@ processor time. Imported inside Django."""
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 from django.db import connection
-from django.db.models import Avg
-from django.db.models.functions import Length
 from django.test import Client
 
 from apps.accounts.models import Project, User
@@ -20,9 +18,9 @@ from apps.catalog.models import DatasetVersion, Model
 from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
 from apps.telemetry import folding, storing
-from apps.telemetry.grains import COARSE, FINE, GRAINS, LATE, Grain
+from apps.telemetry.grains import COARSE, FINE, GRAINS, Grain
 from apps.telemetry.models import Block
-from apps.telemetry.packing import Values, fold
+from apps.telemetry.packing import Values, fold, pack
 from apps.telemetry.writing import Writer
 from apps.training.models import Attempt, Node, Task
 from apps.training.states import State
@@ -33,13 +31,22 @@ from fermi.telemetry.metrics import DISK, GPU, METRICS, NETWORK, RANK, key
 
 NODES, GPUS, WEEK = 1000, 8, 7 * 86_400
 RANKS_OF_A_TASK = 64
+NODES_OF_A_TASK = RANKS_OF_A_TASK // GPUS
 INDEXES: Mapping[str, tuple[object, ...]] = {
     GPU: tuple(range(GPUS)), NETWORK: ("eth0", "mlx5_0"), DISK: ("/", "/data"), RANK: tuple(range(GPUS)),
 }  # fmt: skip
 KEYS = [key(name, index) for name, metric in METRICS.items() for index in INDEXES.get(metric.of, ("",))]
-OF_RANKS = {name for name, metric in METRICS.items() if metric.of == RANK}
+_RANK = [name for name, metric in METRICS.items() if metric.of == RANK]
+OF_NODES = [name for name in KEYS if name.partition(":")[0] not in _RANK]
+OF_RANKS = [
+    [key(name, node * GPUS + rank) for name in _RANK for rank in range(GPUS)] for node in range(NODES_OF_A_TASK)
+]
+_LIKE = {name: KEYS.index(name) for name in OF_NODES} | {
+    key(name, rank): KEYS.index(key(name, rank % GPUS)) for name in _RANK for rank in range(RANKS_OF_A_TASK)
+}
 HOURS = 3
-"""Before the middle of a block: the moment from which it is measured."""
+"""Ago. The middle of a block is measured."""
+WARM_UP = 60
 EIGHT = ("gpu", "gpu_memory", "power", "temperature", "sm_clock", "received", "rank_cpu", "rank_memory")
 
 
@@ -51,11 +58,20 @@ class _Machines:
         scale = np.array([_scale(name) for name in KEYS])
         walk = np.cumsum(rng.normal(0, 0.03, (4 * FINE.values, len(KEYS))), axis=0)
         self._table = np.round((0.5 + 0.4 * np.sin(walk)) * scale, 1)
-        self._constant = {name for name in KEYS if name.partition(":")[0].endswith("_total")}
+        self._table[:, [name.partition(":")[0].endswith("_total") for name in KEYS]] = 80 * 2.0**30
 
-    def at(self, node: int, slot: int) -> dict[str, float]:
+    def at(self, names: Sequence[str], node: int, slot: int) -> dict[str, float]:
         row = self._table[(slot + 7 * node) % len(self._table)].tolist()
-        return dict(zip(KEYS, row, strict=True)) | dict.fromkeys(self._constant, 85899345920.0)
+        return {name: row[_LIKE[name]] for name in names}
+
+    def block(self, names: Sequence[str], node: int, begins: int, grain: Grain, known: int) -> Values:
+        """With so many values known of each."""
+        values = Values(grain.values)
+        for name in names:
+            told = np.full(grain.values, np.nan, np.float32)
+            told[:known] = np.resize(np.roll(self._table[:, _LIKE[name]], -(begins // grain.seconds + 7 * node)), known)
+            values.columns.update(fold(name, told[:, None]) if grain in COARSE else {name: told})
+        return values
 
 
 def _scale(name: str) -> float:
@@ -64,55 +80,51 @@ def _scale(name: str) -> float:
 
 
 def cost(span: int) -> dict[str, Any]:
-    machines = _Machines()
-    began = FINE.begin(time.time()) - HOURS * 3600
-    moment = float(began)
+    machines, began = _Machines(), FINE.begin(time.time()) - HOURS * 3600
+    moment = float(began + FINE.block // 2 - WARM_UP)
     writer = Writer(lambda: moment)
 
-    def put(at: float, node: int) -> None:
-        values = machines.at(node, int(at) // FINE.seconds)
-        own = {name: value for name, value in values.items() if name.partition(":")[0] not in OF_RANKS}
-        ranks = {name: value for name, value in values.items() if name.partition(":")[0] in OF_RANKS}
-        due.append((f"env:bench-{node:04}", own))
-        first = node * GPUS % RANKS_OF_A_TASK
-        shifted = {f"{(parts := name.split(':'))[0]}:{first + int(parts[1])}": value for name, value in ranks.items()}
-        due.append((f"task:bench-{node * GPUS // RANKS_OF_A_TASK:04}", shifted))
-
-    due: list[tuple[str, dict[str, float]]] = []
-
-    def minutes(until: float) -> float:
-        """Second by second, each node in its own; the writer's processor time."""
+    def seconds_of(until: float) -> float:
+        """One by one, each node in its own of every fifteen; the writer's processor time."""
         nonlocal moment
         spent = 0.0
         while moment < until:
-            due.clear()
-            for node in range(int(moment) % FINE.seconds, NODES, FINE.seconds):
-                put(moment, node)
+            told = [
+                (subject, machines.at(names, node, int(moment) // FINE.seconds))
+                for node in range(int(moment) % FINE.seconds, NODES, FINE.seconds)
+                for subject, names in (_node(node), _ranks(node))
+            ]
             before = time.process_time()
-            for subject, values in due:
+            for subject, values in told:
                 writer.put(subject, moment, values)
             writer.flush()
             spent += time.process_time() - before
             moment += 1
         return spent
 
-    before = memory([os.getpid()]).resident
-    half = began + FINE.block // 2
-    minutes(half)
+    def fill(known: int) -> int:
+        """All blocks, at once; how many series they have."""
+        count = 0
+        for node in range(NODES):
+            for subject, names in (_node(node), *([_task(node)] if node % NODES_OF_A_TASK == 0 else [])):
+                there = Block.objects.filter(subject=subject).values_list("version", flat=True).first() or 0
+                storing.save(FINE, subject, began, machines.block(names, node, began, FINE, known), there)
+                count += len(names)
+        return count
+
+    resident = memory([os.getpid()]).resident
+    series = fill(FINE.values // 2 - WARM_UP // FINE.seconds)
+    seconds_of(moment + WARM_UP)
     server = _server()
-    writing = minutes(half + span) / span
+    writing = seconds_of(moment + span) / span
     serving = (_server() - server) / span
-    grown = memory([os.getpid()]).resident - before
-    minutes(began + FINE.block)
-    moment += LATE
-    while writer.flush():
-        moment += 60
-    series = sum(len(block.values.columns) for block in storing.load(FINE, _subjects(), began, began + 1))
+    grown = memory([os.getpid()]).resident - resident
+    fill(FINE.values)
     started, server = time.process_time(), _server()
     while folding.fold():
         pass
     folded = (time.process_time() - started + _server() - server) / FINE.block
-    sizes = {grain: _size(grain, share) for grain, share in zip(GRAINS, (1, 8, 96), strict=True)}
+    sizes = {grain: _size(machines, grain) for grain in GRAINS}
     task = _week(machines)
     return {
         "series": series, "values": NODES * len(KEYS) / FINE.seconds, "writer": writing, "postgres": serving,
@@ -122,16 +134,23 @@ def cost(span: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _subjects() -> list[str]:
-    return list(Block.objects.filter(grain=FINE.seconds).values_list("subject", flat=True).distinct())
+def _node(node: int) -> tuple[str, Sequence[str]]:
+    return f"env:bench-{node:04}", OF_NODES
 
 
-def _size(grain: Grain, share: int) -> float:
-    """Bytes of a whole block for one node and its ranks, where `share` fine ones make one."""
-    rows = Block.objects.filter(grain=grain.seconds)
-    per_node = (rows.filter(subject__startswith=kind) for kind in ("env:", "task:"))
-    env, task = (some.aggregate(size=Avg(Length("data")))["size"] or 0.0 for some in per_node)
-    return float(env + task / (RANKS_OF_A_TASK / GPUS)) * share
+def _ranks(node: int) -> tuple[str, Sequence[str]]:
+    """Those of one node, as its runner tells them."""
+    task, place = divmod(node, NODES_OF_A_TASK)
+    return f"task:bench-{task:04}", OF_RANKS[place]
+
+
+def _task(node: int) -> tuple[str, Sequence[str]]:
+    return _ranks(node)[0], [name for names in OF_RANKS for name in names]
+
+
+def _size(machines: _Machines, grain: Grain) -> int:
+    """Bytes of a whole block, for a node and its ranks."""
+    return sum(len(pack(machines.block(names, 0, 0, grain, grain.values))) for names in (OF_NODES, OF_RANKS[0]))
 
 
 def _server() -> float:
@@ -148,56 +167,37 @@ def _server() -> float:
 def _week(machines: _Machines) -> Task:
     """Of one task on eight nodes that has run for a week: what writing and folding would have left."""
     moment = now()
-    nodes = RANKS_OF_A_TASK // GPUS
     project, cluster = Project.objects.get(), Cluster.objects.get()
     zone = DevEnvironment.objects.all()[0].zone
     begins = moment - timedelta(seconds=WEEK)
     task = Task.objects.create(
         id="task-week", project=project, owner=User.objects.get(), cluster=cluster, name="week",
         framework="pytorch-ddp", dataset_version=DatasetVersion.objects.get(), model=Model.objects.get(),
-        node_count=nodes, total_gpus=64, world_size=64, master="env-week-0", request={}, spec={}, summary={},
+        node_count=NODES_OF_A_TASK, total_gpus=64, world_size=64, master="env-week-0", request={}, spec={}, summary={},
         state=State.RUNNING, state_since=moment, attempt=1, due_at=moment, created_at=begins, started_at=begins,
     )  # fmt: skip
     Attempt.objects.create(task=task, number=1, master_port=1, plan={}, created_at=begins, running_at=begins)
-    for node in range(nodes):
+    for node in range(NODES_OF_A_TASK):
         environment = DevEnvironment.objects.create(
             pk=f"env-week-{node}", name=f"week-{node}", project=project, cluster=cluster, zone=zone, gpu_type="H100",
             gpu_count=GPUS, cpu_cores=64, memory_gb=512,
         )  # fmt: skip
         Node.objects.create(task=task, node_rank=node, environment=environment, name=environment.name, processes=GPUS)
         Lease.objects.create(environment=environment, holder=task.pk, since=begins)
-        _kept(f"env:{environment.pk}", machines, node, moment.timestamp())
-    _kept(f"task:{task.pk}", machines, 0, moment.timestamp(), ranks=RANKS_OF_A_TASK)
+        _kept(f"env:{environment.pk}", OF_NODES, machines, node, moment.timestamp())
+    _kept(f"task:{task.pk}", _task(0)[1], machines, 0, moment.timestamp())
     return task
 
 
-def _kept(subject: str, machines: _Machines, node: int, moment: float, ranks: int = 0) -> None:
-    names = [f"{name}:{rank}" for name in sorted(OF_RANKS) for rank in range(ranks)] if ranks else [
-        name for name in KEYS if name.partition(":")[0] not in OF_RANKS
-    ]  # fmt: skip
-    columns = {name: KEYS.index(_like(name)) for name in names}
-    table = machines._table
+def _kept(subject: str, names: Sequence[str], machines: _Machines, node: int, moment: float) -> None:
     for grain in GRAINS:
-        begin = grain.begin(moment - min(grain.kept, WEEK))
-        while begin < moment:
-            count = min(grain.values, max(0, int(moment - begin) // grain.seconds))
-            values = Values(grain.values)
-            for name, column in columns.items():
-                told = np.full(grain.values, np.nan, np.float32)
-                told[:count] = np.resize(np.roll(table[:, column], begin // grain.block + 7 * node), count)
-                values.columns.update(fold(name, told[:, None]) if grain in COARSE else {name: told})
-            sealed = grain is FINE and begin + grain.block < moment - 2400
-            data = storing.pack(values)
+        for begins in range(grain.begin(moment - min(grain.kept, WEEK)), int(moment), grain.block):
+            known = min(grain.values, int(moment - begins) // grain.seconds)
+            sealed = grain is FINE and begins + grain.block < moment - 2400
+            data = pack(machines.block(names, node, begins, grain, known))
             Block.objects.create(
-                subject=subject, grain=grain.seconds, begins=begin, data=data, version=1, sealed=sealed
+                subject=subject, grain=grain.seconds, begins=begins, data=data, version=1, sealed=sealed
             )
-            begin += grain.block
-
-
-def _like(name: str) -> str:
-    """A rank's key on its node."""
-    metric, _, index = name.partition(":")
-    return f"{metric}:{int(index) % GPUS}" if metric in OF_RANKS else name
 
 
 def _reading(task: Task) -> dict[str, float]:
@@ -212,11 +212,10 @@ def _reading(task: Task) -> dict[str, float]:
         assert answer.status_code == 200
         assert len(found) == expected, f"{len(found)} series"
 
-    nodes = RANKS_OF_A_TASK // GPUS
-    wide = sum(nodes * len(INDEXES[METRICS[name].of]) for name in EIGHT)
+    wide = sum(NODES_OF_A_TASK * len(INDEXES[METRICS[name].of]) for name in EIGHT)
     writer = Writer()
     writer.put(f"task:{task.pk}", time.time(), {f"rank_cpu:{rank}": 99.0 for rank in range(512)})
-    for node in range(nodes):
+    for node in range(NODES_OF_A_TASK):
         gpus = {f"{name}:{gpu}": 99.0 for name in EIGHT[:4] for gpu in range(GPUS)}
         writer.put(f"env:env-week-{node}", time.time(), gpus)
     writer._clock = lambda: time.time() + 60

@@ -16,7 +16,7 @@ from apps.telemetry.packing import Values, coarser
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 200
+AT_ONCE, REMOVED_AT_ONCE = 200, 500
 """Blocks that are folded, and rows that are removed, before somebody else gets a turn."""
 
 
@@ -60,6 +60,6 @@ def forget() -> int:
     moment, removed = now().timestamp(), 0
     for grain in GRAINS:
         old = Q(grain=grain.seconds, begins__lt=moment - grain.kept - grain.block)
-        keys = list(Block.objects.filter(old).values_list("pk", flat=True)[:AT_ONCE])
+        keys = list(Block.objects.filter(old).values_list("pk", flat=True)[:REMOVED_AT_ONCE])
         removed += Block.objects.filter(pk__in=keys).delete()[0] if keys else 0
     return removed

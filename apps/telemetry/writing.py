@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 WRITES_PER_SECOND = 20
 SOONEST, LATEST = FINE.seconds, 60.0
 """Seconds between two writings of a subject: so many that all of them together stay below `WRITES_PER_SECOND`."""
-FLUSH_SECONDS = 1.0
+FLUSH_SECONDS, REST_SECONDS = 1.0, 10.0
 AT_ONCE = 100
 """Blocks that one transaction writes."""
 
@@ -156,15 +156,15 @@ class Writer:
 def keep(writer: Writer, ending: threading.Event) -> None:
     """A thread of its own: whoever puts values never waits for the database. What is not written at the end is then."""
     while not ending.wait(FLUSH_SECONDS):
-        _flush(writer)
-    _flush(writer, all_of_it=True)
-    connection.close()
-
-
-def _flush(writer: Writer, *, all_of_it: bool = False) -> None:
+        try:
+            close_old_connections()
+            writer.flush()
+        except Exception:
+            log.exception("telemetry is not written; again in %s s", REST_SECONDS)
+            connection.close_if_unusable_or_obsolete()
+            ending.wait(REST_SECONDS)
     try:
-        close_old_connections()
-        writer.flush(all_of_it=all_of_it)
-    except Exception:
-        log.exception("telemetry is not written; again in %s s", FLUSH_SECONDS)
-        connection.close_if_unusable_or_obsolete()
+        writer.flush(all_of_it=True)
+    except DatabaseError as error:
+        log.warning("the last of telemetry is not written: %s", error)
+    connection.close()

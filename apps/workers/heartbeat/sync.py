@@ -7,7 +7,7 @@ import time
 from django.db import close_old_connections, connection
 
 from apps.common import bus
-from apps.telemetry.writing import FLUSH_SECONDS
+from apps.telemetry.writing import FLUSH_SECONDS, REST_SECONDS
 from apps.workers import health, hints
 from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.using import Used
@@ -72,5 +72,6 @@ class Sync:
                 close_old_connections()
                 self._used.write()
             except Exception:
-                log.exception("what hosts use cannot be stored; again in %s s", FLUSH_SECONDS)
+                log.exception("what hosts use cannot be stored; again in %s s", REST_SECONDS)
                 connection.close_if_unusable_or_obsolete()
+                time.sleep(REST_SECONDS)

@@ -32,5 +32,5 @@ CELERY_BEAT_SCHEDULE = {
     "catalog": {"task": "catalog.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
     "hours": {"task": "overview.hours", "schedule": 600.0, "options": {"expires": 600.0}},
     "telemetry": {"task": "telemetry.fold", "schedule": 60.0, "options": {"expires": 60.0}},
-    "telemetry-forget": {"task": "telemetry.forget", "schedule": 3600.0, "options": {"expires": 3600.0}},
+    "telemetry-forget": {"task": "telemetry.forget", "schedule": 120.0, "options": {"expires": 120.0}},
 }

@@ -1,0 +1,19 @@
+"""The page says what is measured and how long it is kept, as the code has it."""
+
+from pathlib import Path
+
+import pytest
+
+from apps.telemetry.grains import GRAINS, most_blocks
+from fermi.telemetry.metrics import METRICS
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+
+@pytest.mark.parametrize("page", ["telemetry.md", "zh/telemetry.md"])
+def test_every_metric_and_every_bound_is_in_the_page(page: str) -> None:
+    text = (DOCS / page).read_text("utf-8")
+    assert [name for name in METRICS if f"`{name}`" not in text] == []
+    for grain in GRAINS:
+        assert f"| {most_blocks(grain)} |" in text
+    assert str(sum(map(most_blocks, GRAINS))) in text
