@@ -7,9 +7,10 @@ from celery import shared_task
 from celery.signals import worker_ready
 
 from apps.clusters import discovery
+from apps.clusters import noticing as environments
 from apps.common.clock import now
 from apps.scheduling.services import budgets
-from apps.training.ground import launching
+from apps.training.ground import launching, noticing
 from apps.training.queue import load, yielding
 from apps.training.reconcile import engines, reconciler
 
@@ -39,6 +40,12 @@ def empty_windows() -> None:
 def warn_of_budgets() -> None:
     moment = now()
     budgets.warn(moment, lambda: load.spent(moment))
+
+
+@shared_task(name="training.notice", ignore_result=True)
+def notice() -> None:
+    environments.look()
+    noticing.look()
 
 
 @worker_ready.connect

@@ -10,6 +10,7 @@ from server import views
 
 api: list[URLPattern | URLResolver] = [
     path("", include("apps.accounts.api.urls")),
+    path("", include("apps.notices.api.urls")),
     path("", include("apps.clusters.api.urls")),
     path("", include("apps.catalog.api.urls")),
     path("", include("apps.scheduling.api.urls")),

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.db import transaction
 
 from apps.accounts import audit
+from apps.notices.services.telling import tell
 from apps.scheduling.models import Limits
 from apps.scheduling.selectors import Spent, month_name
 
@@ -16,7 +17,7 @@ NEARLY = 0.8
 def warn(now: datetime, spent: Callable[[], Mapping[str, Spent]]) -> None:
     """`spent`: what the month has cost so far, by project; asked only where somebody has a budget."""
     month = month_name(now)
-    rows = list(Limits.objects.filter(budget__gt=0).exclude(budget_warned=month))
+    rows = list(Limits.objects.filter(budget__gt=0).exclude(budget_warned=month).select_related("project"))
     known = spent() if rows else {}
     for row in rows:
         cost = known[row.project_id].cost if row.project_id in known else 0.0
@@ -25,3 +26,5 @@ def warn(now: datetime, spent: Callable[[], Mapping[str, Spent]]) -> None:
                 if Limits.objects.filter(pk=row.pk).exclude(budget_warned=month).update(budget_warned=month):
                     params = {"spent": round(cost, 2), "budget": float(row.budget), "currency": settings.CURRENCY}
                     audit.record(None, "budget.warned", row.project_id, project=row.project_id, **params)
+                    told, key = {**params, "project": row.project.name}, f"{row.project_id} {month}"
+                    tell("budget", key, "NOTICE_BUDGET", told, project=row.project_id, link="/usage")

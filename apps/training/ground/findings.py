@@ -7,7 +7,7 @@ from typing import Any
 from django.db import transaction
 
 from apps.common.clock import now
-from apps.training.ground import hints, transitions
+from apps.training.ground import hints, noticing, transitions
 from apps.training.models import Finding as Row
 from fermi.launch.diagnosis import Finding
 
@@ -24,6 +24,7 @@ def note(task_id: str, attempt: int, found: Iterable[Finding]) -> None:
             )
             if is_new or row.until is not None:
                 transitions.record(task_id, attempt, "finding", code, one.params)
+                noticing.hangs(task_id, code, one.params)
             if not is_new:
                 since = {} if row.until is not None else {"since": row.since}
                 Row.objects.filter(pk=row.pk).update(**{**values, **since, "until": None})
@@ -34,6 +35,7 @@ def over(task_id: str, attempt: int, code: str, *keys: str) -> None:
     """It is so no more; without keys, none of the code."""
     going_on = Row.objects.filter(task_id=task_id, attempt=attempt, code=code, until=None)
     if (going_on.filter(key__in=keys) if keys else going_on).update(until=now()):
+        noticing.goes_on(task_id)
         hints.changed(task_id, "status")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from apps.common.clock import now
-from apps.training.ground import hints
+from apps.training.ground import hints, noticing
 from apps.training.models import Event, Task
 from apps.training.states import ARROWS, FINAL, Kind, State
 from apps.training.states.limits import lasting
@@ -41,6 +41,7 @@ def move(task: Task, to: State, reason: str = "", params: Mapping[str, Any] | No
         record(
             task.pk, attempt, "state", f"STATE_{to.upper()}", {"from": come_from, "reason": reason, **(params or {})}
         )
+        noticing.moved(task, to, reason, params or {})
         hints.changed(task.pk, "status")
     for name, value in values.items():
         setattr(task, name, value)

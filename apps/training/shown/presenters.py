@@ -11,10 +11,10 @@ from django.utils.timezone import localtime
 
 from apps.common.clock import now
 from apps.common.encoding import encode
+from apps.common.explained import explained, said
 from apps.common.texts import text
 from apps.training.states.limits import SILENT
 from apps.training.states.reasons import Reason
-from fermi import messages
 from fermi.launch import registry
 from fermi.launch.scaling import Expectation
 from fermi.launch.spec import JobSpec, Problem
@@ -25,14 +25,8 @@ def problem(found: Problem, lang: str | None = None) -> dict[str, str]:
     return {"field": found.field, "error": found.code, "message": message, "hint": hint}
 
 
-UNKNOWN = "CAUSE_UNKNOWN"
-EXPLAINED = ("cause", "outcome", "reason")
-"""Parameters that are themselves codes: a text that names one says what it means. So does `why`, where `about` is what
-fills its text."""
-
-
 def warning(code: str, params: Mapping[str, Any], lang: str | None = None) -> dict[str, str]:
-    message, hint = text(code, _explained(params, lang), lang)
+    message, hint = text(code, explained(params, lang), lang)
     return {"code": code, "message": message, "hint": hint}
 
 
@@ -63,7 +57,7 @@ def reason(code: str, params: Mapping[str, Any], lang: str | None = None) -> dic
     """None when there is nothing to explain."""
     if not code:
         return None
-    message, hint = _said(code, _explained(params, lang), lang)
+    message, hint = said(code, explained(params, lang), lang)
     return {"code": code, "message": message, "hint": hint}
 
 
@@ -71,7 +65,7 @@ def worst(task: Mapping[str, Any], lang: str | None = None) -> dict[str, Any] | 
     """The worst that is found to be wrong with a task, at a glance."""
     if not (code := task["worst_code"]):
         return None
-    message, _ = _said(code, _explained(task["worst_params"], lang), lang)
+    message, _ = said(code, explained(task["worst_params"], lang), lang)
     return {"code": code, "level": task["worst_level"], "message": message}
 
 
@@ -137,7 +131,7 @@ def expectation(found: Expectation, lang: str | None = None) -> dict[str, Any]:
 
 
 def event(row: dict[str, Any], lang: str | None = None) -> dict[str, Any]:
-    message, hint = text(row["code"], _explained(row["params"], lang), lang)
+    message, hint = text(row["code"], explained(row["params"], lang), lang)
     return {**row, "message": message, "hint": hint}
 
 
@@ -156,27 +150,3 @@ def artifacts(stored: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, str]]
             )
             objects.append({"kind": artifact["kind"], "name": artifact["name"], "content": written})
     return files, objects
-
-
-def _explained(params: Mapping[str, Any], lang: str | None) -> dict[str, Any]:
-    """One that is named first may be part of the next one's text."""
-    found = dict(params)
-    if isinstance(about := params.get("about"), Mapping) and isinstance(why := params.get("why"), str):
-        message, found["whyHint"] = _said(why, about, lang)
-        found["why"] = message.rstrip(".。")
-    for name in EXPLAINED:
-        if isinstance(code := params.get(name), str) and code.isupper():
-            message, hint = _said(code, found, lang)
-            found[name] = message.rstrip(".。")
-            if name == "cause":
-                found["advice"] = hint
-    return found
-
-
-def _said(code: str, params: Mapping[str, Any], lang: str | None) -> tuple[str, str]:
-    """Of a code without a text, as of an engine that was removed: the code, and whatever came with it."""
-    if messages.has(code):
-        return text(code, params, lang)
-    hidden = ("advice", "about", "whyHint", *EXPLAINED)
-    said = ", ".join(f"{name}: {value}" for name, value in sorted(params.items()) if name not in hidden)
-    return text(UNKNOWN, {"code": code, "said": said or None}, lang)

@@ -21,6 +21,8 @@ FERMI_PREFLIGHT_PATIENCE  12 by default: seconds that the nodes of a pre-flight 
 FERMI_STAND_BY       "0" keeps no process standing by with the training stack imported (saves its ~300 MB)
 FERMI_WORKER_HEARTBEAT  seconds between two heartbeats of a worker (5)
 FERMI_WORKER_LOST    seconds without one until a worker counts as lost (15)
+FERMI_NOTICE_HOSTS   comma-separated: where messages may go. Host names (*.example.org; * = any public one), addresses
+                     and networks (10.0.0.0/8); without it nowhere
 FERMI_CURRENCY       what prices and budgets are in (CNY)
 FERMI_LOG            "json" for one JSON object per line
 FERMI_LOG_LEVEL      INFO by default
@@ -84,6 +86,7 @@ DEMO = flag("FERMI_DEMO", default=True)
 MASTER_PORTS = read("FERMI_MASTER_PORTS")
 PREFLIGHT_PATIENCE = read("FERMI_PREFLIGHT_PATIENCE")
 STAND_BY = flag("FERMI_STAND_BY", default=True)
+NOTICE_HOSTS = words("FERMI_NOTICE_HOSTS")
 CURRENCY = os.environ.get("FERMI_CURRENCY") or "CNY"
 WORKER_HEARTBEAT_S = read("FERMI_WORKER_HEARTBEAT")
 WORKER_LOST_S = read("FERMI_WORKER_LOST")

@@ -31,6 +31,10 @@ CELERY_BEAT_SCHEDULE = {
     "workers-clean": {"task": "workers.clean", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "catalog": {"task": "catalog.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
     "hours": {"task": "overview.hours", "schedule": 600.0, "options": {"expires": 600.0}},
+    "notices": {"task": "notices.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
+    "notices-watch": {"task": "notices.watch", "schedule": 300.0, "options": {"expires": 300.0}},
+    "training-notice": {"task": "training.notice", "schedule": 15.0, "options": {"expires": 15.0}},
+    "notices-forget": {"task": "notices.forget", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "telemetry": {"task": "telemetry.fold", "schedule": 60.0, "options": {"expires": 60.0}},
     "telemetry-forget": {"task": "telemetry.forget", "schedule": 120.0, "options": {"expires": 120.0}},
 }

@@ -1,0 +1,36 @@
+"""Texts whose parameters are codes themselves: what they mean stands in their place."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from apps.common.texts import text
+from fermi import messages
+
+UNKNOWN = "CAUSE_UNKNOWN"
+EXPLAINED = ("cause", "outcome", "reason")
+"""Parameters that are themselves codes: a text that names one says what it means. So does `why`, where `about` is what
+fills its text."""
+
+
+def explained(params: Mapping[str, Any], lang: str | None) -> dict[str, Any]:
+    """One that is named first may be part of the next one's text."""
+    found = dict(params)
+    if isinstance(about := params.get("about"), Mapping) and isinstance(why := params.get("why"), str):
+        message, found["whyHint"] = said(why, about, lang)
+        found["why"] = message.rstrip(".。")
+    for name in EXPLAINED:
+        if isinstance(code := params.get(name), str) and code.isupper():
+            message, hint = said(code, found, lang)
+            found[name] = message.rstrip(".。")
+            if name == "cause":
+                found["advice"] = hint
+    return found
+
+
+def said(code: str, params: Mapping[str, Any], lang: str | None) -> tuple[str, str]:
+    """Of a code without a text, as of an engine that was removed: the code, and whatever came with it."""
+    if messages.has(code):
+        return text(code, params, lang)
+    hidden = ("advice", "about", "whyHint", *EXPLAINED)
+    rest = ", ".join(f"{name}: {value}" for name, value in sorted(params.items()) if name not in hidden)
+    return text(UNKNOWN, {"code": code, "said": rest or None}, lang)

@@ -1,0 +1,86 @@
+"""What people are told, and how."""
+
+from apps.common.api import APIView, Body, Data, PageQuery, Query, Request, operation, page
+from apps.notices import selectors
+from apps.notices.api import forms
+from apps.notices.services import channels, items, rules
+
+
+class InboxView(APIView):
+    @operation("getInbox", query=forms.InboxQuery, data=forms.Inbox)
+    def get(self, request: Request, query: Query) -> Data:
+        """What concerns you, the newest first, and how much of it you have not read."""
+        rows = selectors.items(request.user, unread=query["unread"])
+        return {**page(rows, query, selectors.item), "unread": items.unread(request.user)}
+
+
+class InboxReadView(APIView):
+    @operation("readInbox", body=forms.InboxReadRequest, data=forms.InboxUnread)
+    def post(self, request: Request, body: Body) -> Data:
+        """You have read these."""
+        return {"unread": items.read(request.user, body.get("ids"))}
+
+
+class ChannelsView(APIView):
+    @operation("listNoticeChannels", query=PageQuery, page=forms.NoticeChannel)
+    def get(self, request: Request, query: Query) -> Data:
+        """Yours, those of your projects, and for administrators the platform's."""
+        rows = selectors.channels(request.user).filter(name__icontains=query["search"])
+        return page(rows, query, selectors.channel)
+
+    @operation("createNoticeChannel", body=forms.ChannelCreateRequest, data=forms.NoticeChannelCreated, status=201)
+    def post(self, request: Request, body: Body) -> Data:
+        """A new way to hear of things. Its address is never shown again."""
+        row, secret = channels.create(request.user, **body)
+        return {**selectors.channel(row), "secret": secret}
+
+
+class ChannelView(APIView):
+    @operation("changeNoticeChannel", body=forms.ChannelChangeRequest, partial=True, data=forms.NoticeChannel)
+    def patch(self, request: Request, channel_id: str, body: Body) -> Data:
+        """Changes it, and ends its rest after failures."""
+        return selectors.channel(channels.change(request.user, channel_id, body))
+
+    @operation("deleteNoticeChannel")
+    def delete(self, request: Request, channel_id: str) -> None:
+        """With all that waits to be sent by it."""
+        channels.remove(request.user, channel_id)
+
+
+class ChannelTestView(APIView):
+    @operation("testNoticeChannel", data=forms.NoticeDelivery)
+    def post(self, request: Request, channel_id: str) -> Data:
+        """Sends one message now, and says what came of it."""
+        return selectors.delivery(channels.test(request.user, channel_id))
+
+
+class ChannelDeliveriesView(APIView):
+    @operation("listNoticeDeliveries", query=PageQuery, page=forms.NoticeDelivery)
+    def get(self, request: Request, channel_id: str, query: Query) -> Data:
+        """What was sent by it, and what waits, the newest first."""
+        return page(selectors.deliveries(request.user, channel_id), query, selectors.delivery)
+
+
+class RulesView(APIView):
+    @operation("listNoticeRules", query=PageQuery, page=forms.NoticeRule)
+    def get(self, request: Request, query: Query) -> Data:
+        """Yours, those of your projects, and for administrators the platform's."""
+        rows = selectors.rules(request.user).filter(name__icontains=query["search"])
+        return page(rows, query, selectors.rule)
+
+    @operation("createNoticeRule", body=forms.RuleCreateRequest, data=forms.NoticeRule, status=201)
+    def post(self, request: Request, body: Body) -> Data:
+        """From now on these channels hear of what happens and is meant here."""
+        return selectors.rule(rules.create(request.user, **body))
+
+
+class RuleView(APIView):
+    @operation("changeNoticeRule", body=forms.RuleChangeRequest, partial=True, data=forms.NoticeRule)
+    def patch(self, request: Request, rule_id: str, body: Body) -> Data:
+        """What happens from now on goes by it."""
+        return selectors.rule(rules.change(request.user, rule_id, body))
+
+    @operation("deleteNoticeRule")
+    def delete(self, request: Request, rule_id: str) -> None:
+        """What waits to be sent is sent all the same."""
+        rules.remove(request.user, rule_id)

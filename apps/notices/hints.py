@@ -1,0 +1,10 @@
+"""Messages that make things happen sooner. None of them is needed: the sweep finds what is due by itself."""
+
+from django.db import transaction
+
+from apps.common.hints import send
+
+
+def due() -> None:
+    """Once the current transaction is committed."""
+    transaction.on_commit(lambda: send("notices.sweep"))

@@ -1,0 +1,35 @@
+"""What people can be told of. A kind of incident declares how bad it is, and whether it can be over by itself."""
+
+from typing import NamedTuple
+
+from apps.notices.models import Level
+
+
+class Kind(NamedTuple):
+    """`passes`: it ends by itself, and that is told, too. `owner`: the person whose it is hears of it in the bell;
+    `maintainers`, `operators`: these do."""
+
+    level: Level
+    passes: bool = False
+    owner: bool = False
+    maintainers: bool = False
+    operators: bool = False
+
+
+KINDS = {
+    "task_ended": Kind(Level.INFO, owner=True),
+    "task_failed": Kind(Level.FAIL, owner=True),
+    "task_hung": Kind(Level.WARN, passes=True, owner=True),
+    "task_restarted": Kind(Level.WARN, owner=True),
+    "task_waits": Kind(Level.WARN, passes=True, owner=True),
+    "budget": Kind(Level.WARN, maintainers=True),
+    "node_lost": Kind(Level.FAIL, passes=True, maintainers=True, operators=True),
+    "disk_full": Kind(Level.WARN, passes=True, operators=True),
+    "token_ends": Kind(Level.WARN, owner=True),
+    "certificate_ends": Kind(Level.WARN, operators=True),
+}
+ORDER = list(Level.values)
+
+
+def at_least(level: str, least: str) -> bool:
+    return ORDER.index(level) >= ORDER.index(least)

@@ -1,0 +1,28 @@
+"""Quiet hours: from when to when on a day, in somebody's own time zone."""
+
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+DAY = 24 * 60
+
+
+def zone(name: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def until(moment: datetime, begins: int | None, ends: int | None, timezone: str) -> datetime:
+    """When a message of this moment may be sent: at once, or when the quiet hours are over. `begins`, `ends`: minutes
+    of the day; the same twice are none. A night across midnight begins on the day before."""
+    where = zone(timezone)
+    if begins is None or ends is None or begins == ends or where is None:
+        return moment
+    local = moment.astimezone(where)
+    minute = local.hour * 60 + local.minute
+    length, passed = (ends - begins) % DAY, (minute - begins) % DAY
+    if passed >= length:
+        return moment
+    over = local.replace(tzinfo=None, second=0, microsecond=0) + timedelta(minutes=length - passed)
+    return over.replace(tzinfo=where).astimezone(moment.tzinfo)  # by the wall clock, whatever the night skips

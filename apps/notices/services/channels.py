@@ -1,0 +1,75 @@
+"""Ways by which people hear of things."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts import audit, sealing
+from apps.accounts.models import User
+from apps.common.clock import now
+from apps.common.errors import ProblemsError
+from apps.common.texts import language
+from apps.notices import delivering
+from apps.notices.models import Channel, Delivery, Kind
+from apps.notices.sending import addresses, guard
+from apps.notices.services import owning
+
+
+@transaction.atomic
+def create(
+    user: User,
+    *,
+    scope: str,
+    name: str,
+    kind: str,
+    address: str,
+    project_id: str | None = None,
+    lang: str = "",
+    enabled: bool = True,
+) -> tuple[Channel, str]:
+    """And what its webhooks are signed with, which is shown this once; empty for other kinds."""
+    owner = owning.owner(user, scope, project_id)
+    _check(kind, address)
+    secret = f"fermi_whsec_{secrets.token_hex(32)}" if kind == Kind.WEBHOOK else ""
+    row = Channel.objects.create(
+        **owner, name=name, kind=kind, address=sealing.seal(address), shown=addresses.shown(kind, address),
+        secret=sealing.seal(secret) if secret else "", language=lang or language(), enabled=enabled, created_at=now(),
+        created_by=user,
+    )  # fmt: skip
+    audit.record(user, "channel.create", row.pk, project=row.project_id, kind=kind)
+    return row, secret
+
+
+@transaction.atomic
+def change(user: User, key: str, changes: Mapping[str, Any]) -> Channel:
+    row = owning.find(Channel.objects.all(), user, key, change=True)
+    if "address" in changes:
+        _check(row.kind, changes["address"])
+        row.address = sealing.seal(changes["address"])
+        row.shown = addresses.shown(row.kind, changes["address"])
+    row.name = changes.get("name", row.name)
+    row.language = changes.get("lang", row.language)
+    row.enabled = changes.get("enabled", row.enabled)
+    row.failures, row.rests_until = 0, None  # somebody has looked after it
+    row.save()
+    audit.record(user, "channel.change", row.pk, project=row.project_id, fields=sorted(changes))
+    return row
+
+
+@transaction.atomic
+def remove(user: User, key: str) -> None:
+    row = owning.find(Channel.objects.all(), user, key, change=True)
+    audit.record(user, "channel.delete", row.pk, project=row.project_id)
+    row.delete()
+
+
+def test(user: User, key: str) -> Delivery:
+    """Sends one message now."""
+    return delivering.test(owning.find(Channel.objects.all(), user, key, change=True))
+
+
+def _check(kind: str, address: str) -> None:
+    if found := addresses.problems(kind, address, guard.allowed()):
+        raise ProblemsError(found)

@@ -1,0 +1,18 @@
+"""The bell."""
+
+from collections.abc import Sequence
+
+from apps.accounts.models import User
+from apps.common.clock import now
+from apps.notices.models import Item
+
+
+def read(user: User, ids: Sequence[str] | None) -> int:
+    """Marks incidents as read; None: all. How many are unread then."""
+    rows = Item.objects.filter(user=user, read_at=None)
+    (rows if ids is None else rows.filter(incident__in=ids)).update(read_at=now())
+    return unread(user)
+
+
+def unread(user: User) -> int:
+    return Item.objects.filter(user=user, read_at=None).count()

@@ -1,0 +1,50 @@
+"""Whose a channel or a rule is, and who may do what with it: a person's is that person's alone, a project's is its
+maintainers' and its members see it, the platform's is the administrator's."""
+
+from typing import Any, TypeVar
+
+from django.db.models import Q, QuerySet
+
+from apps.accounts import access
+from apps.accounts.models import Membership, Role, User
+from apps.common.errors import ApiError
+from apps.notices.models import Owned
+
+M = TypeVar("M", bound=Owned)
+ME, PROJECT, PLATFORM = "me", "project", "platform"
+
+
+def visible(rows: QuerySet[M], user: User) -> QuerySet[M]:
+    mine = Q(user=user) | Q(project__in=Membership.objects.filter(user=user).values("project"))
+    if user.is_superuser:
+        mine |= Q(user=None)
+    return rows.filter(mine)
+
+
+def find(rows: QuerySet[M], user: User, key: str, *, change: bool = False) -> M:
+    row = visible(rows, user).filter(pk=key).first()
+    if row is None:
+        raise ApiError(404, "NOT_FOUND")
+    if change:
+        require(user, scope(row), row.project_id)
+    return row
+
+
+def scope(row: Owned) -> str:
+    return ME if row.user_id else PROJECT if row.project_id else PLATFORM
+
+
+def require(user: User, scope: str, project: str | None) -> None:
+    """Raises ApiError where `user` may not have one of this scope."""
+    if scope == PLATFORM:
+        access.require_administrator(user)
+    elif scope == PROJECT:
+        access.require(user, access.project(user, project or ""), Role.MAINTAINER)
+
+
+def owner(user: User, scope: str, project: str | None) -> dict[str, Any]:
+    """Columns of a new one."""
+    if scope == PROJECT and not project:
+        raise ApiError(400, "NOTICE_PROJECT_MISSING", "projectId")
+    require(user, scope, project)
+    return {"user": user if scope == ME else None, "project_id": project if scope == PROJECT else None}

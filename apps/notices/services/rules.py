@@ -1,0 +1,64 @@
+"""Who hears of what, by which channels."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts import audit
+from apps.accounts.models import User
+from apps.common.clock import now
+from apps.common.errors import ProblemsError
+from apps.notices import quiet
+from apps.notices.models import Channel, Rule
+from apps.notices.services import owning
+from fermi.launch.spec import Problem
+
+FIELDS = ("name", "kinds", "level", "restarts", "waits_seconds", "quiet_from", "quiet_to", "timezone",
+          "breaks_through", "enabled")  # fmt: skip
+
+
+@transaction.atomic
+def create(user: User, *, scope: str, channels: Sequence[str], project_id: str | None = None, **fields: Any) -> Rule:
+    owner = owning.owner(user, scope, project_id)
+    row = Rule(**owner, **{name: fields[name] for name in FIELDS if name in fields}, created_at=now(), created_by=user)
+    found = _check(user, row, channels)
+    row.save(force_insert=True)
+    row.channels.set(found)
+    audit.record(user, "rule.create", row.pk, project=row.project_id, channels=list(channels))
+    return row
+
+
+@transaction.atomic
+def change(user: User, key: str, changes: Mapping[str, Any]) -> Rule:
+    row = owning.find(Rule.objects.all(), user, key, change=True)
+    for name in changes.keys() & set(FIELDS):
+        setattr(row, name, changes[name])
+    found = _check(user, row, changes.get("channels", list(row.channels.values_list("pk", flat=True))))
+    row.save()
+    row.channels.set(found)
+    audit.record(user, "rule.change", row.pk, project=row.project_id, fields=sorted(changes))
+    return row
+
+
+@transaction.atomic
+def remove(user: User, key: str) -> None:
+    row = owning.find(Rule.objects.all(), user, key, change=True)
+    audit.record(user, "rule.delete", row.pk, project=row.project_id)
+    row.delete()
+
+
+def _check(user: User, row: Rule, channels: Sequence[str]) -> list[Channel]:
+    """Channels of the rule's own scope: a project's rule sends nothing to somebody's private address."""
+    problems = []
+    same = Channel.objects.filter(user=row.user_id, project=row.project_id).in_bulk(list(channels))
+    for index, key in enumerate(channels):
+        if key not in same:
+            problems.append(Problem(f"channels.{index}", "CHANNEL_UNKNOWN", {"channel": key}))
+    if quiet.zone(row.timezone) is None:
+        problems.append(Problem("timezone", "TIMEZONE_UNKNOWN", {"found": row.timezone}))
+    if (row.quiet_from is None) != (row.quiet_to is None):
+        problems.append(Problem("quietTo" if row.quiet_to is None else "quietFrom", "QUIET_HOURS_HALF", {}))
+    if problems:
+        raise ProblemsError(problems)
+    return list(same.values())

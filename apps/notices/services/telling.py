@@ -1,0 +1,84 @@
+"""Says that something has happened, in the transaction in which it happens."""
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from apps.common.clock import now
+from apps.notices import hints
+from apps.notices.kinds import KINDS, at_least
+from apps.notices.models import Incident
+
+log = logging.getLogger(__name__)
+
+
+def tell(
+    kind: str,
+    key: str,
+    code: str,
+    params: Mapping[str, Any],
+    *,
+    project: str | None = None,
+    owner: int | None = None,
+    link: str = "",
+    level: str = "",
+) -> None:
+    """Opens an incident, or goes on with the one that is open for the same `key`: people hear of it once. `code`: of a
+    text; `project`, `owner`: whom it concerns, by id; `link`: a path of the console. Ends no transaction: what cannot
+    be told of is logged."""
+    moment = now()
+    again = {"code": code, "params": dict(params), "updated_at": moment, "due_at": moment, "link": link}
+    try:
+        level = level or KINDS[kind].level
+        with transaction.atomic():
+            if not _go_on(kind, key, level, again):
+                try:
+                    with transaction.atomic():
+                        Incident.objects.create(
+                            kind=kind,
+                            key=key,
+                            level=level,
+                            project_id=project,
+                            owner_id=owner,
+                            opened_at=moment,
+                            **again,
+                        )
+                except IntegrityError:
+                    _go_on(kind, key, level, again)
+            hints.due()
+    except Exception:
+        log.exception("nobody will be told of %s %s", kind, key)
+
+
+def over(kind: str, key: str) -> None:
+    """It is so no more. Nothing happens where nobody had been told of it."""
+    moment = now()
+    try:
+        with transaction.atomic():
+            if Incident.objects.filter(kind=kind, key=key, over_at=None).update(over_at=moment, due_at=moment):
+                hints.due()
+    except Exception:
+        log.exception("nobody will be told that %s %s is over", kind, key)
+
+
+def open_keys(kind: str) -> set[str]:
+    """Of incidents that go on."""
+    return set(Incident.objects.filter(kind=kind, over_at=None).values_list("key", flat=True))
+
+
+def forget(before: datetime, most: int) -> int:
+    """Removes incidents that nothing was heard of since then, with all that was sent of them; how many rows."""
+    old = Incident.objects.filter(updated_at__lt=before, due_at=None).values_list("pk", flat=True)
+    return Incident.objects.filter(pk__in=list(old[:most])).delete()[0]
+
+
+def _go_on(kind: str, key: str, level: str, again: Mapping[str, Any]) -> bool:
+    row = Incident.objects.filter(kind=kind, key=key, over_at=None).first()
+    if row is None:
+        return False
+    worse = {"level": level} if not at_least(row.level, level) else {}
+    return bool(Incident.objects.filter(pk=row.pk, over_at=None).update(times=F("times") + 1, **again, **worse))

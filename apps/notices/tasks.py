@@ -1,0 +1,33 @@
+"""Celery's way in. Losing any of these messages loses nothing: the sweep comes again."""
+
+from datetime import timedelta
+
+from celery import shared_task
+
+from apps.common.clock import now
+from apps.notices import delivering, spreading, watching
+from apps.notices.services import telling
+
+ROUNDS = 10
+KEPT = timedelta(days=90)
+AT_ONCE = 500
+
+
+@shared_task(name="notices.sweep", ignore_result=True)
+def sweep() -> None:
+    for _ in range(ROUNDS):
+        if not spreading.spread() + delivering.deliver():
+            return
+
+
+@shared_task(name="notices.watch", ignore_result=True)
+def watch() -> None:
+    watching.look()
+
+
+@shared_task(name="notices.forget", ignore_result=True)
+def forget() -> None:
+    before = now() - KEPT
+    for _ in range(ROUNDS):
+        if not telling.forget(before, AT_ONCE) + delivering.forget(before, AT_ONCE):
+            return

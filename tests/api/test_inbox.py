@@ -1,0 +1,156 @@
+"""The bell, channels and rules: whose they are, who may see and change them."""
+
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import AuditEvent, User
+from apps.notices import spreading
+from apps.notices.models import Channel, Delivery, Rule
+from apps.notices.services.telling import over, tell
+from apps.training.ground import transitions
+from apps.training.models import Task
+from apps.training.states import State
+from tests.api.conftest import Api
+from tests.api.test_tasks_create import changed
+
+HOOK = {"scope": "me", "name": "my hook", "kind": "webhook", "address": "https://hooks.example.org/secret-path"}
+
+
+@pytest.fixture(autouse=True)
+def allowed(settings: Any) -> None:
+    settings.NOTICE_HOSTS = ["hooks.example.org"]
+
+
+@pytest.mark.usefixtures("environments", "dataset", "model")
+def test_whoever_owns_a_task_hears_that_it_failed_and_reads_it(colleague: Api, owner: Api, stranger: Api) -> None:
+    task = Task.objects.get(pk=colleague.post("/training-tasks", changed()).data["taskId"])
+    for state in (State.QUEUED, State.STARTING, State.RUNNING):
+        transitions.move(task, state)
+    transitions.move(task, State.FAILED, "RANK_FAILED", {"rank": 3, "node": "dgx-02", "exitCode": 1})
+    spreading.spread()
+    told = colleague.get("/inbox").data
+    [item] = told["items"]
+    assert (item["kind"], item["level"], item["path"], told["unread"]) == (
+        "task_failed",
+        "fail",
+        f"/tasks/{task.pk}",
+        1,
+    )
+    assert task.name in item["title"]
+    assert item["body"]
+    english = Api(colleague.user, "en").get("/inbox").data["items"][0]
+    assert english["title"] == f"Task {task.name} failed"
+    assert owner.get("/inbox").data == stranger.get("/inbox").data
+    assert owner.get("/inbox").data["items"] == []
+    assert stranger.post("/inbox/read", {"ids": [item["id"]]}).data == {"unread": 0}
+    assert colleague.get("/inbox", unread="true").data["total"] == 1
+    assert colleague.post("/inbox/read", {"ids": [item["id"]]}).data == {"unread": 0}
+    assert colleague.get("/inbox", unread="true").data["total"] == 0
+    assert colleague.get("/inbox").data["items"][0]["readAt"]
+
+
+def test_operators_hear_of_nodes_and_maintainers_of_theirs(
+    owner: Api, colleague: Api, admin: Api, project: Any
+) -> None:
+    params = {"environment": "dgx-02", "host": "dgx-02", "cluster": "c"}
+    tell("node_lost", "env-9", "NOTICE_NODE_LOST", params, project=project.pk)
+    spreading.spread()
+    assert [each.get("/inbox").data["unread"] for each in (owner, colleague, admin)] == [1, 0, 1]
+    over("node_lost", "env-9")
+    spreading.spread()
+    assert owner.get("/inbox").data["items"][0]["overAt"]
+
+
+def test_a_channel_is_its_owners_alone_and_never_shows_its_address(colleague: Api, owner: Api, stranger: Api) -> None:
+    made = colleague.post("/notice-channels", HOOK).data
+    assert made["secret"].startswith("fermi_whsec_")
+    assert made["address"] == "https://hooks.example.org/…"
+    path = f"/notice-channels/{made['id']}"
+    listed = colleague.get("/notice-channels").data["items"]
+    assert "secret" not in listed[0]
+    assert (
+        "secret-path"
+        not in f"{listed}{made | {'secret': ''}}{Channel.objects.get().address}{list(AuditEvent.objects.values())}"
+    )
+    for other in (owner, stranger):
+        assert other.get("/notice-channels").data["items"] == []
+        for answer in (other.patch(path, {"name": "x"}), other.delete(path), other.post(f"{path}/test"),
+                       other.get(f"{path}/deliveries")):  # fmt: skip
+            assert answer.status == 404
+    assert colleague.patch(path, {"name": "renamed", "enabled": False}).data["enabled"] is False
+    assert colleague.delete(path).status == 200
+    assert not Channel.objects.exists()
+
+
+def test_a_projects_channels_are_its_maintainers(owner: Api, colleague: Api, stranger: Api, project: Any) -> None:
+    mine = {**HOOK, "scope": "project", "projectId": project.pk}
+    assert colleague.post("/notice-channels", mine).status == 403
+    assert stranger.post("/notice-channels", mine).status == 404
+    made = owner.post("/notice-channels", mine).data
+    assert colleague.get("/notice-channels").ids == [made["id"]]
+    assert colleague.patch(f"/notice-channels/{made['id']}", {"name": "x"}).status == 403
+    rule = {"scope": "project", "projectId": project.pk, "name": "failures", "channels": [made["id"]], "level": "fail"}
+    assert colleague.post("/notice-rules", rule).status == 403
+    key = owner.post("/notice-rules", rule).data["id"]
+    assert stranger.delete(f"/notice-rules/{key}").status == 404
+    assert owner.patch(f"/notice-rules/{key}", {"kinds": ["task_failed"], "restarts": 3}).data["restarts"] == 3
+    assert owner.delete(f"/notice-rules/{key}").status == 200
+
+
+def test_the_platforms_channels_are_the_administrators(owner: Api, admin: Api) -> None:
+    assert owner.post("/notice-channels", {**HOOK, "scope": "platform"}).status == 403
+    made = admin.post("/notice-channels", {**HOOK, "scope": "platform"}).data
+    assert (made["scope"], owner.get("/notice-channels").ids) == ("platform", [])
+
+
+@pytest.mark.parametrize(("address", "error"), [
+    ("https://elsewhere.example.net/x", "CHANNEL_HOST_NOT_ALLOWED"), ("http://127.0.0.1/x", "CHANNEL_HOST_NOT_ALLOWED"),
+    ("ftp://hooks.example.org/", "CHANNEL_ADDRESS_INVALID"), ("nonsense", "CHANNEL_ADDRESS_INVALID"),
+    ("http://[::1", "CHANNEL_ADDRESS_INVALID"), ("https://hooks.example.org:99999/", "CHANNEL_ADDRESS_INVALID"),
+    ("https://hooks.example.org@evil.net/", "CHANNEL_HOST_NOT_ALLOWED"),
+])  # fmt: skip
+def test_a_webhook_goes_only_where_it_may(colleague: Api, address: str, error: str) -> None:
+    answer = colleague.post("/notice-channels", {**HOOK, "address": address})
+    assert (answer.status, answer.problems) == (400, {"address": error})
+
+
+@pytest.mark.parametrize(("address", "error"), [
+    ("tgram://a", "CHANNEL_ADDRESS_INVALID"), ("mailto://", "CHANNEL_ADDRESS_INVALID"),
+    ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/x", "CHANNEL_HOST_NOT_ALLOWED"),
+    ("dbus://", "CHANNEL_SCHEME_UNKNOWN"), ("syslog://", "CHANNEL_SCHEME_UNKNOWN"),
+    ("mqtt://x", "CHANNEL_SCHEME_UNKNOWN"), ("x", "CHANNEL_SCHEME_UNKNOWN"),
+    ("mailto://u:p@mail.internal?to=a@b.cc", "CHANNEL_HOST_NOT_ALLOWED"),
+])  # fmt: skip
+def test_so_does_whatever_apprise_understands(colleague: Api, address: str, error: str) -> None:
+    answer = colleague.post("/notice-channels", {**HOOK, "kind": "apprise", "address": address})
+    assert (answer.status, answer.problems) == (400, {"address": error})
+
+
+def test_a_test_says_what_came_of_it(colleague: Api, settings: Any) -> None:
+    made = colleague.post("/notice-channels", HOOK).data
+    settings.NOTICE_HOSTS = []
+    told = colleague.post(f"/notice-channels/{made['id']}/test").data
+    assert (told["outcome"], told["what"]) == ("failed", "test")
+    assert told["tries"][0]["error"]["code"] == "CHANNEL_HOST_REFUSED"
+    assert "hooks.example.org" in told["tries"][0]["error"]["message"]
+    assert colleague.get(f"/notice-channels/{made['id']}/deliveries").data["total"] == 1
+    assert Delivery.objects.get().due_at is None
+
+
+@pytest.mark.parametrize(("fields", "field", "error"), [
+    ({"channels": ["channel-none"]}, "channels.0", "CHANNEL_UNKNOWN"),
+    ({"timezone": "Mars/Base"}, "timezone", "TIMEZONE_UNKNOWN"), ({"quietFrom": 60}, "quietTo", "QUIET_HOURS_HALF"),
+    ({"kinds": ["rain"]}, "kinds.0", "FIELD_CHOICE"), ({"restarts": 0}, "restarts", "FIELD_RANGE"),
+])  # fmt: skip
+def test_a_rule_that_cannot_be_meant_is_refused(colleague: Api, fields: Any, field: str, error: str) -> None:
+    answer = colleague.post("/notice-rules", {"scope": "me", "name": "r", "channels": [], **fields})
+    assert (answer.status, answer.problems) == (400, {field: error})
+    assert not Rule.objects.exists()
+
+
+def test_one_persons_rule_cannot_use_anothers_channel(colleague: Api, owner: Api) -> None:
+    made = colleague.post("/notice-channels", HOOK).data
+    answer = owner.post("/notice-rules", {"scope": "me", "name": "r", "channels": [made["id"]]})
+    assert answer.problems == {"channels.0": "CHANNEL_UNKNOWN"}
+    assert User.objects.count() >= 2

@@ -1,0 +1,440 @@
+"""Word of what happens, by real mail and real webhooks: once for each incident, whatever dies meanwhile."""
+
+import contextlib
+import hashlib
+import hmac
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest import mock
+
+import pytest
+from django.db import connections, transaction
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.accounts.models import Membership, Project, Role, User
+from apps.common.clock import now
+from apps.notices import delivering, quiet, spreading, tasks
+from apps.notices.models import Channel, Delivery, Incident, Item, Rule
+from apps.notices.sending import addresses, guard
+from apps.notices.sending.guard import Allowed, NotAllowed, guarded
+from apps.notices.services import channels, rules, telling
+from apps.notices.services.telling import over, tell
+from tests.apps.notice_servers import Hooks, Mails, http, smtp
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+
+
+WHY = {"code": "RANK_FAILED", "params": {"rank": 3, "node": "dgx-02", "exitCode": 1}}
+
+
+@pytest.fixture
+def mails() -> Iterator[Mails]:
+    with smtp() as server:
+        yield server
+
+
+@pytest.fixture
+def hooks() -> Iterator[Hooks]:
+    with http() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def allowed(settings: Any) -> None:
+    settings.NOTICE_HOSTS = ["127.0.0.0/8"]
+    settings.PUBLIC_URL = "https://fermi.example.org/"
+
+
+@pytest.fixture
+def ann() -> User:
+    user = User.objects.create_user("ann", password="a long enough password")
+    project = Project.objects.create(pk="project-one", name="one")
+    Membership.objects.create(project=project, user=user, role=Role.MAINTAINER)
+    return user
+
+
+def channel(user: User, kind: str, address: str, **fields: Any) -> Channel:
+    return channels.create(user, scope="me", name="mine", kind=kind, address=address, lang="en", **fields)[0]
+
+
+def rule(user: User, *to: Channel, **fields: Any) -> Rule:
+    return rules.create(user, scope="me", name="all", channels=[one.pk for one in to], **fields)
+
+
+def mail_to(mails: Mails) -> str:
+    return f"mailto://127.0.0.1:{mails.port}?from=fermi@example.org&to=ann@example.org&mode=insecure"
+
+
+def fails(user: User, key: str = "task-x", **more: Any) -> None:
+    params = {"name": "gpt", "task": key, "why": WHY}
+    tell(
+        "task_failed",
+        key,
+        "NOTICE_TASK_FAILED",
+        params,
+        project="project-one",
+        owner=user.pk,
+        link=f"/tasks/{key}",
+        **more,
+    )
+
+
+def test_a_failure_arrives_once_by_mail_and_once_by_webhook(ann: User, mails: Mails, hooks: Hooks) -> None:
+    row, secret = channels.create(ann, scope="me", name="hook", kind="webhook", address=hooks.url, lang="en")
+    rule(ann, channel(ann, "apprise", mail_to(mails)), row)
+    fails(ann)
+    for _ in range(3):
+        tasks.sweep()
+    [mail] = mails.received
+    assert mail["Subject"] == "Task gpt failed"
+    assert mail["X-Fermi-Delivery"].startswith("delivery-")
+    text = mail.get_body(("plain", "html")).get_content()  # type: ignore[union-attr]
+    assert "https://fermi.example.org/tasks/task-x" in text.replace("&#x2F;", "/")
+    assert "dgx-02" in text
+    [(headers, told, body)] = hooks.received
+    stamp, given = (part.partition("=")[2] for part in headers["X-Fermi-Signature"].split(","))
+    assert hmac.new(secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest() == given
+    assert told["event"] == headers["X-Fermi-Event"] == "incident.opened"
+    assert told["delivery"] == headers["X-Fermi-Delivery"]
+    assert (told["incident"]["kind"], told["incident"]["key"], told["link"]) == (
+        "task_failed", "task-x", "https://fermi.example.org/tasks/task-x",
+    )  # fmt: skip
+    assert [row.outcome for row in Delivery.objects.all()] == ["sent", "sent"]
+    assert Item.objects.get().user == ann
+
+
+def test_many_events_of_one_incident_are_one_message(ann: User, hooks: Hooks) -> None:
+    rule(ann, channel(ann, "webhook", hooks.url), restarts=3)
+    for number in range(5):
+        params = {"name": "gpt", "why": WHY, "next": number}
+        tell("task_restarted", "task-x", "NOTICE_TASK_RESTARTED", params, owner=ann.pk)
+        tasks.sweep()
+        assert len(hooks.received) == (number >= 2)  # from the third on
+    assert Incident.objects.get().times == 5
+
+
+def test_what_passes_by_itself_is_told_as_over_to_those_who_had_heard_of_it(ann: User, hooks: Hooks) -> None:
+    rule(ann, channel(ann, "webhook", hooks.url))
+    tell("task_hung", "task-x", "NOTICE_TASK_HUNG", {"name": "gpt", "why": WHY}, owner=ann.pk)
+    tasks.sweep()
+    over("task_hung", "task-x")
+    over("task_hung", "task-x")
+    tasks.sweep()
+    tell("task_hung", "task-y", "NOTICE_TASK_HUNG", {"name": "gpt", "why": WHY}, owner=ann.pk)
+    over("task_hung", "task-y")  # before anybody heard of it
+    tasks.sweep()
+    assert [told["event"] for _, told, _ in hooks.received] == ["incident.opened", "incident.over"]
+    assert hooks.received[1][1]["title"] == "Over: Task gpt does not get on"
+    tell("task_hung", "task-x", "NOTICE_TASK_HUNG", {"name": "gpt", "why": WHY}, owner=ann.pk)  # anew
+    tasks.sweep()
+    assert len(hooks.received) == 3
+
+
+def test_what_is_rolled_back_is_told_to_nobody(ann: User, hooks: Hooks) -> None:
+    rule(ann, channel(ann, "webhook", hooks.url))
+    with contextlib.suppress(ZeroDivisionError), transaction.atomic():
+        fails(ann)
+        raise ZeroDivisionError
+    tasks.sweep()
+    assert hooks.received == []
+
+
+def test_a_fault_of_ours_in_telling_harms_nobody(ann: User) -> None:
+    with transaction.atomic():
+        tell("no_such_kind", "x", "NOTICE_TEST", {})
+        tell("task_failed", "x" * 500, "NOTICE_TEST", {"bad": object()})
+        assert User.objects.count() == 1  # the transaction goes on
+
+
+@pytest.mark.parametrize("moment", ["before it is sent", "after it was sent"])
+def test_killed_while_sending_it_is_sent_again_by_the_same_id(
+    ann: User, hooks: Hooks, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that really dies: what it had noted is in the database, and nothing else is left of it."""
+    rule(ann, channel(ann, "webhook", hooks.url))
+    fails(ann)
+    spreading.spread()
+    connections.close_all()
+    child = os.fork()
+    if child == 0:
+        try:
+            if moment == "before it is sent":
+                delivering.send = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment,return-value]
+            else:
+                delivering._noted = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+            delivering.deliver()
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    sent = len(hooks.received)
+    assert sent == (moment == "after it was sent")
+    tasks.sweep()
+    assert len(hooks.received) == sent  # it is still claimed
+    later = now() + delivering.CLAIM * 2
+    monkeypatch.setattr(delivering, "now", lambda: later)
+    tasks.sweep()
+    tasks.sweep()
+    assert len(hooks.received) == sent + 1
+    assert len({headers["X-Fermi-Delivery"] for headers, _, _ in hooks.received}) == 1
+    delivery = Delivery.objects.get()
+    assert delivery.outcome == "sent"
+    assert ["seconds" in one for one in delivery.tries] == [False, True]
+
+
+def test_two_who_send_at_once_send_it_once(ann: User, hooks: Hooks) -> None:
+    rule(ann, channel(ann, "webhook", hooks.url))
+    fails(ann)
+    spreading.spread()
+    hooks.hold = threading.Event()
+    key = Delivery.objects.get().pk
+    first = threading.Thread(target=lambda: (delivering.one(key), connections.close_all()))
+    first.start()
+    while not hooks.received:
+        first.join(0.01)
+    assert delivering.one(key) is False
+    hooks.hold.set()
+    first.join()
+    assert len(hooks.received) == 1
+
+
+def test_a_server_that_fails_is_tried_again_later_and_its_channel_rests(
+    ann: User, hooks: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule(ann, channel(ann, "webhook", hooks.url))
+    hooks.answers = [(500, {}), (503, {})]
+    moment = [now()]
+    for module in (delivering, spreading, telling):
+        monkeypatch.setattr(module, "now", lambda: moment[0])
+    fails(ann)
+    tasks.sweep()
+    fails(ann, "task-y")
+    tasks.sweep()  # another message of a channel that rests
+    assert len(hooks.received) == 1
+    row = Channel.objects.get()
+    assert row.failures == 1
+    for _ in range(20):
+        moment[0] += timedelta(minutes=2)
+        tasks.sweep()
+    assert [one.outcome for one in Delivery.objects.all()] == ["sent", "sent"]
+    assert Channel.objects.get().failures == 0
+    errors = [one["error"]["code"] for row in Delivery.objects.all() for one in row.tries if "error" in one]
+    assert errors == ["CHANNEL_REFUSES"] * 2
+    assert hooks.received[0][1]["delivery"] in {told["delivery"] for _, told, _ in hooks.received[1:]}
+
+
+def test_a_message_that_never_gets_through_is_given_up(ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    rule(ann, channel(ann, "webhook", f"http://127.0.0.1:{port}/"))
+    moment = [now()]
+    for module in (delivering, spreading, telling):
+        monkeypatch.setattr(module, "now", lambda: moment[0])
+    fails(ann)
+    for _ in range(40):
+        tasks.sweep()
+        moment[0] += timedelta(hours=15)
+    row = Delivery.objects.get()
+    assert (row.outcome, row.due_at, len(row.tries)) == ("failed", None, len(delivering.AGAIN) + 1)
+
+
+def test_a_slow_channel_delays_no_other_thread(ann: User, hooks: Hooks) -> None:
+    rule(ann, channel(ann, "webhook", hooks.url))
+    hooks.hold = threading.Event()
+    for number in range(delivering.THREADS):
+        fails(ann, f"task-{number}")
+    spreading.spread()
+    keys = list(Delivery.objects.values_list("pk", flat=True))
+    busy = [threading.Thread(target=lambda: (delivering.deliver(), connections.close_all())) for _ in keys]
+    for thread in busy:
+        thread.start()
+    while len(hooks.received) < 1:
+        busy[0].join(0.01)
+    fails(ann, "task-late")
+    spreading.spread()  # what happens is still noted and spread
+    assert Delivery.objects.count() == delivering.THREADS + 1
+    hooks.hold.set()
+    for thread in busy:
+        thread.join()
+
+
+def test_quiet_hours_hold_back_what_is_not_bad_enough(ann: User, hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    night = datetime(2026, 11, 23, 16, 30, tzinfo=UTC)  # half past midnight in Shanghai
+    rule(ann, channel(ann, "webhook", hooks.url), quiet_from=22 * 60, quiet_to=7 * 60, timezone="Asia/Shanghai",
+         breaks_through="fail")  # fmt: skip
+    moment = [night]
+    for module in (delivering, spreading, telling):
+        monkeypatch.setattr(module, "now", lambda: moment[0])
+    tell(
+        "task_waits", "task-x", "NOTICE_TASK_WAITS", {"name": "gpt", "seconds": 9, "hours": 1, "why": WHY}, owner=ann.pk
+    )
+    fails(ann)
+    tasks.sweep()
+    assert [told["incident"]["kind"] for _, told, _ in hooks.received] == ["task_failed"]
+    moment[0] = night + timedelta(hours=6, minutes=29)
+    tasks.sweep()
+    assert len(hooks.received) == 1
+    moment[0] = night + timedelta(hours=6, minutes=30)
+    tasks.sweep()
+    assert len(hooks.received) == 2
+
+
+@given(st.integers(0, 365 * 24 * 60), st.integers(0, 1439), st.integers(0, 1439),
+       st.sampled_from(["UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu"]))  # fmt: skip
+def test_quiet_hours_end_within_a_day_and_never_in_the_past(at: int, begins: int, ends: int, where: str) -> None:
+    moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=at)
+    found = quiet.until(moment, begins, ends, where)
+    assert moment - timedelta(hours=1) <= found <= moment + timedelta(hours=25)
+    if found > moment:
+        assert found.astimezone(quiet.zone(where)).minute == ends % 60
+
+
+def test_each_persons_rules_hold_for_what_is_theirs(ann: User, hooks: Hooks) -> None:
+    bob = User.objects.create_user("bob", password="a long enough password")
+    rule(bob, channel(bob, "webhook", hooks.url))
+    fails(ann)
+    tasks.sweep()
+    assert hooks.received == []
+    Rule.objects.update(user=None, project="project-one")
+    Channel.objects.update(user=None, project="project-one")
+    fails(ann, "task-y")
+    tasks.sweep()
+    assert len(hooks.received) == 1
+
+
+# Where messages may not go
+
+
+@pytest.mark.parametrize(("words", "host", "address", "named"), [
+    (["hooks.example.org"], "hooks.example.org", "93.184.216.34", True),
+    (["*.example.org"], "a.example.org", "8.8.8.8", True),
+    (["*"], "anything.example", "1.1.1.1", True), (["10.0.0.0/8"], "10.1.2.3", "10.1.2.3", False),
+    (["10.0.0.0/8", "hooks.internal"], "hooks.internal", "10.1.2.3", True), (["::1/128"], "[::1]", "::1", False),
+])  # fmt: skip
+def test_what_is_allowed_may_be_reached(words: list[str], host: str, address: str, named: bool) -> None:
+    rules = Allowed(words)
+    assert rules.name(host)
+    found = guard._address(address)
+    assert found is not None
+    assert rules.address(found, named=named)
+
+
+@pytest.mark.parametrize(("words", "host", "address"), [
+    ([], "hooks.example.org", "93.184.216.34"), (["hooks.example.org"], "example.org", "93.184.216.34"),
+    (["hooks.example.org"], "hooks.example.org.evil.net", "8.8.8.8"), (["*.example.org"], "example.org", "8.8.8.8"),
+    (["*"], "127.0.0.1", "127.0.0.1"), (["*"], "169.254.169.254", "169.254.169.254"), (["*"], "[::1]", "::1"),
+    (["*"], "[::ffff:127.0.0.1]", "::ffff:127.0.0.1"), (["10.0.0.0/8"], "11.0.0.1", "11.0.0.1"),
+])  # fmt: skip
+def test_what_is_not_allowed_may_not(words: list[str], host: str, address: str) -> None:
+    rules = Allowed(words)
+    found = guard._address(address)
+    assert found is not None
+    assert not (rules.name(host) and rules.address(found, named=True))
+
+
+def test_a_name_that_leads_into_our_own_network_is_stopped_at_the_connection(
+    ann: User, hooks: Hooks, settings: Any
+) -> None:
+    """As a name server does that answers the check with one address and the connection with another."""
+    settings.NOTICE_HOSTS = ["hooks.example.org"]
+    port = hooks.url.split(":")[2].split("/")[0]
+    rule(ann, channel(ann, "webhook", f"http://hooks.example.org:{port}/hook"))
+    fails(ann)
+    real = socket.getaddrinfo
+
+    def rebound(host: Any, *args: Any, **more: Any) -> Any:
+        found = real("127.0.0.1" if "example" in str(host) else host, *args, **more)
+        guard._here.named = True  # the name was looked up, and allowed
+        return found
+
+    with mock.patch.object(guard.Allowed, "name", return_value=True), mock.patch.object(socket, "getaddrinfo", rebound):
+        tasks.sweep()
+    assert hooks.received == []
+    assert Delivery.objects.get().tries[0]["error"] == {"code": "CHANNEL_HOST_REFUSED", "params": {"host": "127.0.0.1"}}
+
+
+def test_redirects_are_not_followed(ann: User, hooks: Hooks) -> None:
+    rule(ann, channel(ann, "webhook", hooks.url))
+    hooks.answers = [(307, {"Location": hooks.url})]
+    fails(ann)
+    tasks.sweep()
+    assert len(hooks.received) == 1
+    assert Delivery.objects.get().tries[0]["error"]["params"] == {"status": 307}
+
+
+def test_mail_goes_nowhere_that_is_not_allowed_either(ann: User, mails: Mails, settings: Any) -> None:
+    row = channel(ann, "apprise", mail_to(mails))
+    settings.NOTICE_HOSTS = ["10.0.0.0/8"]
+    tried = channels.test(ann, row.pk)
+    assert mails.received == []
+    assert (tried.outcome, tried.tries[0]["error"]["code"]) == ("failed", "CHANNEL_HOST_REFUSED")
+
+
+def test_the_guard_holds_in_its_own_thread_alone_and_stops_programs() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = server.getsockname()
+        reached: list[bool] = []
+
+        def elsewhere() -> None:
+            with socket.create_connection(where):
+                reached.append(True)
+
+        with mock.patch.object(guard, "allowed", return_value=Allowed([])), guarded() as refused:
+            with pytest.raises(NotAllowed):
+                socket.create_connection(where)
+            assert refused.host == "127.0.0.1"
+            with pytest.raises(NotAllowed):
+                os.system("true")
+            with pytest.raises(NotAllowed), socket.socket(socket.AF_UNIX) as local:
+                local.connect("/run/dbus/system_bus_socket")
+            with pytest.raises(NotAllowed), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
+                datagram.sendto(b"x", where)
+            other = threading.Thread(target=elsewhere)
+            other.start()
+            other.join()
+        elsewhere()
+    assert reached == [True, True]
+
+
+def test_kinds_of_addresses_that_are_offered_send_in_the_thread_that_asks() -> None:
+    """What the guard sees."""
+    import inspect
+
+    from apprise.manager_plugins import NotificationManager
+
+    plugins = NotificationManager()
+    for scheme in addresses.HOSTS:
+        module = inspect.getsource(inspect.getmodule(plugins[scheme]))  # type: ignore[arg-type]
+        for word in (
+            "import threading",
+            "import subprocess",
+            "import asyncio",
+            "import multiprocessing",
+            "import paho",
+        ):
+            assert word not in module, (scheme, word)
+
+
+@pytest.mark.parametrize("secret", ["hunter22", "T1JJ3T3L2/A1BRTD4JD"])
+def test_what_is_secret_in_an_address_is_shown_nowhere(ann: User, secret: str) -> None:
+    address = (
+        f"mailto://ann:{secret}@smtp.example.org?to=x@example.org"
+        if "/" not in secret
+        else f"slack://{secret}/TIiajkdnlazkcOXrIdevi7FQ"
+    )
+    with mock.patch.object(guard, "allowed", return_value=Allowed(["*", "127.0.0.0/8"])):
+        row = channel(ann, "apprise", address)
+    assert secret.split("/")[0] not in f"{row.shown} {row.address} {row.name}"
+    assert row.shown
+
+
+def test_a_channel_that_was_sealed_by_another_key_says_so(ann: User, hooks: Hooks, settings: Any) -> None:
+    row = channel(ann, "webhook", hooks.url)
+    settings.SECRET_KEY = "another"
+    tried = channels.test(ann, row.pk)
+    assert (tried.outcome, tried.tries[0]["error"]["code"]) == ("failed", "CHANNEL_UNREADABLE")
