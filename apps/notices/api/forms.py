@@ -13,6 +13,8 @@ from fermi import messages
 
 SCOPES = [(scope, scope) for scope in (ME, PROJECT, PLATFORM)]
 OF = [(kind, kind) for kind in KINDS]
+LEVELS = [(level, level) for level in Level.values]
+CHANNELS = [(kind, kind) for kind in Kind.values]
 LANGUAGES = [(code, code) for code in messages.LANGUAGES]
 WHATS = [(what, what) for what in ("opened", "over", "test")]
 
@@ -27,7 +29,7 @@ class InboxItem(serializers.Serializer):
 
     id = serializers.CharField()
     kind = serializers.ChoiceField(OF)
-    level = serializers.ChoiceField(Level.choices)
+    level = serializers.ChoiceField(LEVELS)
     projectId = serializers.CharField(allow_null=True)
     title = serializers.CharField()
     body = serializers.CharField()
@@ -70,7 +72,7 @@ class ChannelFields(serializers.Serializer):
 class ChannelCreateRequest(ChannelFields):
     scope = serializers.ChoiceField(SCOPES)
     projectId = Key(source="project_id", required=False, allow_null=True, help_text="with the scope `project`")
-    kind = serializers.ChoiceField(Kind.choices)
+    kind = serializers.ChoiceField(CHANNELS)
 
 
 class ChannelChangeRequest(ChannelFields):
@@ -82,7 +84,7 @@ class NoticeChannel(serializers.Serializer):
     name = serializers.CharField()
     scope = serializers.ChoiceField(SCOPES)
     projectId = serializers.CharField(allow_null=True)
-    kind = serializers.ChoiceField(Kind.choices)
+    kind = serializers.ChoiceField(CHANNELS)
     address = serializers.CharField(help_text="without what is secret in it")
     language = serializers.ChoiceField(LANGUAGES)
     enabled = serializers.BooleanField()
@@ -127,7 +129,7 @@ class RuleFields(serializers.Serializer):
     kinds = serializers.ListField(
         child=serializers.ChoiceField(OF), max_length=len(OF), required=False, help_text="empty: all"
     )
-    level = serializers.ChoiceField(Level.choices, required=False, help_text="and what is worse")
+    level = serializers.ChoiceField(LEVELS, required=False, help_text="and what is worse")
     restarts = serializers.IntegerField(
         min_value=1, max_value=10_000, required=False, allow_null=True, help_text="from so many of a task on"
     )
@@ -144,7 +146,7 @@ class RuleFields(serializers.Serializer):
     )
     timezone = serializers.CharField(max_length=60, required=False)
     breaksThrough = serializers.ChoiceField(
-        Level.choices, source="breaks_through", required=False, help_text="from there on quiet hours do not count"
+        LEVELS, source="breaks_through", required=False, help_text="from there on quiet hours do not count"
     )
     enabled = serializers.BooleanField(required=False)
 
@@ -165,12 +167,12 @@ class NoticeRule(serializers.Serializer):
     projectId = serializers.CharField(allow_null=True)
     channels = serializers.ListField(child=serializers.CharField())
     kinds = serializers.ListField(child=serializers.ChoiceField(OF))
-    level = serializers.ChoiceField(Level.choices)
+    level = serializers.ChoiceField(LEVELS)
     restarts = serializers.IntegerField(allow_null=True)
     waitsSeconds = serializers.IntegerField(allow_null=True)
     quietFrom = serializers.IntegerField(allow_null=True)
     quietTo = serializers.IntegerField(allow_null=True)
     timezone = serializers.CharField()
-    breaksThrough = serializers.ChoiceField(Level.choices)
+    breaksThrough = serializers.ChoiceField(LEVELS)
     enabled = serializers.BooleanField()
     createdAt = serializers.DateTimeField()

@@ -353,6 +353,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/inbox": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What concerns you, the newest first, and how much of it you have not read. */
+        get: operations["getInbox"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/inbox/read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description You have read these. */
+        post: operations["readInbox"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/models": {
         parameters: {
             query?: never;
@@ -369,6 +403,112 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notice-channels": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Yours, those of your projects, and for administrators the platform's. */
+        get: operations["listNoticeChannels"];
+        put?: never;
+        /** @description A new way to hear of things. Its address is never shown again. */
+        post: operations["createNoticeChannel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notice-channels/{channel_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description With all that waits to be sent by it. */
+        delete: operations["deleteNoticeChannel"];
+        options?: never;
+        head?: never;
+        /** @description Changes it, and ends its rest after failures. */
+        patch: operations["changeNoticeChannel"];
+        trace?: never;
+    };
+    "/api/v1/notice-channels/{channel_id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What was sent by it, and what waits, the newest first. */
+        get: operations["listNoticeDeliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notice-channels/{channel_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Sends one message now, and says what came of it. */
+        post: operations["testNoticeChannel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notice-rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Yours, those of your projects, and for administrators the platform's. */
+        get: operations["listNoticeRules"];
+        put?: never;
+        /** @description From now on these channels hear of what happens and is meant here. */
+        post: operations["createNoticeRule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notice-rules/{rule_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description What waits to be sent is sent all the same. */
+        delete: operations["deleteNoticeRule"];
+        options?: never;
+        head?: never;
+        /** @description What happens from now on goes by it. */
+        patch: operations["changeNoticeRule"];
         trace?: never;
     };
     "/api/v1/notices": {
@@ -1750,6 +1890,17 @@ export interface components {
         };
         /** @enum {string} */
         CapacityEventKind: "came" | "went" | "cordoned" | "uncordoned" | "running" | "stopped" | "unhealthy" | "reservedBegins" | "reservedEnds" | "maintenanceBegins" | "maintenanceEnds";
+        ChannelCreateRequest: {
+            name: string;
+            language?: components["schemas"]["LanguageEnum"];
+            enabled?: boolean;
+            /** @description of Apprise (mailto://…, slack://…, feishu://…), or a webhook's https://… */
+            address: string;
+            scope: components["schemas"]["ScopeEnum"];
+            /** @description with the scope `project` */
+            projectId?: string | null;
+            kind: components["schemas"]["NoticeChannelKind"];
+        };
         CheckpointItem: {
             attempt: number;
             step: number;
@@ -2536,6 +2687,58 @@ export interface components {
             name: string;
             status: components["schemas"]["TaskState"];
         };
+        Inbox: {
+            items: components["schemas"]["InboxItem"][];
+            unread: number;
+            total: number;
+            page: number;
+            pageSize: number;
+        };
+        InboxEnvelope: {
+            data: components["schemas"]["Inbox"];
+            code: number;
+            message: string;
+        };
+        /** @description An incident that concerns you; `body` says why, and what to do. */
+        InboxItem: {
+            id: string;
+            kind: components["schemas"]["IncidentKind"];
+            level: components["schemas"]["DiagnosisLevel"];
+            projectId: string | null;
+            title: string;
+            body: string;
+            /** @description of the console; empty: there is no page for it */
+            path: string;
+            /** @description how often it happened, while it was one incident */
+            times: number;
+            /** Format: date-time */
+            openedAt: string;
+            /** Format: date-time */
+            updatedAt: string;
+            /** Format: date-time */
+            overAt: string | null;
+            /**
+             * Format: date-time
+             * @description when you were told
+             */
+            at: string;
+            /** Format: date-time */
+            readAt: string | null;
+        };
+        InboxReadRequest: {
+            /** @description of incidents; null: all */
+            ids?: string[] | null;
+        };
+        InboxUnread: {
+            unread: number;
+        };
+        InboxUnreadEnvelope: {
+            data: components["schemas"]["InboxUnread"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "budget" | "node_lost" | "disk_full" | "token_ends" | "certificate_ends";
         JoinTokenCreateRequest: {
             name: string;
             /** @description by default your only one */
@@ -2578,6 +2781,8 @@ export interface components {
         };
         /** @enum {string} */
         JudgedLevel: "pass" | "warn" | "fail" | "unknown";
+        /** @enum {string} */
+        LanguageEnum: "zh" | "en";
         /** @enum {string} */
         LearningRateScalingEnum: "none" | "linear" | "sqrt";
         /** @description Null or an empty list = no limit. */
@@ -2863,6 +3068,160 @@ export interface components {
             code: string;
             message: string;
         };
+        NoticeChannel: {
+            id: string;
+            name: string;
+            scope: components["schemas"]["ScopeEnum"];
+            projectId: string | null;
+            kind: components["schemas"]["NoticeChannelKind"];
+            /** @description without what is secret in it */
+            address: string;
+            language: components["schemas"]["LanguageEnum"];
+            enabled: boolean;
+            /** @description in a row */
+            failures: number;
+            /**
+             * Format: date-time
+             * @description after failures; null: it does not
+             */
+            restsUntil: string | null;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string | null;
+            /** Format: date-time */
+            lastSentAt: string | null;
+        };
+        NoticeChannelCreated: {
+            id: string;
+            name: string;
+            scope: components["schemas"]["ScopeEnum"];
+            projectId: string | null;
+            kind: components["schemas"]["NoticeChannelKind"];
+            /** @description without what is secret in it */
+            address: string;
+            language: components["schemas"]["LanguageEnum"];
+            enabled: boolean;
+            /** @description in a row */
+            failures: number;
+            /**
+             * Format: date-time
+             * @description after failures; null: it does not
+             */
+            restsUntil: string | null;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string | null;
+            /** Format: date-time */
+            lastSentAt: string | null;
+            /** @description what its webhooks are signed with, shown this once; empty: no webhook */
+            secret: string;
+        };
+        NoticeChannelCreatedEnvelope: {
+            data: components["schemas"]["NoticeChannelCreated"];
+            code: number;
+            message: string;
+        };
+        NoticeChannelEnvelope: {
+            data: components["schemas"]["NoticeChannel"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        NoticeChannelKind: "apprise" | "webhook";
+        NoticeChannelPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["NoticeChannel"][];
+        };
+        NoticeChannelPageEnvelope: {
+            data: components["schemas"]["NoticeChannelPage"];
+            code: number;
+            message: string;
+        };
+        NoticeDelivery: {
+            id: string;
+            incidentId: string | null;
+            what: components["schemas"]["WhatEnum"];
+            title: string;
+            outcome: components["schemas"]["OutcomeEnum"];
+            /** Format: date-time */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description when it is tried next
+             */
+            dueAt: string | null;
+            /** Format: date-time */
+            endedAt: string | null;
+            tries: components["schemas"]["NoticeTry"][];
+        };
+        NoticeDeliveryEnvelope: {
+            data: components["schemas"]["NoticeDelivery"];
+            code: number;
+            message: string;
+        };
+        NoticeDeliveryPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["NoticeDelivery"][];
+        };
+        NoticeDeliveryPageEnvelope: {
+            data: components["schemas"]["NoticeDeliveryPage"];
+            code: number;
+            message: string;
+        };
+        NoticeError: {
+            code: string;
+            message: string;
+        };
+        NoticeRule: {
+            id: string;
+            name: string;
+            scope: components["schemas"]["ScopeEnum"];
+            projectId: string | null;
+            channels: string[];
+            kinds: components["schemas"]["IncidentKind"][];
+            level: components["schemas"]["DiagnosisLevel"];
+            restarts: number | null;
+            waitsSeconds: number | null;
+            quietFrom: number | null;
+            quietTo: number | null;
+            timezone: string;
+            breaksThrough: components["schemas"]["DiagnosisLevel"];
+            enabled: boolean;
+            /** Format: date-time */
+            createdAt: string;
+        };
+        NoticeRuleEnvelope: {
+            data: components["schemas"]["NoticeRule"];
+            code: number;
+            message: string;
+        };
+        NoticeRulePage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["NoticeRule"][];
+        };
+        NoticeRulePageEnvelope: {
+            data: components["schemas"]["NoticeRulePage"];
+            code: number;
+            message: string;
+        };
+        NoticeTry: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: double
+             * @description null: it was cut short, or goes on
+             */
+            seconds: number | null;
+            /** @description the beginning of what the other side said */
+            answer: string;
+            error: components["schemas"]["NoticeError"] | null;
+        };
         NullEnum: null;
         OldestWaiting: {
             taskId: string;
@@ -2881,6 +3240,8 @@ export interface components {
             level: components["schemas"]["DiagnosisLevel"];
             message: string;
         };
+        /** @enum {string} */
+        OutcomeEnum: "waiting" | "sent" | "failed" | "dropped";
         Overview: {
             /** Format: date-time */
             at: string;
@@ -2997,6 +3358,14 @@ export interface components {
             failed: number;
             stopped: number;
         };
+        /** @description What is left out stays as it is. */
+        PatchedChannelChangeRequest: {
+            name?: string;
+            language?: components["schemas"]["LanguageEnum"];
+            enabled?: boolean;
+            /** @description of Apprise (mailto://…, slack://…, feishu://…), or a webhook's https://… */
+            address?: string;
+        };
         PatchedClusterChangeRequest: {
             name?: string;
             /** @description its schema depends on the backend */
@@ -3068,6 +3437,27 @@ export interface components {
             /** Format: date-time */
             endsAt?: string;
             note?: string;
+        };
+        /** @description What is left out stays as it is. */
+        PatchedRuleChangeRequest: {
+            name?: string;
+            /** @description ids, of the same scope */
+            channels?: string[];
+            /** @description empty: all */
+            kinds?: components["schemas"]["IncidentKind"][];
+            /** @description and what is worse */
+            level?: components["schemas"]["DiagnosisLevel"];
+            /** @description from so many of a task on */
+            restarts?: number | null;
+            /** @description a task that waits for longer */
+            waitsSeconds?: number | null;
+            /** @description minutes of the day */
+            quietFrom?: number | null;
+            quietTo?: number | null;
+            timezone?: string;
+            /** @description from there on quiet hours do not count */
+            breaksThrough?: components["schemas"]["DiagnosisLevel"];
+            enabled?: boolean;
         };
         /** @enum {string} */
         PhaseEnum: "starting" | "compiling" | "running" | "evaluating" | "saving" | "ending";
@@ -3551,6 +3941,29 @@ export interface components {
         };
         /** @enum {string} */
         Role: "viewer" | "member" | "maintainer";
+        RuleCreateRequest: {
+            name: string;
+            /** @description ids, of the same scope */
+            channels: string[];
+            /** @description empty: all */
+            kinds?: components["schemas"]["IncidentKind"][];
+            /** @description and what is worse */
+            level?: components["schemas"]["DiagnosisLevel"];
+            /** @description from so many of a task on */
+            restarts?: number | null;
+            /** @description a task that waits for longer */
+            waitsSeconds?: number | null;
+            /** @description minutes of the day */
+            quietFrom?: number | null;
+            quietTo?: number | null;
+            timezone?: string;
+            /** @description from there on quiet hours do not count */
+            breaksThrough?: components["schemas"]["DiagnosisLevel"];
+            enabled?: boolean;
+            scope: components["schemas"]["ScopeEnum"];
+            /** @description with the scope `project` */
+            projectId?: string | null;
+        };
         SavedViewItem: {
             /** @description of the console, such as `training` */
             section: string;
@@ -3630,6 +4043,8 @@ export interface components {
             framework: string;
             label: string;
         };
+        /** @enum {string} */
+        ScopeEnum: "me" | "project" | "platform";
         SecretItem: {
             name: string;
             /** Format: date-time */
@@ -4810,6 +5225,8 @@ export interface components {
             message: string;
             hint: string;
         };
+        /** @enum {string} */
+        WhatEnum: "opened" | "over" | "test";
         WorkerBeat: {
             id: string;
             /** @description the worker's own */
@@ -6069,6 +6486,69 @@ export interface operations {
             };
         };
     };
+    getInbox: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+                /** @description only what you have not read */
+                unread?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InboxEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    readInbox: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["InboxReadRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InboxUnreadEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listModels: {
         parameters: {
             query?: {
@@ -6122,6 +6602,316 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ModelItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listNoticeChannels: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeChannelPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createNoticeChannel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChannelCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeChannelCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteNoticeChannel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                channel_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeNoticeChannel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                channel_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedChannelChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeChannelEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listNoticeDeliveries: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                channel_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeDeliveryPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    testNoticeChannel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                channel_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeDeliveryEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listNoticeRules: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeRulePageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createNoticeRule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RuleCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeRuleEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteNoticeRule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                rule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeNoticeRule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                rule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedRuleChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeRuleEnvelope"];
                 };
             };
             default: {

@@ -408,6 +408,31 @@ class GroupRef(TypedDict):
     name: str
 
 
+class InboxReadRequest(TypedDict):
+    ids: NotRequired[list[str] | None]
+    """
+    of incidents; null: all
+    """
+
+
+class InboxUnread(TypedDict):
+    unread: int
+
+
+IncidentKind: TypeAlias = Literal[
+    "task_ended",
+    "task_failed",
+    "task_hung",
+    "task_restarted",
+    "task_waits",
+    "budget",
+    "node_lost",
+    "disk_full",
+    "token_ends",
+    "certificate_ends",
+]
+
+
 class JoinTokenCreateRequest(TypedDict):
     name: str
     projectId: NotRequired[str | None]
@@ -440,6 +465,9 @@ class JoinTokenItem(TypedDict):
 
 
 JudgedLevel: TypeAlias = Literal["pass", "warn", "fail", "unknown"]
+
+
+LanguageEnum: TypeAlias = Literal["zh", "en"]
 
 
 LearningRateScalingEnum: TypeAlias = Literal["none", "linear", "sqrt"]
@@ -621,6 +649,27 @@ class NotSelectableReason(TypedDict):
     message: str
 
 
+NoticeChannelKind: TypeAlias = Literal["apprise", "webhook"]
+
+
+class NoticeError(TypedDict):
+    code: str
+    message: str
+
+
+class NoticeTry(TypedDict):
+    at: str
+    seconds: float | None
+    """
+    null: it was cut short, or goes on
+    """
+    answer: str
+    """
+    the beginning of what the other side said
+    """
+    error: NoticeError | None
+
+
 NullEnum: TypeAlias = None
 
 
@@ -628,6 +677,9 @@ class OpenFinding(TypedDict):
     code: str
     level: DiagnosisLevel
     message: str
+
+
+OutcomeEnum: TypeAlias = Literal["waiting", "sent", "failed", "dropped"]
 
 
 class OverviewFailures(TypedDict):
@@ -707,6 +759,20 @@ class OverviewTasks(TypedDict):
     stopped: int
 
 
+class PatchedChannelChangeRequest(TypedDict):
+    """
+    What is left out stays as it is.
+    """
+
+    name: NotRequired[str]
+    language: NotRequired[LanguageEnum]
+    enabled: NotRequired[bool]
+    address: NotRequired[str]
+    """
+    of Apprise (mailto://…, slack://…, feishu://…), or a webhook's https://…
+    """
+
+
 class PatchedClusterChangeRequest(TypedDict):
     name: NotRequired[str]
     connection: NotRequired[dict[str, Any]]
@@ -781,6 +847,45 @@ class PatchedReservationChangeRequest(TypedDict):
     beginsAt: NotRequired[str]
     endsAt: NotRequired[str]
     note: NotRequired[str]
+
+
+class PatchedRuleChangeRequest(TypedDict):
+    """
+    What is left out stays as it is.
+    """
+
+    name: NotRequired[str]
+    channels: NotRequired[list[str]]
+    """
+    ids, of the same scope
+    """
+    kinds: NotRequired[list[IncidentKind]]
+    """
+    empty: all
+    """
+    level: NotRequired[DiagnosisLevel]
+    """
+    and what is worse
+    """
+    restarts: NotRequired[int | None]
+    """
+    from so many of a task on
+    """
+    waitsSeconds: NotRequired[int | None]
+    """
+    a task that waits for longer
+    """
+    quietFrom: NotRequired[int | None]
+    """
+    minutes of the day
+    """
+    quietTo: NotRequired[int | None]
+    timezone: NotRequired[str]
+    breaksThrough: NotRequired[DiagnosisLevel]
+    """
+    from there on quiet hours do not count
+    """
+    enabled: NotRequired[bool]
 
 
 PhaseEnum: TypeAlias = Literal["starting", "compiling", "running", "evaluating", "saving", "ending"]
@@ -1185,6 +1290,9 @@ class SceneFramework(TypedDict):
     `single`: one machine, with any framework
     """
     label: str
+
+
+ScopeEnum: TypeAlias = Literal["me", "project", "platform"]
 
 
 class SecretItem(TypedDict):
@@ -1755,6 +1863,9 @@ class WarningItem(TypedDict):
     hint: str
 
 
+WhatEnum: TypeAlias = Literal["opened", "over", "test"]
+
+
 class WorkerCause(TypedDict):
     """
     What a runner finds out on its own machine, and what the text of the reason takes.
@@ -1998,6 +2109,22 @@ class CapacityEvent(TypedDict):
     """
     of the console
     """
+
+
+class ChannelCreateRequest(TypedDict):
+    name: str
+    language: NotRequired[LanguageEnum]
+    enabled: NotRequired[bool]
+    address: str
+    """
+    of Apprise (mailto://…, slack://…, feishu://…), or a webhook's https://…
+    """
+    scope: ScopeEnum
+    projectId: NotRequired[str | None]
+    """
+    with the scope `project`
+    """
+    kind: NoticeChannelKind
 
 
 class ChosenEnvironments(TypedDict):
@@ -2400,6 +2527,35 @@ class GroupTask(TypedDict):
     status: TaskState
 
 
+class InboxItem(TypedDict):
+    """
+    An incident that concerns you; `body` says why, and what to do.
+    """
+
+    id: str
+    kind: IncidentKind
+    level: DiagnosisLevel
+    projectId: str | None
+    title: str
+    body: str
+    path: str
+    """
+    of the console; empty: there is no page for it
+    """
+    times: int
+    """
+    how often it happened, while it was one incident
+    """
+    openedAt: str
+    updatedAt: str
+    overAt: str | None
+    at: str
+    """
+    when you were told
+    """
+    readAt: str | None
+
+
 class Limits(TypedDict):
     """
     Null or an empty list = no limit.
@@ -2511,6 +2667,93 @@ class MemberAddRequest(TypedDict):
 class MemberItem(TypedDict):
     username: str
     role: Role
+
+
+class NoticeChannel(TypedDict):
+    id: str
+    name: str
+    scope: ScopeEnum
+    projectId: str | None
+    kind: NoticeChannelKind
+    address: str
+    """
+    without what is secret in it
+    """
+    language: LanguageEnum
+    enabled: bool
+    failures: int
+    """
+    in a row
+    """
+    restsUntil: str | None
+    """
+    after failures; null: it does not
+    """
+    createdAt: str
+    createdBy: str | None
+    lastSentAt: str | None
+
+
+class NoticeChannelCreated(TypedDict):
+    id: str
+    name: str
+    scope: ScopeEnum
+    projectId: str | None
+    kind: NoticeChannelKind
+    address: str
+    """
+    without what is secret in it
+    """
+    language: LanguageEnum
+    enabled: bool
+    failures: int
+    """
+    in a row
+    """
+    restsUntil: str | None
+    """
+    after failures; null: it does not
+    """
+    createdAt: str
+    createdBy: str | None
+    lastSentAt: str | None
+    secret: str
+    """
+    what its webhooks are signed with, shown this once; empty: no webhook
+    """
+
+
+class NoticeDelivery(TypedDict):
+    id: str
+    incidentId: str | None
+    what: WhatEnum
+    title: str
+    outcome: OutcomeEnum
+    createdAt: str
+    dueAt: str | None
+    """
+    when it is tried next
+    """
+    endedAt: str | None
+    tries: list[NoticeTry]
+
+
+class NoticeRule(TypedDict):
+    id: str
+    name: str
+    scope: ScopeEnum
+    projectId: str | None
+    channels: list[str]
+    kinds: list[IncidentKind]
+    level: DiagnosisLevel
+    restarts: int | None
+    waitsSeconds: int | None
+    quietFrom: int | None
+    quietTo: int | None
+    timezone: str
+    breaksThrough: DiagnosisLevel
+    enabled: bool
+    createdAt: str
 
 
 class OldestWaiting(TypedDict):
@@ -2708,6 +2951,46 @@ class Reservation(TypedDict):
     createdAt: str
     createdBy: str
     mayChange: bool
+
+
+class RuleCreateRequest(TypedDict):
+    name: str
+    channels: list[str]
+    """
+    ids, of the same scope
+    """
+    kinds: NotRequired[list[IncidentKind]]
+    """
+    empty: all
+    """
+    level: NotRequired[DiagnosisLevel]
+    """
+    and what is worse
+    """
+    restarts: NotRequired[int | None]
+    """
+    from so many of a task on
+    """
+    waitsSeconds: NotRequired[int | None]
+    """
+    a task that waits for longer
+    """
+    quietFrom: NotRequired[int | None]
+    """
+    minutes of the day
+    """
+    quietTo: NotRequired[int | None]
+    timezone: NotRequired[str]
+    breaksThrough: NotRequired[DiagnosisLevel]
+    """
+    from there on quiet hours do not count
+    """
+    enabled: NotRequired[bool]
+    scope: ScopeEnum
+    projectId: NotRequired[str | None]
+    """
+    with the scope `project`
+    """
 
 
 class ScalingExpectation(TypedDict):
@@ -3293,6 +3576,14 @@ class GroupItem(TypedDict):
     the newest one
     """
     allowedActions: list[GroupAction]
+
+
+class Inbox(TypedDict):
+    items: list[InboxItem]
+    unread: int
+    total: int
+    page: int
+    pageSize: int
 
 
 class Me(TypedDict):

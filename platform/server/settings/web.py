@@ -120,6 +120,8 @@ SPECTACULAR_SETTINGS = {
         "PreflightDetailAllowedActionsEnum": "apps.training.api.preflight_forms.STOPPING",
         "PreflightLevel": "apps.training.api.preflight_forms.TEST_LEVELS",
         "PreflightStatus": "apps.training.api.preflight_forms.PREFLIGHT_STATUSES",
+        "IncidentKind": "apps.notices.api.forms.OF",
+        "NoticeChannelKind": "apps.notices.api.forms.CHANNELS",
         "AttentionKind": "apps.overview.api.forms.ATTENTION_KINDS",
         "AttentionSubjectType": "apps.overview.api.forms.ATTENTION_SUBJECTS",
         "CapacityEventKind": "apps.overview.api.forms.CAPACITY_KINDS",
