@@ -66,4 +66,4 @@ def look() -> None:
 
 def _tell(kind: str, code: str, task: Task, why: str, about: Mapping[str, Any], **more: Any) -> None:
     params = {"name": task.name, "task": task.pk, "why": {"code": why, "params": dict(about)}, **more}
-    tell(kind, task.pk, code, params, project=task.project_id, owner=task.owner_id, link=f"/tasks/{task.pk}")
+    tell(kind, task.pk, code, params, project=task.project_id, owner=task.owner_id, link=f"/training/{task.pk}")
