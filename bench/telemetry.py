@@ -1,18 +1,67 @@
-"""What it costs to keep what 1,000 nodes of 8 GPUs use, every metric of each, and to read it, on a private PostgreSQL
-(without fsync, like that of the tests: what counts here is processor time)."""
+"""What it costs to measure a node (without its GPUs' driver), and to keep what 1,000 nodes of 8 GPUs use, every metric
+of each, and to read it, on a private PostgreSQL (without fsync, like that of the tests: what counts here is processor
+time)."""
 
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 from bench.scratch import ROOT, environment, scratch
 from bench.table import Figure, Target
+from fermi.telemetry.metrics import PERIOD_SECONDS
+from fermi.telemetry.sampler import Sampler
 from tests import services
+
+RANKS, HELPERS, SAMPLES = 8, 4, 60
+RANK = f"""
+import subprocess, sys
+command = [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"]
+helpers = [subprocess.Popen(command) for _ in range({HELPERS})]
+print(flush=True)
+sys.stdin.read()
+"""
 
 
 def measure() -> Iterator[Figure]:
+    yield from sampling()
+    yield from keeping()
+
+
+def sampling() -> Iterator[Figure]:
+    """By processor time of one sample; in between the caches do something else."""
+    share = Target(0.2)
+    yield Figure("measuring a node", _sampled({}), "% of a core", target=share)
+    with ExitStack() as stack:
+        command = [sys.executable, "-S", "-c", RANK]
+        ranks = [
+            stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            for _ in range(RANKS)
+        ]
+        for rank in ranks:
+            assert rank.stdout
+            rank.stdout.readline()
+        leaders = {number: rank.pid for number, rank in enumerate(ranks)}
+        yield Figure(f"… with {RANKS} ranks of {1 + HELPERS} processes", _sampled(leaders), "% of a core", target=share)
+
+
+def _sampled(leaders: dict[int, int]) -> float:
+    sampler = Sampler([str(ROOT), "/tmp"], visible="")
+    places = {rank: rank for rank in leaders}
+    sampler.sample(leaders, places)
+    began = time.process_time()
+    for _ in range(SAMPLES):
+        time.sleep(0.02)
+        sampler.sample(leaders, places)
+    taken = time.process_time() - began
+    sampler.close()
+    return 100 * taken / SAMPLES / PERIOD_SECONDS
+
+
+def keeping() -> Iterator[Figure]:
     with scratch() as data:
         env = environment(data, **services.separate(), BENCH_POSTGRES=str(os.getpid()))
         command = [sys.executable, "-m", "bench.inside", "telemetry", "240"]

@@ -7,6 +7,7 @@ import contextlib
 import os
 
 MOST_BYTES = 1 << 18
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Files:
@@ -24,9 +25,19 @@ class Files:
         with contextlib.suppress(OSError):
             if name not in self._open:
                 self._open[name] = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
-            return os.pread(self._open[name], MOST_BYTES, 0)
+            return self._whole(self._open[name])
         self._forget(name)
         return b""
+
+    @staticmethod
+    def _whole(descriptor: int) -> bytes:
+        """The kernel gives a list (of interfaces, of disks) by whole lines, a page of them at most: much less than a
+        page is the end."""
+        found = piece = os.pread(descriptor, MOST_BYTES, 0)
+        while len(piece) > PAGE // 2 and len(found) < MOST_BYTES:
+            piece = os.pread(descriptor, MOST_BYTES, len(found))
+            found += piece
+        return found
 
     def once(self, name: str) -> bytes:
         """A file that may go: a process's."""

@@ -75,6 +75,14 @@ def test_a_first_look_and_a_counter_that_began_anew_give_no_rate(tree: Path) -> 
     assert "cpu" not in Node(Files(str(tree)), Rates()).look(1.0)
 
 
+def test_a_list_that_the_kernel_gives_in_several_pages_is_read_to_its_end() -> None:
+    files = Files()
+    text = files.read("/proc/self/maps")
+    files.close()
+    assert len(text) > 2 * os.sysconf("SC_PAGE_SIZE")
+    assert b"[stack]" in text
+
+
 def test_a_container_has_what_the_tightest_of_its_groups_gives_it(tree: Path) -> None:
     groups = "/sys/fs/cgroup"
     write(tree, "/proc/self/cgroup", "0::/pods/one\n")
