@@ -258,3 +258,19 @@ def test_the_examples_of_the_python_client_run(env: dict[str, str]) -> None:
     assert outputs[0].splitlines()[-1] == "succeeded"
     assert "loss" in outputs[0]
     assert "('taskName', 'NAME_REQUIRED')" in outputs[1]
+
+
+def test_the_speed_up_of_nodes_is_measured_and_nothing_is_left_running(fermi: Cli, platform: Running) -> None:
+    wish = {"projectId": "default", "clusterId": "local", "zone": "local", "gpuType": "A100", "gpuCount": 1}
+    made = [
+        platform.api.post("/dev-environments", json={**wish, "name": f"twin-{number}", "emulated": True})
+        for number in (1, 2)
+    ]
+    keys = [answer.raise_for_status().json()["data"]["id"] for answer in made]
+    picked = ["--env", keys[0], "--env", keys[1]]
+    found = result(fermi("scaling", "gpt-small", *picked, "--seconds", "1", "--framework", "ddp", "-o", "json"))
+    one, two = found["rows"]
+    assert (one["nodes"], one["gpus"], one["speedUp"], one["efficiency"]) == (1, 1, 1.0, 1.0)
+    assert (two["nodes"], two["gpus"], two["theoretical"], two["unit"]) == (2, 2, 2.0, "tokens_per_s")
+    assert two["efficiency"] == pytest.approx(two["perSecond"] / one["perSecond"] / 2)
+    assert {platform.task(row["taskId"])["status"] for row in found["rows"]} == {"stopped"}

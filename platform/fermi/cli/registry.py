@@ -32,6 +32,7 @@ COMMANDS = {
     "recommend": Entry("recommend", "recommend"),
     "preflight": Entry("preflight", "preflight"),
     "drill": Entry("drill", "drill"),
+    "scaling": Entry("scaling", "scaling"),
     "preview": Entry("submit", "preview"),
     "submit": Entry("submit", "submit"),
     "list": Entry("tasks", "list_tasks"),

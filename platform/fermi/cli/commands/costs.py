@@ -136,8 +136,8 @@ def _share(share: float | None) -> str | None:
 def _flops(found: ModelFlops | None) -> list[tuple[str, str | None]]:
     if found is None or found["peakTflops"] is None:
         return []
-    said = {"tflops": f"{found['tflops']:.4g}", "peak": f"{found['peakTflops']:.4g}"}
-    return [(_("MODEL_FLOPS"), _("MODEL_FLOPS_IS", share=_share(found["utilisation"]) or "", **said))]
+    share, tflops, peak = _share(found["utilisation"]) or "", f"{found['tflops']:.4g}", f"{found['peakTflops']:.4g}"
+    return [(_("MODEL_FLOPS"), _("MODEL_FLOPS_IS", share=share, tflops=tflops, peak=peak))]
 
 
 def _of_task(one: TaskUsage) -> Iterator[RenderableType]:
