@@ -51,6 +51,7 @@ CONNECTION = {
         "max_run_seconds": {"type": "integer", "minimum": 1},
         "ttl_seconds": {"type": "integer", "minimum": 0},
         "out_of_service_taint": {"type": "boolean", "description": "fence dead nodes with Kubernetes' taint"},
+        "dcgmUrl": {"type": "string", "pattern": r"^https?://\S+$", "description": "metrics of DCGM's exporter"},
         "data": {
             "type": "object",
             "additionalProperties": False,

@@ -6,7 +6,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from fermi.launch.backends import chosen, measured
 from fermi.launch.backends.base import Backend
 from fermi.launch.backends.kubernetes import names, state, volumes
 from fermi.launch.backends.kubernetes.client import Client, Refused
+from fermi.launch.backends.kubernetes.dcgm import Exporters
 from fermi.launch.backends.kubernetes.deletion import Deletion
 from fermi.launch.backends.kubernetes.gang import Gang, Object
 from fermi.launch.backends.kubernetes.logs import Files, Followers, Reports
@@ -66,6 +67,7 @@ class KubernetesBackend(Backend):
             self.client, jobset=bool(connection.get("jobset")), taint=bool(connection.get("out_of_service_taint"))
         )
         self._positions = Positions(self.client)
+        self._exporters = Exporters(connection["dcgmUrl"]) if connection.get("dcgmUrl") else None
         self._reports = Reports(self.data_dir)
         self._followers = Followers(self.client, self.data_dir, self._pod)
         self._absent: dict[str, float] = {}
@@ -177,7 +179,11 @@ class KubernetesBackend(Backend):
         return Files(self.data_dir, handle.task_id, handle.attempt).pulses()
 
     def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
-        return measured.samples_in(Files(self.data_dir, handle.task_id, handle.attempt).folder, after)
+        samples = measured.samples_in(Files(self.data_dir, handle.task_id, handle.attempt).folder, after)
+        if self._exporters and samples:
+            with suppress(BackendError):
+                return self._exporters.instead(samples, self._watch.ready().gang(handle.name).pods.values())
+        return samples
 
     def port_host(self, job: JobSpec) -> str | None:
         """Each pod has an address of its own, unless the administrator puts pods into the hosts' network."""
