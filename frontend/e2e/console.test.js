@@ -128,7 +128,7 @@ test("a killed rank is seen, and training goes on from the checkpoint", async ()
   await page.getByRole("button", { name: /^rank 1/ }).hover();
   const pid = Number(/进程号 (\d+)/.exec(await page.locator("aside").innerText())[1]);
   process.kill(pid, "SIGKILL");
-  await page.getByText("第 2 次", { exact: true }).waitFor({ timeout: TRAINING_MS });
+  await page.locator("aside").getByText("第 2 次", { exact: true }).waitFor({ timeout: TRAINING_MS });
   await status("训练中").waitFor({ timeout: TRAINING_MS });
   const resumed = await eventually(steps, "a step of the second attempt");
   await eventually(async () => (await steps()) > resumed, "the steps moving on after the restart");

@@ -30,7 +30,7 @@ const silent = () => page.getByText("平台没有回应", { exact: false });
 test("a page that asks for nothing says that a frozen platform does not answer, and no more once it does", async () => {
   if (!OWN) return;
   await page.goto(fermi.link);
-  await page.getByRole("heading", { name: "训练任务" }).waitFor();
+  await page.getByRole("heading", { level: 1 }).waitFor();
   await page.getByRole("link", { name: "可用区", exact: true }).click();
   await page.getByText("北京可用区A").waitFor();
   assert.equal(await silent().count(), 0);

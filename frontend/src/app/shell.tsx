@@ -1,5 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { LogOut, UserRound } from "lucide-react";
+import { useEffect, useRef } from "react";
 import { useTranslation } from "react-i18next";
 import { Link, Navigate, NavLink, Outlet, useLocation, useNavigate } from "react-router";
 import { isSignedOut } from "@/api/errors";
@@ -57,25 +58,7 @@ function Header({ me }: { me: Me }) {
           <Logo />
           <span className="hidden sm:inline">{t("app.name")}</span>
         </Link>
-        <nav
-          aria-label={t("app.nav")}
-          className="bare-scroll order-last -mx-1 flex w-full gap-1 overflow-x-auto p-1 md:order-none md:w-auto md:min-w-0 md:flex-1"
-        >
-          {PAGES.map(({ to, label }) => (
-            <NavLink
-              key={to}
-              to={to}
-              className={({ isActive }) =>
-                cx(
-                  "rounded-lg px-2.5 py-1.5 text-sm font-medium whitespace-nowrap",
-                  isActive ? "bg-accent-soft text-accent-ink" : "text-muted hover:text-ink",
-                )
-              }
-            >
-              {t(label)}
-            </NavLink>
-          ))}
-        </nav>
+        <Pages />
         <span className="flex-1 md:hidden" />
         <Keyboard />
         <LanguageSwitch />
@@ -83,6 +66,38 @@ function Header({ me }: { me: Me }) {
         <SignOut username={me.username} />
       </div>
     </header>
+  );
+}
+
+/** Where they do not all fit, the one that is open is in sight. */
+function Pages() {
+  const { t } = useTranslation();
+  const { pathname } = useLocation();
+  const strip = useRef<HTMLElement>(null);
+  useEffect(() => {
+    strip.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [pathname]);
+  return (
+    <nav
+      ref={strip}
+      aria-label={t("app.nav")}
+      className="bare-scroll order-last -mx-1 flex w-full gap-1 overflow-x-auto p-1 md:order-none md:w-auto md:min-w-0 md:flex-1"
+    >
+      {PAGES.map(({ to, label }) => (
+        <NavLink
+          key={to}
+          to={to}
+          className={({ isActive }) =>
+            cx(
+              "rounded-lg px-2.5 py-1.5 text-sm font-medium whitespace-nowrap",
+              isActive ? "bg-accent-soft text-accent-ink" : "text-muted hover:text-ink",
+            )
+          }
+        >
+          {t(label)}
+        </NavLink>
+      ))}
+    </nav>
   );
 }
 

@@ -19,17 +19,25 @@ function requestOf(t: TFunction, error: unknown): string | undefined {
   return id && t("app.requestId", { id });
 }
 
-/** In place of what could not be loaded. */
-export function Failure({ error, retry }: { error: unknown; retry: () => void }) {
+/** What was refused, and by which request. */
+export function Refusal({ error }: { error: unknown }) {
   const { t } = useTranslation();
   const request = requestOf(t, error);
   return (
+    <span>
+      {describe(t, error)}
+      {request && <span className="ml-2 font-mono text-xs select-all">{request}</span>}
+    </span>
+  );
+}
+
+/** In place of what could not be loaded. */
+export function Failure({ error, retry }: { error: unknown; retry: () => void }) {
+  const { t } = useTranslation();
+  return (
     <Note tone="bad" role="alert">
       <div className="flex flex-wrap items-center justify-between gap-2">
-        <span>
-          {describe(t, error)}
-          {request && <span className="ml-2 font-mono text-xs select-all">{request}</span>}
-        </span>
+        <Refusal error={error} />
         <Button size="sm" onClick={retry}>
           {t("app.retryLoad")}
         </Button>

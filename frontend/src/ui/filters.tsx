@@ -49,7 +49,7 @@ export function FilterSelect({ label, any, options, value, onChange }: FilterSel
   return (
     <select
       aria-label={label}
-      className="control w-auto max-w-full"
+      className="control w-auto max-w-52"
       value={value}
       onChange={({ target }) => onChange(target.value)}
     >

@@ -5,7 +5,7 @@ import { ApiError } from "@/api/errors";
 import type { Problem } from "@/api/types";
 import { Note } from "./badge";
 import { Button } from "./button";
-import { describe } from "./failure";
+import { Refusal } from "./failure";
 import { Field } from "./field";
 import { Modal, ModalClose } from "./modal";
 
@@ -68,7 +68,7 @@ export function FormDialog<Answer>(props: FormDialogProps<Answer>) {
         <form onSubmit={onFormSubmit} className="space-y-4">
           {send.error && refused.length === 0 && (
             <Note tone="bad" role="alert">
-              {describe(t, send.error)}
+              <Refusal error={send.error} />
             </Note>
           )}
           {elsewhere.length > 0 && (

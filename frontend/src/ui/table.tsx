@@ -14,6 +14,7 @@ export interface Column {
 /** Columns join as the room grows; give their cells the same class. */
 export const MEDIUM = "hidden md:table-cell";
 export const WIDE = "hidden lg:table-cell";
+export const WIDEST = "hidden xl:table-cell";
 /** A cell with a checkbox. */
 export const TICK = "w-px pr-0!";
 

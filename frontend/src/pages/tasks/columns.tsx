@@ -7,7 +7,7 @@ import { cx } from "@/lib/cx";
 import { ago, dateTime, duration, figure, integer, secondsBetween } from "@/lib/format";
 import { ProgressBar } from "@/ui/progress";
 import { StatusBadge } from "@/ui/status";
-import { MEDIUM, WIDE } from "@/ui/table";
+import { MEDIUM, WIDEST } from "@/ui/table";
 
 /** What the cells of a task's row are drawn from. */
 export interface Shown {
@@ -58,18 +58,18 @@ export function taskColumns(t: TFunction): TaskColumn[] {
       className: `${MEDIUM} text-right tabular-nums`,
       cell: ({ task }) => (task.loss == null ? "–" : figure(task.loss)),
     },
-    { id: "owner", label: t("tasks.owner"), order: "owner", className: WIDE, cell: ({ task }) => task.owner },
+    { id: "owner", label: t("tasks.owner"), order: "owner", className: WIDEST, cell: ({ task }) => task.owner },
     {
       id: "created",
       label: t("tasks.created"),
       order: "-createdAt",
-      className: `${WIDE} whitespace-nowrap`,
+      className: `${WIDEST} whitespace-nowrap`,
       cell: ({ task, now }) => <span title={dateTime(task.createdAt)}>{ago(task.createdAt, now)}</span>,
     },
     {
       id: "duration",
       label: t("tasks.duration"),
-      className: `${WIDE} text-right whitespace-nowrap tabular-nums`,
+      className: `${WIDEST} text-right whitespace-nowrap tabular-nums`,
       cell: ({ task, now }) => elapsed(t, task, now) ?? "–",
     },
   ];

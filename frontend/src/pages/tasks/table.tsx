@@ -46,7 +46,7 @@ export function TaskTable({ tasks, bulk, columns, ordering, onOrder }: TaskTable
                 onChange={() => bulk.ticks.toggle(task.taskId)}
               />
             </td>
-            <td className="w-full max-w-0 md:w-2/5">
+            <td className="w-full max-w-0 md:w-2/5 md:min-w-60">
               <Name shown={shown} />
             </td>
             <td>
