@@ -18,4 +18,5 @@ export const FURTHER_PAGES = [
   { to: "/queue/reservations", label: "reservations.title", key: "" },
   { to: "/workers/groups", label: "palette.kinds.groups", key: "" },
   { to: "/settings", label: "settings.title", key: "s" },
+  { to: "/settings/notices", label: "notices.title", key: "" },
 ] as const;

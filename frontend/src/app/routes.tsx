@@ -39,6 +39,7 @@ export const routes: RouteObject[] = [
               { path: "/preflight/create", lazy: () => import("@/pages/preflight-create") },
               { path: "/preflight/:id", lazy: () => import("@/pages/preflight") },
               { path: "/settings", lazy: () => import("@/pages/settings") },
+              { path: "/settings/notices", lazy: () => import("@/pages/settings/notices") },
               { path: "/operators-only", Component: OperatorsOnly },
               { path: "*", Component: NotFound },
             ],

@@ -11,6 +11,7 @@ import { Button, ButtonLink } from "@/ui/button";
 import { Failure, toastError } from "@/ui/failure";
 import { Logo } from "@/ui/logo";
 import { Skeleton } from "@/ui/skeleton";
+import { Bell } from "./bell";
 import { ContactNotice } from "./contact-notice";
 import { Keyboard } from "./keyboard";
 import { OperatorNotices } from "./operator-notices";
@@ -61,6 +62,7 @@ function Header({ me }: { me: Me }) {
         <Pages />
         <span className="flex-1 md:hidden" />
         <Keyboard />
+        <Bell />
         <LanguageSwitch />
         <ThemeSwitch />
         <SignOut username={me.username} />

@@ -39,6 +39,7 @@ export const platform = setupServer(
   http.get(api("/auth/me"), () => ok(me)),
   http.get(api("/auth/sign-in"), () => ok({ embedded: false })),
   http.get(api("/notices"), () => ok({ fit: true, findings: [] })),
+  http.get(api("/inbox"), () => ok({ items: [], unread: 0, total: 0, page: 1, pageSize: 10 })),
   http.get(api("/dev-environments"), () => list(environment("env-1"), environment("env-2"))),
   http.get(api("/dev-environments/:id"), ({ params }) => ok(environment(String(params.id)))),
   http.get(api("/clusters"), () => list({ id: "cluster-1", name: "本机" })),

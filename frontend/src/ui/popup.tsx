@@ -2,13 +2,14 @@ import { type ReactNode, useEffect, useRef, useState } from "react";
 import { cx } from "@/lib/cx";
 
 interface PopupProps {
-  label: string;
+  label: ReactNode;
   icon: ReactNode;
+  wide?: boolean;
   children: ReactNode;
 }
 
 /** A small panel under its button, made when it is opened; Escape, a press elsewhere or following a link closes it. */
-export function Popup({ label, icon, children }: PopupProps) {
+export function Popup({ label, icon, wide, children }: PopupProps) {
   const ref = useRef<HTMLDetailsElement>(null);
   const [open, setOpen] = useState(false);
   useEffect(() => {
@@ -44,7 +45,10 @@ export function Popup({ label, icon, children }: PopupProps) {
         onClick={({ target }) => {
           if (ref.current && (target as Element).closest("a")) ref.current.open = false;
         }}
-        className="absolute top-full right-0 z-20 mt-1 w-64 max-w-[calc(100vw-2rem)] rounded-lg border bg-surface p-2 shadow-lg"
+        className={cx(
+          "absolute top-full right-0 z-20 mt-1 max-w-[calc(100vw-2rem)] rounded-lg border bg-surface p-2 shadow-lg",
+          wide ? "w-96 max-sm:fixed max-sm:inset-x-4 max-sm:top-14 max-sm:w-auto" : "w-64",
+        )}
       >
         {open && children}
       </div>

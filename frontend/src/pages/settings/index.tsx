@@ -6,7 +6,7 @@ import { useShortcuts } from "@/app/keyboard";
 import { useChangeLanguage } from "@/app/preferences";
 import { setTheme, type Theme, useTheme } from "@/app/theme";
 import { language, LANGUAGES } from "@/i18n";
-import { ButtonAnchor } from "@/ui/button";
+import { ButtonAnchor, ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { Field } from "@/ui/field";
 import { Page } from "@/ui/page";
@@ -87,6 +87,9 @@ function Profile({ me }: { me: Me }) {
             <span className="block text-muted">{t("settings.shortcutsHint")}</span>
           </span>
         </label>
+        <ButtonLink to="/settings/notices" className="w-full justify-center">
+          {t("notices.title")}
+        </ButtonLink>
         {me.isAdministrator && (
           <ButtonAnchor href="/admin/" className="w-full justify-center">
             {t("settings.operators")}

@@ -1,0 +1,29 @@
+import { mutationOptions, type QueryClient, queryOptions } from "@tanstack/react-query";
+import { http, unwrap } from "./client";
+
+const POLL_MS = 30_000;
+/** How many the bell shows at a time. */
+export const INBOX_PAGE = 10;
+
+const inboxKeys = { all: ["inbox"] as const };
+
+/** How much is unread; asked again while the page is in sight. */
+export const unreadQuery = queryOptions({
+  queryKey: [...inboxKeys.all, "unread"] as const,
+  queryFn: async () =>
+    (await unwrap(http.GET("/api/v1/inbox", { params: { query: { unread: true, pageSize: 1 } } }))).unread,
+  refetchInterval: POLL_MS,
+});
+
+export const inboxQuery = (page: number) =>
+  queryOptions({
+    queryKey: [...inboxKeys.all, "page", page] as const,
+    queryFn: () => unwrap(http.GET("/api/v1/inbox", { params: { query: { page, pageSize: INBOX_PAGE } } })),
+  });
+
+/** Without ids, all of them. */
+export const markRead = (client: QueryClient) =>
+  mutationOptions({
+    mutationFn: (ids: string[] | null) => unwrap(http.POST("/api/v1/inbox/read", { body: { ids } })),
+    onSuccess: () => client.invalidateQueries({ queryKey: inboxKeys.all }),
+  });

@@ -1,0 +1,37 @@
+import { useQuery } from "@tanstack/react-query";
+import { Bell as BellIcon } from "lucide-react";
+import { lazy, Suspense } from "react";
+import { useTranslation } from "react-i18next";
+import { unreadQuery } from "@/api/inbox";
+import { Loading } from "@/ui/failure";
+import { Popup } from "@/ui/popup";
+
+const BellList = lazy(() => import("./bell-list"));
+/** More than fits beside a bell is "99+". */
+const MOST = 99;
+
+/** How much has happened that nobody has read; what it was loads when the bell is opened. */
+export function Bell() {
+  const { t } = useTranslation();
+  const unread = useQuery(unreadQuery).data ?? 0;
+  return (
+    <Popup
+      wide
+      label={
+        <>
+          <span className="sr-only">{t("bell.open", { count: unread })}</span>
+          {unread > 0 && (
+            <span aria-hidden className="rounded-full bg-bad px-1.5 text-xs text-white tabular-nums">
+              {unread > MOST ? `${MOST}+` : unread}
+            </span>
+          )}
+        </>
+      }
+      icon={<BellIcon aria-hidden />}
+    >
+      <Suspense fallback={<Loading />}>
+        <BellList />
+      </Suspense>
+    </Popup>
+  );
+}

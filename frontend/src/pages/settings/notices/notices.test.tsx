@@ -1,0 +1,167 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http } from "msw";
+import { expect, test } from "vitest";
+import type { InboxItem, NoticeChannel, NoticeDelivery } from "@/api/types";
+import { api, list, ok, platform, refuse } from "@/test/platform";
+import { visit } from "@/test/render";
+import { minutesOf, timeText } from "./rule-texts";
+
+const AT = "2026-11-21T05:00:00Z";
+
+const channel: NoticeChannel = {
+  id: "channel-1",
+  name: "值班",
+  scope: "me",
+  projectId: null,
+  kind: "webhook",
+  address: "https://hooks.example.org/…",
+  language: "zh",
+  enabled: true,
+  failures: 0,
+  restsUntil: null,
+  createdAt: AT,
+  createdBy: "ada",
+  lastSentAt: null,
+};
+
+const refused: NoticeDelivery = {
+  id: "delivery-1",
+  incidentId: null,
+  what: "test",
+  title: "Fermi：测试消息",
+  outcome: "failed",
+  createdAt: AT,
+  dueAt: null,
+  endedAt: AT,
+  tries: [
+    { at: AT, seconds: 0.2, answer: "no such room", error: { code: "CHANNEL_REFUSES", message: "服务器返回 404。" } },
+  ],
+};
+
+const failed: InboxItem = {
+  id: "incident-1",
+  kind: "task_failed",
+  level: "fail",
+  projectId: "project-1",
+  title: "任务 llm 失败",
+  body: "节点 gn6-0 的显存不足。",
+  path: "/training/task-1",
+  times: 5,
+  openedAt: AT,
+  updatedAt: AT,
+  overAt: null,
+  at: AT,
+  readAt: null,
+};
+
+test("the bell says how much is unread, and who has read all of it sees none", async () => {
+  let readAt: string | null = null;
+  const read: unknown[] = [];
+  platform.use(
+    http.get(api("/inbox"), () =>
+      ok({ items: [{ ...failed, readAt }], unread: readAt ? 0 : 1, total: 1, page: 1, pageSize: 10 }),
+    ),
+    http.post(api("/inbox/read"), async ({ request }) => {
+      read.push(await request.json());
+      readAt = AT;
+      return ok({ unread: 0 });
+    }),
+  );
+  visit("/settings");
+  await userEvent.click(await screen.findByText("通知：1 条未读"));
+  const bell = await screen.findByRole("region", { name: "通知" });
+  const link = await within(bell).findByRole("link", { name: "任务 llm 失败" });
+  expect(link.getAttribute("href")).toBe("/training/task-1");
+  expect(within(bell).getByText("共 5 次")).toBeTruthy();
+  await userEvent.click(within(bell).getByRole("button", { name: "全部标为已读" }));
+  await screen.findByText("通知：0 条未读");
+  expect(read).toEqual([{ ids: null }]);
+});
+
+test("a webhook's secret is shown once, and a refused address says at its field how to allow it", async () => {
+  const sent: unknown[] = [];
+  platform.use(
+    http.get(api("/notice-channels"), () => list()),
+    http.get(api("/notice-rules"), () => list()),
+    http.post(api("/notice-channels"), async ({ request }) => {
+      sent.push(await request.json());
+      const hint = "加入 FERMI_NOTICE_HOSTS";
+      return sent.length === 1
+        ? refuse(400, "INVALID_REQUEST", "有误", [{ field: "address", error: "X", message: "不允许", hint }])
+        : ok({ ...channel, secret: "fermi_whsec_1" }, 201);
+    }),
+  );
+  visit("/settings/notices");
+  await userEvent.click(await screen.findByRole("button", { name: "添加渠道" }));
+  const dialog = await screen.findByRole("dialog");
+  await userEvent.type(within(dialog).getByLabelText("名称"), "值班");
+  await userEvent.selectOptions(within(dialog).getByLabelText("方式"), "webhook");
+  await userEvent.type(within(dialog).getByLabelText("地址"), "https://hooks.example.org/x");
+  await userEvent.click(within(dialog).getByRole("button", { name: "保存" }));
+  await within(dialog).findByText("不允许 加入 FERMI_NOTICE_HOSTS");
+  await userEvent.click(within(dialog).getByRole("button", { name: "保存" }));
+  await within(dialog).findByText("fermi_whsec_1");
+  expect(sent[1]).toEqual({
+    name: "值班",
+    scope: "me",
+    projectId: null,
+    kind: "webhook",
+    address: "https://hooks.example.org/x",
+    language: "zh",
+    enabled: true,
+  });
+});
+
+test("a test says what the server answered, and a channel of the platform is not a member's to change", async () => {
+  platform.use(
+    http.get(api("/notice-channels"), () =>
+      list(channel, { ...channel, id: "channel-2", name: "平台群", scope: "platform" }),
+    ),
+    http.get(api("/notice-rules"), () => list()),
+    http.post(api("/notice-channels/channel-1/test"), () => ok(refused)),
+  );
+  visit("/settings/notices");
+  await userEvent.click(await screen.findByRole("button", { name: "通过 值班 发送测试消息" }));
+  await screen.findByText("服务器返回 404。");
+  expect(screen.getByText("no such room")).toBeTruthy();
+  expect(screen.getByText("平台群")).toBeTruthy();
+  expect(screen.queryByRole("button", { name: "移除 平台群" })).toBeNull();
+});
+
+test("a rule names its channels, what is told, and its quiet hours", async () => {
+  const sent: unknown[] = [];
+  platform.use(
+    http.get(api("/notice-channels"), () => list(channel)),
+    http.get(api("/notice-rules"), () => list()),
+    http.post(api("/notice-rules"), async ({ request }) => {
+      sent.push(await request.json());
+      return ok({}, 201);
+    }),
+  );
+  visit("/settings/notices");
+  await userEvent.click(await screen.findByRole("button", { name: "添加规则" }));
+  const dialog = await screen.findByRole("dialog");
+  await userEvent.type(within(dialog).getByLabelText("名称"), "夜里");
+  await userEvent.click(within(dialog).getByRole("checkbox", { name: "值班" }));
+  await userEvent.click(within(dialog).getByRole("checkbox", { name: "任务重启" }));
+  await userEvent.type(within(dialog).getByLabelText("任务重启达到次数"), "3");
+  await userEvent.type(within(dialog).getByLabelText("开始"), "22:30");
+  await userEvent.type(within(dialog).getByLabelText("结束"), "07:00");
+  await userEvent.click(within(dialog).getByRole("button", { name: "保存" }));
+  await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  expect(sent[0]).toMatchObject({
+    scope: "me",
+    channels: ["channel-1"],
+    kinds: ["task_restarted"],
+    restarts: 3,
+    waitsSeconds: null,
+    quietFrom: 22 * 60 + 30,
+    quietTo: 7 * 60,
+  });
+});
+
+test("minutes of the day go through a time field unchanged", () => {
+  for (const minutes of [0, 61, 1439]) expect(minutesOf(timeText(minutes))).toBe(minutes);
+  expect(minutesOf(timeText(null))).toBeNull();
+});

@@ -1,0 +1,58 @@
+import { useTranslation } from "react-i18next";
+import { maintains } from "@/api/session";
+import type { Me, NoticeChannel } from "@/api/types";
+import { Field } from "@/ui/field";
+
+type Owned = Pick<NoticeChannel, "scope" | "projectId">;
+
+/** Whose something is, as one text for a form and for comparing. */
+export function ownerOf({ scope, projectId }: Owned): string {
+  return scope === "project" ? `project:${projectId}` : scope;
+}
+
+export function scopeOf(owner: string): Owned {
+  const [scope, projectId] = owner.split(":");
+  return projectId
+    ? { scope: "project", projectId }
+    : { scope: scope === "platform" ? "platform" : "me", projectId: null };
+}
+
+export function mayChange(me: Me, { scope, projectId }: Owned): boolean {
+  return scope === "me" || maintains(me, projectId);
+}
+
+export function useOwnerName(me: Me): (owned: Owned) => string {
+  const { t } = useTranslation();
+  return ({ scope, projectId }) => {
+    if (scope !== "project") return t(`notices.ownerOf.${scope}`);
+    const name = me.projects.find(({ id }) => id === projectId)?.name ?? projectId ?? "";
+    return t("notices.ownerOf.project", { name });
+  };
+}
+
+interface OwnerFieldProps {
+  me: Me;
+  value: string;
+  onChange: (owner: string) => void;
+}
+
+/** Whose it is to be: of those that this person may have one for. */
+export function OwnerField({ me, value, onChange }: OwnerFieldProps) {
+  const { t } = useTranslation();
+  const nameOf = useOwnerName(me);
+  const projects = me.projects.filter(({ id }) => maintains(me, id)).map(({ id }) => `project:${id}`);
+  const owners = ["me", ...projects, ...(me.isAdministrator ? ["platform"] : [])];
+  return (
+    <Field label={t("notices.owner")}>
+      {(wiring) => (
+        <select {...wiring} className="control" value={value} onChange={({ target }) => onChange(target.value)}>
+          {owners.map((owner) => (
+            <option key={owner} value={owner}>
+              {nameOf(scopeOf(owner))}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  );
+}
