@@ -5,12 +5,11 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 import numpy as np
-from django.db import connection
 from django.test import Client
 
 from apps.accounts.models import Project, User
@@ -125,12 +124,12 @@ def cost(span: int) -> dict[str, Any]:
         pass
     folded = (time.process_time() - started + _server() - server) / FINE.block
     sizes = {grain: _size(machines, grain) for grain in GRAINS}
-    task = _week(machines)
+    read = _reading(_week(machines), _present(machines))
     return {
         "series": series, "values": NODES * len(KEYS) / FINE.seconds, "writer": writing, "postgres": serving,
         "folding": folded, "memory": grown, "day": sizes[FINE] * 86_400 / FINE.block,
         "plain": 4 * len(KEYS) * 86_400 / FINE.seconds,
-        "ever": sum(sizes[grain] * grain.kept / grain.block for grain in GRAINS), **_reading(task),
+        "ever": sum(sizes[grain] * grain.kept / grain.block for grain in GRAINS), **read,
     }  # fmt: skip
 
 
@@ -167,25 +166,42 @@ def _server() -> float:
 def _week(machines: _Machines) -> Task:
     """Of one task on eight nodes that has run for a week: what writing and folding would have left."""
     moment = now()
-    project, cluster = Project.objects.get(), Cluster.objects.get()
+    task = _running("week", NODES_OF_A_TASK, moment - timedelta(seconds=WEEK))
+    for node in range(NODES_OF_A_TASK):
+        _kept(f"env:env-week-{node}", OF_NODES, machines, node, moment.timestamp())
+    _kept(f"task:{task.pk}", _task(0)[1], machines, 0, moment.timestamp())
+    return task
+
+
+def _present(machines: _Machines) -> Task:
+    """Of one task of 512 ranks: what they use now."""
+    task = _running("wide", 512 // GPUS, now() - timedelta(minutes=1))
+    writer, moment = Writer(), time.time()
+    for node in range(512 // GPUS):
+        writer.put(f"env:env-wide-{node}", moment, machines.at(OF_NODES, node, 0))
+        ranks = {key(name, node * GPUS + gpu): 50.0 for name in _RANK for gpu in range(GPUS)}
+        writer.put(f"task:{task.pk}", moment, ranks)
+    writer.flush(all_of_it=True)
+    return task
+
+
+def _running(name: str, nodes: int, begins: datetime) -> Task:
+    project, cluster, ranks = Project.objects.get(), Cluster.objects.get(), nodes * GPUS
     zone = DevEnvironment.objects.all()[0].zone
-    begins = moment - timedelta(seconds=WEEK)
     task = Task.objects.create(
-        id="task-week", project=project, owner=User.objects.get(), cluster=cluster, name="week",
+        id=f"task-{name}", project=project, owner=User.objects.get(), cluster=cluster, name=name,
         framework="pytorch-ddp", dataset_version=DatasetVersion.objects.get(), model=Model.objects.get(),
-        node_count=NODES_OF_A_TASK, total_gpus=64, world_size=64, master="env-week-0", request={}, spec={}, summary={},
-        state=State.RUNNING, state_since=moment, attempt=1, due_at=moment, created_at=begins, started_at=begins,
+        node_count=nodes, total_gpus=ranks, world_size=ranks, master=f"env-{name}-0", request={}, spec={}, summary={},
+        state=State.RUNNING, state_since=begins, attempt=1, due_at=begins, created_at=begins, started_at=begins,
     )  # fmt: skip
     Attempt.objects.create(task=task, number=1, master_port=1, plan={}, created_at=begins, running_at=begins)
-    for node in range(NODES_OF_A_TASK):
+    for node in range(nodes):
         environment = DevEnvironment.objects.create(
-            pk=f"env-week-{node}", name=f"week-{node}", project=project, cluster=cluster, zone=zone, gpu_type="H100",
-            gpu_count=GPUS, cpu_cores=64, memory_gb=512,
+            pk=f"env-{name}-{node}", name=f"{name}-{node}", project=project, cluster=cluster, zone=zone,
+            gpu_type="H100", gpu_count=GPUS, cpu_cores=64, memory_gb=512,
         )  # fmt: skip
         Node.objects.create(task=task, node_rank=node, environment=environment, name=environment.name, processes=GPUS)
         Lease.objects.create(environment=environment, holder=task.pk, since=begins)
-        _kept(f"env:{environment.pk}", OF_NODES, machines, node, moment.timestamp())
-    _kept(f"task:{task.pk}", _task(0)[1], machines, 0, moment.timestamp())
     return task
 
 
@@ -200,31 +216,23 @@ def _kept(subject: str, names: Sequence[str], machines: _Machines, node: int, mo
             )
 
 
-def _reading(task: Task) -> dict[str, float]:
+def _reading(week: Task, present: Task) -> dict[str, float]:
     client = Client(SERVER_NAME="localhost")
     client.force_login(User.objects.get())
-    path = f"/api/v1/training-tasks/{task.pk}/telemetry"
     hour = (now() - timedelta(hours=1)).isoformat()
 
-    def ask(expected: int, **query: Any) -> None:
-        answer = client.get(path, query)
-        found = answer.json()["data"]["series"]
-        assert answer.status_code == 200
-        assert len(found) == expected, f"{len(found)} series"
+    def ask(task: Task, expected: int, rest: str = "", **query: Any) -> None:
+        answer = client.get(f"/api/v1/training-tasks/{task.pk}/telemetry{rest}", query)
+        found = answer.json()["data"]
+        count = len(found["ranks" if rest else "series"])
+        if count != expected:
+            raise RuntimeError(f"{count} of {expected}")
 
     wide = sum(NODES_OF_A_TASK * len(INDEXES[METRICS[name].of]) for name in EIGHT)
-    writer = Writer()
-    writer.put(f"task:{task.pk}", time.time(), {f"rank_cpu:{rank}": 99.0 for rank in range(512)})
-    for node in range(NODES_OF_A_TASK):
-        gpus = {f"{name}:{gpu}": 99.0 for name in EIGHT[:4] for gpu in range(GPUS)}
-        writer.put(f"env:env-week-{node}", time.time(), gpus)
-    writer._clock = lambda: time.time() + 60
-    writer.flush()
-    connection.ensure_connection()
     return in_turns(
         5,
-        chart=partial(seconds, lambda: ask(64, metric="gpu")),
-        metrics=partial(seconds, lambda: ask(wide, metric=EIGHT)),
-        hour=partial(seconds, lambda: ask(64, metric="gpu", **{"from": hour})),
-        newest=partial(seconds, lambda: client.get(f"{path}/now")),
+        chart=partial(seconds, partial(ask, week, 64, metric="gpu")),
+        metrics=partial(seconds, partial(ask, week, wide, metric=EIGHT)),
+        hour=partial(seconds, partial(ask, week, 64, metric="gpu", **{"from": hour})),
+        newest=partial(seconds, partial(ask, present, 512, "/now")),
     )
