@@ -16,6 +16,7 @@ import pytest
 
 from fermi import messages
 from fermi.launch import registry
+from fermi.launch.backends import measured
 from fermi.launch.backends.local import LocalBackend
 from fermi.launch.spec import Entrypoint, Handle, Observation, Phase
 from fermi.runner import files, node
@@ -41,7 +42,10 @@ WAITS_IN_C = """
 """What a rank with a handler of its own looks like while a collective in C has it: the request never reaches it."""
 
 
-def run(folder: Path, script: str, ranks: int, **spec: Any) -> list[dict[str, Any]]:
+RUNNER = ("-m", "fermi.runner.node")
+
+
+def run(folder: Path, script: str, ranks: int, runner: tuple[str, ...] = RUNNER, **spec: Any) -> list[dict[str, Any]]:
     """The ranks' entries once the runner has ended."""
     (folder / "script.py").write_text(PREAMBLE + script, encoding="utf-8")
     content = {
@@ -55,7 +59,7 @@ def run(folder: Path, script: str, ranks: int, **spec: Any) -> list[dict[str, An
     (folder / "node-0.json").write_text(json.dumps(content), encoding="utf-8")
     path = os.pathsep.join([str(Path(node.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     subprocess.run(
-        [sys.executable, "-m", "fermi.runner.node", str(folder / "node-0.json")], check=True, timeout=120,
+        [sys.executable, *runner, str(folder / "node-0.json")], check=True, timeout=120,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     status = files.read_json(str(folder / "node-0.status.json"))
@@ -66,6 +70,36 @@ def run(folder: Path, script: str, ranks: int, **spec: Any) -> list[dict[str, An
 def cause(folder: Path) -> dict[str, Any] | None:
     found: dict[str, Any] | None = files.read_json(str(folder / "node-0.status.json")).get("cause")
     return found
+
+
+OFTEN = """
+import sys
+from fermi.runner import node
+from fermi.telemetry import folded, metrics
+metrics.PERIOD_SECONDS, folded.TOLD_SECONDS = 0.1, 0.2
+node.main(sys.argv[1], {})
+"""
+
+
+def test_what_the_node_and_its_ranks_use_is_told_while_they_run(tmp_path: Path) -> None:
+    script = """
+import json
+data = b"x" * (30 << 20) if rank == 1 else b""
+wanted = {"cpu", "memory", "gpu:0", "gpu:1", "rank_cpu:0", "rank_cpu:1", "rank_memory:0", "rank_written:1"}
+told = here / "node-0.telemetry.json"
+def seen():
+    samples = json.loads(told.read_text())["telemetry"] if told.exists() else []
+    return any(wanted <= one["values"].keys() and one["values"]["rank_memory:1"] > 30 << 20 for one in samples)
+while not seen():
+    sum(range(10_000)) if rank == 0 else time.sleep(0.02)
+"""
+    env = {"HERE": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
+    ranks = run(tmp_path, script, 2, ("-c", OFTEN), env=env)
+    assert [rank["exit_code"] for rank in ranks] == [0, 0]
+    samples = measured.samples_in(tmp_path, 0.0)
+    assert all(sample.emulated for sample in samples)
+    values = [sample.values for sample in samples if sample.values.get("rank_memory:1", 0) > 30 << 20]
+    assert any(0 < one.get("gpu:0", 0) <= 100 for one in values)
 
 
 def test_siblings_that_wait_are_ended_at_once_and_those_that_save_get_their_time(tmp_path: Path) -> None:

@@ -52,12 +52,16 @@ class Measuring:
             from fermi.telemetry.sampler import Sampler
 
             sampler, folding = Sampler(self._folders, self._visible), Folding()
+            sampler.sample(*self._running())  # what counters say now: rates begin with the next one
             while not self._ending.wait(PERIOD_SECONDS):
-                running = [entry for entry in self._ranks if entry["state"] == "running" and entry["pid"]]
-                leaders = {entry["rank"]: entry["pid"] for entry in running}
-                places = {entry["rank"]: entry["local_rank"] for entry in running}
-                if told := folding.add(sampler.sample(leaders, places)):
+                if told := folding.add(sampler.sample(*self._running())):
                     self._samples.append(told)
             if told := folding.rest():
                 self._samples.append(told)
             sampler.close()
+
+    def _running(self) -> tuple[dict[int, int], dict[int, int]]:
+        """The first process of each rank, and its place on the node."""
+        running = [entry for entry in self._ranks if entry["state"] == "running" and entry["pid"]]
+        leaders = {entry["rank"]: entry["pid"] for entry in running}
+        return leaders, {entry["rank"]: entry["local_rank"] for entry in running}
