@@ -32,7 +32,7 @@ test("a page that asks for nothing says that a frozen platform does not answer, 
   await page.goto(fermi.link);
   await page.getByRole("heading", { level: 1 }).waitFor();
   await page.getByRole("link", { name: "可用区", exact: true }).click();
-  await page.getByText("北京可用区A").waitFor();
+  await page.getByRole("link", { name: "北京可用区A" }).waitFor();
   assert.equal(await silent().count(), 0);
   freeze();
   await silent().waitFor();

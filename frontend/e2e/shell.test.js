@@ -92,7 +92,8 @@ test("a list is ordered by the platform, keeps its look under a name, and fits m
   const dense = await rowHeights();
   assert.ok(Math.max(...dense) <= 34 && Math.max(...dense) < Math.min(...loose), `${dense} of ${loose}`);
   await page.getByText("列", { exact: true }).click();
-  await page.getByRole("checkbox", { name: "软件栈" }).uncheck();
+  await page.getByRole("checkbox", { name: "软件栈" }).click();
+  await page.waitForURL(/hide=stack/);
   await page.keyboard.press("Escape");
   await page.getByText("视图", { exact: true }).click();
   await page.getByRole("textbox", { name: "视图名称" }).fill("by size");
