@@ -1,7 +1,8 @@
 // What surrounds the pages: the outline before them, the palette, the keys, and how lists look.
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { after, before } from "node:test";
-import { launch, looksRight as looks, openPage, violations, WIDTHS } from "./browser.js";
+import { launch, looksRight as looks, openPage, SHOTS, violations, WIDTHS } from "./browser.js";
 import { inOrder } from "./in-order.js";
 import { platform } from "./platform.js";
 
@@ -108,6 +109,34 @@ test("a list is ordered by the platform, keeps its look under a name, and fits m
   await largestFirst();
   assert.deepEqual(await names(), ordered);
   assert.deepEqual(await rowHeights(), dense, "how close rows are is remembered");
+});
+
+test("the bell opens, and an address that nobody has allowed says how to allow it", async () => {
+  await open("/settings/notices");
+  await page.getByRole("button", { name: "添加渠道" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("名称").fill("on call");
+  await dialog.getByLabel("方式").selectOption("webhook");
+  await dialog.getByLabel("地址").fill("https://hooks.example.org/x");
+  await dialog.getByRole("button", { name: "保存" }).click();
+  await dialog.getByText(/FERMI_NOTICE_HOSTS/).waitFor();
+  await looks(page, "notice-channel");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "添加规则" }).click();
+  await dialog.getByText("免打扰时段").waitFor();
+  await looks(page, "notice-rule");
+  await page.keyboard.press("Escape");
+  await page.locator("summary", { hasText: "通知：0 条未读" }).click();
+  await page.getByRole("region", { name: "通知" }).getByText("暂时没有与您有关的通知。").waitFor();
+  for (const width of WIDTHS) {
+    await page.setViewportSize({ width, height: 900 });
+    const { x, width: wide } = await page.getByRole("region", { name: "通知" }).boundingBox();
+    assert.ok(x >= 0 && x + wide <= width, `from ${x}, ${wide} wide, at ${width}`);
+    assert.deepEqual(await violations(page), [], `the bell at ${width}`);
+    await page.screenshot({ path: join(SHOTS, `bell-${width}.png`) });
+  }
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await page.keyboard.press("Escape");
 });
 
 test("no page broke its security policy, failed in its console, or asked another origin", () => {
