@@ -115,8 +115,8 @@ def _measured(fermi: Fermi, request: dict[str, Any], there: Sequence[Any], secon
         **({} if len(keys) > 1 else {"environmentIds": keys}),
     }
     task = fermi.tasks.create(asked)["taskId"]
-    output.say(_("SCALING_RUNS", nodes=len(keys), task=task))
     try:
+        output.say(_("SCALING_RUNS", nodes=len(keys), task=task))
         name, speed = _speed(fermi, task, seconds)
     finally:
         if fermi.tasks.get(task)["status"] not in FINAL:
