@@ -50,9 +50,13 @@ def deliver() -> int:
 
 
 def one(key: str, *, once: bool = False) -> bool:
-    """False: somebody else has it, or it is not due. `once`: it is not tried again."""
+    """False: somebody else has it, it is not due, or its channel rests. `once`: it is not tried again."""
     delivery = Delivery.objects.select_related("channel", "incident").filter(pk=key, outcome=Outcome.WAITING).first()
-    if delivery is None or delivery.due_at is None or delivery.due_at > now() or not _claim(delivery):
+    if delivery is None or delivery.due_at is None or delivery.due_at > now():
+        return False
+    if not once and (rests := delivery.channel.rests_until) and rests > now():
+        return False  # another of its messages has just failed
+    if not _claim(delivery):
         return False
     if not delivery.channel.enabled:
         _end(delivery, Outcome.DROPPED)

@@ -228,6 +228,16 @@ def test_a_server_that_fails_is_tried_again_later_and_its_channel_rests(
     assert hooks.received[0][1]["delivery"] in {told["delivery"] for _, told, _ in hooks.received[1:]}
 
 
+def test_many_messages_of_a_channel_that_fails_are_not_all_tried_in_a_row(ann: User, hooks: Hooks) -> None:
+    rule(ann, channel(ann, "webhook", hooks.url))
+    hooks.answers = [(500, {})] * 3
+    for key in ("task-x", "task-y", "task-z"):
+        fails(ann, key)
+    tasks.sweep()
+    assert len(hooks.received) == 1
+    assert Delivery.objects.filter(outcome="waiting", tries=[]).count() == 2
+
+
 def test_a_message_that_never_gets_through_is_given_up(ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
