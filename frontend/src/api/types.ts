@@ -67,8 +67,12 @@ export type PriceRequest = NonNullable<Body<"/api/v1/prices", "put">>["prices"][
 export type Usage = Answer<"/api/v1/usage", "get">;
 export type Overview = Answer<"/api/v1/overview", "get">;
 export type Attention = Answer<"/api/v1/overview/attention", "get">;
+export type Telemetry = Answer<"/api/v1/training-tasks/{task_id}/telemetry", "get">;
+export type EnvironmentTelemetry = Answer<"/api/v1/dev-environments/{environment_id}/telemetry", "get">;
 export type LogPage = Answer<"/api/v1/training-tasks/{task_id}/logs", "get">;
 
+export type TelemetrySeries = Telemetry["series"][number];
+export type Holding = EnvironmentTelemetry["tasks"][number];
 export type Action = Task["allowedActions"][number];
 export type Status = TaskBrief["status"];
 export type Rank = Task["ranks"][number];

@@ -1,5 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Ban, CircleCheck, ClipboardCheck } from "lucide-react";
+import { lazy, Suspense } from "react";
 import { useTranslation } from "react-i18next";
 import { Link, useParams } from "react-router";
 import { cordon, environmentQuery } from "@/api/environments";
@@ -20,6 +21,8 @@ import { Gpus } from "@/ui/gpus";
 import { Page } from "@/ui/page";
 import { StatusBadge } from "@/ui/status";
 import { Facts } from "@/ui/table";
+
+const Machine = lazy(() => import("./machine"));
 
 export function Component() {
   const { t } = useTranslation();
@@ -78,7 +81,12 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
           <Holder environment={environment} />
           <Hardware environment={environment} />
         </div>
-        <History id={environment.id} />
+        <div className="min-w-0 space-y-4">
+          <Suspense fallback={<Loading />}>
+            <Machine environment={environment} />
+          </Suspense>
+          <History id={environment.id} />
+        </div>
       </div>
     </Page>
   );

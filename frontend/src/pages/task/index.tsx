@@ -30,6 +30,7 @@ import { SharingBadges } from "./sharing";
 import { Speed } from "./speed";
 import { Timeline } from "./timeline";
 
+const Machines = lazy(() => import("./machines"));
 const Queue = lazy(() => import("./queue"));
 const Usage = lazy(() => import("./usage"));
 const Why = lazy(() => import("./why"));
@@ -86,6 +87,15 @@ function TaskPage({ task }: { task: Task }) {
                   id: "logs",
                   label: t("task.logs"),
                   content: <LogView task={task} rank={rank} onRank={setRank} />,
+                },
+                {
+                  id: "machines",
+                  label: t("machines.title"),
+                  content: (
+                    <Suspense fallback={<Loading />}>
+                      <Machines task={task} metrics={metrics} rank={typeof rank === "number" ? rank : undefined} />
+                    </Suspense>
+                  ),
                 },
                 { id: "events", label: t("task.events"), content: <Events id={id} /> },
                 { id: "checkpoints", label: t("task.checkpoints"), content: <Checkpoints id={id} /> },
