@@ -24,6 +24,9 @@ interface ChartProps {
 }
 
 const HEIGHT = 220;
+/** Pixels of a digit, and beside the text of an axis. */
+const DIGIT = 7;
+const BESIDE = 20;
 const LOGARITHMIC = { distr: 3 } as unknown as uPlot.Scale; // its enum exists as a type only
 
 /** Made anew when its looks change; new points only replace its data. */
@@ -55,7 +58,8 @@ export function Chart({ label, lines, restarts, restartLabel, stepLabel, log }: 
           { ...axis, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? integer(tick) : "")) },
           {
             ...axis,
-            size: 56,
+            size: (_, texts: string[] | null) =>
+              Math.max(5, ...(texts ?? []).map((text) => text.length)) * DIGIT + BESIDE,
             values: (_, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : figure(tick))),
           },
         ],

@@ -44,6 +44,7 @@ export function Panels({ answer, marks, alone, below, extra, onZoom }: Props) {
             curves={curvesOf(t, panel.drawn)}
             marks={marks}
             group={group}
+            binary={panel.unit.startsWith("B")}
             text={(value) => inUnit(value, panel.unit)}
             below={below}
             onZoom={zoom}

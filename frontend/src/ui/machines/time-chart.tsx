@@ -2,6 +2,7 @@ import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useTheme } from "@/app/theme";
+import { locale } from "@/i18n";
 
 export interface Curve {
   label: string;
@@ -25,6 +26,8 @@ interface Props {
   marks: TimeMark[];
   /** Charts of one page that move together. */
   group: string;
+  /** The values are bytes. */
+  binary?: boolean;
   text: (value: number) => string;
   /** What stands below the chart at a moment, where it is not the time. */
   below?: (at: number) => string;
@@ -32,12 +35,15 @@ interface Props {
 }
 
 const HEIGHT = 150;
-/** Of a digit, and what is beside the text of an axis. */
-const DIGIT = 6.5;
-const BESIDE = 18;
+/** The same for all, so that their axes of time lie below each other. */
+const AXIS = 78;
+const APART = 72;
+const DAY = 86_400;
+/** Ticks that are round in bytes: 1, 2, 4 … of each unit. */
+const BINARY = Array.from({ length: 60 }, (_, power) => 2 ** power);
 
 /** One thing that was measured, over time. The first two curves that are edges have the space between them filled. */
-export function TimeChart({ label, moments, curves, marks, group, text, below, onZoom }: Props) {
+export function TimeChart({ label, moments, curves, marks, group, binary, text, below, onZoom }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
   const now = useRef({ marks, text, below, onZoom });
@@ -65,11 +71,17 @@ export function TimeChart({ label, moments, curves, marks, group, text, below, o
         scales: { y: { range: (_, least, most) => [Math.min(0, least), most * 1.05 || 1] } },
         cursor: { sync: { key: group }, points: { size: 5 }, drag: { x: true, y: false, setScale: false } },
         axes: [
-          bySteps ? { ...axis, values: (_, ticks) => ticks.map((at) => now.current.below?.(at) ?? "") } : axis,
+          {
+            ...axis,
+            space: APART,
+            values: (u, ticks) =>
+              ticks.map((at) => (bySteps ? (now.current.below?.(at) ?? "") : timeText(at, spanOf(u)))),
+          },
           {
             ...axis,
             values: (_, ticks) => ticks.map((tick: number | null) => (tick === null ? "" : now.current.text(tick))),
-            size: (_, texts: string[] | null) => Math.max(...(texts ?? [""]).map((one) => one.length)) * DIGIT + BESIDE,
+            size: AXIS,
+            ...(binary && { incrs: BINARY }),
           },
         ],
         series: [
@@ -105,13 +117,24 @@ export function TimeChart({ label, moments, curves, marks, group, text, below, o
       resizing.disconnect();
       made.destroy();
     };
-  }, [looks, theme, group, bySteps]);
+  }, [looks, theme, group, bySteps, binary]);
 
   useEffect(() => {
     plot.current?.setData([moments, ...curves.map(({ values }) => values)]);
-  }, [moments, curves, looks, theme, group, bySteps]);
+  }, [moments, curves, looks, theme, group, bySteps, binary]);
 
   return <div ref={box} role="img" aria-label={label} className="min-w-0" />;
+}
+
+const spanOf = (u: uPlot) => (u.scales.x?.max ?? 0) - (u.scales.x?.min ?? 0);
+
+/** The day where a chart shows several, the seconds where it shows minutes. */
+function timeText(at: number, span: number): string {
+  return new Date(at * 1000).toLocaleString(locale(), {
+    ...(span > 2 * DAY && { month: "numeric", day: "numeric" }),
+    ...(span <= 20 * DAY && { hour: "2-digit", minute: "2-digit", hour12: false }),
+    ...(span < 600 && { second: "2-digit" }),
+  });
 }
 
 function drawMarks(u: uPlot, marks: TimeMark[], color: string, bad: string): void {
