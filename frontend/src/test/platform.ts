@@ -41,6 +41,16 @@ export const platform = setupServer(
   http.get(api("/notices"), () => ok({ fit: true, findings: [] })),
   http.get(api("/inbox"), () => ok({ items: [], unread: 0, total: 0, page: 1, pageSize: 10 })),
   http.get(api("/dev-environments"), () => list(environment("env-1"), environment("env-2"))),
+  http.get(api("/dev-environments/:id/telemetry"), () =>
+    ok({
+      from: "2026-11-21T05:00:00Z",
+      to: "2026-11-21T06:00:00Z",
+      stepSeconds: 15,
+      emulated: false,
+      series: [],
+      tasks: [],
+    }),
+  ),
   http.get(api("/dev-environments/:id"), ({ params }) => ok(environment(String(params.id)))),
   http.get(api("/clusters"), () => list({ id: "cluster-1", name: "本机" })),
   http.get(api("/queue"), () => list()),

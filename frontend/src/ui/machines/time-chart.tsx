@@ -141,6 +141,7 @@ function drawMarks(u: uPlot, marks: TimeMark[], color: string, bad: string): voi
   const { ctx, bbox } = u;
   ctx.save();
   ctx.lineWidth = devicePixelRatio;
+  ctx.textAlign = "left";
   ctx.font = `${10 * devicePixelRatio}px sans-serif`;
   ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
   for (const mark of marks) {
