@@ -52,6 +52,27 @@ def publish(channel: str, data: Mapping[str, Any]) -> None:
         log.debug("broker away, message dropped: %s", error)
 
 
+def keep(name: str, value: float, seconds: int = 60) -> None:
+    """A figure for other processes to tell, for so long. Never raises; it is no truth, and may be lost."""
+    try:
+        _publisher().set(f"{PREFIX}kept.{name}", repr(value), ex=seconds)
+    except (redis.RedisError, OSError) as error:
+        log.debug("broker away, figure dropped: %s", error)
+
+
+def kept(name: str) -> float | None:
+    found = _publisher().get(f"{PREFIX}kept.{name}")
+    return float(found) if found is not None else None
+
+
+_readers = 0
+
+
+def readers() -> int:
+    """How many inboxes this process has open."""
+    return _readers
+
+
 class Inbox:
     """What arrives on its channels inside of `async with`, from as soon as the broker is reached."""
 
@@ -60,11 +81,15 @@ class Inbox:
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(INBOX)
 
     async def __aenter__(self) -> Self:
+        global _readers
         self._hub = _hub()
         self._hub.add(self)
+        _readers += 1
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        global _readers
+        _readers -= 1
         self._hub.remove(self)
 
     @property

@@ -1,6 +1,7 @@
 """Celery's way in. Losing any of these messages loses nothing: the sweep comes again."""
 
 import threading
+from time import monotonic
 from typing import Any
 
 from celery import shared_task
@@ -8,6 +9,7 @@ from celery.signals import worker_ready
 
 from apps.clusters import discovery
 from apps.clusters import noticing as environments
+from apps.common import bus
 from apps.common.clock import now
 from apps.scheduling.services import budgets
 from apps.training.ground import launching, noticing
@@ -22,7 +24,9 @@ def reconcile(task_id: str) -> None:
 
 @shared_task(name="training.sweep", ignore_result=True)
 def sweep() -> None:
+    began = monotonic()
     reconciler.sweep()
+    bus.keep("sweep", monotonic() - began)
 
 
 @shared_task(name="training.orphans", ignore_result=True)

@@ -21,6 +21,7 @@ from rest_framework.views import APIView
 
 from apps.accounts.api.authentication import BearerAuthentication, CookieAuthentication
 from apps.common import disks
+from server import metrics
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,7 @@ class MetricsView(APIView):
 
     def get(self, request: Request) -> HttpResponse:
         found: HttpResponse = ExportToDjangoView(request)
+        found.content += metrics.said()
         return found
 
 

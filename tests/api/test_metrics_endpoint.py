@@ -1,10 +1,21 @@
 """`/metrics` tells how much a platform is used and by which addresses: not to everybody who reaches it."""
 
+from datetime import timedelta
+
 import pytest
 from django.test import Client
+from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
 
+from apps.clusters.models import DevEnvironment, Lease
+from apps.common.clock import now
+from apps.scheduling.models import Usage
+from apps.training.models import Attempt, Task
+from server import metrics
+from server.metrics import gpus
 from tests.api.conftest import Api
+from tests.api.test_tasks_create import changed
+from tests.series import measured
 
 
 def scrape(token: str = "") -> tuple[int, str]:
@@ -45,3 +56,84 @@ def test_the_scrapers_own_token_opens_it_and_nothing_else(settings: Settings, ad
 def test_without_a_scrapers_token_an_empty_one_is_none(settings: Settings) -> None:
     settings.METRICS_TOKEN = ""
     assert Client().get("/metrics", headers={"Authorization": "Bearer "}).status_code == 401
+
+
+def families(admin: Api) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """By name: by labels, values."""
+    found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for family in text_string_to_metric_families(scrape(admin.token)[1]):
+        for sample in family.samples:
+            if sample.name.startswith("fermi_"):
+                found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+@pytest.fixture
+def filled(environments: dict[str, DevEnvironment], dataset: None, model: None, colleague: Api) -> Task:
+    """A task that was restarted and runs, with GPUs of which something is known."""
+    task = Task.objects.get(pk=colleague.post("/training-tasks", changed()).data["taskId"])
+    moment = now()
+    Task.objects.filter(pk=task.pk).update(
+        attempt=2, state="running", created_at=moment - timedelta(minutes=30), due_at=moment - timedelta(seconds=40)
+    )
+    for number, minutes, outcome in ((1, 20, "RANK_FAILED"), (2, 10, "")):
+        began = moment - timedelta(minutes=minutes)
+        ended = moment - timedelta(minutes=11) if outcome else None
+        Attempt.objects.create(
+            task=task, number=number, master_port=1, created_at=began, running_at=began, outcome=outcome,
+            ended_at=ended, plan={},
+        )  # fmt: skip
+    for node in task.nodes.all():
+        Lease.objects.create(environment_id=node.environment_id, holder=task.pk, since=moment - timedelta(minutes=20))
+        values = {
+            f"{name}:{gpu}": [10.0 + gpu]
+            for gpu in range(node.processes)
+            for name in ("gpu", "gpu_memory", "gpu_memory_total", "power", "temperature", "ecc")
+        }
+        disk = {"disk_used:/": [95.0], "disk_total:/": [100.0]}
+        measured(f"env:{node.environment_id}", moment.timestamp() - 15, {**values, **disk})
+        assert node.environment
+        Usage.objects.create(
+            task=task.pk, kind="training", project=task.project, environment=node.environment, zone=node.zone,
+            gpus=node.processes, since=moment - timedelta(hours=2), until=moment - timedelta(hours=1),
+            training=2700, lost=900,
+        )  # fmt: skip
+    return Task.objects.get(pk=task.pk)
+
+
+def test_what_fermi_does_is_told(filled: Task, admin: Api) -> None:
+    told = families(admin)
+    assert told["fermi_tasks"][(("state", "running"),)] == 1
+    assert told["fermi_task_wait_seconds_24h_bucket"][(("class", "normal"), ("le", "900.0"))] == 1
+    assert told["fermi_task_wait_seconds_24h_bucket"][(("class", "normal"), ("le", "300.0"))] == 0
+    assert told["fermi_task_starts_1h"][()] == 2
+    assert told["fermi_task_restarts_1h"] == {(("cause", "RANK_FAILED"),): 1}
+    assert told["fermi_reconciler_lag_seconds"][()] >= 40
+    assert told["fermi_goodput_ratio_30d"][()] == 0.75
+    assert told["fermi_gpu_hours_30d"][(("part", "lost"),)] == 14 / 4
+    held = {labels: count for labels, count in told["fermi_gpus"].items() if ("state", "held") in labels}
+    assert sum(held.values()) == 14
+    assert len(told["fermi_gpu_power_watts"]) == 14
+    assert {dict(labels)["task"] for labels in told["fermi_gpu_power_watts"]} == {filled.pk}
+    assert set(told["fermi_environment_disk_used_ratio"].values()) == {0.95}
+
+
+def test_gpus_beyond_the_bound_are_counted(filled: Task, admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "MOST", 5)
+    told = families(admin)
+    assert len(told["fermi_gpu_utilization_percent"]) == 5
+    assert told["fermi_gpus_left_out"][()] == 9
+
+
+def test_a_part_that_fails_leaves_its_own_families_out(
+    filled: Task, admin: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(moment: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setitem(metrics.PARTS, "goodput", broken)
+    told = families(admin)
+    assert told["fermi_scrape_errors"][(("part", "goodput"),)] == 1
+    assert told["fermi_scrape_errors"][(("part", "tasks"),)] == 0
+    assert "fermi_gpu_hours_30d" not in told
+    assert "fermi_tasks" in told

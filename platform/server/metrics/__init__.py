@@ -1,0 +1,70 @@
+"""What `/metrics` tells of Fermi itself: families named `fermi_…`, read at each scrape from the database.
+
+Numbers of the database are gauges, also where they count what happened: they are of a window that ends now (`_1h`,
+`_24h`), so that what is deleted is no reset of a counter.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+
+from django.db import close_old_connections
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from apps.common.clock import now
+from server.metrics import gpus, itself, tasks
+
+log = logging.getLogger(__name__)
+
+Part = Callable[..., Iterable[Metric]]
+PARTS: dict[str, Part] = {
+    "tasks": tasks.states,
+    "waiting": tasks.waiting,
+    "attempts": tasks.attempts,
+    "goodput": tasks.goodput,
+    "environments": gpus.environments,
+    "gpus": gpus.gpus,
+    "reconciler": itself.reconciler,
+    "broker": itself.broker,
+    "streams": itself.streams,
+    "workers": itself.workers,
+    "notices": itself.notices,
+}
+
+
+class Collector:
+    """A part that fails leaves its own families out, and `fermi_scrape_errors` names it."""
+
+    def collect(self) -> Iterator[Metric]:
+        moment = now()
+        errors = GaugeMetricFamily("fermi_scrape_errors", "1: this part of the scrape failed.", labels=["part"])
+        for name, part in PARTS.items():
+            found: list[Metric] = []
+            failed = 0
+            try:
+                found = list(part(moment))
+            except Exception:
+                log.exception("the part %s of a scrape failed", name)
+                failed = 1
+            yield from found
+            errors.add_metric([name], failed)
+        yield errors
+
+
+FAMILIES = CollectorRegistry()
+FAMILIES.register(Collector())
+
+
+def said() -> bytes:
+    """As text. Called from threads that are not a request's, too."""
+    return generate_latest(FAMILIES)
+
+
+def said_apart() -> bytes:
+    """The same outside of a request: with its own connection's end."""
+    close_old_connections()
+    try:
+        return said()
+    finally:
+        close_old_connections()

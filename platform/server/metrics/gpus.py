@@ -1,0 +1,91 @@
+"""Environments, and the GPUs in them."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+
+from django.db.models import Count
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from apps.accounts.models import User
+from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.overview import machines
+from apps.overview.scope import Scope
+from apps.telemetry import reading
+
+MOST = 10_000
+"""GPUs whose values are told; `fermi_gpus_left_out` counts the rest."""
+
+TOLD = {
+    "gpu": ("fermi_gpu_utilization_percent", "Of the time, something ran on the GPU."),
+    "gpu_memory": ("fermi_gpu_memory_used_bytes", "Memory of the GPU that is used."),
+    "gpu_memory_total": ("fermi_gpu_memory_total_bytes", "Memory of the GPU."),
+    "power": ("fermi_gpu_power_watts", "Power that the GPU draws."),
+    "temperature": ("fermi_gpu_temperature_celsius", "Temperature of the GPU."),
+    "ecc": ("fermi_gpu_ecc_errors", "Memory errors of the newest sample that could not be corrected."),
+}
+LABELS = ["environment", "zone", "gpu", "task"]
+
+
+def environments(moment: datetime) -> Iterator[Metric]:
+    counts = dict(DevEnvironment.objects.order_by().values_list("status").annotate(Count("pk")))
+    family = GaugeMetricFamily("fermi_environments", "Environments by status.", labels=["status"])
+    for status in EnvironmentStatus.values:
+        family.add_metric([status], counts.get(status, 0))
+    yield family
+
+
+def gpus(moment: datetime) -> Iterator[Metric]:
+    here = machines.look(Scope(User(is_superuser=True)), moment)
+    tallies: dict[tuple[str, str], machines.Tally] = {}
+    for one in here:
+        if one.machine.gpus:
+            key = one.machine.zone, one.machine.gpu_type
+            tallies.setdefault(key, machines.Tally(*key)).add(one)
+    family = GaugeMetricFamily(
+        "fermi_gpus",
+        "GPUs: of those that are held, some are busy, some idle, and of the rest nothing is known.",
+        labels=["zone", "type", "state"],
+    )
+    for (zone, kind), tally in sorted(tallies.items()):
+        told = {"total": tally.total, "out": tally.out, "held": tally.held, "busy": tally.busy, "idle": tally.idle}
+        for state, count in told.items():
+            family.add_metric([zone, kind, state], count)
+    yield family
+    yield from _values([one.machine for one in here])
+
+
+def _values(known: list[machines.Machine]) -> Iterator[Metric]:
+    families = {name: GaugeMetricFamily(*told, labels=LABELS) for name, told in TOLD.items()}
+    disks = GaugeMetricFamily(
+        "fermi_environment_disk_used_ratio", "The fullest disk of an environment.", labels=["environment", "zone"]
+    )
+    told = left_out = 0
+    newest = reading.newest([f"env:{machine.id}" for machine in known])
+    for machine in known:
+        said = newest.get(f"env:{machine.id}")
+        if said is None:
+            continue
+        by_gpu: dict[str, dict[str, float]] = defaultdict(dict)
+        full = 0.0
+        for key, value in said.values.items():
+            name, _, index = key.partition(":")
+            if name in families:
+                by_gpu[index][name] = value
+            elif name == "disk_used" and (total := said.values.get(f"disk_total:{index}")):
+                full = max(full, value / total)
+        if full:
+            disks.add_metric([machine.id, machine.zone], full)
+        for index, values in by_gpu.items():
+            if told >= MOST:
+                left_out += 1
+                continue
+            told += 1
+            for name, value in values.items():
+                families[name].add_metric([machine.id, machine.zone, index, machine.holder or ""], value)
+    yield from families.values()
+    yield disks
+    family = GaugeMetricFamily("fermi_gpus_left_out", f"GPUs beyond {MOST:,}, whose values are not told.")
+    family.add_metric([], left_out)
+    yield family

@@ -1,0 +1,95 @@
+"""Tasks: how many in which state, how long they waited, what began and ended, and what their GPU time went into."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import accumulate
+
+from django.db.models import Count, F, FloatField, Min, OuterRef, Subquery, Sum
+from prometheus_client.core import GaugeHistogramMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from apps.scheduling.models import Usage
+from apps.training.models import Attempt, Task
+from apps.training.states import FINAL, Kind, State
+from fermi.launch.schedule import ledger
+from fermi.launch.schedule.ledger import PARTS, Parts
+from fermi.launch.schedule.scene import NUMBERS, priority_of
+
+HOUR, DAY, MONTH = timedelta(hours=1), timedelta(days=1), timedelta(days=30)
+WAITS = (10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400)
+"""Seconds: where the groups of waiting times end; the last group has no end."""
+
+
+def states(moment: datetime) -> Iterator[Metric]:
+    counts = dict(Task.trainings.order_by().values_list("state").annotate(Count("pk")))
+    family = GaugeMetricFamily("fermi_tasks", "Training tasks by state.", labels=["state"])
+    for state in State:
+        family.add_metric([state], counts.get(state, 0))
+    yield family
+    ended = GaugeMetricFamily("fermi_task_ends_1h", "Training tasks that ended within an hour.", labels=["outcome"])
+    rows = Task.trainings.filter(state__in=FINAL, ended_at__gte=moment - HOUR).order_by()
+    counts = dict(rows.values_list("state").annotate(Count("pk")))
+    for state in sorted(FINAL):
+        ended.add_metric([state], counts.get(state, 0))
+    yield ended
+
+
+def waiting(moment: datetime) -> Iterator[Metric]:
+    waited: dict[str, list[float]] = {name: [] for name in NUMBERS}
+    began = Attempt.objects.filter(created_at__gte=moment - DAY, number=1, task__kind=Kind.TRAINING).order_by()
+    for since, until, priority in began.values_list("task__created_at", "created_at", "task__priority"):
+        waited[priority_of(priority).name.lower()].append((until - since).total_seconds())
+    family = GaugeHistogramMetricFamily(
+        "fermi_task_wait_seconds_24h", "How long tasks waited whose first attempt began within a day.", labels=["class"]
+    )
+    for name, seconds in waited.items():
+        groups = Counter(next((edge for edge in WAITS if one <= edge), None) for one in seconds)
+        upto = accumulate(groups[edge] for edge in (*WAITS, None))
+        names = [*map(str, map(float, WAITS)), "+Inf"]
+        family.add_metric([name], list(zip(names, upto, strict=True)), sum(seconds))
+    yield family
+    oldest = GaugeMetricFamily("fermi_task_oldest_wait_seconds", "Since when the first task waits.", labels=["class"])
+    rows = Task.trainings.filter(state__in=(State.INITIALIZING, State.QUEUED)).order_by()
+    since_when: dict[str, datetime] = {}
+    for priority, since in rows.values_list("priority").annotate(Min("state_since")):
+        name = priority_of(priority).name.lower()
+        since_when[name] = min(since, since_when.get(name, since))
+    for name in NUMBERS:
+        oldest.add_metric([name], (moment - since_when.get(name, moment)).total_seconds())
+    yield oldest
+
+
+def attempts(moment: datetime) -> Iterator[Metric]:
+    """Starts and restarts, and why the attempt before a restart had ended."""
+    began = Attempt.objects.filter(created_at__gte=moment - HOUR, task__kind=Kind.TRAINING).order_by()
+    starts = GaugeMetricFamily("fermi_task_starts_1h", "Attempts of training tasks that began within an hour.")
+    starts.add_metric([], began.count())
+    yield starts
+    before = Attempt.objects.filter(task=OuterRef("task"), number=OuterRef("number") - 1).values("outcome")
+    causes = Counter(began.filter(number__gt=1).annotate(cause=Subquery(before[:1])).values_list("cause", flat=True))
+    restarts = GaugeMetricFamily(
+        "fermi_task_restarts_1h", "Attempts that began again within an hour, by the end before.", labels=["cause"]
+    )
+    for cause, count in sorted((cause or "", count) for cause, count in causes.items()):
+        restarts.add_metric([cause], count)
+    yield restarts
+
+
+def goodput(moment: datetime) -> Iterator[Metric]:
+    """From the ledger, of what was given back within 30 days. Nobody holds anything longer than a month in one row."""
+    rows = Usage.objects.filter(since__gte=moment - 2 * MONTH - DAY, until__gte=moment - MONTH)
+    sums = {f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PARTS}
+    found = rows.order_by().aggregate(**sums)
+    parts = Parts(**{part: found[f"of_{part}"] or 0.0 for part in PARTS})
+    hours = GaugeMetricFamily(
+        "fermi_gpu_hours_30d", "GPU-hours that were held within 30 days, by what they went into.", labels=["part"]
+    )
+    for part in PARTS:
+        hours.add_metric([part], getattr(parts, part) / 3600)
+    yield hours
+    share = ledger.goodput(parts)
+    if share is not None:
+        family = GaugeMetricFamily("fermi_goodput_ratio_30d", "The share of held GPU time that was training.")
+        family.add_metric([], share)
+        yield family
