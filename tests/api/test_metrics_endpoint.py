@@ -1,21 +1,42 @@
 """`/metrics` tells how much a platform is used and by which addresses: not to everybody who reaches it."""
 
+import re
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
+import orjson
 import pytest
+import redis
+import yaml
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
 
 from apps.clusters.models import DevEnvironment, Lease
+from apps.common import bus
 from apps.common.clock import now
 from apps.scheduling.models import Usage
 from apps.training.models import Attempt, Task
 from server import metrics
 from server.metrics import gpus
+from tests import promql
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 from tests.series import measured
+
+
+class Broker:
+    """With seven messages. These tests run without one."""
+
+    def __enter__(self) -> "Broker":
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        pass
+
+    def llen(self, name: str) -> int:
+        return 7
 
 
 def scrape(token: str = "") -> tuple[int, str]:
@@ -137,3 +158,50 @@ def test_a_part_that_fails_leaves_its_own_families_out(
     assert told["fermi_scrape_errors"][(("part", "tasks"),)] == 0
     assert "fermi_gpu_hours_30d" not in told
     assert "fermi_tasks" in told
+
+
+def expressions(root: Path) -> Iterator[tuple[str, str]]:
+    """With where each stands."""
+    for path in sorted((root / "deploy/grafana").glob("*.json")):
+        board = orjson.loads(path.read_bytes())
+        for panel in board["panels"]:
+            for target in panel["targets"]:
+                yield f"{path.name}: {panel['title']}", target["expr"]
+        for variable in board["templating"]["list"]:
+            if variable["type"] == "query":
+                name, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
+                yield f"{path.name}: {variable['name']}", f"max by ({label}) ({name})"
+    for group in yaml.safe_load((root / "deploy/prometheus/alerts.yaml").read_text())["groups"]:
+        for rule in group["rules"]:
+            assert {"summary", "summary_zh"} <= rule["annotations"].keys()
+            yield rule["alert"], rule["expr"]
+
+
+OF_THE_SCRAPE = {"instance", "job"}
+"""Labels that Prometheus adds."""
+
+
+def test_dashboards_and_alerts_ask_for_what_is_told_and_for_all_of_it(
+    filled: Task, admin: Api, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis, "from_url", lambda *about, **more: Broker())
+    monkeypatch.setattr(bus, "kept", {"sweep": 0.1}.get)
+    told = families(admin)
+    used: set[str] = set()
+    for where, text in expressions(root):
+        asked = promql.asked(text)
+        assert asked.selectors, where
+        for selector in asked.selectors:
+            assert selector.name in told, where
+            known = [dict(labels) for labels in told[selector.name]]
+            assert (asked.grouped | selector.labels.keys()) - OF_THE_SCRAPE <= set().union(*known), where
+            for label, value in selector.labels.items():
+                assert value is None or value in {labels[label] for labels in known}, where
+            used.add(selector.name)
+    assert {name for name in told if not name.endswith(("_gsum", "_gcount"))} == used
+
+
+@pytest.mark.parametrize("text", ["max by (", "max fermi_tasks", 'fermi_tasks{state="a" & 1}', "max(fermi_tasks"])
+def test_what_is_no_promql_is_refused(text: str) -> None:
+    with pytest.raises((ValueError, IndexError)):
+        promql.asked(text)
