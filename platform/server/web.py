@@ -7,8 +7,11 @@ import sys
 
 import uvicorn
 
+from server.metrics_port import serve_if_asked
+
 
 def main(host: str = "127.0.0.1", port: str = "8000") -> None:
+    serve_if_asked()
     uvicorn.run(
         "server.asgi:application",
         host=host,

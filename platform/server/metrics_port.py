@@ -1,0 +1,87 @@
+"""`/metrics` on a port of its own (`FERMI_METRICS_PORT`), and nothing else there."""
+
+import hmac
+import ipaddress
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from server.env import Wrong, flag
+
+log = logging.getLogger(__name__)
+TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, *about: Any) -> None:
+        pass
+
+
+def answers(token: str, say: Callable[[], bytes | None]) -> Callable[[dict[str, Any], Any], Iterable[bytes]]:
+    """An empty token: whoever reaches the port may read."""
+
+    def app(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
+        given = environ.get("HTTP_AUTHORIZATION", "").encode()
+        if token and not hmac.compare_digest(given, f"Bearer {token}".encode()):
+            start("401 Unauthorized", [("WWW-Authenticate", "Bearer"), ("Content-Length", "0")])
+            return []
+        if environ["PATH_INFO"] != "/metrics":
+            start("404 Not Found", [("Content-Length", "0")])
+            return []
+        body = say()
+        if body is None:
+            start("503 Service Unavailable", [("Content-Length", "0")])
+            return []
+        start("200 OK", [("Content-Type", TYPE), ("Content-Length", str(len(body)))])
+        return [body]
+
+    return app
+
+
+def token_for(host: str, token: str, *, open_to_all: bool) -> str:
+    """What the port asks for: on loopback, or where the operator says so, nothing."""
+    if open_to_all or ipaddress.ip_address(host).is_loopback:
+        return ""
+    if not token:
+        raise Wrong("FERMI_METRICS_BIND is no loopback address: set FERMI_METRICS_TOKEN, or FERMI_METRICS_OPEN=1.")
+    return token
+
+
+def serve_if_asked() -> None:
+    """In a thread. A port that is taken (by another web process on this machine) is said, and the rest goes on."""
+    port = os.environ.get("FERMI_METRICS_PORT", "")
+    if not port:
+        return
+    host = os.environ.get("FERMI_METRICS_BIND") or "127.0.0.1"
+    token = os.environ.get("FERMI_METRICS_TOKEN", "")
+    try:
+        app = answers(token_for(host, token, open_to_all=flag("FERMI_METRICS_OPEN")), _said)
+        server = make_server(host, int(port), app, _Server, _Quiet)
+    except ValueError:
+        raise Wrong(
+            f"FERMI_METRICS_PORT and FERMI_METRICS_BIND must be a port and an IPv4 address: {host} {port}."
+        ) from None
+    except OSError as error:
+        log.warning("no metrics on %s:%s: %s", host, port, error)
+        return
+    threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
+
+
+def _said() -> bytes | None:
+    """None: the process is still starting."""
+    from django.apps import apps
+    from prometheus_client import generate_latest
+
+    if not apps.ready:
+        return None
+    from server import metrics  # its models are there once Django is
+
+    return generate_latest() + metrics.said_apart()
