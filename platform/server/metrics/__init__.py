@@ -7,6 +7,7 @@ Numbers of the database are gauges, also where they count what happened: they ar
 import logging
 from collections.abc import Callable, Iterable, Iterator
 
+import redis
 from django.db import close_old_connections
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -44,6 +45,9 @@ class Collector:
             failed = 0
             try:
                 found = list(part(moment))
+            except redis.RedisError as error:
+                log.warning("the part %s of a scrape failed: %s", name, error)
+                failed = 1
             except Exception:
                 log.exception("the part %s of a scrape failed", name)
                 failed = 1
