@@ -54,9 +54,13 @@ def publish(channel: str, data: Mapping[str, Any]) -> None:
 
 def keep(name: str, value: float, seconds: int = 60) -> None:
     """A figure for other processes to tell, for so long. Never raises; it is no truth, and may be lost."""
+    global _quiet_until
+    if time.monotonic() < _quiet_until:
+        return
     try:
         _publisher().set(f"{PREFIX}kept.{name}", repr(value), ex=seconds)
     except (redis.RedisError, OSError) as error:
+        _quiet_until = time.monotonic() + PAUSE
         log.debug("broker away, figure dropped: %s", error)
 
 
