@@ -9,7 +9,7 @@ from apps.common.explained import explained, said
 from apps.common.texts import text
 from apps.notices.models import Channel, Delivery, Incident
 
-TEST = "NOTICE_TEST"
+TEST, OVER = "NOTICE_TEST", "NOTICE_OVER"
 
 
 class Message(NamedTuple):
@@ -25,7 +25,7 @@ def of(incident: Incident | None, what: str, lang: str, *, channel: str = "") ->
         return Message(*text(TEST, {"channel": channel}, lang), link(""))
     title, body = text(incident.code, inside(incident.params, lang), lang)
     if what == "over":
-        title = text("NOTICE_OVER", {"title": title}, lang)[0]
+        title = text(OVER, {"title": title}, lang)[0]
     return Message(title, body, link(incident.link))
 
 

@@ -10,6 +10,7 @@ from fermi.client.costs import Costs
 from fermi.client.drills import Drills
 from fermi.client.inventory import Clusters, Datasets, Environments, Models
 from fermi.client.listing import Listing
+from fermi.client.notices import Notices
 from fermi.client.preflights import Preflights
 from fermi.client.sharing import Reservations
 from fermi.client.tasks import Tasks
@@ -62,6 +63,7 @@ class Fermi:
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
         self.costs = Costs(self._transport)
+        self.notices = Notices(self._transport)
 
     def me(self) -> Me:
         """Who the token speaks for."""

@@ -1,0 +1,72 @@
+"""What people are told, and how."""
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from fermi.client.listing import Listing
+from fermi.client.transport import Transport
+from fermi.client.types import (
+    ChannelCreateRequest,
+    InboxItem,
+    NoticeChannel,
+    NoticeChannelCreated,
+    NoticeDelivery,
+    NoticeRule,
+    PatchedChannelChangeRequest,
+    PatchedRuleChangeRequest,
+    RuleCreateRequest,
+)
+
+
+class Notices:
+    """The caller's inbox, and the channels and rules that the caller may see."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def inbox(self, *, unread: bool = False) -> Listing[InboxItem]:
+        """What concerns the caller, the newest first."""
+        return Listing(self._transport, "/inbox", {"unread": "true" if unread else None})
+
+    def read(self, ids: Sequence[str] | None = None) -> int:
+        """Marks incidents as read, or all of them; how many are unread then."""
+        body: dict[str, Any] = {"ids": None if ids is None else [*ids]}
+        unread: int = self._transport.call("POST", "/inbox/read", json=body, repeatable=True)["unread"]
+        return unread
+
+    def channels(self) -> Listing[NoticeChannel]:
+        return Listing(self._transport, "/notice-channels", {})
+
+    def create_channel(self, request: ChannelCreateRequest) -> NoticeChannelCreated:
+        """`secret`, of a webhook, is shown this once."""
+        return self._transport.call("POST", "/notice-channels", json=request)
+
+    def change_channel(self, channel_id: str, changes: PatchedChannelChangeRequest) -> NoticeChannel:
+        return self._transport.call("PATCH", _path("notice-channels", channel_id), json=changes)
+
+    def delete_channel(self, channel_id: str) -> None:
+        self._transport.call("DELETE", _path("notice-channels", channel_id))
+
+    def test_channel(self, channel_id: str) -> NoticeDelivery:
+        """Sends one message now; what came of it."""
+        return self._transport.call("POST", _path("notice-channels", channel_id, "/test"))
+
+    def deliveries(self, channel_id: str) -> Listing[NoticeDelivery]:
+        return Listing(self._transport, _path("notice-channels", channel_id, "/deliveries"), {})
+
+    def rules(self) -> Listing[NoticeRule]:
+        return Listing(self._transport, "/notice-rules", {})
+
+    def create_rule(self, request: RuleCreateRequest) -> NoticeRule:
+        return self._transport.call("POST", "/notice-rules", json=request)
+
+    def change_rule(self, rule_id: str, changes: PatchedRuleChangeRequest) -> NoticeRule:
+        return self._transport.call("PATCH", _path("notice-rules", rule_id), json=changes)
+
+    def delete_rule(self, rule_id: str) -> None:
+        self._transport.call("DELETE", _path("notice-rules", rule_id))
+
+
+def _path(what: str, key: str, rest: str = "") -> str:
+    return f"/{what}/{quote(key, safe='')}{rest}"
