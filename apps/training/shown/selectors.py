@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
 from apps.accounts import access
 from apps.accounts.models import User
@@ -128,8 +128,19 @@ _NEWEST = {
 }
 
 
+_TRAINED = {
+    "datasetId": F("dataset_version__dataset"),
+    "datasetVersionId": F("dataset_version"),
+    "modelId": F("model"),
+    "datasetName": F("dataset_version__dataset__name"),
+    "datasetVersionName": F("dataset_version__name"),
+    "modelName": F("model__name"),
+}
+"""What it trains on, and what, with their names; none where the script reads none of ours."""
+
+
 def detail(task: Task, user: User) -> dict[str, Any]:
-    """`task` comes with its owner and dataset version, and `user` is who asks."""
+    """`user` is who asks."""
     job = JobSpec.from_json(task.spec)
     waits = State(task.state) in (State.INITIALIZING, State.QUEUED)
     found = _briefs(Task.objects.filter(pk=task.pk), user).get()  # first: where it has ended, its attempt has
@@ -141,9 +152,7 @@ def detail(task: Task, user: User) -> dict[str, Any]:
     seen = {rank["rank"]: rank for rank in (newest.seen.get("ranks", []) if newest else [])}
     return {
         **brief(found),
-        "datasetId": task.dataset_version.dataset_id if task.dataset_version else None,
-        "datasetVersionId": task.dataset_version_id,
-        "modelId": task.model_id,
+        **Task.objects.values(**_TRAINED).get(pk=task.pk),
         "summary": task.summary,
         "warnings": [
             presenters.warning(warning["code"], warning["params"])

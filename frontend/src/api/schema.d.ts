@@ -4389,6 +4389,9 @@ export interface components {
             datasetId: string | null;
             datasetVersionId: string | null;
             modelId: string | null;
+            datasetName: string | null;
+            datasetVersionName: string | null;
+            modelName: string | null;
             /** @description of the pre-flight test that went before it */
             preflightId: string | null;
             /** @description of the newest rehearsal of its restart */

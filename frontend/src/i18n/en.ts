@@ -358,6 +358,8 @@ export const en: Messages = {
     owner: "Owner",
     framework: "Framework",
     dataset: "Dataset",
+    script: "Script",
+    hyperparameters: "Hyperparameters ({{count}})",
     model: "Model",
     restarts: "Restarts allowed",
     facts: "Settings",

@@ -360,6 +360,8 @@ export const zh = {
     owner: "创建者",
     framework: "框架",
     dataset: "数据集",
+    script: "脚本",
+    hyperparameters: "超参数（{{count}}）",
     model: "模型",
     restarts: "重启上限",
     facts: "配置",

@@ -93,6 +93,9 @@ export const task: Task = {
   datasetId: "dataset-1",
   datasetVersionId: "version-1",
   modelId: "model-1",
+  datasetName: "python-stdlib",
+  datasetVersionName: "v1",
+  modelName: "gpt-small",
   summary: {
     totalCpus: 16,
     totalMemoryGb: 128,

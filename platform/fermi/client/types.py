@@ -3680,6 +3680,9 @@ class TaskDetail(TypedDict):
     """
     datasetVersionId: str | None
     modelId: str | None
+    datasetName: str | None
+    datasetVersionName: str | None
+    modelName: str | None
     preflightId: str | None
     """
     of the pre-flight test that went before it

@@ -5,6 +5,7 @@ import type { Task } from "@/api/types";
 import { dateTime, integer } from "@/lib/format";
 import { stepOf } from "@/lib/step";
 import { Card } from "@/ui/card";
+import { Fold } from "@/ui/fold";
 import { Notes } from "@/ui/notes";
 import { Facts as FactList } from "@/ui/table";
 
@@ -12,8 +13,14 @@ export function Facts({ task }: { task: Task }) {
   const { t } = useTranslation();
   const facts: [string, ReactNode][] = [
     [t("task.framework"), task.framework],
-    [t("task.dataset"), [task.datasetId, task.datasetVersionId].filter(Boolean).join(" / ") || "–"],
-    [t("task.model"), task.modelId || "–"],
+    [t("task.dataset"), named([task.datasetName, task.datasetVersionName], [task.datasetId, task.datasetVersionId])],
+    [t("task.model"), named([task.modelName], [task.modelId])],
+    ...scriptOf(task).map((script): [string, ReactNode] => [
+      t("task.script"),
+      <code key="script" className="text-xs break-all">
+        {script}
+      </code>,
+    ]),
     ...stepOf(task.batch, t),
     [t("task.restarts"), task.maxRestarts],
     [t("task.owner"), task.owner],
@@ -23,6 +30,7 @@ export function Facts({ task }: { task: Task }) {
       : ([[t("create.maxRunSeconds"), integer(task.maxRunSeconds)]] as [string, ReactNode][])),
     [t("task.created"), dateTime(task.createdAt)],
   ];
+  const settings = hyperparametersOf(task);
   if (task.preflightId) {
     facts.push([
       t("preflight.ofTask"),
@@ -37,6 +45,13 @@ export function Facts({ task }: { task: Task }) {
   return (
     <Card title={t("task.facts")}>
       <FactList facts={facts} />
+      {settings.length > 0 && (
+        <div className="mt-3">
+          <Fold title={t("task.hyperparameters", { count: settings.length })} wanted={false} summaryClassName="text-sm">
+            <FactList facts={settings} />
+          </Fold>
+        </div>
+      )}
       {task.warnings.length > 0 && (
         <div className="mt-3">
           <Notes
@@ -47,4 +62,27 @@ export function Facts({ task }: { task: Task }) {
       )}
     </Card>
   );
+}
+
+/** What people call it; its ids are there for whoever needs them. */
+function named(names: (string | null)[], ids: (string | null)[]): ReactNode {
+  const [name, id] = [names, ids].map((parts) => parts.filter(Boolean).join(" / "));
+  return name ? <span title={id}>{name}</span> : id || "–";
+}
+
+interface Request {
+  entrypoint?: { script?: string; module?: string; args?: unknown[] };
+  hyperparameters?: Record<string, unknown>;
+}
+
+/** As it was asked for: a script of the user's own, with its arguments. */
+function scriptOf(task: Task): string[] {
+  const { script, module, args = [] } = (task.request as Request).entrypoint ?? {};
+  const what = script ?? (module && `-m ${module}`);
+  return what ? [[what, ...args].join(" ")] : [];
+}
+
+function hyperparametersOf(task: Task): [string, ReactNode][] {
+  const given = Object.entries((task.request as Request).hyperparameters ?? {});
+  return given.map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]);
 }

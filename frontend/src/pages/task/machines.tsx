@@ -30,7 +30,7 @@ export default function Machines({ task, metrics, rank }: { task: Task; metrics:
       (told.data?.marks ?? []).map(({ at, code, attempt, outcome }) => ({
         at: new Date(at).getTime() / 1000,
         label: t(code === "ATTEMPT_STARTED" ? "machines.attemptBegan" : "machines.attemptEnded", { attempt }),
-        bad: code === "ATTEMPT_ENDED" && outcome !== "COMPLETED" && !outcome.startsWith("STOPPED"),
+        bad: code === "ATTEMPT_ENDED" && !WELL.some((end) => outcome.startsWith(end)),
       })),
     [told.data, t],
   );
@@ -94,6 +94,8 @@ export default function Machines({ task, metrics, rank }: { task: Task; metrics:
   );
 }
 
+/** Ends that are no failure: it came to its end, or somebody asked for it. */
+const WELL = ["COMPLETED", "STOPPED", "GAVE_WAY", "PAUSED", "RESIZING"];
 const METRICS = metricsOf(PANEL_IDS);
 
 const stepText = (step: number | null) => (step == null ? "" : integer(step));
