@@ -34,7 +34,7 @@ def test_whoever_owns_a_task_hears_that_it_failed_and_reads_it(colleague: Api, o
     assert (item["kind"], item["level"], item["path"], told["unread"]) == (
         "task_failed",
         "fail",
-        f"/tasks/{task.pk}",
+        f"/training/{task.pk}",
         1,
     )
     assert task.name in item["title"]

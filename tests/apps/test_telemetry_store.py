@@ -85,7 +85,7 @@ def test_fewer_points_are_means_with_the_largest_beside_them(clock: Clock) -> No
 
 SAMPLES = st.lists(
     st.tuples(
-        st.integers(0, 4 * 60 * 60 // 15),  # quarter minutes until the next one
+        st.integers(1, 4 * 60 * 60 // 15),  # quarter minutes until the next one: each in its own
         st.dictionaries(st.sampled_from(["cpu", "gpu:0", "gpu:1", "power:0", "ecc:0", "throttled:1", "xid:0"]),
                         st.integers(0, 900), min_size=1),
         st.sampled_from(["", "", "restart", "other", "fold", "flush"]),
