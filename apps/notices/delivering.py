@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 CLAIM = timedelta(seconds=90)
 """Longer than any try takes."""
-AT_ONCE = 20
+AT_ONCE, LOOKED_AT = 20, 1000
 THREADS = 2
 AGAIN = [timedelta(seconds=seconds) for seconds in (10, 60, 300, 1200, 3600, 3 * 3600, 6 * 3600, 12 * 3600)]
 """After so many tries without success, a message is given up; that is a day."""
@@ -36,15 +36,18 @@ _free = threading.BoundedSemaphore(THREADS)
 
 
 def deliver() -> int:
-    """Sends some of what is due; how many were tried. Nothing where enough threads of this process are at it."""
+    """Sends some of what is due, of each channel the oldest message: one that is slow holds up the others by no more.
+    How many were tried; nothing where enough threads of this process are at it."""
     if not _free.acquire(blocking=False):
         return 0
     try:
         moment = now()
         rested = Q(channel__rests_until=None) | Q(channel__rests_until__lte=moment)
         waiting = Delivery.objects.filter(rested, outcome=Outcome.WAITING, due_at__lte=moment)
-        keys = list(waiting.order_by("due_at").values_list("pk", flat=True)[:AT_ONCE])
-        return sum(one(key) for key in keys)
+        oldest: dict[str, str] = {}
+        for key, channel in waiting.order_by("due_at").values_list("pk", "channel")[:LOOKED_AT]:
+            oldest.setdefault(channel, key)
+        return sum(one(key) for key in [*oldest.values()][:AT_ONCE])
     finally:
         _free.release()
 

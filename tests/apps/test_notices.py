@@ -273,6 +273,23 @@ def test_a_slow_channel_delays_no_other_thread(ann: User, hooks: Hooks) -> None:
         thread.join()
 
 
+def test_one_channels_many_messages_do_not_keep_another_ones_waiting(ann: User, hooks: Hooks) -> None:
+    with http() as other:
+        rule(ann, channel(ann, "webhook", hooks.url), kinds=["task_failed"])
+        for number in range(30):
+            fails(ann, f"task-{number}")
+        spreading.spread()
+        rule(ann, channel(ann, "webhook", other.url), kinds=["task_waits"])
+        params = {"name": "gpt", "seconds": 9, "hours": 1, "why": WHY}
+        tell("task_waits", "task-x", "NOTICE_TASK_WAITS", params, owner=ann.pk)
+        spreading.spread()
+        assert delivering.deliver() == 2
+        assert (len(hooks.received), len(other.received)) == (1, 1)
+        while delivering.deliver():
+            pass
+        assert len(hooks.received) == 30
+
+
 def test_quiet_hours_hold_back_what_is_not_bad_enough(ann: User, hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
     night = datetime(2026, 11, 23, 16, 30, tzinfo=UTC)  # half past midnight in Shanghai
     rule(ann, channel(ann, "webhook", hooks.url), quiet_from=22 * 60, quiet_to=7 * 60, timezone="Asia/Shanghai",
