@@ -3,12 +3,12 @@
 import os
 import platform
 import socket
-import subprocess
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from fermi.launch import gpus
+from fermi.telemetry import smi
 
 _SYS = Path("/sys/class")
 _MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -33,13 +33,8 @@ def facts() -> dict[str, Any]:
 
 def _gpus() -> tuple[list[str], str]:
     """Names of the GPUs, and their driver's version."""
-    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return [], ""
-    rows = [line.rsplit(",", 1) for line in done.stdout.splitlines() if "," in line]
-    return [name.strip() for name, _ in rows], rows[0][1].strip() if rows else ""
+    rows = [row for row in smi.ask(("driver_version", "name")) or [] if "name" in row]
+    return [row["name"] for row in rows], rows[0].get("driver_version", "") if rows else ""
 
 
 def _cpus() -> int:

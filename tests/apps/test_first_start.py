@@ -156,7 +156,7 @@ def test_a_gpu_is_called_by_its_usual_name(name: str, short: str) -> None:
 
 def test_gpus_are_found_through_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "nvidia-smi"
-    tool.write_text("#!/bin/sh\necho 'NVIDIA H200, 570.86.15'\necho 'NVIDIA H200, 570.86.15'\n")
+    tool.write_text("#!/bin/sh\necho '570.86.15, NVIDIA H200'\necho '570.86.15, NVIDIA H200'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     facts = machine.facts()

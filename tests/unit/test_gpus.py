@@ -42,7 +42,7 @@ def test_the_program_is_asked_beside_the_training_and_only_where_a_rank_has_a_gp
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     node = Gpus()
     node.look(100.0, [1])
-    assert node._process is None
+    assert node._beside._process is None
     node.look(200.0, [os.getpid()])
 
     def told() -> bool:

@@ -10,6 +10,7 @@ from fermi.launch.preflight import judge, words
 from fermi.launch.preflight.facts import Member, lines
 from fermi.launch.spec import JobSpec, Late, Node
 from fermi.messages import LANGUAGES
+from fermi.telemetry import smi
 from fermi.train import preflight, preflight_node
 
 Facts = list[dict[str, Any]]
@@ -350,29 +351,34 @@ def test_it_is_no_framework_that_anybody_could_choose():
 
 
 SMI = """\
-0, GPU-aaaa1111-2222, NVIDIA A100-SXM4-80GB, 81920, 4, 550.54.15
-1, GPU-bbbb1111-2222, NVIDIA A100-SXM4-80GB, 81920, 31337, 550.54.15
-2, GPU-cccc1111-2222, NVIDIA A100-SXM4-80GB, [N/A], [N/A], 550.54.15
+0, GPU-aaaa1111-2222, 81920, 4, 550.54.15, NVIDIA A100-SXM4-80GB
+1, GPU-bbbb1111-2222, 81920, 31337, 550.54.15, NVIDIA A100-SXM4-80GB
+2, GPU-cccc1111-2222, [N/A], [N/A], 550.54.15, NVIDIA A100-SXM4-80GB
 """
-APPS = """\
-GPU-bbbb1111-2222, 4242, /usr/bin/python3, 31300
-GPU-cccc1111-2222, 17, [Insufficient Permissions], [N/A]
+HOLDERS = """\
+GPU-bbbb1111-2222, 4242, 31300, /opt/runs, old/python3
+GPU-cccc1111-2222, 17, [N/A], [Insufficient Permissions]
 """
+
+
+def read_smi(visible):
+    gpus, holders = smi.parse(SMI, preflight_node.SMI_GPUS), smi.parse(HOLDERS, preflight_node.SMI_HOLDERS)
+    return preflight_node.read_smi(gpus, holders, visible)
 
 
 def test_nvidia_smi_is_read():
-    gpus, driver = preflight_node.parse_smi(SMI, APPS, None)
+    gpus, driver = read_smi(None)
     assert driver == "550.54.15"
     assert [(gpu["index"], gpu["totalMb"], gpu["freeMb"]) for gpu in gpus] == [
         (0, 81920, 81916), (1, 81920, 50583), (2, 0, 0),
     ]  # fmt: skip
     assert gpus[1]["processes"] == [{"pid": 4242, "name": "python3", "memoryMb": 31300}]
-    assert gpus[2]["processes"][0]["memoryMb"] == 0
+    assert gpus[2]["processes"] == [{"pid": 17, "name": "", "memoryMb": 0}]
 
 
 @pytest.mark.parametrize(("visible", "indices"), [("0,2", [0, 2]), ("GPU-bbbb", [1]), ("", []), (None, [0, 1, 2])])
 def test_only_gpus_that_the_node_may_use_count(visible, indices):
-    assert [gpu["index"] for gpu in preflight_node.parse_smi(SMI, APPS, visible)[0]] == indices
+    assert [gpu["index"] for gpu in read_smi(visible)[0]] == indices
 
 
 def test_in_a_round_no_node_is_in_two_pairs_and_every_pair_has_its_turn():

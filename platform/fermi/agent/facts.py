@@ -9,11 +9,11 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
-from fermi.agent import usage
 from fermi.agent.errors import AgentError
 from fermi.agent.settings import Settings
 from fermi.launch import registry
 from fermi.runner import interfaces
+from fermi.telemetry import smi
 
 EMULATED = "A100"
 """What CPU processes stand in for unless somebody says another type; the platform marks it as emulated."""
@@ -32,7 +32,8 @@ print(json.dumps(found))
 def choose_gpus(settings: Settings, numbers: Mapping[str, int]) -> dict[str, int | None]:
     """The GPU of each worker, None = a CPU process; where none is named, one worker for each GPU that there is. Raises
     AgentError for one that the host has not got."""
-    there = {} if settings.emulate else usage.gpus()
+    rows = [] if settings.emulate else smi.ask(("index", "uuid")) or []
+    there = [index for row in rows if (index := smi.whole(row, "index")) is not None]
     wanted = numbers or {f"{settings.node}-{number}": number for number in there or (0,)}
     if not there and (settings.emulate or not settings.gpus):
         return dict.fromkeys(wanted)
@@ -55,12 +56,12 @@ def address(settings: Settings, server_host: str, server_port: int) -> str:
 
 
 def gather(settings: Settings, machine: str, where: str, python: str, workspace: str) -> dict[str, Any]:
-    rows = (usage.ask_smi("name,driver_version") if not settings.emulate else None) or []
+    rows = [] if settings.emulate else smi.ask(("driver_version", "name")) or []
     stack = _versions(python)
     versions = {
         **{name: value for name, value in stack.items() if value},
         "fermi": _own_version(),
-        **({"driver": rows[0][1]} if rows else {}),
+        **({"driver": rows[0].get("driver_version", "")} if rows else {}),
     }
     return {
         "machineId": machine,
@@ -69,7 +70,7 @@ def gather(settings: Settings, machine: str, where: str, python: str, workspace:
         "ip": _ip(where),
         "network": _network(where),
         "zone": settings.zone,
-        "gpuType": settings.gpu_type or (rows[0][0] if rows else EMULATED if settings.emulate else ""),
+        "gpuType": settings.gpu_type or (rows[0].get("name", "") if rows else EMULATED if settings.emulate else ""),
         "gpuCount": len(rows),
         "emulated": not rows,
         "cpuCores": len(os.sched_getaffinity(0)),

@@ -1,47 +1,13 @@
 """What workers use: their processes, their GPUs, and the host."""
 
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from fermi.telemetry import sampler
 from fermi.telemetry.folded import Folding
 from fermi.telemetry.metrics import GPU, METRICS, RANK, parts
 
-SMI_SECONDS = 10.0
-_QUERY = "index,utilization.gpu,memory.used,memory.total"
 NOTHING = dict.fromkeys(("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb"))
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    utilization: int | None
-    used_mb: int | None
-    total_mb: int | None
-
-
-def ask_smi(query: str) -> list[list[str]] | None:
-    """Rows of values; None where there is no such tool or it does not answer."""
-    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=SMI_SECONDS, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return [[value.strip() for value in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
-
-
-def gpus() -> dict[int, Gpu]:
-    """By index; empty where there are none."""
-    found = {}
-    for row in ask_smi(_QUERY) or ():
-        with suppress(ValueError):
-            index, *values = row
-            found[int(index)] = Gpu(*(int(value) if value.isdecimal() else None for value in values))
-    return found
 
 
 class Sampler:

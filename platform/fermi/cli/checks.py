@@ -2,7 +2,6 @@
 
 import shutil
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,8 +10,10 @@ from typing import Literal, NamedTuple
 from fermi.cli.texts import _
 from fermi.launch import registry
 from fermi.runner import interfaces, ports
+from fermi.telemetry import smi
 
 GB = 1 << 30
+GPU_SECONDS = 30.0
 TIMEOUT_S = 5.0
 
 
@@ -78,27 +79,18 @@ def memory(_where: Where) -> Iterator[Look]:
 
 
 def _gpus() -> Iterator[Look]:
-    if not shutil.which("nvidia-smi"):
+    rows = smi.ask(("index", "memory.used", "memory.total", "name"), seconds=GPU_SECONDS)
+    if not rows:
         yield Look("pass", _("NO_GPUS_HERE"))
         return
-    for row in _smi("--query-gpu=index,name,memory.used,memory.total"):
-        index, name, used, total = row
-        level: Literal["pass", "warn"] = "pass" if float(used) < float(total) / 10 else "warn"
-        yield Look(level, _("GPU_MEMORY_USED",
-                            index=index, name=name, used=used, total=total))  # fmt: skip
-    for pid, name, used in _smi("--query-compute-apps=pid,process_name,used_memory"):
-        yield Look("warn", _("GPU_HELD_BY_PROCESS", pid=pid, name=name, used=used))
-
-
-def _smi(query: str) -> list[list[str]]:
-    command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
-    try:
-        said = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line.strip()]
+    for row in rows:
+        used, total = smi.number(row, "memory.used"), smi.number(row, "memory.total")
+        level: Literal["pass", "warn"] = "pass" if used is None or total is None or used < total / 10 else "warn"
+        figures = {"used": row.get("memory.used", "–"), "total": row.get("memory.total", "–")}
+        yield Look(level, _("GPU_MEMORY_USED", index=row.get("index"), name=row.get("name"), **figures))
+    for row in smi.ask(("pid", "used_memory", "process_name"), of="compute-apps", seconds=GPU_SECONDS) or ():
+        held = {"name": row.get("process_name", "–"), "used": row.get("used_memory", "–")}
+        yield Look("warn", _("GPU_HELD_BY_PROCESS", pid=row.get("pid"), **held))
 
 
 def stack(_where: Where) -> Iterator[Look]:

@@ -9,7 +9,6 @@ compiles never is. What cannot be read counts as doing something.
 from __future__ import annotations
 
 import contextlib
-import subprocess
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from fermi.runner.links import Link
 from fermi.runner.pulse import MAIN_SHARE, SHARE, Sample
 from fermi.runner.stacks import Frame
 from fermi.runner.stillness import Activity
+from fermi.telemetry import smi
 
 APART_SECONDS = 3.0
 QUIET = 16 << 10
@@ -26,6 +26,7 @@ SWITCHES = 2.0
 """How often in a second the main thread may wake up to look whether it may go on; a download does so more often."""
 _SLEEPS = ("hrtimer_nanosleep", "do_nanosleep")
 MOST_TEXT = 64
+GPU_SECONDS = 5.0
 
 
 class Evidence(NamedTuple):
@@ -113,10 +114,6 @@ def gpu_computes(pids: Iterable[int]) -> bool:
     minors = {minor for pid in pids for minor in gpus.indices(pid)}
     if not minors:
         return False
-    query = ["nvidia-smi", "--query-gpu=index,utilization.gpu", "--format=csv,noheader,nounits"]
-    try:
-        text = subprocess.run(query, capture_output=True, text=True, timeout=5.0, check=True).stdout
-        rows = [line.split(",") for line in text.splitlines()]
-        return any(int(use) > 0 for index, use in rows if int(index) in minors)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return True
+    rows = smi.ask(("index", "utilization.gpu"), seconds=GPU_SECONDS) or []
+    uses = [smi.number(row, "utilization.gpu") for row in rows if smi.whole(row, "index") in minors]
+    return not uses or any(use is None or use > 0 for use in uses)

@@ -11,25 +11,22 @@ import contextlib
 import glob
 import importlib
 import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from fermi.telemetry import smi
+from fermi.telemetry.beside import Beside
 from fermi.telemetry.files import Rates
 from fermi.telemetry.metrics import SLOWED
 
 SMI_PERIOD_SECONDS = 15.0
-SMI_PATIENCE_SECONDS = 20.0
-SMI_BYTES = 1 << 16
-SMI_FIELDS = {
+SMI_METRICS = {
     "utilization.gpu": ("gpu", 1.0), "memory.used": ("gpu_memory", 2.0**20),
     "memory.total": ("gpu_memory_total", 2.0**20), "power.draw": ("power", 1.0),
     "temperature.gpu": ("temperature", 1.0), "clocks.sm": ("sm_clock", 1.0), "clocks.mem": ("memory_clock", 1.0),
-    "clocks_throttle_reasons.active": ("throttled", 0.0), "ecc.errors.uncorrected.volatile.total": ("ecc", 1.0),
 }  # fmt: skip
-COMMAND = ["nvidia-smi", f"--query-gpu=index,uuid,{','.join(SMI_FIELDS)}", "--format=csv,noheader,nounits"]
-REASONS = ((0x20 | 0x40, "heat"), (0x04 | 0x80, "power"), (0x08, "hardware"), (0x10 | 0x100 | 0x200 | 0x400, "other"))
-"""Bits of `nvmlClocksEventReasons*` (nvml.h). That a GPU idles, or is set to a clock, slows nobody."""
+SMI_THROTTLED, SMI_ECC = "clocks_throttle_reasons.active", "ecc.errors.uncorrected.volatile.total"
+SMI_FIELDS = ("index", "uuid", *SMI_METRICS, SMI_THROTTLED, SMI_ECC)
 Found = dict[int, dict[str, float]]
 
 
@@ -41,22 +38,8 @@ class Gpus(Protocol):
     def look(self, now: float) -> Found: ...
 
 
-def slowed(mask: int) -> float:
-    return float(sum(SLOWED[name] for bits, name in REASONS if mask & bits))
-
-
-def places(visible: str | None, uuids: Sequence[str]) -> list[int]:
-    """Which of all GPUs those are that CUDA_VISIBLE_DEVICES names (numbers, or beginnings of UUIDs), in its order. As
-    CUDA reads it, the list ends before the first that is not there."""
-    if visible is None:
-        return list(range(len(uuids)))
-    found: list[int] = []
-    for word in filter(None, (word.strip() for word in visible.split(","))):
-        index = int(word) if word.isdigit() else next((n for n, uuid in enumerate(uuids) if uuid.startswith(word)), -1)
-        if not 0 <= index < len(uuids) or index in found:
-            break
-        found.append(index)
-    return found
+def slowed(mask: int | str) -> float:
+    return float(sum(SLOWED[name] for name in smi.reasons(mask)))
 
 
 class Nvml:
@@ -68,7 +51,7 @@ class Nvml:
         nvml.nvmlInit()
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
         uuids = [_text(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
-        self._handles = [handles[index] for index in places(visible, uuids)]
+        self._handles = [handles[index] for index in smi.places(visible, uuids)]
         self._xids: dict[int, int] = {}
         self._events = self._listen(handles)
         self.memory: dict[int, float] = {}
@@ -179,78 +162,48 @@ class Nvml:
 
 
 class Smi:
-    """`nvidia-smi`, now and then and without waiting for it: what it said last counts until it is too old."""
+    """`nvidia-smi`, now and then and without waiting for it: what it said last counts until it says something else."""
 
-    def __init__(self, visible: str | None, command: Sequence[str] = COMMAND) -> None:
-        self._visible, self._command = visible, list(command)
+    def __init__(self, visible: str | None, command: Sequence[str] | None = None) -> None:
+        self._visible, self._command = visible, command or smi.command(SMI_FIELDS)
         self._rates = Rates()  # of its own: it does not look each time that others do
+        self._beside = Beside(SMI_PERIOD_SECONDS)
         self._found: Found = {}
-        self._process: subprocess.Popen[bytes] | None = None
-        self._output: int | None = None
-        self._due = self._began = 0.0
         self.memory: dict[int, float] = {}
 
     def look(self, now: float) -> Found:
-        if self._process:
-            self._take(now)
-        if not self._process and now >= self._due:
-            self._due = now + SMI_PERIOD_SECONDS
-            self._ask(now)
+        if (text := self._beside.take(now)) is not None:
+            self._found = self._read(text, now)
+            self._rates.turn()
+        if self._beside.is_due(now):
+            self._beside.ask(self._command, now)
         return self._found
 
-    def _ask(self, now: float) -> None:
-        self._close()
-        with contextlib.suppress(OSError):
-            self._began, self._output = now, os.memfd_create("fermi-gpus")
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.DEVNULL
-            )
-
-    def _take(self, now: float) -> None:
-        process = self._process
-        if process is None:
-            return
-        if process.poll() is None:
-            if now - self._began > SMI_PATIENCE_SECONDS:
-                process.kill()
-                self._found = {}
-            return
-        self._process, self._found = None, {}
-        if self._output is not None:
-            text = os.pread(self._output, SMI_BYTES, 0).decode(errors="replace")
-            self._found = self._read(text, now) if process.returncode == 0 else {}
-            self._rates.turn()
-            self._close()
-
     def _read(self, text: str, now: float) -> Found:
-        rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
-        rows = [row for row in rows if len(row) == len(SMI_FIELDS) + 2 and row[0].isdigit()]
+        rows = [row for row in smi.parse(text, SMI_FIELDS) if "uuid" in row]
         found: Found = {}
-        for place, index in enumerate(places(self._visible, [row[1] for row in rows])):
-            told = found[place] = {}
-            for (name, unit), field in zip(SMI_FIELDS.values(), rows[index][2:]):  # noqa: B905
-                with contextlib.suppress(ValueError):
-                    told[name] = float(field) * unit if unit else slowed(int(field, 16))
-            if (errors := told.pop("ecc", None)) is not None:
-                gain = self._rates.gain(f"ecc {place}", errors, now)
-                told.update({"ecc": gain} if gain is not None else {})
+        for place, index in enumerate(smi.places(self._visible, [row["uuid"] for row in rows])):
+            row, told = rows[index], found.setdefault(place, {})
+            for field, (name, unit) in SMI_METRICS.items():
+                if (value := smi.number(row, field)) is not None:
+                    told[name] = value * unit
+            if row.get(SMI_THROTTLED, "").startswith("0x"):
+                told["throttled"] = slowed(row[SMI_THROTTLED])
+            errors = smi.number(row, SMI_ECC)
+            gain = None if errors is None else self._rates.gain(f"ecc {place}", errors, now)
+            told.update({} if gain is None else {"ecc": gain})
         return found
-
-    def _close(self) -> None:
-        if self._output is not None:
-            os.close(self._output)
-        self._output = None
 
 
 class Amd:
     """Raises what `amdsmi` raises where there is no driver to ask."""
 
     def __init__(self, visible: str | None, rates: Rates, library: Any = None) -> None:
-        self._smi = smi = library or importlib.import_module("amdsmi")
-        smi.amdsmi_init()
-        handles = smi.amdsmi_get_processor_handles()
-        uuids = [_text(smi.amdsmi_get_gpu_device_uuid(handle)) for handle in handles]
-        self._handles = [handles[index] for index in places(visible, uuids)]
+        self._library = amd = library or importlib.import_module("amdsmi")
+        amd.amdsmi_init()
+        handles = amd.amdsmi_get_processor_handles()
+        uuids = [_text(amd.amdsmi_get_gpu_device_uuid(handle)) for handle in handles]
+        self._handles = [handles[index] for index in smi.places(visible, uuids)]
         self._rates = rates
         self.memory: dict[int, float] = {}
 
@@ -258,35 +211,35 @@ class Amd:
         return {place: self._told(place, handle, now) for place, handle in enumerate(self._handles)}
 
     def _told(self, place: int, handle: Any, now: float) -> dict[str, float]:
-        smi, told = self._smi, dict[str, float]()
+        amd, told = self._library, dict[str, float]()
 
         def ask(take: Callable[[], Mapping[str, Any]]) -> None:
-            with contextlib.suppress(smi.AmdSmiException, AttributeError, KeyError, TypeError, ValueError):
+            with contextlib.suppress(amd.AmdSmiException, AttributeError, KeyError, TypeError, ValueError):
                 told.update({name: float(value) for name, value in take().items() if _is_number(value)})
 
         def memory() -> Mapping[str, Any]:
-            known = smi.amdsmi_get_gpu_vram_usage(handle)  # in MiB
+            known = amd.amdsmi_get_gpu_vram_usage(handle)  # in MiB
             return {"gpu_memory": known["vram_used"] * 2**20, "gpu_memory_total": known["vram_total"] * 2**20}
 
         def power() -> Mapping[str, Any]:
-            known = smi.amdsmi_get_power_info(handle)
+            known = amd.amdsmi_get_power_info(handle)
             current = known.get("current_socket_power")
             return {"power": current if _is_number(current) else known.get("average_socket_power")}
 
         def temperature() -> Mapping[str, Any]:
-            kinds = smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
-            return {"temperature": smi.amdsmi_get_temp_metric(handle, *kinds)}
+            kinds = amd.AmdSmiTemperatureType.HOTSPOT, amd.AmdSmiTemperatureMetric.CURRENT
+            return {"temperature": amd.amdsmi_get_temp_metric(handle, *kinds)}
 
         def errors() -> Mapping[str, Any]:
-            count = smi.amdsmi_get_gpu_total_ecc_count(handle)["uncorrectable_count"]
+            count = amd.amdsmi_get_gpu_total_ecc_count(handle)["uncorrectable_count"]
             return {"ecc": self._rates.gain(f"ecc {place}", count, now)}
 
-        ask(lambda: {"gpu": smi.amdsmi_get_gpu_activity(handle)["gfx_activity"]})
+        ask(lambda: {"gpu": amd.amdsmi_get_gpu_activity(handle)["gfx_activity"]})
         ask(memory)
         ask(power)
         ask(temperature)
-        ask(lambda: {"sm_clock": smi.amdsmi_get_clock_info(handle, smi.AmdSmiClkType.GFX)["clk"]})
-        ask(lambda: {"memory_clock": smi.amdsmi_get_clock_info(handle, smi.AmdSmiClkType.MEM)["clk"]})
+        ask(lambda: {"sm_clock": amd.amdsmi_get_clock_info(handle, amd.AmdSmiClkType.GFX)["clk"]})
+        ask(lambda: {"memory_clock": amd.amdsmi_get_clock_info(handle, amd.AmdSmiClkType.MEM)["clk"]})
         ask(errors)
         return told
 

@@ -14,12 +14,13 @@ import shutil
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Iterable
 from importlib import metadata
 from typing import Any
+
+from fermi.telemetry import smi
 
 Fact = dict  # of str to whatever JSON knows
 
@@ -124,51 +125,34 @@ def in_hosts(name: str) -> str:
 # --- GPUs as the driver sees them -------------------------------------------------------------------------------------
 
 
+SMI_GPUS = ("index", "uuid", "memory.total", "memory.used", "driver_version", "name")
+SMI_HOLDERS = ("gpu_uuid", "pid", "used_memory", "process_name")
+
+
 def gpus_of_nvidia_smi() -> tuple[list[Fact], str]:
     """Those that this node may use, with who holds memory of them, and the driver's version."""
-    gpus = _smi("gpu", "index,uuid,name,memory.total,memory.used,driver_version")
+    gpus = smi.ask(SMI_GPUS, seconds=SMI_SECONDS)
     if gpus is None:
         return [], ""
-    apps = _smi("compute-apps", "gpu_uuid,pid,process_name,used_memory") or ""
-    return parse_smi(gpus, apps, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    holders = smi.ask(SMI_HOLDERS, of="compute-apps", seconds=SMI_SECONDS) or []
+    return read_smi(gpus, holders, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def _smi(what: str, columns: str) -> str | None:
-    command = ["nvidia-smi", f"--query-{what}={columns}", "--format=csv,noheader,nounits"]
-    try:
-        return subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=SMI_SECONDS, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def parse_smi(gpus: str, apps: str, visible: str | None) -> tuple[list[Fact], str]:
-    """`visible`: CUDA_VISIBLE_DEVICES, numbers or beginnings of uuids; None = all."""
-    found, driver = [], ""
-    for row in _rows(gpus, 6):
-        index, uuid, name, total, used, driver = row
-        wanted = None if visible is None else [word.strip() for word in visible.split(",") if word.strip()]
-        if wanted is not None and index not in wanted and not any(uuid.startswith(w) for w in wanted if len(w) > 3):
-            continue
-        memory = {"totalMb": _number(total), "freeMb": max(0, _number(total) - _number(used))}
-        holders = [
-            {"pid": _number(pid), "name": os.path.basename(program), "memoryMb": _number(held)}
-            for gpu, pid, program, held in _rows(apps, 4)
-            if gpu == uuid and _number(pid) != os.getpid()
-        ]
-        found.append({"index": _number(index), "name": name, **memory, "processes": holders})
-    return found, driver
-
-
-def _rows(text: str, columns: int) -> list[list[str]]:
-    rows = [[word.strip() for word in line.split(",")] for line in text.splitlines()]
-    return [row for row in rows if len(row) == columns]
-
-
-def _number(text: str) -> int:
-    """0 for `[N/A]` and `[Insufficient Permissions]`."""
-    return int(text) if text.isdecimal() else 0
+def read_smi(gpus: list[smi.Row], holders: list[smi.Row], visible: str | None) -> tuple[list[Fact], str]:
+    """`visible`: CUDA_VISIBLE_DEVICES; None = all."""
+    found = []
+    for place in smi.places(visible, [row.get("uuid", "") for row in gpus]):
+        row = gpus[place]
+        total, used = smi.whole(row, "memory.total") or 0, smi.whole(row, "memory.used") or 0
+        processes = [
+            {"pid": smi.whole(one, "pid") or 0, "name": os.path.basename(one.get("process_name", "")),
+             "memoryMb": smi.whole(one, "used_memory") or 0}
+            for one in holders
+            if one.get("gpu_uuid") == row.get("uuid") and smi.whole(one, "pid") != os.getpid()
+        ]  # fmt: skip
+        found.append({"index": smi.whole(row, "index") or 0, "name": row.get("name", ""), "totalMb": total,
+                      "freeMb": max(0, total - used), "processes": processes})  # fmt: skip
+    return found, gpus[0].get("driver_version", "") if gpus else ""
 
 
 # --- torch and JAX ----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from fermi.agent.agent import Agent
 from fermi.agent.errors import AgentError
 from fermi.agent.settings import Settings, load, numbers
 from fermi.agent.state import Folder
+from fermi.telemetry import smi
 from tests.fakes.workers import serving
 from tests.waiting import until
 
@@ -54,7 +55,7 @@ def test_nonsense_is_refused_with_words(code, settings):
 
 
 def test_a_gpu_that_is_not_there_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(usage, "gpus", lambda: {0: usage.Gpu(3, 10, 100), 1: usage.Gpu(None, None, None)})
+    monkeypatch.setattr(smi, "ask", lambda fields: [{"index": "0"}, {"index": "1"}])
     error = refused("WORKER_GPU_MISSING", node="gn6", gpus=(0, 1, 2), state=str(tmp_path))
     assert error.params == {"found": "2", "allowed": "0, 1"}
     assert facts.choose_gpus(Settings(gpus=(1,)), {"gn6-1": 1}) == {"gn6-1": 1}
@@ -64,7 +65,7 @@ def test_a_gpu_that_is_not_there_is_named(monkeypatch, tmp_path):
 
 
 def test_a_host_without_gpus_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(usage, "gpus", dict)
+    monkeypatch.setattr(smi, "ask", lambda fields: None)
     assert refused("WORKER_GPU_MISSING", node="gn6", gpus=(0,), state=str(tmp_path)).params["allowed"] == "–"
     assert facts.choose_gpus(Settings(), {"gn6-0": 0}) == {"gn6-0": None}
     assert facts.choose_gpus(Settings(node="gn6"), {}) == {"gn6-0": None}

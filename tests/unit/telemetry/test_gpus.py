@@ -12,7 +12,7 @@ import pynvml
 import pytest
 
 from fermi.telemetry.files import Rates
-from fermi.telemetry.gpus import Amd, Nvml, Smi, places, slowed
+from fermi.telemetry.gpus import Amd, Nvml, Smi, slowed
 from fermi.telemetry.sampler import Sampler
 
 REAL = vars(pynvml)
@@ -142,13 +142,6 @@ def test_only_the_gpus_that_the_ranks_may_use_count_in_their_order() -> None:
     assert "gpu" not in found[0]
 
 
-@pytest.mark.parametrize(("visible", "expected"), [
-    (None, [0, 1, 2]), ("", []), ("2,0", [2, 0]), ("GPU-b", [1]), ("1,7,0", [1]), ("0,0", [0]), ("nonsense", []),
-])  # fmt: skip
-def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, expected: list[int]) -> None:
-    assert places(visible, ["GPU-aaa", "GPU-bbb", "GPU-ccc"]) == expected
-
-
 def test_without_a_driver_nvml_says_so_by_an_error() -> None:
     with pytest.raises(pynvml.NVMLError):
         Nvml(None, Rates(), Driver())
@@ -174,10 +167,10 @@ echo "0, GPU-aaa, 35, 1024, 81920, 250.50, 61, 1410, 1593, 0x0000000000000004, 0
 echo "1, GPU-bbb, [N/A], 10, 81920, [N/A], 40, 210, 1593, Not Active, [N/A]"
 """)
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-    smi = Smi("GPU-bbb,0", [str(tool)])
-    assert smi.look(100.0) == {}
+    board = Smi("GPU-bbb,0", [str(tool)])
+    assert board.look(100.0) == {}
     moment = 100.0
-    while not (found := smi.look(moment)):
+    while not (found := board.look(moment)):
         time.sleep(0.01)  # the tool runs beside
         moment += 0.01
     assert found[0] == {"gpu_memory": 10 << 20, "gpu_memory_total": 80 << 30, "temperature": 40, "sm_clock": 210,
@@ -187,8 +180,8 @@ echo "1, GPU-bbb, [N/A], 10, 81920, [N/A], 40, 210, 1593, Not Active, [N/A]"
 
 
 def test_without_nvidia_smi_nothing_is_known() -> None:
-    smi = Smi(None, ["/nowhere/nvidia-smi"])
-    assert smi.look(1.0) == smi.look(20.0) == {}
+    board = Smi(None, ["/nowhere/nvidia-smi"])
+    assert board.look(1.0) == board.look(20.0) == {}
 
 
 class Rocm:

@@ -1,0 +1,56 @@
+"""A program that is asked now and then, and never waited for: it may hang with the driver that it asks. Standard
+library only, Python 3.9 or later."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Sequence
+
+PATIENCE_SECONDS = 20.0
+MOST_BYTES = 1 << 16
+
+
+class Beside:
+    """`period`: seconds from one question to the next. It is killed where it takes longer than `PATIENCE_SECONDS`."""
+
+    def __init__(self, period: float) -> None:
+        self._period = period
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output: int | None = None
+        self._due = self._began = 0.0
+
+    def is_due(self, now: float) -> bool:
+        """Once in a period."""
+        if self._process or now < self._due:
+            return False
+        self._due = now + self._period
+        return True
+
+    def ask(self, command: Sequence[str], now: float) -> None:
+        self._close()
+        with contextlib.suppress(OSError):
+            self._began, self._output = now, os.memfd_create("fermi-beside")
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.DEVNULL
+            )
+
+    def take(self, now: float) -> str | None:
+        """What it printed, once it has ended; empty where it failed or takes too long. None: there is no news."""
+        if self._process is None:
+            return None
+        if (code := self._process.poll()) is None:
+            if now - self._began <= PATIENCE_SECONDS:
+                return None
+            self._process.kill()
+            return ""
+        self._process = None
+        said = os.pread(self._output, MOST_BYTES, 0) if self._output is not None and code == 0 else b""
+        self._close()
+        return said.decode(errors="replace")
+
+    def _close(self) -> None:
+        if self._output is not None:
+            os.close(self._output)
+        self._output = None

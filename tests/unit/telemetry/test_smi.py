@@ -1,0 +1,92 @@
+"""`nvidia-smi`: what it is asked, how its answers are read, and that nobody waits for it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fermi.telemetry import beside, smi
+from fermi.telemetry.beside import Beside
+from tests.waiting import until
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program = tmp_path / "nvidia-smi"
+    program.touch(0o755)
+    return program
+
+
+def test_rows_are_by_field_and_what_a_gpu_does_not_tell_is_left_out(tool: Path) -> None:
+    tool.write_text(
+        """#!/bin/sh
+[ "$*" = "--query-gpu=index,power.draw,name --format=csv,noheader,nounits" ] || exit 2
+echo "0, 250.50, NVIDIA H200"
+echo "1, [Not Supported], Odd, with commas"
+echo "nonsense"
+""",
+        encoding="utf-8",
+    )
+    rows = smi.ask(("index", "power.draw", "name"))
+    assert rows == [
+        {"index": "0", "power.draw": "250.50", "name": "NVIDIA H200"},
+        {"index": "1", "name": "Odd, with commas"},
+    ]
+    assert (smi.number(rows[0], "power.draw"), smi.number(rows[1], "power.draw")) == (250.5, None)
+    assert (smi.whole(rows[1], "index"), smi.whole(rows[0], "power.draw")) == (1, None)
+
+
+@pytest.mark.parametrize("script", ["#!/bin/sh\necho '0, 1'; exit 9", "#!/bin/sh\nexec sleep 60", "#!/nowhere"])
+def test_a_tool_that_fails_or_hangs_or_cannot_run_says_nothing(tool: Path, script: str) -> None:
+    tool.write_text(script, encoding="utf-8")
+    assert smi.ask(("index", "name"), seconds=0.2) is None
+
+
+def test_a_machine_without_the_tool_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert smi.ask(("index", "name")) is None
+
+
+@pytest.mark.parametrize(("mask", "told"), [
+    (0x40 | 0x08, ["heat", "hardware"]), ("0x0000000000000004", ["power"]), ("0x1", []), (0x200, ["other"]),
+    ("Not Active", []), (None, []),
+])  # fmt: skip
+def test_a_mask_names_why_a_gpu_is_slowed(mask: str | int | None, told: list[str]) -> None:
+    assert smi.reasons(mask) == told
+
+
+@pytest.mark.parametrize(("visible", "expected"), [
+    (None, [0, 1, 2]), ("", []), ("2,0", [2, 0]), ("GPU-b", [1]), ("1,7,0", [1]), ("0,0", [0]), ("nonsense", []),
+])  # fmt: skip
+def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, expected: list[int]) -> None:
+    assert smi.places(visible, ["GPU-aaa", "GPU-bbb", "GPU-ccc"]) == expected
+
+
+def answer(asked: Beside, now: float) -> str:
+    said: list[str] = []
+    until(lambda: (text := asked.take(now)) is not None and (said.append(text) or True), what="the answer")
+    return said[0]
+
+
+def test_beside_asks_once_in_a_period_and_a_failure_is_an_empty_answer() -> None:
+    asked = Beside(15.0)
+    assert asked.is_due(100.0)
+    asked.ask(["echo", "ready"], 100.0)
+    assert not asked.is_due(130.0)  # the one before has not been read
+    assert answer(asked, 100.0) == "ready\n"
+    assert not asked.is_due(114.9)
+    assert asked.is_due(115.0)
+    asked.ask(["sh", "-c", "echo half; exit 15"], 115.0)
+    assert answer(asked, 115.0) == ""
+    asked.ask(["/nowhere/nvidia-smi"], 130.0)
+    assert asked.take(130.0) is None
+
+
+def test_beside_kills_what_takes_too_long() -> None:
+    asked = Beside(15.0)
+    asked.ask(["sleep", "600"], 0.0)
+    assert asked.take(beside.PATIENCE_SECONDS) is None
+    assert asked.take(beside.PATIENCE_SECONDS + 1) == ""
+    until(lambda: asked.take(beside.PATIENCE_SECONDS + 1) is None, what="its end")
+    assert asked.is_due(beside.PATIENCE_SECONDS + 2)
