@@ -18,6 +18,9 @@ from fermi.launch import registry
 from fermi.launch.findings import Finding, Level
 from fermi.launch.spec import Node, Problem
 
+UNHEALTHY = Q(status=EnvironmentStatus.UNHEALTHY)
+STILL_HELD = Q(status=EnvironmentStatus.STOPPED, lease__isnull=False)
+"""A task holds it although nothing can run there."""
 FILTERS = {
     "zone": lambda zones: Q(zone__in=zones) | Q(zone__name__in=zones),
     "status": lambda states: Q(status__in=states),

@@ -10,6 +10,7 @@ from django.db.models import Q
 
 from apps.accounts import access
 from apps.clusters.models import EnvironmentStatus
+from apps.clusters.selectors import STILL_HELD, UNHEALTHY
 from apps.common import disks
 from apps.overview import use
 from apps.overview.attention.entries import Kind, Looked, Rows, entry, say
@@ -28,11 +29,11 @@ def _environments(looked: Looked, condition: Q) -> Rows:
 
 
 def _unhealthy(looked: Looked) -> Rows:
-    return _environments(looked, Q(status=EnvironmentStatus.UNHEALTHY))
+    return _environments(looked, UNHEALTHY)
 
 
 def _still_held(looked: Looked) -> Rows:
-    return _environments(looked, Q(status=EnvironmentStatus.STOPPED, lease__isnull=False))
+    return _environments(looked, STILL_HELD)
 
 
 def _gone(looked: Looked) -> Rows:

@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from apps.clusters.admin import STATUS_NAMES
 from apps.clusters.models import AvailabilityZone, DevEnvironment, EnvironmentStatus
+from apps.clusters.selectors import STILL_HELD, UNHEALTHY
 from apps.common import disks
 from apps.common.clock import now
 from apps.common.texts import said
@@ -101,10 +102,9 @@ def _queue() -> Table:
 def _troubled() -> Table:
     """Unhealthy ones, those taken out of service (a drained node stays there until somebody takes it back), and those
     that a task holds although nothing should run there."""
-    unhealthy, stopped = Q(status=EnvironmentStatus.UNHEALTHY), Q(status=EnvironmentStatus.STOPPED)
-    troubled = DevEnvironment.objects.filter(unhealthy | Q(cordoned=True) | (stopped & Q(lease__isnull=False)))
+    troubled = DevEnvironment.objects.filter(UNHEALTHY | Q(cordoned=True) | STILL_HELD)
     counts = troubled.aggregate(
-        all=Count("pk"), unhealthy=Count("pk", filter=unhealthy), cordoned=Count("pk", filter=Q(cordoned=True))
+        all=Count("pk"), unhealthy=Count("pk", filter=UNHEALTHY), cordoned=Count("pk", filter=Q(cordoned=True))
     )
     address = reverse("admin:clusters_devenvironment_changelist")
     lists = [
@@ -112,7 +112,7 @@ def _troubled() -> Table:
         (f"{address}?cordoned__exact=1", said("CORDONED"), counts["cordoned"]),
     ]
     headers = [said("ENVIRONMENT_SHORT"), said("ZONE"), said("STATUS"), said("HELD_BY")]
-    worst_first = Case(When(unhealthy, then=0), default=1)
+    worst_first = Case(When(UNHEALTHY, then=0), default=1)
     rows = [
         [
             _link(reverse("admin:clusters_devenvironment_change", args=[each.pk]), each.name),
