@@ -11,6 +11,7 @@ from apps.common.clock import now
 from apps.notices import quiet
 from apps.notices.kinds import KINDS, Kind, at_least
 from apps.notices.models import Delivery, Incident, Item, Level, Rule
+from apps.notices.patience import LONG
 
 AT_ONCE = 100
 
@@ -38,6 +39,8 @@ def _spread(incident: Incident, moment: datetime) -> None:
 
 
 def _ring(incident: Incident, kind: Kind, moment: datetime) -> None:
+    if incident.kind == "task_waits" and incident.params.get("seconds", 0) < LONG:
+        return
     people = Q(pk__in=[])
     if kind.owner and incident.owner_id:
         people |= Q(pk=incident.owner_id)
@@ -90,6 +93,6 @@ def applies(rule: Rule, incident: Incident) -> bool:
         return False
     if incident.kind == "task_restarted" and incident.times < (rule.restarts or 1):
         return False
-    if incident.kind == "task_waits" and incident.params.get("seconds", 0) < (rule.waits_seconds or 0):
+    if incident.kind == "task_waits" and incident.params.get("seconds", 0) < (rule.waits_seconds or LONG):
         return False
     return at_least(incident.level, rule.level)

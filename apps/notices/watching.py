@@ -32,6 +32,6 @@ def _tokens() -> None:
 def _disk() -> None:
     if full := disks.nearly_full(settings.DATA_DIR):
         params = {"path": full["path"], "percent": full["percent"], "freeMiB": full["free"] >> 20}
-        tell("disk_full", full["path"], "NOTICE_DISK_FULL", params)
+        tell("disk_full", full["path"], "NOTICE_DISK_FULL", params, counts=False)
     else:
-        over("disk_full", str(settings.DATA_DIR))
+        over(str(settings.DATA_DIR), "disk_full")

@@ -57,7 +57,7 @@ def test_operators_hear_of_nodes_and_maintainers_of_theirs(
     tell("node_lost", "env-9", "NOTICE_NODE_LOST", params, project=project.pk)
     spreading.spread()
     assert [each.get("/inbox").data["unread"] for each in (owner, colleague, admin)] == [1, 0, 1]
-    over("node_lost", "env-9")
+    over("env-9", "node_lost")
     spreading.spread()
     assert owner.get("/inbox").data["items"][0]["overAt"]
 

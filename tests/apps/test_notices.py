@@ -123,11 +123,11 @@ def test_what_passes_by_itself_is_told_as_over_to_those_who_had_heard_of_it(ann:
     rule(ann, channel(ann, "webhook", hooks.url))
     tell("task_hung", "task-x", "NOTICE_TASK_HUNG", {"name": "gpt", "why": WHY}, owner=ann.pk)
     tasks.sweep()
-    over("task_hung", "task-x")
-    over("task_hung", "task-x")
+    over("task-x", "task_hung")
+    over("task-x", "task_hung")
     tasks.sweep()
     tell("task_hung", "task-y", "NOTICE_TASK_HUNG", {"name": "gpt", "why": WHY}, owner=ann.pk)
-    over("task_hung", "task-y")  # before anybody heard of it
+    over("task-y", "task_hung")  # before anybody heard of it
     tasks.sweep()
     assert [told["event"] for _, told, _ in hooks.received] == ["incident.opened", "incident.over"]
     assert hooks.received[1][1]["title"] == "Over: Task gpt does not get on"
@@ -280,7 +280,7 @@ def test_one_channels_many_messages_do_not_keep_another_ones_waiting(ann: User, 
             fails(ann, f"task-{number}")
         spreading.spread()
         rule(ann, channel(ann, "webhook", other.url), kinds=["task_waits"])
-        params = {"name": "gpt", "seconds": 9, "hours": 1, "why": WHY}
+        params = {"name": "gpt", "seconds": 3600, "hours": 1, "why": WHY}
         tell("task_waits", "task-x", "NOTICE_TASK_WAITS", params, owner=ann.pk)
         spreading.spread()
         assert delivering.deliver() == 2
@@ -298,7 +298,11 @@ def test_quiet_hours_hold_back_what_is_not_bad_enough(ann: User, hooks: Hooks, m
     for module in (delivering, spreading, telling):
         monkeypatch.setattr(module, "now", lambda: moment[0])
     tell(
-        "task_waits", "task-x", "NOTICE_TASK_WAITS", {"name": "gpt", "seconds": 9, "hours": 1, "why": WHY}, owner=ann.pk
+        "task_waits",
+        "task-x",
+        "NOTICE_TASK_WAITS",
+        {"name": "gpt", "seconds": 3600, "hours": 1, "why": WHY},
+        owner=ann.pk,
     )
     fails(ann)
     tasks.sweep()

@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import Case, F, Value, When
 
 from apps.common.clock import now
 from apps.notices import hints
-from apps.notices.kinds import KINDS, at_least
+from apps.notices.kinds import KINDS, ORDER, at_least
 from apps.notices.models import Incident
 
 log = logging.getLogger(__name__)
@@ -26,48 +26,49 @@ def tell(
     owner: int | None = None,
     link: str = "",
     level: str = "",
+    counts: bool = True,
 ) -> None:
     """Opens an incident, or goes on with the one that is open for the same `key`: people hear of it once. `code`: of a
-    text; `project`, `owner`: whom it concerns, by id; `link`: a path of the console. Ends no transaction: what cannot
-    be told of is logged."""
+    text; `project`, `owner`: whom it concerns, by id; `link`: a path of the console. `counts`: to go on is another time
+    that it happened. Ends no transaction: what cannot be told of is logged."""
     moment = now()
     again = {"code": code, "params": dict(params), "updated_at": moment, "due_at": moment, "link": link}
     try:
         level = level or KINDS[kind].level
-        with transaction.atomic():
-            if not _go_on(kind, key, level, again):
-                try:
-                    with transaction.atomic():
-                        Incident.objects.create(
-                            kind=kind,
-                            key=key,
-                            level=level,
-                            project_id=project,
-                            owner_id=owner,
-                            opened_at=moment,
-                            **again,
-                        )
-                except IntegrityError:
-                    _go_on(kind, key, level, again)
-            hints.due()
+        try:
+            with transaction.atomic():
+                if not _go_on(kind, key, level, again, counts=counts):
+                    Incident.objects.create(
+                        kind=kind, key=key, level=level, project_id=project, owner_id=owner, opened_at=moment, **again
+                    )
+        except IntegrityError:  # somebody else has just opened it
+            with transaction.atomic():
+                _go_on(kind, key, level, again, counts=counts)
+        hints.due()
     except Exception:
         log.exception("nobody will be told of %s %s", kind, key)
 
 
-def over(kind: str, key: str) -> None:
+def over(key: str, *kinds: str) -> None:
     """It is so no more. Nothing happens where nobody had been told of it."""
     moment = now()
     try:
         with transaction.atomic():
-            if Incident.objects.filter(kind=kind, key=key, over_at=None).update(over_at=moment, due_at=moment):
+            going_on = Incident.objects.filter(kind__in=kinds, key=key, over_at=None)
+            if going_on.update(over_at=moment, due_at=moment):
                 hints.due()
     except Exception:
-        log.exception("nobody will be told that %s %s is over", kind, key)
+        log.exception("nobody will be told that %s of %s is over", " or ".join(kinds), key)
 
 
 def open_keys(kind: str) -> set[str]:
     """Of incidents that go on."""
     return set(Incident.objects.filter(kind=kind, over_at=None).values_list("key", flat=True))
+
+
+def open_params(kind: str, name: str) -> dict[str, Any]:
+    """Of incidents that go on, by key: what was told last of one parameter."""
+    return dict(Incident.objects.filter(kind=kind, over_at=None).values_list("key", f"params__{name}"))
 
 
 def forget(before: datetime, most: int) -> int:
@@ -76,9 +77,8 @@ def forget(before: datetime, most: int) -> int:
     return Incident.objects.filter(pk__in=list(old[:most])).delete()[0]
 
 
-def _go_on(kind: str, key: str, level: str, again: Mapping[str, Any]) -> bool:
-    row = Incident.objects.filter(kind=kind, key=key, over_at=None).first()
-    if row is None:
-        return False
-    worse = {"level": level} if not at_least(row.level, level) else {}
-    return bool(Incident.objects.filter(pk=row.pk, over_at=None).update(times=F("times") + 1, **again, **worse))
+def _go_on(kind: str, key: str, level: str, again: Mapping[str, Any], *, counts: bool) -> bool:
+    milder = [one for one in ORDER if not at_least(one, level)]
+    worst = Case(When(level__in=milder, then=Value(level)), default=F("level"))
+    going_on = Incident.objects.filter(kind=kind, key=key, over_at=None)
+    return bool(going_on.update(times=F("times") + int(counts), level=worst, **again))

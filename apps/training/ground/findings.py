@@ -35,7 +35,7 @@ def over(task_id: str, attempt: int, code: str, *keys: str) -> None:
     """It is so no more; without keys, none of the code."""
     going_on = Row.objects.filter(task_id=task_id, attempt=attempt, code=code, until=None)
     if (going_on.filter(key__in=keys) if keys else going_on).update(until=now()):
-        noticing.goes_on(task_id)
+        noticing.goes_on(task_id, code)
         hints.changed(task_id, "status")
 
 
