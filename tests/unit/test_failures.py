@@ -47,7 +47,10 @@ KNOWN: list[tuple[str, str, dict[str, str]]] = [
     ("INDEX_NOT_IN_EMBEDDING", raised("IndexError: index out of range in self"), {}),
     ("CLASS_OUT_OF_BOUNDS", raised("IndexError: Target 10 is out of bounds."), {"target": "10"}),
     ("GPU_MEMORY_DAMAGED", raised("RuntimeError: CUDA error: uncorrectable ECC error encountered"), {}),
-    ("GPU_XID", "kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has failed\n", {"xid": "79"}),
+    ("GPU_XID", "kernel: NVRM: Xid (PCI:0000:3b:00): 32, pid=4711, name=python, Channel 0\n", {"xid": "32"}),
+    ("GPU_LOST", "kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has failed\n", {"pci": "PCI:0000:3b:00"}),
+    ("GPU_STOPPED", "NVRM: Xid (PCI:0000:3b:00): 119, pid=1, name=x, Timeout waiting for RPC from GSP0!\n", {}),
+    ("GPU_WORK_ENDED", "NVRM: Xid (PCI:0000:3b:00): 45, pid=4711, name=python, Ch 00000008\n", {}),
     ("GPU_LOST", "Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error\n", {}),
     ("GPU_BUSY", raised("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"), {}),
     ("DEVICE_ASSERT", "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1290: indexSelectLargeIndex: block: [12,0,0], thread: [3,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n" + raised("RuntimeError: CUDA error: device-side assert triggered"), {"condition": "srcIndex < srcSelectDimSize"}),
@@ -175,6 +178,42 @@ def test_what_the_kernel_killed_says_by_which_limit(kill: Any, code: str, said: 
     assert (told.why, told.exception) == (code, "")
     assert told.about is not None
     assert said in messages.text(code, "en", **told.about)[0]
+
+
+def heard(number: int, text: str) -> dict[str, Any]:
+    line = f"NVRM: Xid (PCI:0000:3b:00): {number}, pid=4711, name=python, {text}"
+    return {"by": "gpu", "gpu": 3, "xid": number, "line": line}
+
+
+@pytest.mark.parametrize(("number", "text", "code", "said"), [
+    (79, "GPU has fallen off the bus.", "GPU_LOST", "GPU 3 of gn5 (PCI:0000:3b:00) has fallen off the bus: Xid 79"),
+    (48, "DBE (double bit error)", "GPU_MEMORY_DAMAGED", "GPU 3 of gn5 (PCI:0000:3b:00) has memory that it cannot"),
+    (74, "NVLink: fatal error", "GPU_LINK_FAILED", "The NVLink of GPU 3 of gn5 (PCI:0000:3b:00) has failed: Xid 74"),
+])  # fmt: skip
+def test_what_the_kernel_says_of_a_gpu_comes_before_what_cuda_made_of_it(
+    number: int, text: str, code: str, said: str
+) -> None:
+    told = of(raised("RuntimeError: CUDA error: unspecified launch failure"), kill=heard(number, text))
+    assert told is not None
+    assert told.about is not None
+    assert (told.why, told.follows) == (code, False)
+    assert said in messages.text(code, "en", **told.about)[0]
+    assert explain.elsewhere(told.params())
+    finding = told.finding()
+    assert finding is not None
+    assert [one.code for one in finding.evidence] == ["KERNEL_SAID", "RANK_PRINTED"]
+    assert text in finding.evidence[0].lines[0]
+    assert {"WITHOUT_NODE", "CORDON"} <= {one.code for one in finding.actions}
+
+
+def test_what_a_script_did_on_the_gpu_is_told_by_its_own_exception() -> None:
+    fault = heard(31, "MMU Fault: ENGINE GRAPHICS")
+    told = of(raised("IndexError: index out of range in self"), kill=fault)
+    assert told is not None
+    assert told.why == "INDEX_NOT_IN_EMBEDDING"
+    unknown = of("no word of it\n", kill=fault)
+    assert unknown is not None
+    assert unknown.why == "ILLEGAL_MEMORY_ACCESS"
 
 
 def test_whoever_was_killed_from_outside_is_not_blamed_for_what_it_had_survived() -> None:

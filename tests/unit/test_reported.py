@@ -39,7 +39,7 @@ ERROR = {
     "type": "ValueError", "message": "bad shape (4, 7)", "file": "train.py", "line": 88, "function": "forward",
     "at": 9.5, "step": 12,
 }  # fmt: skip
-KILL = {"by": "memory", "scope": "cgroup", "limit": 1 << 30, "used": None}
+KILL = {"by": "memory", "scope": "cgroup", "limit": 1 << 30, "used": None, "gpu": None, "xid": None, "line": None}
 SEQUENCE = {"op": "all_reduce", "seq": 12, "group": "0", "sizes": [[4, 7]]}
 STALLED = {
     "since": 8.5, "looked_at": 17.0, "looks": 1, "still": True, "phase": "running", "step": 417, "in": "all_reduce",

@@ -102,6 +102,34 @@ while not seen():
     assert any(0 < one.get("gpu:0", 0) <= 100 for one in values)
 
 
+GPUS = """
+import functools, os, sys
+from fermi.runner import node
+here = os.path.dirname(sys.argv[1])
+node.Xids = functools.partial(node.Xids, log=here + "/kmsg", devices=here + "/gpus")
+node.main(sys.argv[1], {})
+"""
+
+
+def test_a_rank_whose_gpu_is_lost_ends_with_what_the_kernel_said_of_it(tmp_path: Path) -> None:
+    (tmp_path / "kmsg").touch()
+    for pci in ("0000:3b:00.0", "0000:af:00.0"):
+        (tmp_path / "gpus" / pci).mkdir(parents=True)
+    script = """
+if rank == 1:
+    until("ready-0")
+    with open(here / "kmsg", "a") as kernel:
+        print(f"3,9,{int(time.monotonic() * 1e6)},-;NVRM: Xid (PCI:0000:af:00): 79, GPU has fallen off", file=kernel)
+    sys.exit("CUDA error: unspecified launch failure")
+ready()
+time.sleep(600)
+"""
+    other, lost = run(tmp_path, script, 2, ("-c", GPUS), env={"HERE": str(tmp_path), "CUDA_VISIBLE_DEVICES": "0,1"})
+    line = "NVRM: Xid (PCI:0000:af:00): 79, GPU has fallen off"
+    assert lost["kill"] == {"by": "gpu", "gpu": 1, "xid": 79, "line": line}
+    assert (other["asked"], other["kill"]) == (True, None)
+
+
 def test_siblings_that_wait_are_ended_at_once_and_those_that_save_get_their_time(tmp_path: Path) -> None:
     script = f"""
 if rank == 0:

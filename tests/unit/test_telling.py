@@ -61,4 +61,6 @@ def test_why_a_rank_ended() -> None:
     kill = {"by": "memory", "scope": "cgroup", "limit": 2 << 30, "used": None}
     assert telling.why({"error": error, "kill": None}) == ": ValueError: bad shape (train.py:88 in forward)"
     assert telling.why({"error": None, "kill": kill}).endswith("its limit has no more memory (2048 MiB)")
+    lost = {"by": "gpu", "gpu": 3, "xid": 79, "line": "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."}
+    assert telling.why({"error": None, "kill": lost}) == f": GPU 3: {lost['line']}"
     assert telling.why({"error": None, "kill": None}) == ""

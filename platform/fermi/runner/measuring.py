@@ -13,17 +13,24 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from fermi.telemetry.xids import Xids
+
 WAITING = 8
 LAST_SECONDS = 0.2
 """How long the runner waits at the end for the sample that is not complete."""
 
 
-class Measuring:
-    """`spec`: the node's. `ranks`: the entries of its status."""
+def visible(spec: Mapping[str, Any]) -> str | None:
+    """CUDA_VISIBLE_DEVICES of a node's ranks."""
+    found: str | None = spec["env"].get("CUDA_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return found
 
-    def __init__(self, spec: Mapping[str, Any], ranks: list[dict[str, Any]], folder: str) -> None:
-        env = spec["env"]
-        self._visible = env.get("CUDA_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+class Measuring:
+    """`spec`: the node's. `ranks`: the entries of its status. `xids`: of its GPUs."""
+
+    def __init__(self, spec: Mapping[str, Any], ranks: list[dict[str, Any]], folder: str, xids: Xids) -> None:
+        self._visible, self._xids = visible(spec), xids
         self._folders, self._ranks = [spec["cwd"], folder], ranks
         self._samples: deque[dict[str, Any]] = deque(maxlen=WAITING)
         self._ending = threading.Event()
@@ -51,7 +58,7 @@ class Measuring:
             from fermi.telemetry.metrics import PERIOD_SECONDS
             from fermi.telemetry.sampler import Sampler
 
-            sampler, folding = Sampler(self._folders, self._visible), Folding()
+            sampler, folding = Sampler(self._folders, self._visible, xids=self._xids), Folding()
             sampler.sample(*self._running())  # what counters say now: rates begin with the next one
             while not self._ending.wait(PERIOD_SECONDS):
                 if told := folding.add(sampler.sample(*self._running())):

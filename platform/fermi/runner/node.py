@@ -47,12 +47,13 @@ from typing import Any
 from fermi.runner import blame, causes, drill, kernel, lingering, processes
 from fermi.runner.exits import CANNOT_START, shown
 from fermi.runner.files import Paths, PulseFile, StatusFile, TelemetryFile, first_status, read_json, try_lock
-from fermi.runner.measuring import Measuring
+from fermi.runner.measuring import Measuring, visible
 from fermi.runner.outputs import Pipes
 from fermi.runner.rank import BecomeRank, become, begin
 from fermi.runner.stillness import LAST_SECONDS, NEVER, Stillness
 from fermi.runner.stops import Stop, Stops
 from fermi.runner.watch import LogFile, Tell, Watch
+from fermi.telemetry.xids import Xids
 
 SIBLINGS_GRACE_SECONDS = 5.0
 """How long the other ranks get to end by themselves (to save, and to print why) after one of them failed."""
@@ -115,7 +116,9 @@ class Node:
             seconds = spec.get("pulse_seconds", tell_seconds)
             self.watch = Watch(spec["cwd"], spec.get("hang_seconds"), tell, seconds, spec["env"])
         self.tell_used = tell_used
-        self.measuring = Measuring(spec, self.ranks, self.folder) if tell_used and spec.get("measured", True) else None
+        self.xids = Xids(visible(spec))
+        measured = tell_used and spec.get("measured", True)
+        self.measuring = Measuring(spec, self.ranks, self.folder, self.xids) if measured else None
         self.drill = drill.Drill.of(spec, self.steps)
 
     def run(self) -> None:
@@ -143,6 +146,8 @@ class Node:
             self.confinement.close()
         if any(end.exit_code and not end.asked for end in blame.ends(self.ranks)):
             self.blame_port()
+        for entry in self.ranks:
+            self.hear_of_gpu(entry, entry["pid"])  # a journal says it later
         self.save("exited")
         while self.unsaved:
             time.sleep(UNSAVED_SECONDS)
@@ -259,8 +264,14 @@ class Node:
         process = self.watch.process(entry) if self.watch else entry["pid"]
         if shown(entry["exit_code"]) == shown(-signal.SIGKILL) and not entry["asked"]:
             entry["kill"] = self.memory.explains(process)
+        self.hear_of_gpu(entry, process)
         if self.watch:
             self.watch.ended(entry)
+
+    def hear_of_gpu(self, entry: dict[str, Any], process: int) -> None:
+        """What the kernel says of the GPU of a rank that has failed."""
+        if entry["exit_code"] and not entry["asked"] and not entry["kill"]:
+            entry["kill"] = self.xids.explains(entry["local_rank"], process)
 
     def sweep(self) -> None:
         """Kills what is left of the ranks' sessions and every orphan that came here, until nothing is."""

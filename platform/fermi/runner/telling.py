@@ -61,7 +61,10 @@ def why(entry: dict[str, Any]) -> str:
         message = error["message"].splitlines()[0] if error["message"] else ""
         function = f" in {error['function']}" if error["function"] != "<module>" else ""
         return f": {error['type']}: {message} ({error['file']}:{error['line']}{function})"
-    if kill := entry["kill"]:
+    kill = entry["kill"]
+    if kill and kill["by"] == "gpu":
+        return f": GPU {kill['gpu']}: {kill['line']}"
+    if kill:
         limit = f" ({kill['limit'] >> 20} MiB)" if kill["limit"] else ""
         whose = "its limit" if kill["scope"] == "cgroup" else "the host"
         return f": killed by the kernel, {whose} has no more memory{limit}"

@@ -15,20 +15,27 @@ from fermi.telemetry.files import Files, Rates
 from fermi.telemetry.gpus import Found, Gpus
 from fermi.telemetry.node import Node
 from fermi.telemetry.ranks import Ranks
+from fermi.telemetry.xids import Xids
 
 
 class Sampler:
     """`folders`: where training reads and writes. `visible`: CUDA_VISIBLE_DEVICES of the node's ranks; None: all GPUs;
-    empty: what its ranks use of the processors stands in for GPUs."""
+    empty: what its ranks use of the processors stands in for GPUs. `xids`: of these GPUs, where others ask, too."""
 
     def __init__(
-        self, folders: Iterable[str] = (), visible: str | None = None, root: str = "/", known: Gpus | None = None
+        self,
+        folders: Iterable[str] = (),
+        visible: str | None = None,
+        root: str = "/",
+        known: Gpus | None = None,
+        xids: Xids | None = None,
     ) -> None:
         self._files, self._rates = Files(root), Rates()
         self._node = Node(self._files, self._rates, folders)
         self._ranks = Ranks(self._files, self._rates)
         self.emulated = visible == ""
         self._gpus = None if self.emulated else known or gpus.find(visible, self._rates)
+        self._xids = xids or Xids(visible)
 
     def sample(self, ranks: Mapping[int, int] | None = None, places: Mapping[int, int] | None = None) -> dict[str, Any]:
         """`ranks`: the first process of each; `places`: which of the node's GPUs each has, by rank."""
@@ -43,6 +50,7 @@ class Sampler:
         elif self._gpus:
             values.update(_flat(self._gpus.look(now)))
             values.update(self._memory(self._gpus.memory, ranks))
+            values.update({f"xid:{place}": float(number) for place, number in self._xids.look().items()})
         self._rates.turn()
         told: dict[str, Any] = {"at": round(time.time(), 1), "values": {k: metrics.short(v) for k, v in values.items()}}
         return {**told, "emulated": True} if self.emulated else told

@@ -71,7 +71,8 @@ LINE = number(0, 1 << 31, whole=True)
 SIZES = several(several(SIZE, 8), 8)
 
 ERROR = record(type=NAME, message=TEXT, file=TEXT, line=LINE, function=NAME, at=MOMENT, step=SIZE)
-KILL = record(by=NAME, scope=NAME, limit=SIZE, used=SIZE)
+KILL = record(by=NAME, scope=NAME, limit=SIZE, used=SIZE, gpu=SIZE, xid=SIZE, line=TEXT)
+"""What the kernel says of a rank's end: `by` memory (`scope`, `limit`, `used`) or a GPU (`gpu`, `xid`, `line`)."""
 _LINK = record(peer=NAME, port=number(0, 65535, whole=True), unacked=SIZE, retries=SIZE, seconds=SECONDS)
 _COLLECTIVE = record(seq=SIZE, op=NAME, sizes=SIZES, dtype=NAME, state=NAME, group=NAME)
 _FLIGHT = record(groups=table(record(enqueued=SIZE, completed=SIZE), 64), last=several(_COLLECTIVE, 4))

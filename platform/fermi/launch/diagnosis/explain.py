@@ -34,7 +34,8 @@ Tail = Callable[[int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is known of one rank's end. `about` fills the text of `why`, a rule's code."""
+    """What is known of one rank's end. `about` fills the text of `why`, a rule's code. `kernel`: the line of
+    the kernel's log that says so."""
 
     seen: RankSeen
     node: str
@@ -45,6 +46,7 @@ class Told:
     follows: bool = False
     lines: Sequence[str] = ()
     rule: Rule | None = None
+    kernel: str = ""
 
     @property
     def known(self) -> bool:
@@ -61,7 +63,8 @@ class Told:
         where = Where(self.seen.rank, self.seen.node_rank, self.node)
         told = {"rank": self.seen.rank, "node": self.node, **({"at": self.at} if self.at else {})}
         params = {**told, "exception": self.exception} if not self.why else {**told, **(self.about or {})}
-        printed = [Evidence("RANK_PRINTED", told, list(self.lines), where)] if self.lines else []
+        evidence = [Evidence("KERNEL_SAID", told, [self.kernel], where)] if self.kernel else []
+        evidence += [Evidence("RANK_PRINTED", told, list(self.lines), where)] if self.lines else []
         error = (self.seen.error or {}).get("at")
         return Finding(
             self.why or UNCAUGHT,
@@ -69,7 +72,7 @@ class Told:
             params,
             [where],
             since=error or self.seen.ended_at,
-            evidence=printed,
+            evidence=evidence,
             actions=_actions(self, params),
         )
 
@@ -111,9 +114,14 @@ def of_rank(seen: RankSeen, node: str, printed: bytes, table: Sequence[Rule], ad
     if memory := _of_memory(seen):
         return Told(seen, node, said.get("exception", ""), said.get("at", ""), *memory)
     shown = _shown(near[:-1], crash, found)
+    kernel = _of_gpu(seen, found)
+    if kernel:
+        found, follows = kernel, False
     if found is None:
         return Told(seen, node, said.get("exception", ""), said.get("at", ""), follows=follows, lines=shown)
     about: dict[str, Any] = {"rank": seen.rank, "node": node, **found.params}
+    if kernel and seen.kill:
+        about.update({name: seen.kill[name] for name in ("gpu", "xid") if seen.kill.get(name) is not None})
     if peer := addresses.get(str(found.params.get("peer", ""))):
         about["peerNode"] = peer
     code = found.rule.code
@@ -123,7 +131,8 @@ def of_rank(seen: RankSeen, node: str, printed: bytes, table: Sequence[Rule], ad
                  **({"elsewhere": True} if found.rule.elsewhere else {})}  # fmt: skip
         code = rules.OWN
     return Told(
-        seen, node, said.get("exception", ""), said.get("at", ""), code, about, follows, shown, found.rule
+        seen, node, said.get("exception", ""), said.get("at", ""), code, about, follows, shown, found.rule,
+        str((seen.kill or {}).get("line") or "") if kernel else "",
     )  # fmt: skip
 
 
@@ -167,6 +176,13 @@ def _of_memory(seen: RankSeen) -> tuple[str, dict[str, Any]] | None:
         return None
     sizes = {name: figures.size(seen.kill[name]) for name in ("limit", "used") if seen.kill.get(name)}
     return LIMIT_REACHED if seen.kill.get("scope") == "cgroup" else HOST_FULL, {"rank": seen.rank, **sizes}
+
+
+def _of_gpu(seen: RankSeen, printed: Match | None) -> Match | None:
+    """What the kernel's log says of its GPU, where that is the hardware's doing, or the rank printed nothing known."""
+    line = seen.kill.get("line") if seen.kill and seen.kill.get("by") == "gpu" else None
+    found = rules.look(rules.ours(), [str(line)]) if line else None
+    return found if (found and found.rule.elsewhere) or printed is None else None
 
 
 def _shown(lines: Sequence[str], crash: Crash | None, found: Match | None) -> list[str]:

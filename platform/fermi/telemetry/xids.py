@@ -1,0 +1,154 @@
+"""Errors of NVIDIA's GPUs (Xids), as the driver writes them into the kernel's log. Standard library only, Python 3.9 or
+later.
+
+    NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+    NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 94, pid=4711, name=python, Contained: CE User Channel …
+    NVRM: Xid (0000:03:00): 48, An uncorrectable double bit error (DBE) has been detected …      older drivers
+
+The log is read from `/dev/kmsg`, and where that is not allowed from the journal, if there is one: each takes a right
+(CAP_SYSLOG; the group `systemd-journal` or `adm`) that few have, and no container. Without it nothing is known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fermi.telemetry import smi
+from fermi.telemetry.beside import Beside
+
+LOG = "/dev/kmsg"
+DEVICES = "/proc/driver/nvidia/gpus"
+"""A folder for each GPU, by its place on the bus: the order in which the driver counts them."""
+JOURNAL = ("journalctl", "--dmesg", "--grep=NVRM: Xid", "--output=short-unix", "--no-pager", "--quiet")
+JOURNAL_SECONDS = 15.0
+EXPLAINS_SECONDS = 1800.0
+"""For so long after an Xid it may be why a rank ends: peers wait in a collective for no longer."""
+LONGEST = 300
+MOST_READS = 1 << 12
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)[^)]*\): (\d+)(?:, pid=(\d+))?", re.IGNORECASE
+)
+Bus = tuple[int, ...]
+"""Domain, bus and device."""
+
+
+class Xid(NamedTuple):
+    """`at`: seconds since boot. `pid`: as the machine counts, where the driver knows it."""
+
+    number: int
+    bus: Bus
+    pid: int | None
+    line: str
+    at: float
+
+
+def parse(line: str, at: float) -> Xid | None:
+    found = _XID.search(line)
+    if not found:
+        return None
+    domain, bus, device, number, pid = found.groups()
+    place = int(domain, 16), int(bus, 16), int(device, 16)
+    return Xid(int(number), place, int(pid) if pid else None, line[found.start() :].strip()[:LONGEST], at)
+
+
+class Xids:
+    """Of the GPUs that CUDA_VISIBLE_DEVICES names, from now on; without GPUs nothing is opened. May be asked by several
+    threads."""
+
+    def __init__(
+        self, visible: str | None, log: str = LOG, devices: str = DEVICES, journal: Sequence[str] = JOURNAL
+    ) -> None:
+        self._buses = buses(visible, devices)
+        self._newest: dict[int, Xid] = {}  # by place
+        self._lock = threading.Lock()
+        self._log = _open(log) if self._buses else None
+        self._journal, self._command = Beside(JOURNAL_SECONDS), journal
+        self._since = time.time()
+
+    def look(self) -> dict[int, int]:
+        """The newest number of each GPU that has had one, by place."""
+        if not self._buses:
+            return {}
+        with self._lock:
+            for xid in self._from_journal() if self._log is None else self._from_log(self._log):
+                if xid.bus in self._buses:
+                    self._newest[self._buses.index(xid.bus)] = xid
+            return {place: xid.number for place, xid in self._newest.items()}
+
+    def explains(self, place: int, pid: int) -> dict[str, Any] | None:
+        """What of it may be why the rank that had the GPU `place`, the process `pid`, has just ended."""
+        self.look()
+        for known, xid in sorted(self._newest.items(), key=lambda one: -one[1].at):
+            if (xid.pid == pid or known == place) and time.monotonic() - xid.at < EXPLAINS_SECONDS:
+                return {"by": "gpu", "gpu": known, "xid": xid.number, "line": xid.line}
+        return None
+
+    @staticmethod
+    def _from_log(log: int) -> list[Xid]:
+        """A record for each read: priority, number, microseconds since boot, flags; then what was said."""
+        found = []
+        for _ in range(MOST_READS):
+            try:
+                said = os.read(log, 8192)
+            except BrokenPipeError:  # overwritten meanwhile
+                continue
+            except OSError:
+                break
+            if not said:
+                break
+            for record in said.decode(errors="replace").splitlines():
+                head, _, text = record.partition(";")
+                with contextlib.suppress(ValueError, IndexError):
+                    found.append(parse(text, int(head.split(",")[2]) / 1e6))
+        return [xid for xid in found if xid]
+
+    def _from_journal(self) -> list[Xid]:
+        """What it says comes in its time: nobody waits for it."""
+        now, found = time.monotonic(), []
+        passed = time.time() - now
+        for line in (self._journal.take(now) or "").splitlines():
+            with contextlib.suppress(ValueError, IndexError):
+                if (moment := float(line.split()[0])) > self._since:
+                    found.append(parse(line, moment - passed))
+                    self._since = moment
+        if self._journal.is_due(now):
+            self._journal.ask([*self._command, f"--since=@{int(self._since)}"], now)
+        return [xid for xid in found if xid]
+
+
+def buses(visible: str | None, devices: str = DEVICES) -> list[Bus]:
+    """Where the GPUs are that the ranks may use, in their order."""
+    found: list[Bus] = []
+    uuids = []
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(devices)):
+            with contextlib.suppress(ValueError):
+                domain, bus, device = name.split(".")[0].split(":")
+                found.append((int(domain, 16), int(bus, 16), int(device, 16)))
+                uuids.append(_uuid(f"{devices}/{name}/information"))
+    return [found[index] for index in smi.places(visible, uuids)]
+
+
+def _uuid(path: str) -> str:
+    with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("GPU UUID:"):
+                return line.partition(":")[2].strip()
+    return ""
+
+
+def _open(log: str) -> int | None:
+    """After what it holds already. None where that is not allowed."""
+    try:
+        opened = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):
+            os.lseek(opened, 0, os.SEEK_END)
+    except OSError:
+        return None
+    return opened
