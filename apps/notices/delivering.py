@@ -20,7 +20,8 @@ from django.db.models import F, Q
 from apps.common.clock import now
 from apps.common.texts import text
 from apps.notices.models import Channel, Delivery, Outcome
-from apps.notices.sending.sending import Unsent, send
+from apps.notices.sending.sending import send
+from apps.notices.sending.unsent import Unsent
 
 log = logging.getLogger(__name__)
 

@@ -1,25 +1,36 @@
 """Where messages arrive in tests: a real SMTP server and a real HTTP server, on loopback."""
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import SMTP, Envelope, Session
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, Session
 
 from tests.running import free_port
 
 
 @dataclass
 class Mails:
+    """`refuses`: what it says to a recipient instead of taking the mail for it."""
+
     port: int
     received: list[EmailMessage] = field(default_factory=list)
+    refuses: dict[str, str] = field(default_factory=dict)
+
+    async def handle_RCPT(self, server: SMTP, session: Session, envelope: Envelope, address: str, options: Any) -> str:
+        if said := self.refuses.get(address):
+            return said
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         content = envelope.content
@@ -29,9 +40,20 @@ class Mails:
 
 
 @contextmanager
-def smtp() -> Iterator[Mails]:
+def smtp(mode: str = "insecure", tls: ssl.SSLContext | None = None, password: str = "") -> Iterator[Mails]:
+    """`mode`: as in an address, and `tls` is what it proves itself by. `password`: without it nobody may send."""
     mails = Mails(free_port())
-    controller = Controller(mails, hostname="127.0.0.1", port=mails.port)
+    more: dict[str, Any] = {"tls_context": tls, "require_starttls": True} if mode == "starttls" else {}
+    if password:
+        more |= {
+            "auth_required": True,
+            "auth_require_tls": mode == "starttls",
+            "authenticator": lambda server, session, envelope, mechanism, said: AuthResult(
+                success=said.password == password.encode(), handled=False
+            ),
+        }
+    kind = Controller if mode != "ssl" else partial(Controller, ssl_context=tls)
+    controller = kind(mails, hostname="127.0.0.1", port=mails.port, **more)
     controller.start()
     try:
         yield mails

@@ -6,9 +6,11 @@ import hmac
 import os
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -26,6 +28,7 @@ from apps.notices.sending.guard import Allowed, NotAllowed, guarded
 from apps.notices.services import channels, rules, telling
 from apps.notices.services.telling import over, tell
 from tests.apps.notice_servers import Hooks, Mails, http, smtp
+from tests.certificates import written
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 
@@ -94,8 +97,8 @@ def test_a_failure_arrives_once_by_mail_and_once_by_webhook(ann: User, mails: Ma
     [mail] = mails.received
     assert mail["Subject"] == "Task gpt failed"
     assert mail["X-Fermi-Delivery"].startswith("delivery-")
-    text = mail.get_body(("plain", "html")).get_content()  # type: ignore[union-attr]
-    assert "https://fermi.example.org/tasks/task-x" in text.replace("&#x2F;", "/")
+    text = mail.get_content()
+    assert "https://fermi.example.org/tasks/task-x" in text
     assert "dgx-02" in text
     [(headers, told, body)] = hooks.received
     stamp, given = (part.partition("=")[2] for part in headers["X-Fermi-Signature"].split(","))
@@ -185,6 +188,86 @@ def test_killed_while_sending_it_is_sent_again_by_the_same_id(
     delivery = Delivery.objects.get()
     assert delivery.outcome == "sent"
     assert ["seconds" in one for one in delivery.tries] == [False, True]
+
+
+def test_a_mail_that_is_sent_again_is_known_by_its_message_id(
+    ann: User, mails: Mails, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the server's yes the process dies, before that is noted."""
+    rule(ann, channel(ann, "apprise", mail_to(mails)))
+    fails(ann)
+    spreading.spread()
+    connections.close_all()
+    child = os.fork()
+    if child == 0:
+        delivering._noted = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        try:
+            delivering.deliver()
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    later = now() + delivering.CLAIM * 2
+    monkeypatch.setattr(delivering, "now", lambda: later)
+    tasks.sweep()
+    first, second = mails.received
+    assert first["Message-ID"] == second["Message-ID"]
+    assert first.get_all("Message-ID") == [first["Message-ID"]]
+    assert first["Message-ID"].endswith("@example.org>")
+    assert first.as_bytes() == second.as_bytes()
+
+
+def test_mails_of_an_incident_stand_in_one_thread(ann: User, mails: Mails) -> None:
+    rule(ann, channel(ann, "apprise", mail_to(mails)))
+    tell("task_hung", "task-x", "NOTICE_TASK_HUNG", {"name": "gpt\nx", "why": WHY}, owner=ann.pk)
+    tasks.sweep()
+    over("task-x", "task_hung")
+    tasks.sweep()
+    fails(ann)
+    tasks.sweep()
+    opened, ended, other = mails.received
+    assert (opened["Subject"], ended["Subject"]) == ("Task gpt x does not get on", "Over: Task gpt x does not get on")
+    assert ended["In-Reply-To"] == ended["References"] == opened["Message-ID"]
+    assert len({mail["Message-ID"] for mail in mails.received}) == 3
+    assert (opened["References"], other["References"]) == (None, None)
+    assert opened["Auto-Submitted"] == "auto-generated"
+
+
+def test_what_a_mail_server_says_stands_in_the_log(ann: User, mails: Mails) -> None:
+    address = mail_to(mails).replace("to=ann", "to=bob@example.org,ann")
+    row = channel(ann, "apprise", f"{address}&cc=carl@example.org&reply=ops@example.org")
+    mails.refuses = {"bob@example.org": "550 no such mailbox"}
+    tried = channels.test(ann, row.pk)
+    assert (tried.outcome, tried.tries[0]["answer"]) == ("sent", "250, bob@example.org: 550 no such mailbox")
+    [mail] = mails.received
+    assert (mail["To"], mail["Cc"], mail["Reply-To"]) == (
+        "bob@example.org, ann@example.org", "carl@example.org", "ops@example.org",
+    )  # fmt: skip
+    mails.refuses = {"bob@example.org": "450 come again"}
+    tried = channels.test(ann, row.pk)
+    assert (tried.outcome, tried.tries[0]["error"]) == (
+        "failed",
+        {"code": "CHANNEL_REFUSES", "params": {"status": 450}},
+    )
+    mails.refuses = {f"{name}@example.org": "550 no such mailbox" for name in ("ann", "bob", "carl")}
+    tried = channels.test(ann, row.pk)
+    assert (tried.outcome, tried.tries[0]["answer"]) == ("failed", "550 no such mailbox")
+
+
+@pytest.mark.parametrize("mode", ["starttls", "ssl"])
+def test_a_mail_server_is_known_by_its_certificate_and_we_by_our_password(ann: User, tmp_path: Path, mode: str) -> None:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(*written(tmp_path))
+    with smtp(mode, tls, "open sesame") as mails:
+        where = f"127.0.0.1:{mails.port}?from=fermi@example.org&to=ann@example.org&mode={mode}"
+        for address, outcome, error in (
+            (f"mailtos://u:open%20sesame@{where}&verify=no", "sent", ""),
+            (f"mailtos://u:wrong@{where}&verify=no", "failed", "CHANNEL_REFUSES"),
+            (f"mailtos://u:open%20sesame@{where}", "failed", "CHANNEL_AWAY"),
+        ):
+            tried = channels.test(ann, channel(ann, "apprise", address).pk)
+            assert (tried.outcome, tried.tries[0].get("error", {}).get("code", "")) == (outcome, error), tried.tries
+        assert len(mails.received) == 1
+    assert "certificate verify failed" in tried.tries[0]["error"]["params"]["why"]
 
 
 def test_two_who_send_at_once_send_it_once(ann: User, hooks: Hooks) -> None:

@@ -4,28 +4,18 @@ import hashlib
 import hmac
 import logging
 import time
-from typing import Any
 
 import httpx
 import orjson
 
 from apps.accounts import sealing
 from apps.notices.models import Channel, Delivery, Kind
-from apps.notices.sending import addresses, wording
+from apps.notices.sending import addresses, mail, wording
 from apps.notices.sending.guard import guarded
+from apps.notices.sending.unsent import MOST_ANSWER, Unsent
 
-MOST_ANSWER = 500
-"""Characters of a server's answer that are kept."""
 SIGNATURE, DELIVERY, EVENT = "X-Fermi-Signature", "X-Fermi-Delivery", "X-Fermi-Event"
 _LEVELS = {"info": "info", "warn": "warning", "fail": "failure"}
-
-
-class Unsent(Exception):
-    """`code`: of a text. `lasting`: trying again changes nothing."""
-
-    def __init__(self, code: str, *, answer: str = "", lasting: bool = False, **params: Any) -> None:
-        super().__init__(code)
-        self.code, self.answer, self.lasting, self.params = code, answer[:MOST_ANSWER], lasting, params
 
 
 def send(delivery: Delivery, channel: Channel) -> str:
@@ -82,6 +72,8 @@ def _apprise(delivery: Delivery, address: str, message: wording.Message) -> str:
         raise Unsent("CHANNEL_ADDRESS_INVALID", scheme=address.partition("://")[0], lasting=True)
     if isinstance(headers := getattr(plugin, "headers", None), dict):
         headers[DELIVERY] = delivery.pk
+    if mail.takes(plugin):
+        return mail.send(plugin, mail.made(plugin, delivery, message))
     level = _LEVELS[delivery.incident.level] if delivery.incident and delivery.what == "opened" else "success"
     body = "\n\n".join(filter(None, (message.body, message.link)))
     with LogCapture(level=logging.WARNING, name=logger.name, fmt="%(message)s") as captured:
