@@ -91,8 +91,6 @@ def hours(environments: Sequence[str], begins: datetime, ends: datetime) -> Mapp
 def full_disks(environments: Sequence[str], nearly: float) -> Iterator[tuple[str, Disk]]:
     """By environment: those of which more than the share `nearly` is used."""
     for subject, newest in reading.newest([f"env:{key}" for key in environments]).items():
-        for key, used in newest.values.items():
-            name, _, path = key.partition(":")
-            total = newest.values.get(f"disk_total:{path}")
-            if name == "disk_used" and total and used / total >= nearly:
-                yield subject.removeprefix("env:"), Disk(path, round(100 * used / total))
+        for path, used in newest.disks():
+            if used >= nearly:
+                yield subject.removeprefix("env:"), Disk(path, round(100 * used))

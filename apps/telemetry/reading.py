@@ -48,6 +48,13 @@ class Newest:
     values: Mapping[str, float]
     emulated: bool = False
 
+    def disks(self) -> Iterator[tuple[str, float]]:
+        """Each path, with the share of its disk that is used."""
+        for key, used in self.values.items():
+            metric, _, path = key.partition(":")
+            if metric == "disk_used" and (total := self.values.get(f"disk_total:{path}")):
+                yield path, used / total
+
 
 def series(subjects: Sequence[str], metrics: Collection[str], begins: float, ends: float, points: int) -> Table:
     """Values of the metrics between two moments (unix seconds), at most `points` for each."""

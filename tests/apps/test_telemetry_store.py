@@ -272,6 +272,14 @@ def test_somebody_who_always_writes_first_stops_nobody(clock: Clock) -> None:
     assert writer.flush() == 1
 
 
+def test_how_full_disks_are_is_said_where_both_numbers_are_known() -> None:
+    values = {
+        "disk_used:/": 90.0, "disk_total:/": 100.0, "disk_used:/a:b": 1.0, "disk_total:/a:b": 4.0, "disk_used:/c": 5.0,
+        "disk_total:/d": 5.0, "disk_used:/e": 0.0, "disk_total:/e": 0.0, "memory": 1.0,
+    }  # fmt: skip
+    assert dict(reading.Newest(0.0, values).disks()) == {"/": 0.9, "/a:b": 0.25}
+
+
 @given(st.lists(st.floats(width=32, allow_infinity=False), min_size=4, max_size=4), st.booleans())
 def test_packed_values_are_the_same_within_a_part_in_four_thousand(values: list[float], emulated: bool) -> None:
     column = np.array(values, np.float32)

@@ -68,14 +68,11 @@ def _values(known: list[machines.Machine]) -> Iterator[Metric]:
         if said is None:
             continue
         by_gpu: dict[str, dict[str, float]] = defaultdict(dict)
-        full = 0.0
         for key, value in said.values.items():
             name, _, index = key.partition(":")
             if name in families:
                 by_gpu[index][name] = value
-            elif name == "disk_used" and (total := said.values.get(f"disk_total:{index}")):
-                full = max(full, value / total)
-        if full:
+        if full := max((used for _, used in said.disks()), default=0.0):
             disks.add_metric([machine.id, machine.zone], full)
         for index, values in by_gpu.items():
             if told >= MOST:
