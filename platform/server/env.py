@@ -4,10 +4,12 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Sequence
+from datetime import UTC, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fermi.launch import isolation
 from fermi.launch.spec import MASTER_PORT
@@ -104,10 +106,20 @@ def port_range(name: str, default: str) -> range:
     return range(int(low), int(high) + 1)
 
 
+def zone(name: str) -> tzinfo:
+    """UTC where nothing is said."""
+    text = os.environ.get(name) or "UTC"
+    try:
+        return UTC if text == "UTC" else ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise Wrong(f"{name} must be a time zone such as Asia/Shanghai, not {text!r}.") from None
+
+
 READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_ISOLATION": partial(choice, allowed=isolation.MODES),
     "FERMI_LOG": partial(choice, allowed=("lines", "json")),
     "FERMI_LOG_LEVEL": partial(choice, allowed=("INFO", "DEBUG", "WARNING", "ERROR", "CRITICAL")),
+    "FERMI_LOG_ZONE": zone,
     "FERMI_MASTER_PORTS": partial(port_range, default=f"{MASTER_PORT}-32767"),
     "FERMI_PREFLIGHT_PATIENCE": partial(number, default=12.0),
     "FERMI_WORKER_HEARTBEAT": partial(number, default=5.0),

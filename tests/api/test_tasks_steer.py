@@ -37,6 +37,7 @@ READS = [
     "/plan",
     "/scripts",
     "/logs/download",
+    "/logs/first-error",
     "/stream",
 ]
 

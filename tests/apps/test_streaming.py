@@ -194,6 +194,22 @@ def test_a_reader_who_comes_before_the_first_attempt_misses_none_of_its_lines(
     assert logged(listen(task, user, ranks="0", resume=first[-1].id)) == [str(n) for n in range(10)]
 
 
+def test_lines_of_a_stream_have_the_level_and_time_of_the_lines_before_them(
+    task: Task, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From message to message, and for a reader who comes back to the middle of a traceback."""
+    monkeypatch.setattr(streaming, "LINES", 1)
+    write(task, "quiet\n")
+    first = listen(task, user, ranks="0", until=lambda sent: sent[-1].kind == "log")
+    write(task, "quiet\n2026-11-22 10:00:00 ERROR bad\nTraceback (most recent call last):\n  File x\nV: y\n")
+    finish(task)
+    sent = [one for one in listen(task, user, ranks="0", resume=first[-1].id) if one.kind == "log"]
+    shown = [line.get("level", "") + line.get("time", "")[-14:-6] for one in sent for line in one.data["lines"]]
+    assert shown == ["", *["error10:00:00"] * 4]
+    again = [one for one in listen(task, user, ranks="0", resume=sent[3].id) if one.kind == "log"]
+    assert [one.data["lines"] for one in again] == [sent[4].data["lines"]]
+
+
 def test_much_that_is_waiting_is_sent_in_pieces(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "BATCH", 4)
     points, events = [add_point(task, step) for step in range(10)], [add_event(task) for _ in range(9)]

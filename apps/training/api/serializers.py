@@ -4,8 +4,9 @@ from django.db.models import F
 from rest_framework import serializers
 
 from apps.clusters.api.serializers import WarningItem
-from apps.common.openapi import INT4, INT8, Key, ProblemItem
+from apps.common.openapi import INT4, INT8, Key, Moment, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
+from apps.training.output import levels
 from apps.training.states import Action, State
 from fermi.launch.byhand import TARGETS
 from fermi.launch.diagnosis import Level
@@ -17,6 +18,7 @@ STATES = [(state.value, state.value) for state in State]
 CLASSES = [(one.name.lower(), one.name.lower()) for one in Priority]
 ACTIONS = [(action.value, action.value) for action in Action]
 LEVELS = [(level.value, level.value) for level in Level]
+LOG_LEVELS = [(level, level) for level in levels.LEVELS]
 TO_DO = [(code.value, code.value) for code in Do]
 
 
@@ -503,7 +505,15 @@ class ScriptsQuery(serializers.Serializer):
 class LogQuery(serializers.Serializer):
     rank = Key(default="0", help_text="a rank, or `all`")
     attempt = serializers.IntegerField(min_value=1, max_value=INT4, required=False, help_text="the newest by default")
-    search = serializers.CharField(max_length=200, default="", allow_blank=True, trim_whitespace=False)
+    search = serializers.CharField(
+        max_length=200, default="", allow_blank=True, trim_whitespace=False, help_text="in upper or lower case"
+    )
+    regex = serializers.BooleanField(default=False, help_text="`search` is a regular expression, as RE2 reads it")
+    level = serializers.ChoiceField(
+        LOG_LEVELS, required=False, help_text="this one and graver ones; lines that say none belong to the line above"
+    )
+    since = Moment(required=False, help_text="lines printed then or later; without a time: that of the line above")
+    until = Moment(required=False, help_text="lines printed then or before")
     cursor = serializers.CharField(
         max_length=100_000, required=False, allow_blank=True, help_text="`cursor` of the answer before"
     )
@@ -512,9 +522,13 @@ class LogQuery(serializers.Serializer):
 
 
 class LogLine(serializers.Serializer):
+    """`level` and `time` are left out where they are not known."""
+
     rank = serializers.IntegerField(required=False, help_text="with rank=all")
     offset = serializers.IntegerField(help_text="in bytes")
     text = serializers.CharField()
+    level = serializers.ChoiceField(LOG_LEVELS, required=False)
+    time = serializers.DateTimeField(required=False)
 
 
 class LogPage(serializers.Serializer):
@@ -523,6 +537,25 @@ class LogPage(serializers.Serializer):
     lines = LogLine(many=True)
     cursor = serializers.CharField()
     end = serializers.BooleanField(help_text="nothing more just now")
+
+
+class FirstErrorQuery(serializers.Serializer):
+    rank = Key(default="all", help_text="a rank, or `all`")
+    attempt = serializers.IntegerField(min_value=1, max_value=INT4, required=False, help_text="the newest by default")
+
+
+class FirstErrorLine(LogLine):
+    rank = serializers.IntegerField()
+
+
+class FirstError(serializers.Serializer):
+    """Of a log that is longer than two windows, the middle is left out."""
+
+    attempt = serializers.IntegerField()
+    found = FirstErrorLine(allow_null=True, help_text="null: no line says that it is an error")
+    complete = serializers.BooleanField(help_text="false: an earlier error may be where nobody looked")
+    windowBytes = serializers.IntegerField(help_text="looked through at each end of each log")
+    ranksUnread = serializers.IntegerField(help_text="for which there was no time")
 
 
 class LogDownloadQuery(serializers.Serializer):

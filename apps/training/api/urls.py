@@ -61,6 +61,7 @@ urlpatterns = [
     path(f"{TASK}/plan", views.TaskPlanView.as_view()),
     path(f"{TASK}/scripts", views.TaskScriptsView.as_view()),
     path(f"{TASK}/logs", views.TaskLogsView.as_view()),
+    path(f"{TASK}/logs/first-error", views.TaskFirstErrorView.as_view()),
     path(f"{TASK}/logs/download", views.TaskLogDownloadView.as_view()),
     path(f"{TASK}/stream", views.TaskStreamView.as_view()),
 ]

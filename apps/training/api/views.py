@@ -13,6 +13,7 @@ from apps.common.texts import language
 from apps.training.api import serializers as forms
 from apps.training.models import Checkpoint, Task
 from apps.training.output import logs
+from apps.training.output.first_error import first_error
 from apps.training.services import actions, diagnosis, going_on, pausing, scaling, scripts
 from apps.training.services.create import create, retry
 from apps.training.services.preview import preview
@@ -189,8 +190,17 @@ class TaskScriptsView(APIView):
 class TaskLogsView(APIView):
     @operation("listTaskLogs", query=forms.LogQuery, data=forms.LogPage)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """Lines of a rank's log, or of all ranks."""
+        """Lines of a rank's log, or of all ranks; those that a search, a level or times leave. An answer without lines
+        is not yet the `end`."""
         return logs.page(actions.find(request.user, task_id), query)
+
+
+class TaskFirstErrorView(APIView):
+    @operation("getTaskFirstError", query=forms.FirstErrorQuery, data=forms.FirstError)
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """The first line that says it is an error, of one rank or of all: the earliest where the lines have times, or
+        else that of the rank that failed first."""
+        return first_error(actions.find(request.user, task_id), query)
 
 
 class TaskLogDownloadView(APIView):

@@ -1,8 +1,8 @@
 """A task's live stream: what changed, in order, and from where to go on when the connection breaks.
 
 The database (and the logs) are asked what is new since the last answer; a message on the bus only says that asking is
-worth while now. Nothing is remembered between answers but a few positions, so a slow reader costs no memory, and a
-reader that comes back with its last position misses nothing and sees nothing twice.
+worth while now. Nothing is remembered between answers but a few positions, and the last level and time of each log: a
+slow reader costs no memory, and a reader that comes back with its last position misses nothing and sees nothing twice.
 """
 
 import asyncio
@@ -74,10 +74,11 @@ async def stream(task_id: str, user: User, resume: str, ranks: str, lang: str) -
     """`ranks`: `none`, `all` or one rank whose log lines are sent along. Ends when the task is final and all is sent,
     or `user` may not see it any more."""
     position = Position.parse(resume) or Position()
+    known: dict[int, logs.Known] = {}
     yield b"retry: 1000\n\n"
     async with bus.subscribe(f"task:{task_id}") as inbox:
         while True:
-            messages, rest, again = await sync_to_async(_news)(task_id, user, position, ranks, lang)
+            messages, rest, again = await sync_to_async(_news)(task_id, user, position, ranks, lang, known)
             for message in messages:
                 yield message.encode()
                 position = message.position
@@ -111,8 +112,11 @@ class Rest(Enum):
     NOTHING = "nothing"
 
 
-def _news(task_id: str, user: User, position: Position, ranks: str, lang: str) -> tuple[list[Message], Rest, float]:
-    """What the reader at `position` has not seen, and in how many seconds there may be more without a message."""
+def _news(
+    task_id: str, user: User, position: Position, ranks: str, lang: str, known: dict[int, logs.Known] | None = None
+) -> tuple[list[Message], Rest, float]:
+    """What the reader at `position` has not seen, and in how many seconds there may be more without a message.
+    `known`, by attempt: of which level and time the next lines are if they say none. It only saves looking back."""
     pulse = selectors.pulse(user, task_id, lang)
     if pulse is None:
         return [], Rest.NOTHING, math.inf
@@ -142,7 +146,8 @@ def _news(task_id: str, user: User, position: Position, ranks: str, lang: str) -
         for attempt in range(max(position.attempt, 1), newest_attempt + 1):  # to the end of one, then the next
             if attempt != position.attempt:
                 position = replace(position, attempt=attempt, offsets=())
-            for rank, lines, offsets, end in _lines(task, position, ranks, anew):
+            reader = logs.Reader(task, attempt, None if known is None else known.setdefault(attempt, {}))
+            for rank, lines, offsets, end in _lines(reader, position, ranks, anew):
                 send("log", {"rank": rank, "attempt": attempt, "lines": lines}, offsets=offsets)
                 more |= not end
             if more:
@@ -153,15 +158,13 @@ def _news(task_id: str, user: User, position: Position, ranks: str, lang: str) -
 
 
 def _lines(
-    task: Task, position: Position, ranks: str, anew: bool
+    reader: logs.Reader, position: Position, ranks: str, anew: bool
 ) -> Iterator[tuple[int, list[dict[str, Any]], tuple[tuple[int, int], ...], bool]]:
     """New lines by rank, with all offsets as they are behind them. A reader that comes `anew` gets the last lines
     there are, and every line from there on."""
-    reader = logs.Reader(task, position.attempt)
     offsets = dict(position.offsets)
-    for rank in range(task.world_size) if ranks == "all" else [int(ranks)]:
+    for rank in range(reader.task.world_size) if ranks == "all" else [int(ranks)]:
         begin = offsets.get(rank, 0)
         lines, offsets[rank], end = reader.tail(rank, LINES) if anew else reader.page(rank, begin, LINES)
         if offsets[rank] != begin:
-            shown = [{"offset": line.offset, "text": line.text} for line in lines]
-            yield rank, shown, tuple(offsets.items()), end
+            yield rank, [line.shown() for line in lines], tuple(offsets.items()), end

@@ -1149,7 +1149,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Lines of a rank's log, or of all ranks. */
+        /**
+         * @description Lines of a rank's log, or of all ranks; those that a search, a level or times leave. An answer without lines
+         *     is not yet the `end`.
+         */
         get: operations["listTaskLogs"];
         put?: never;
         post?: never;
@@ -1168,6 +1171,26 @@ export interface paths {
         };
         /** @description The whole log of a rank, or of all of them one after the other, as a file. */
         get: operations["downloadTaskLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/logs/first-error": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description The first line that says it is an error, of one rank or of all: the earliest where the lines have times, or
+         *     else that of the rank that failed first.
+         */
+        get: operations["getTaskFirstError"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2507,6 +2530,33 @@ export interface components {
             /** @description its name; empty: not of one node */
             node: string;
         };
+        /** @description Of a log that is longer than two windows, the middle is left out. */
+        FirstError: {
+            attempt: number;
+            /** @description null: no line says that it is an error */
+            found: components["schemas"]["FirstErrorLine"] | null;
+            /** @description false: an earlier error may be where nobody looked */
+            complete: boolean;
+            /** @description looked through at each end of each log */
+            windowBytes: number;
+            /** @description for which there was no time */
+            ranksUnread: number;
+        };
+        FirstErrorEnvelope: {
+            data: components["schemas"]["FirstError"];
+            code: number;
+            message: string;
+        };
+        /** @description `level` and `time` are left out where they are not known. */
+        FirstErrorLine: {
+            rank: number;
+            /** @description in bytes */
+            offset: number;
+            text: string;
+            level?: components["schemas"]["LogLevel"];
+            /** Format: date-time */
+            time?: string;
+        };
         FrameworkCluster: {
             clusterId: string;
             /** @description null: its interpreter cannot be asked */
@@ -2886,12 +2936,18 @@ export interface components {
              */
             share: number;
         };
+        /** @enum {string} */
+        LogLevel: "debug" | "info" | "warning" | "error";
+        /** @description `level` and `time` are left out where they are not known. */
         LogLine: {
             /** @description with rank=all */
             rank?: number;
             /** @description in bytes */
             offset: number;
             text: string;
+            level?: components["schemas"]["LogLevel"];
+            /** Format: date-time */
+            time?: string;
         };
         LogPage: {
             rank: string;
@@ -8606,12 +8662,21 @@ export interface operations {
                 attempt?: number;
                 /** @description `cursor` of the answer before */
                 cursor?: string;
+                /** @description this one and graver ones; lines that say none belong to the line above */
+                level?: "debug" | "info" | "warning" | "error";
                 limit?: number;
                 /** @description a rank, or `all` */
                 rank?: string;
+                /** @description `search` is a regular expression, as RE2 reads it */
+                regex?: boolean;
+                /** @description in upper or lower case */
                 search?: string;
+                /** @description lines printed then or later; without a time: that of the line above */
+                since?: string;
                 /** @description without a cursor: the newest lines */
                 tail?: boolean;
+                /** @description lines printed then or before */
+                until?: string;
             };
             header?: never;
             path: {
@@ -8660,6 +8725,40 @@ export interface operations {
                 };
                 content: {
                     "text/plain": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getTaskFirstError: {
+        parameters: {
+            query?: {
+                /** @description the newest by default */
+                attempt?: number;
+                /** @description a rank, or `all` */
+                rank?: string;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FirstErrorEnvelope"];
                 };
             };
             default: {

@@ -500,7 +500,14 @@ class LimitsUse(TypedDict):
     """
 
 
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+
 class LogLine(TypedDict):
+    """
+    `level` and `time` are left out where they are not known.
+    """
+
     rank: NotRequired[int]
     """
     with rank=all
@@ -510,6 +517,8 @@ class LogLine(TypedDict):
     in bytes
     """
     text: str
+    level: NotRequired[LogLevel]
+    time: NotRequired[str]
 
 
 MetricEnum: TypeAlias = Literal[
@@ -2484,6 +2493,21 @@ class FindingEvidence(TypedDict):
     where: FindingPlace
 
 
+class FirstErrorLine(TypedDict):
+    """
+    `level` and `time` are left out where they are not known.
+    """
+
+    rank: int
+    offset: int
+    """
+    in bytes
+    """
+    text: str
+    level: NotRequired[LogLevel]
+    time: NotRequired[str]
+
+
 class FrameworkItem(TypedDict):
     value: str
     aliases: list[str]
@@ -3526,6 +3550,30 @@ class DiagnosisRulesTest(TypedDict):
     empty: none knows a line of it
     """
     finding: TaskFinding | None
+
+
+class FirstError(TypedDict):
+    """
+    Of a log that is longer than two windows, the middle is left out.
+    """
+
+    attempt: int
+    found: FirstErrorLine | None
+    """
+    null: no line says that it is an error
+    """
+    complete: bool
+    """
+    false: an earlier error may be where nobody looked
+    """
+    windowBytes: int
+    """
+    looked through at each end of each log
+    """
+    ranksUnread: int
+    """
+    for which there was no time
+    """
 
 
 class FrameworkRecommendation(TypedDict):

@@ -17,6 +17,7 @@ FERMI_PUBLIC_URL     the address people use, e.g. https://fermi.example.org, whe
 FERMI_METRICS_TOKEN  opens /metrics to whoever sends it (Authorization: Bearer …), beside administrators
 FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
+FERMI_LOG_ZONE       time zone of times in ranks' logs that name none, e.g. Asia/Shanghai (UTC)
 FERMI_PREFLIGHT_PATIENCE  12 by default: seconds that the nodes of a pre-flight test wait for each other
 FERMI_STAND_BY       "0" keeps no process standing by with the training stack imported (saves its ~300 MB)
 FERMI_WORKER_HEARTBEAT  seconds between two heartbeats of a worker (5)
@@ -83,6 +84,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 DEMO = flag("FERMI_DEMO", default=True)
+LOG_ZONE = read("FERMI_LOG_ZONE")
 MASTER_PORTS = read("FERMI_MASTER_PORTS")
 PREFLIGHT_PATIENCE = read("FERMI_PREFLIGHT_PATIENCE")
 STAND_BY = flag("FERMI_STAND_BY", default=True)

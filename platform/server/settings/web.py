@@ -112,6 +112,7 @@ SPECTACULAR_SETTINGS = {
         "AllowedActionsEnum": "apps.training.api.serializers.ACTIONS",
         "CommunicationBackend": "apps.workers.models.CommunicationBackend",
         "FindingLevel": "apps.clusters.api.serializers.LEVELS",
+        "LogLevel": "apps.training.api.serializers.LOG_LEVELS",
         "DiagnosisLevel": "apps.training.api.serializers.LEVELS",
         "FindingActionCode": "apps.training.api.serializers.TO_DO",
         "JudgedLevel": "apps.training.api.preflight_forms.JUDGED_LEVELS",

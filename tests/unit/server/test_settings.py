@@ -71,6 +71,8 @@ def test_flags_are_read_the_way_people_write_them(text: str, value: bool, monkey
         ("FERMI_ISOLATION", "docker", "one of auto, user, landlock, off"),
         ("FERMI_LOG", "xml", "one of lines, json"),
         ("FERMI_LOG_LEVEL", "loud", "one of INFO, DEBUG, WARNING, ERROR, CRITICAL"),
+        ("FERMI_LOG_ZONE", "Mars/Base", "a time zone such as Asia/Shanghai"),
+        ("FERMI_LOG_ZONE", "../etc/passwd", "a time zone such as Asia/Shanghai"),
         ("FERMI_MASTER_PORTS", "29500", "two ports from 1024 to 65535 such as 29500-32767"),
         ("FERMI_MASTER_PORTS", "32767-29500", "two ports from 1024 to 65535 such as 29500-32767"),
         ("FERMI_PREFLIGHT_PATIENCE", "long", "a number of seconds greater than 0"),

@@ -1,0 +1,73 @@
+"""Which lines of a log are asked for: by their text, level and time."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from apps.common.errors import ApiError
+from apps.training.output.levels import LEVELS
+
+LARGEST = 2_000
+"""Steps of an expression as RE2 counts them. One that is larger may take a second for a single line."""
+
+GRAVITY = {level: place for place, level in enumerate(LEVELS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """`level`: this one and graver ones. What is None filters nothing. A line of which the level or the time is not
+    known is left out where it is asked for."""
+
+    matches: Callable[[str], object] | None = None
+    level: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def wants(self, text: str, level: str | None, at: datetime | None) -> bool:
+        if self.level is not None and (level is None or GRAVITY[level] < GRAVITY[self.level]):
+            return False
+        if self.since is not None and (at is None or at < self.since):
+            return False
+        if self.until is not None and (at is None or at > self.until):
+            return False
+        return self.matches is None or bool(self.matches(text))
+
+
+EVERYTHING = Filter()
+
+
+def asked_for(query: Mapping[str, Any]) -> Filter:
+    """Of a validated LogQuery."""
+    search = query.get("search")
+    matches = (expression if query.get("regex") else containing)(search) if search else None
+    wanted = Filter(matches, query.get("level"), query.get("since"), query.get("until"))
+    return EVERYTHING if wanted == EVERYTHING else wanted
+
+
+def containing(search: str) -> Callable[[str], bool]:
+    folded = search.casefold()
+    return lambda text: folded in text.casefold()
+
+
+def expression(search: str) -> Callable[[str], object]:
+    """RE2 takes time linear in the line, whatever the expression (docs/decisions/0055)."""
+    import re2
+
+    options = re2.Options()
+    options.case_sensitive = False
+    options.log_errors = False
+    try:
+        compiled = re2.compile(search, options)
+    except re2.error as wrong:
+        why, _, part = _said(wrong).partition(": ")
+        raise ApiError(400, "REGEX_INVALID", "search", search=search, why=why, part=part or search) from None
+    if compiled.programsize > LARGEST:
+        raise ApiError(400, "REGEX_TOO_LARGE", "search", size=compiled.programsize, high=LARGEST)
+    found: Callable[[str], object] = compiled.search
+    return found
+
+
+def _said(wrong: Exception) -> str:
+    said = wrong.args[0] if wrong.args else ""
+    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)

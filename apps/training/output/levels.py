@@ -1,0 +1,263 @@
+"""How grave a line of a log is, and when it was printed, from the line's own words; pure, and it never raises.
+
+    2026-11-22 10:00:00,123 - trainer - WARNING - …      Python's logging, loguru, DeepSpeed, Ray, Go, Rust
+    WARNING:root:…    [INFO|trainer.py:1] 2026-11-22 …   a level first
+    [rank0]:[W1122 10:00:00.123456789 …] …               PyTorch, glog, absl: no year
+    [2026-11-22 10:00:00] host:1:2 [0] … NCCL WARN …     NCCL
+    Traceback (most recent call last):    ValueError: …  Python's own
+    {"level": "error", "timestamp": "2026-…", …}         JSON
+
+A line that says no level belongs to the line above it, as the lines of a traceback do: `Above` goes from line to line.
+What is no continuation ends that: an object in JSON, a progress bar, a line that says a time but no level, and, below
+a line that is no error, any line that is not indented.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from typing import NamedTuple
+
+import orjson
+
+LEVELS = ("debug", "info", "warning", "error")
+
+REACH = 16 << 10
+"""Bytes from the beginning of a line that says its level or time to the last line that has them of it. Without such a
+bound a line's level would depend on where reading began."""
+
+HEAD = 256  # characters of a line in which its level and time are looked for
+
+WORDS = {
+    **dict.fromkeys(("TRACE", "DEBUG", "VERBOSE"), "debug"),
+    **dict.fromkeys(("INFO", "NOTICE", "SUCCESS"), "info"),
+    **dict.fromkeys(("WARN", "WARNING"), "warning"),
+    **dict.fromkeys(("ERR", "ERROR", "CRIT", "CRITICAL", "FATAL", "SEVERE"), "error"),
+}
+LETTERS = {"V": "debug", "D": "debug", "I": "info", "W": "warning", "E": "error", "F": "error", "C": "error"}
+BEGIN_ERRORS = {
+    "Traceback": "Traceback (most recent call last)",
+    "Exception": "Exception in thread ",
+    "Fatal": "Fatal Python error",
+    "terminate": "terminate called ",
+    "Segmentation": "Segmentation fault",
+    "Bus": "Bus error",
+    "Aborted": "Aborted (core dumped)",
+}
+NAMED_ERRORS = ("Error", "Exception", "KeyboardInterrupt")
+JSON_HINTS = ('"level', '"severity"', '"time', '"ts"', '"@timestamp"', '"asctime"')
+JSON_LEVELS = ("level", "levelname", "severity")
+JSON_TIMES = ("time", "timestamp", "@timestamp", "ts", "asctime")
+
+# All of them are anchored and bounded, so that none takes longer than its few characters.
+PREFIX = re.compile(r"\[(?:rank|default)?[\d,]{1,12}\](?:<std(?:err|out)>)?:? ?|\([\w ]{0,40}pid=\d{1,10}[^)]{0,60}\) ")
+STAMP = re.compile(r"[\[(]?(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?: ?(Z|[+-]\d\d:?\d\d)(?!\d))?")
+AMERICAN = re.compile(r"[\[(]?(\d\d)/(\d\d)/(\d{4}|\d\d) (\d\d:\d\d:\d\d)")
+YEARLESS = re.compile(r"(\d\d)-(\d\d) (\d\d:\d\d:\d\d)")  # vLLM
+TIME = re.compile(r"[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")  # of an unknown day
+GLOG = re.compile(r"\[?([VDIWEFC])(\d{1,2})(\d\d) (\d\d:\d\d:\d\d(?:\.\d{1,9})?)")
+NEMO = re.compile(r"\[NeMo ([DIWEC]) ")
+SEPARATORS = "[](){}<>|:;,-*>"
+
+
+class Said(NamedTuple):
+    """`alone`: the line continues none above it, whatever it says."""
+
+    level: str | None = None
+    at: datetime | None = None
+    alone: bool = False
+
+
+NOTHING, ALONE = Said(), Said(alone=True)
+
+
+class Clock:
+    """Makes moments of the times that lines say. A time that names no zone is of `zone`. One without a year is of the
+    year in which it is closest to `near()`, which is asked only then: a moment of the attempt."""
+
+    def __init__(self, near: Callable[[], datetime], zone: tzinfo = UTC) -> None:
+        self._near, self._zone = near, zone
+
+    def stamp(self, found: re.Match[str]) -> datetime | None:
+        """Of STAMP."""
+        text, zone = found.groups()
+        return self.moment(text.replace("/", "-"), zone)
+
+    def moment(self, text: str, zone: str | None = None) -> datetime | None:
+        """None for a day that no calendar has."""
+        try:
+            at = datetime.fromisoformat(text + zone if zone else text)
+            if zone is None and self._zone is UTC:
+                return at.replace(tzinfo=UTC)
+            return (at if zone else at.replace(tzinfo=self._zone)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            return None
+
+    def yearless(self, month: str, day: str, clock: str) -> datetime | None:
+        near = self._near()
+        years = (near.year - 1, near.year, near.year + 1)
+        found = [self.moment(f"{year:04}-{month:0>2}-{day}T{clock}") for year in years]  # 29 February: one at most
+        return min((at for at in found if at), key=lambda at: abs(at - near), default=None)
+
+    def of(self, text: str) -> datetime | None:
+        """Of the time that `text` begins with."""
+        if found := STAMP.match(text):
+            return self.stamp(found)
+        if found := YEARLESS.match(text):
+            return self.yearless(*found.groups())
+        return None
+
+    @staticmethod
+    def seconds(at: float) -> datetime | None:
+        """Since 1970, or milliseconds. A small number is how long something took."""
+        try:
+            return datetime.fromtimestamp(at / 1000 if at > 1e11 else at, UTC) if at > 1e9 else None
+        except (ValueError, OverflowError, OSError):
+            return None
+
+
+class Above:
+    """What the lines so far say of the next one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._level: str | None = None
+        self._at: datetime | None = None
+        self._level_from = self._at_from = 0
+
+    def take(self, offset: int, text: str) -> tuple[str | None, datetime | None]:
+        """The level and the time of the next line."""
+        said = read(text, self._clock)
+        if said is NOTHING and self._level is None and self._at is None:
+            return None, None
+        level, at, alone = said
+        if at is not None:
+            self._at, self._at_from = at, offset
+        elif self._at is not None and offset - self._at_from > REACH:
+            self._at = None
+        if level is not None or alone:
+            self._level, self._level_from = level, offset
+        elif self._level is not None and (
+            offset - self._level_from > REACH or (self._level != "error" and text[:1] not in {"", " ", "\t"})
+        ):
+            self._level = None
+        return self._level, self._at
+
+
+def read(text: str, clock: Clock) -> Said:
+    """What a line says itself. A plain line costs about a microsecond."""
+    if "\r" in text:  # what a terminal would show in the end
+        text = text[text.rfind("\r", 0, -1) + 1 :]
+    head = text[:HEAD]
+    if "%|" in head:
+        return ALONE
+    first = head[:1]
+    if first in {"[", "("} and (prefix := PREFIX.match(head)):
+        head = head[prefix.end() :]
+        first = head[:1]
+    if first in {"", " ", "\t"}:
+        return NOTHING
+    if first == "{":
+        return _object(text[text.index("{") :], clock)
+    if first in {"[", "("} or first.isdigit():
+        return _stamped(head, clock)
+    if first in LETTERS and head[1:2].isdigit() and (glog := GLOG.match(head)):
+        return _glog(glog, clock)
+    return _worded(head, clock)
+
+
+def _worded(head: str, clock: Clock) -> Said:
+    """Lines that begin with a word."""
+    word = head.partition(" ")[0]
+    name, colon, more = word.partition(":")
+    if level := WORDS.get(name.upper() if colon and not more else name):
+        return Said(level, clock.of(head[len(name) :].lstrip(": [-|")))
+    if name.endswith(NAMED_ERRORS) and (colon or word == head) and name.replace(".", "_").isidentifier():
+        return Said("error")
+    if name in BEGIN_ERRORS and head.startswith(BEGIN_ERRORS[name]):
+        return Said("error")
+    if ": " in head:
+        if "arning: " in head and _warns(head):
+            return Said("warning")
+        if ": error: " in head or ": fatal error: " in head:
+            return Said("error")
+    if " NCCL " in head:
+        return Said(_nccl(head), alone=True)
+    return _logfmt(head, clock) if "level=" in head else NOTHING
+
+
+def _warns(head: str) -> bool:
+    """`train.py:12: UserWarning: …`, `Warning: …`, `cc: warning: …`"""
+    place, _, category = head.partition("arning: ")[0][:-1].rpartition(" ")
+    return (not place or place.endswith(":")) and (not category or category.isidentifier())
+
+
+def _logfmt(head: str, clock: Clock) -> Said:
+    words = dict(pair.partition("=")[::2] for pair in head.split())
+    level = WORDS.get(words.get("level", "").strip('"').upper())
+    return Said(level, clock.of((words.get("time") or words.get("ts") or "").strip('"')))
+
+
+def _nccl(head: str) -> str | None:
+    return WORDS.get(head.partition(" NCCL ")[2].partition(" ")[0])
+
+
+def _stamped(head: str, clock: Clock) -> Said:
+    """Lines that begin with a time, or with something in brackets."""
+    if found := STAMP.match(head):
+        at = clock.stamp(found)
+    elif found := AMERICAN.match(head):
+        month, day, year, hours = found.groups()
+        at = clock.moment(f"{year if len(year) == 4 else '20' + year}-{month}-{day}T{hours}")
+    elif found := TIME.match(head):
+        at = None
+    elif glog := GLOG.match(head):
+        return _glog(glog, clock)
+    elif nemo := NEMO.match(head):
+        return Said(LETTERS[nemo[1]], clock.of(head[nemo.end() :]))
+    else:
+        return _bracketed(head, clock)
+    rest = head[found.end() :]
+    return Said(_nccl(rest) if " NCCL " in rest else _level(rest), at, alone=True)
+
+
+def _glog(found: re.Match[str], clock: Clock) -> Said:
+    letter, month, day, hours = found.groups()
+    return Said(LETTERS[letter], clock.yearless(month, day, hours))
+
+
+def _bracketed(head: str, clock: Clock) -> Said:
+    """`[INFO|trainer.py:1] 2026-…`, `[WARNING] …`"""
+    inside, _, rest = head[1:].partition("]" if head[0] == "[" else ")")
+    level = WORDS.get(inside.replace("|", ":").partition(":")[0].strip())
+    return Said(level, clock.of(rest.lstrip(" :-|["))) if level else NOTHING
+
+
+def _level(rest: str) -> str | None:
+    """Behind a time: the first word that is a level, where a level may stand."""
+    before = ""
+    for place, word in enumerate(rest.split(None, 6)[:6]):
+        bare = word.strip(SEPARATORS)
+        if before == ":" and bare in LETTERS:  # TensorFlow
+            return LETTERS[bare]
+        level = WORDS.get(bare.partition(":")[0])
+        if level and (place < 2 or bare != word or before[-1] in "]):|->"):
+            return level
+        before = word
+    return None
+
+
+def _object(text: str, clock: Clock) -> Said:
+    """A line in JSON, or a dict as Python prints it."""
+    if not any(hint in text for hint in JSON_HINTS):
+        return ALONE
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return ALONE
+    level = next((found[key] for key in JSON_LEVELS if isinstance(found.get(key), str)), "")
+    at = next((found[key] for key in JSON_TIMES if key in found), None)
+    if isinstance(at, str):
+        moment = clock.of(at)
+    else:
+        moment = clock.seconds(at) if isinstance(at, int | float) else None
+    return Said(WORDS.get(level.upper()), moment, alone=True)

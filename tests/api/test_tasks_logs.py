@@ -1,0 +1,232 @@
+"""Lines of logs by expression, level and time, and where the first error is."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apps.training.models import Attempt, Task
+from apps.training.output import first_error, levels, logs
+from tests.api.conftest import Api
+from tests.api.test_tasks_create import DOCUMENT
+
+pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
+
+BEGUN = datetime(2026, 11, 22, 9, tzinfo=UTC)
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+ValueError: bad
+"""
+LOG = f"""\
+starting
+2026-11-22 10:00:00,000 - INFO - loaded 3 shards
+2026-11-22 10:00:05,000 - WARNING - slow disk
+  because of shard 2
+step 1
+2026-11-22 10:00:10,000 - ERROR - shard 3 is lost
+{TRACEBACK}2026-11-22 10:00:20,000 - INFO - end
+"""
+
+
+@pytest.fixture
+def task(colleague: Api) -> Task:
+    task = Task.objects.get(pk=colleague.post("/training-tasks", DOCUMENT).data["taskId"])
+    Task.objects.filter(pk=task.pk).update(attempt=1)
+    Attempt.objects.create(task=task, number=1, master_port=29500, created_at=BEGUN)
+    return task
+
+
+@pytest.fixture
+def write(task: Task, settings: Any) -> Callable[..., None]:
+    def written(text: str, rank: int = 0) -> None:
+        folder = settings.DATA_DIR / "logs" / task.pk / "1"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{rank}.log").write_text(text, encoding="utf-8")
+
+    return written
+
+
+@pytest.fixture
+def ask(colleague: Api, task: Task) -> Callable[..., list[str]]:
+    def texts(**query: Any) -> list[str]:
+        """Of all pages."""
+        found, cursor = [], ""
+        while True:
+            page = colleague.get(f"/training-tasks/{task.pk}/logs", cursor=cursor, **query).data
+            found += [line["text"] for line in page["lines"]]
+            if page["end"]:
+                return found
+            cursor = page["cursor"]
+
+    return texts
+
+
+def test_lines_tell_their_level_and_time_and_leave_out_what_is_not_known(colleague, task, write):
+    write(LOG)
+    lines = colleague.get(f"/training-tasks/{task.pk}/logs").data["lines"]
+    assert lines[0] == {"offset": 0, "text": "starting"}
+    assert [line.get("level") for line in lines] == [
+        None, "info", "warning", "warning", None, "error", "error", "error", "error", "info",
+    ]  # fmt: skip
+    assert lines[3]["time"] == lines[2]["time"] == "2026-11-22T10:00:05Z"
+
+
+def test_a_level_leaves_the_graver_ones_with_all_of_a_traceback(write, ask):
+    write(LOG)
+    assert ask(level="error") == ["2026-11-22 10:00:10,000 - ERROR - shard 3 is lost", *TRACEBACK.splitlines()]
+    assert len(ask(level="warning")) == 6
+    assert len(ask(level="debug")) == 8
+
+
+def test_times_leave_the_lines_in_between_both_ends_included(write, ask):
+    write(LOG)
+    assert ask(since="2026-11-22T10:00:20Z") == ["2026-11-22 10:00:20,000 - INFO - end"]
+    assert ask(until="2026-11-22T18:00:00+08:00") == ["2026-11-22 10:00:00,000 - INFO - loaded 3 shards"]
+    between = ask(since="2026-11-22T10:00:01Z", until="2026-11-22T10:00:09Z")
+    assert between == ["2026-11-22 10:00:05,000 - WARNING - slow disk", "  because of shard 2", "step 1"]
+
+
+def test_an_expression_is_searched_for_in_each_line(write, ask):
+    write(LOG)
+    assert ask(search=r"^STEP \d$", regex="true") == ["step 1"]
+    assert ask(search=r"(?-i)^STEP \d$", regex="true") == []
+    assert ask(search=r"shard [23]", regex="true", level="error") == [
+        "2026-11-22 10:00:10,000 - ERROR - shard 3 is lost"
+    ]
+    assert ask(search=r"^STEP \d$") == [], "without regex it is text"
+
+
+def test_filters_hold_for_all_ranks_and_for_the_newest_lines(write, ask, colleague, task):
+    write("".join(f"INFO: {n}\nERROR: {n}\n" for n in range(50)))
+    write("ERROR: of three\n", rank=3)
+    assert "ERROR: of three" in (found := ask(rank="all", level="error"))
+    assert len(found) == 51
+    newest = colleague.get(f"/training-tasks/{task.pk}/logs", tail="true", limit=2, level="error").data
+    assert [line["text"] for line in newest["lines"]] == ["ERROR: 48", "ERROR: 49"]
+
+
+def test_a_page_knows_the_level_above_its_border(write, ask, monkeypatch):
+    """Wherever a page begins, its lines are of the same level and time as in one long page."""
+    write(LOG * 3)
+    expected = [ask(level="error"), ask(since="2026-11-22T10:00:10Z")]
+    assert [ask(level="error", limit=1), ask(since="2026-11-22T10:00:10Z", limit=1)] == expected
+    write("2026-11-22 10:00:00 ERROR x\n" + "y\n" * levels.REACH)
+    assert len(ask(level="error", limit=5000)) == len(ask(level="error", limit=777)) < levels.REACH
+
+
+def test_a_page_that_takes_too_long_ends_early_and_the_next_goes_on(write, ask, monkeypatch):
+    write(LOG)
+    monkeypatch.setattr(logs, "PATIENCE", -1.0)
+    assert len(ask(search="shard", regex="true")) == 3
+    assert len(ask(search="shard", rank="all")) == 3
+
+
+@pytest.mark.parametrize(
+    ("search", "why"),
+    [
+        ("(a", "missing )"),
+        ("[z-a]", "z-a"),
+        ("(?<=x)y", "(?<="),
+        (r"(a)\1", r"\1"),
+        ("x{2000}", "{2000}"),
+        ("\\", "\\"),
+    ],
+)
+def test_a_bad_expression_is_refused_with_what_is_wrong_and_where(colleague, task, search, why):
+    answer = colleague.get(f"/training-tasks/{task.pk}/logs", search=search, regex="true")
+    assert (answer.status, answer.problems) == (400, {"search": "REGEX_INVALID"})
+    assert why in answer.body["message"]
+    assert colleague.get(f"/training-tasks/{task.pk}/logs", search=search).status == 200, "as a text it is none"
+
+
+def test_an_expression_that_could_take_long_is_refused(colleague, task, write):
+    write("x" * 60_000 + "\n")
+    path = f"/training-tasks/{task.pk}/logs"
+    answer = colleague.get(path, search="(.?){900}(.?){900}y", regex="true")
+    assert (answer.status, answer.problems) == (400, {"search": "REGEX_TOO_LARGE"})
+    assert colleague.get(path, search=r"(x+x+)+y", regex="true").data["lines"] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("level", "loud"), ("since", "yesterday"), ("until", "12"), ("regex", "maybe")]
+)
+def test_each_bad_field_is_named(colleague, task, field, value):
+    answer = colleague.get(f"/training-tasks/{task.pk}/logs", **{field: value})
+    assert (answer.status, list(answer.problems)) == (400, [field])
+
+
+# The first error ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def first(colleague: Api, task: Task) -> Callable[..., Any]:
+    return lambda **query: colleague.get(f"/training-tasks/{task.pk}/logs/first-error", **query).data
+
+
+def test_the_first_error_of_a_rank_is_the_first_line_that_says_so(first, write):
+    write(LOG)
+    assert first(rank="0") == {
+        "attempt": 1,
+        "found": {
+            "rank": 0,
+            "offset": LOG.index("2026-11-22 10:00:10"),
+            "text": "2026-11-22 10:00:10,000 - ERROR - shard 3 is lost",
+            "level": "error",
+            "time": "2026-11-22T10:00:10Z",
+        },
+        "complete": True,
+        "windowBytes": first_error.WINDOW,
+        "ranksUnread": 0,
+    }
+    assert first(rank="1")["found"] is None
+
+
+def test_of_all_ranks_it_is_the_earliest(first, write):
+    write("2026-11-22 10:00:03 ERROR late\n", rank=0)
+    write("2026-11-22 10:00:02 ERROR early\n", rank=9)
+    assert first()["found"]["rank"] == 9
+
+
+def test_where_times_are_missing_it_is_that_of_the_rank_that_failed_first(first, write):
+    write("2026-11-22 10:00:03 ERROR peer is gone\n", rank=0)
+    write(TRACEBACK, rank=5)
+    write(TRACEBACK, rank=7)
+    assert first()["found"]["rank"] == 0
+    Attempt.objects.update(outcome="RANK_FAILED", outcome_params={"rank": 7})
+    assert (first()["found"]["rank"], first()["found"]["text"]) == (7, "Traceback (most recent call last):")
+
+
+def test_of_a_long_log_both_ends_are_read_and_it_is_said_that_the_middle_was_not(first, write, monkeypatch):
+    monkeypatch.setattr(first_error, "WINDOW", 0)
+    monkeypatch.setattr(first_error, "LONGEST", 1 << 10)
+    monkeypatch.setattr(first_error, "PIECE", 100)
+    quiet = "an err that is none\n" * 200
+    write(f"{quiet}ERROR: in the middle\n{quiet}ERROR: at the end\n")
+    found = first(rank="0")
+    assert (found["found"]["text"], found["complete"], found["windowBytes"]) == ("ERROR: at the end", False, 1 << 10)
+    write(f"ERROR: at the beginning\n{quiet}{quiet}")
+    assert (first(rank="0")["found"]["offset"], first(rank="0")["complete"]) == (0, True)
+    write(quiet + quiet)
+    assert (first(rank="0")["found"], first(rank="0")["complete"]) == (None, False)
+
+
+def test_an_error_in_a_line_that_is_half_written_is_found(first, write):
+    write("ERROR: lo")
+    assert first()["found"]["text"] == "ERROR: lo"
+
+
+def test_without_time_for_all_ranks_the_one_that_failed_first_is_read(first, write, monkeypatch):
+    Attempt.objects.update(outcome="RANK_FAILED", outcome_params={"rank": 7})
+    write(TRACEBACK, rank=7)
+    moments = iter([0.0, 0.0])
+    monkeypatch.setattr(first_error.time, "monotonic", lambda: next(moments, 100.0))
+    found = first()
+    assert (found["found"]["rank"], found["complete"], found["ranksUnread"]) == (7, False, 13)
+
+
+@pytest.mark.parametrize(("query", "field"), [({"rank": "14"}, "rank"), ({"attempt": "0"}, "attempt")])
+def test_a_bad_place_for_a_first_error_is_named(colleague, task, query, field):
+    answer = colleague.get(f"/training-tasks/{task.pk}/logs/first-error", **query)
+    assert (answer.status, list(answer.problems)) == (400, [field])
