@@ -315,6 +315,8 @@ class RankSeen:
     error: Mapping[str, Any] | None = None  # the exception that ended it, where its probe saw one
     stalled: Mapping[str, Any] | None = None  # it has not advanced for longer than its past explains
     kill: Mapping[str, Any] | None = None  # what the kernel has to say of its end by a signal
+    called_at: float | None = None  # unix seconds, by its node's clock: its runner was at work
+    began_at: float | None = None  # and its process was started
 
 
 @dataclass(frozen=True, slots=True)

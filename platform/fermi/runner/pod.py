@@ -40,6 +40,7 @@ PIECE = 8192
 UNFINISHED_SECONDS = 0.2
 """How long half a line waits for its other half (a progress bar, a prompt)."""
 PULSE_SECONDS = 10.0
+OWN = ("local_rank", "start_time")  # of a rank's entry: what only its own node has a use for
 TAIL = 1800  # bytes of a rank's last output in the termination message, of which Kubernetes keeps 4096
 
 
@@ -91,8 +92,7 @@ class Lines:
 
 
 def emit(status: dict[str, Any]) -> bool:
-    keys = ("rank", "pid", "state", "exit_code", "ended_at", "asked", "still_since", "error", "stalled", "kill")
-    ranks = [{key: entry[key] for key in keys} for entry in status["ranks"]]
+    ranks = [{key: entry[key] for key in entry if key not in OWN} for entry in status["ranks"]]
     write_all(1, b"@" + json.dumps({"ranks": ranks}).encode() + b"\n")
     return True
 

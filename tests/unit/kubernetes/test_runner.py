@@ -147,7 +147,7 @@ def test_a_pod_that_is_asked_to_end_while_it_waits_for_the_others_starts_no_rank
     said = json.loads((tmp_path / "end").read_text())
     assert process.returncode == 128 + signal.SIGTERM
     assert (said["ranks"], said["terminated"] <= time.time()) == ([[0, None, None]], True)
-    assert b"began" not in output
+    assert b"0:0:began" not in output
 
 
 # --- meeting ---

@@ -110,7 +110,7 @@ def rank_seen(entry: Mapping[str, Any], node_rank: int) -> RankSeen:
     return RankSeen(
         entry["rank"], node_rank, entry["state"], entry["pid"], entry["exit_code"], entry["ended_at"],
         bool(entry.get("asked")), entry.get("still_since"),
-        entry.get("error"), entry.get("stalled"), entry.get("kill"),
+        entry.get("error"), entry.get("stalled"), entry.get("kill"), entry.get("called_at"), entry.get("began_at"),
     )  # fmt: skip
 
 

@@ -108,4 +108,6 @@ def _rank(
         entry.get("error"),
         entry.get("stalled") if state == "running" else None,
         entry.get("kill"),
+        entry.get("called_at"),
+        entry.get("began_at"),
     )
