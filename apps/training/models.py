@@ -7,6 +7,7 @@ Task 1──* Node        the environments it was made from, by node rank, as th
   │ 1──* MetricPoint  a line of numbers a rank printed
   │ 1──* Checkpoint   what a restart can resume from
   ├ 1──* LogCursor    how far each rank's log has been read into the tables above
+  ├ 1──* TraceExport  parts of its trace that are still to be sent, where tasks are traced
   ├ 1──1 Preflight    the pre-flight test that goes before it; itself run by a task of the kind `preflight`
   └ 1──* Drill        rehearsals of its restart; each is run by a task of the kind `drill`
 """
@@ -88,6 +89,7 @@ class Task(models.Model):
 
     idempotency_key = models.CharField(max_length=200, null=True, blank=True)
     request_hash = models.CharField(max_length=64, default="", blank=True)
+    trace = models.JSONField(default=dict, blank=True)  # how its request came, where tasks are traced: `ground.tracing`
     created_at = models.DateTimeField(db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)  # first time running
     ended_at = models.DateTimeField(null=True, blank=True)
@@ -149,6 +151,7 @@ class Attempt(models.Model):
     outcome = models.CharField(max_length=40, default="", blank=True)
     outcome_params = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField()
+    submitted_at = models.DateTimeField(null=True, blank=True)
     running_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -178,6 +181,34 @@ class Event(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["task", "id"])]
+
+
+class Part(models.TextChoices):
+    """Of a task's trace."""
+
+    CREATED = "created"
+    STARTED = "started"
+    ENDED = "ended"
+    FINISHED = "finished"
+
+
+class TraceExport(models.Model):
+    """A part of a task's trace that is complete, until somebody has taken it. `due_at` is schedule and claim in one;
+    None: it was dropped."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="trace_exports")
+    attempt = models.PositiveIntegerField()
+    part = models.CharField(max_length=10, choices=Part)
+    created_at = models.DateTimeField()
+    due_at = models.DateTimeField(null=True, db_index=True)
+    dropped_at = models.DateTimeField(null=True)
+    tries = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["task", "attempt", "part"], name="one_export_per_part")]
+
+    def __str__(self) -> str:
+        return f"{self.task_id} {self.attempt} {self.part}"
 
 
 class Finding(models.Model):

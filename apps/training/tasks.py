@@ -52,6 +52,13 @@ def notice() -> None:
     noticing.look()
 
 
+@shared_task(name="training.traces", ignore_result=True)
+def traces() -> None:
+    from apps.training.shown import exporting  # where something is traced
+
+    exporting.export()
+
+
 @worker_ready.connect
 def stand_by(**_: Any) -> None:
     """The first task after the start is to begin as soon as any other; and what a crash left behind goes."""

@@ -1,11 +1,13 @@
 """Reads the environment. Light: the supervisor looks at it before it starts anything."""
 
+import logging
 import math
 import os
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -13,6 +15,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fermi.launch import isolation
 from fermi.launch.spec import MASTER_PORT
+
+log = logging.getLogger(__name__)
 
 
 def flag(name: str, *, default: bool = False) -> bool:
@@ -43,6 +47,20 @@ def number(name: str, default: float) -> float:
     if not 0 < value < math.inf:
         raise Wrong(f"{name} must be a number of seconds greater than 0, not {text!r}.")
     return value
+
+
+def traces() -> bool:
+    """Whether OpenTelemetry's variables name a collector, and there is what it takes to send to it."""
+    asked = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    if not asked or flag("OTEL_SDK_DISABLED") or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
+        return False
+    try:
+        there = find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        there = False
+    if not there:
+        log.warning("a collector of traces is named, and nothing is sent to it: pip install 'fermi[tracing]'")
+    return there
 
 
 def words(name: str) -> list[str]:

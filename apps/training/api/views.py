@@ -11,6 +11,7 @@ from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
 from apps.common.texts import language
 from apps.training.api import serializers as forms
+from apps.training.ground import tracing
 from apps.training.models import Checkpoint, Task
 from apps.training.output import logs
 from apps.training.output.first_error import first_error
@@ -43,7 +44,8 @@ class TasksView(APIView):
         key = request.headers.get("Idempotency-Key", "")
         if len(key) > 200:
             raise ApiError(400, "IDEMPOTENCY_KEY_TOO_LONG", "Idempotency-Key", high=200)
-        return _created(create(request.user, body, dict(request.data), key, wrong))
+        came = tracing.arrived(request.headers.get("traceparent", ""))
+        return _created(create(request.user, body, dict(request.data), key, wrong, came))
 
 
 class TaskPreviewView(APIView):

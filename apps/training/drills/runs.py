@@ -19,7 +19,7 @@ from apps.accounts.models import User
 from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.common.ids import new_id
-from apps.training.ground import hints, storing, transitions
+from apps.training.ground import hints, storing, tracing, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Attempt, Drill, Event, Task
 from apps.training.states import ACTIVE, FINAL, Kind, State
@@ -43,7 +43,8 @@ def begin(
     key = new_id(drills.DRILL)
     job = drills.rehearsal(job, key, str(settings.DATA_DIR / CHECKPOINTS / key))
     with transaction.atomic():
-        run = storing.store(job, user, cluster, Kind.DRILL, name=name, **{"request": {}, **own})
+        own = {"request": {}, "trace": tracing.within(task if stage else None), **own}
+        run = storing.store(job, user, cluster, Kind.DRILL, name=name, **own)
         drill = Drill.objects.create(run=run, task=task, stage=stage)
         if task:
             transitions.record(task.pk, task.attempt, "drill", "DRILL_BEGAN", {"drill": key})

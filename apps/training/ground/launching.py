@@ -13,6 +13,7 @@ from django.db import connection
 from apps.accounts import vault
 from apps.clusters import contact, paths, selectors
 from apps.clusters.models import Cluster
+from apps.training.ground import tracing
 from apps.training.models import Attempt, Task
 from apps.training.states.reasons import CAUSES, Reason
 from fermi.launch import registry
@@ -57,7 +58,8 @@ def job_for(task: Task, attempt: Attempt, remaining: timedelta | None) -> JobSpe
     spec = JobSpec.from_json(task.spec)
     job = spec.for_attempt(attempt.number, master_port=attempt.master_port, resume_from=attempt.resume_from)
     max_run = None if remaining is None else remaining.total_seconds()
-    return seen_from(task.cluster, replace(job, max_run=max_run))
+    env = {**job.env, **tracing.variables(task, attempt.number, {**job.env, **job.secret_env})}
+    return seen_from(task.cluster, replace(job, max_run=max_run, env=env))
 
 
 def seen_from(cluster: Cluster, job: JobSpec) -> JobSpec:

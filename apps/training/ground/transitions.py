@@ -6,7 +6,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from apps.common.clock import now
-from apps.training.ground import hints, noticing
+from apps.training.ground import hints, noticing, tracing
 from apps.training.models import Event, Task
 from apps.training.states import ARROWS, FINAL, Kind, State
 from apps.training.states.limits import lasting
@@ -63,6 +63,7 @@ def record(task_id: str, attempt: int, kind: str, code: str, params: Mapping[str
     """Writes an event in the current transaction."""
     in_order(task_id)
     Event.objects.create(task_id=task_id, attempt=attempt, at=now(), kind=kind, code=code, params=dict(params))
+    tracing.noted(task_id, attempt, code)
     hints.changed(task_id, "event")
 
 

@@ -17,7 +17,7 @@ from apps.accounts.models import User
 from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.common.ids import new_id
-from apps.training.ground import hints, storing, transitions
+from apps.training.ground import hints, storing, tracing, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Preflight, Task
 from apps.training.states import ACTIVE, FINAL, Kind, State
@@ -43,7 +43,8 @@ def begin(user: User, cluster: Cluster, job: JobSpec, level: str, before: Task |
     )  # fmt: skip
     with transaction.atomic():
         name = before.name if before else PREFLIGHT
-        run = storing.store(job, user, cluster, Kind.PREFLIGHT, name=name, request={"level": level})
+        own: dict[str, Any] = {"name": name, "request": {"level": level}, "trace": tracing.within(before)}
+        run = storing.store(job, user, cluster, Kind.PREFLIGHT, **own)
         test = Preflight.objects.create(run=run, before=before, level=level)
         if before:
             transitions.record(before.pk, 0, "preflight", "PREFLIGHT_BEGAN", {"preflight": key, "level": level})

@@ -146,6 +146,8 @@ def submit(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None
             _store_outcome(task, attempt, Reason.START_FAILED, {"why": error.code, "detail": detail})
             return None
         waiting = Cause(error.code, error.params)
+    else:
+        Attempt.objects.filter(pk=attempt.pk, submitted_at=None).update(submitted_at=now())
     transitions.explain(task, waiting.code, dict(waiting.params))
     return LOOK_AGAIN[State.STARTING]
 

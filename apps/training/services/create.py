@@ -11,7 +11,7 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.ids import new_id
-from apps.training.ground import storing, transitions
+from apps.training.ground import storing, tracing, transitions
 from apps.training.models import Task
 from apps.training.services import actions
 from apps.training.services.build import Draft, build
@@ -43,9 +43,11 @@ def create(
     request: Mapping[str, Any],
     key: str | None = None,
     wrong: Sequence[Problem] = (),
+    came: Mapping[str, Any] | None = None,
 ) -> Task:
     """`key`: the Idempotency-Key; with the same request it gives the task that it gave before, with another one it is a
-    conflict. Raises ProblemsError with everything that is wrong, `wrong` (of what `asked` lacks) first."""
+    conflict. Raises ProblemsError with everything that is wrong, `wrong` (of what `asked` lacks) first. `came`: what
+    `tracing.arrived` says of the request."""
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     if key and (before := _before(user, key, digest)):
         return before
@@ -55,7 +57,7 @@ def create(
     access.require(user, draft.choice.project, Role.MEMBER)
     try:
         with transaction.atomic():
-            return _store(user, draft, key, digest)
+            return _store(user, draft, key, digest, tracing.checked(came or {}))
     except IntegrityError:
         if key and (before := _before(user, key, digest)):  # the same request came twice at the same time
             return before
@@ -69,7 +71,7 @@ def _before(user: User, key: str, digest: str) -> Task | None:
     return task
 
 
-def _store(user: User, draft: Draft, key: str | None, digest: str) -> Task:
+def _store(user: User, draft: Draft, key: str | None, digest: str, trace: Mapping[str, Any]) -> Task:
     assert draft.job
     assert draft.cluster
     task = storing.store(
@@ -84,6 +86,7 @@ def _store(user: User, draft: Draft, key: str | None, digest: str) -> Task:
         warnings=[{"code": warning.code, "params": dict(warning.params)} for warning in draft.warnings],
         idempotency_key=key or None,
         request_hash=digest,
+        trace=trace,
     )
     transitions.record(task.pk, 0, "state", "TASK_CREATED", {"owner": user.username})
     audit.record(user, "task.create", task.pk, project=task.project_id, name=task.name)

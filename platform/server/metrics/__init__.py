@@ -31,6 +31,7 @@ PARTS: dict[str, Part] = {
     "streams": itself.streams,
     "workers": itself.workers,
     "notices": itself.notices,
+    "traces": itself.traces,
 }
 
 

@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from apps.common import bus
 from apps.notices.models import Delivery, Outcome
-from apps.training.models import Task
+from apps.training.models import Task, TraceExport
 from apps.workers import health
 from apps.workers.models import Worker
 
@@ -64,3 +64,15 @@ def notices(moment: datetime) -> Iterator[Metric]:
     given_up = Delivery.objects.filter(outcome=Outcome.FAILED, ended_at__gte=moment - timedelta(days=1))
     failed.add_metric([], given_up.count())
     yield failed
+
+
+def traces(moment: datetime) -> Iterator[Metric]:
+    """Where tasks are traced."""
+    if not settings.TRACING:
+        return
+    pending = GaugeMetricFamily("fermi_trace_exports_pending", "Parts of traces that are still to be sent.")
+    pending.add_metric([], TraceExport.objects.filter(due_at__isnull=False).count())
+    yield pending
+    dropped = GaugeMetricFamily("fermi_trace_exports_dropped_24h", "Parts of traces that nobody took within a day.")
+    dropped.add_metric([], TraceExport.objects.filter(dropped_at__gte=moment - timedelta(days=1)).count())
+    yield dropped

@@ -24,6 +24,7 @@ FERMI_WORKER_HEARTBEAT  seconds between two heartbeats of a worker (5)
 FERMI_WORKER_LOST    seconds without one until a worker counts as lost (15)
 FERMI_NOTICE_HOSTS   comma-separated: where messages may go. Host names (*.example.org; * = any public one), addresses
                      and networks (10.0.0.0/8); without it nowhere
+OTEL_EXPORTER_OTLP_ENDPOINT  where traces go, with OpenTelemetry's further variables; without it nothing is traced
 FERMI_CURRENCY       what prices and budgets are in (CNY)
 FERMI_LOG            "json" for one JSON object per line
 FERMI_LOG_LEVEL      INFO by default

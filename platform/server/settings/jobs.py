@@ -1,8 +1,9 @@
 """Celery. Messages only make things sooner: the sweep finds whatever a lost message would have told."""
 
-from server.env import celery_url
+from server.env import celery_url, traces
 from server.settings.storage import REDIS_URL
 
+TRACING = traces()
 CELERY_BROKER_URL = celery_url(REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {
@@ -37,4 +38,5 @@ CELERY_BEAT_SCHEDULE = {
     "notices-forget": {"task": "notices.forget", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "telemetry": {"task": "telemetry.fold", "schedule": 60.0, "options": {"expires": 60.0}},
     "telemetry-forget": {"task": "telemetry.forget", "schedule": 120.0, "options": {"expires": 120.0}},
+    **({"traces": {"task": "training.traces", "schedule": 10.0, "options": {"expires": 10.0}}} if TRACING else {}),
 }

@@ -30,6 +30,17 @@ def test_a_process_that_serves_no_pages_imports_none(process: str) -> None:
     assert [*views, *(name for name in PAGES if name in imported)] == []
 
 
+@pytest.mark.parametrize("process", [*PROCESSES, "web"])
+def test_a_process_that_traces_nothing_imports_nothing_that_would(process: str) -> None:
+    """Of OpenTelemetry, the client of Redis imports the interface where there is one."""
+    served = {**PROCESSES, "web": "import server.asgi, server.urls"}[process]
+    asked = f"import sys, django; django.setup(); {served}; print(*sys.modules)"
+    env = environment(FERMI_DATA=os.environ["FERMI_DATA"], FERMI_SECRET_KEY="for tests only")
+    done = subprocess.run([sys.executable, "-c", asked], env=env, cwd=ROOT, check=True, capture_output=True, text=True)
+    senders = ("opentelemetry.exporter", "opentelemetry.sdk.trace", "opentelemetry.proto", "google.protobuf")
+    assert [name for name in done.stdout.split() if name.startswith(senders)] == []
+
+
 def test_system_checks_find_nothing_in_all_that_is_served() -> None:
     """No process runs them when it starts."""
     from server import urls

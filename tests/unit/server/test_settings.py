@@ -104,3 +104,34 @@ def test_a_process_of_the_platform_says_so_without_a_traceback(tmp_path: Path) -
         sentence = "FERMI_ISOLATION must be one of auto, user, landlock, off, not 'docker'."
         assert (done.returncode, done.stderr.splitlines()[-1:]) == (1, [sentence]), done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "traced"),
+    [
+        ({}, False),
+        ({"OTEL_SERVICE_NAME": "fermi"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_SDK_DISABLED": "true"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
+    ],
+)
+def test_a_collector_switches_traces_on(given: dict[str, str], traced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_SDK_DISABLED"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert env.traces() is traced
+
+
+def test_without_the_packages_nothing_is_traced_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
+    monkeypatch.setattr(env, "find_spec", absent)
+    assert not env.traces()
+    assert "pip install 'fermi[tracing]'" in caplog.text

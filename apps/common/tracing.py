@@ -1,0 +1,121 @@
+"""Traces for whoever collects them by OpenTelemetry: what a span is, which ids it has, and how spans are sent.
+
+Nothing of OpenTelemetry is imported before the first span is sent. Its standard variables say where to
+(`OTEL_EXPORTER_OTLP_ENDPOINT`, …); without them nothing is traced.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+MOST_AT_ONCE = 1000
+
+
+class Context(NamedTuple):
+    """Where a span is to be found, in hexadecimal digits: what the header `traceparent` says."""
+
+    trace: str
+    span: str
+    sampled: bool = True
+
+    def __str__(self) -> str:
+        return f"00-{self.trace}-{self.span}-{'01' if self.sampled else '00'}"
+
+    def at(self, *name: object) -> "Context":
+        """A span of the same trace that has the same id whenever it is asked for."""
+        return Context(self.trace, digest(16, *name), self.sampled)
+
+
+class Span(NamedTuple):
+    """`error`: the code of why it failed; empty: it did not."""
+
+    name: str
+    context: Context
+    parent: Context | None
+    begins: datetime
+    ends: datetime
+    attributes: Mapping[str, Any]
+    error: str = ""
+
+
+def digest(digits: int, *name: object) -> str:
+    """Hexadecimal digits that follow from the name, and are not all zero."""
+    found = hashlib.sha256("\0".join(map(str, name)).encode()).hexdigest()[:digits]
+    return found if found.strip("0") else "1" * digits
+
+
+def read(header: str) -> Context | None:
+    """None for what is no `traceparent` as W3C's Trace Context has it."""
+    found = _TRACEPARENT.fullmatch(header.strip().lower())
+    if not found:
+        return None
+    version, trace, span, flags, more = found.groups()
+    if version == "ff" or (version == "00" and more) or not trace.strip("0") or not span.strip("0"):
+        return None
+    return Context(trace, span, sampled=bool(int(flags, 16) & 1))
+
+
+def send(spans: Sequence[Span]) -> bool:
+    """Within the time that the variables allow (`OTEL_EXPORTER_OTLP_TIMEOUT`, 10 s). False: not all were taken."""
+    from opentelemetry.sdk.trace.export import SpanExportResult
+
+    told = [_readable(span) for span in spans]
+    parts = (told[at : at + MOST_AT_ONCE] for at in range(0, len(told), MOST_AT_ONCE))
+    return all(_exporter().export(part) is SpanExportResult.SUCCESS for part in parts)
+
+
+@cache
+def _exporter() -> "OTLPSpanExporter":
+    import logging
+
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # who sends says what failed, once
+    return OTLPSpanExporter()
+
+
+@cache
+def _resource() -> "Resource":
+    """`OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win."""
+    import os
+
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+
+    found = Resource.create()
+    named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    return found if named else found.merge(Resource({SERVICE_NAME: "fermi"}))
+
+
+def _readable(span: Span) -> "ReadableSpan":
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+
+    def there(context: Context, *, remote: bool) -> SpanContext:
+        flags = TraceFlags(TraceFlags.SAMPLED if context.sampled else TraceFlags.DEFAULT)
+        return SpanContext(int(context.trace, 16), int(context.span, 16), remote, flags)
+
+    return ReadableSpan(
+        span.name,
+        context=there(span.context, remote=False),
+        parent=there(span.parent, remote=True) if span.parent else None,
+        resource=_resource(),
+        attributes=span.attributes,
+        status=Status(StatusCode.ERROR, span.error) if span.error else Status(),
+        start_time=_nanoseconds(span.begins),
+        end_time=_nanoseconds(max(span.begins, span.ends)),
+        instrumentation_scope=InstrumentationScope("fermi"),
+    )
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1e6) * 1000

@@ -1,0 +1,69 @@
+"""What is kept of a task so that it can be told as a trace; nothing at all where nothing is traced."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+
+from apps.common import tracing
+from apps.common.clock import now
+from apps.common.tracing import Context
+from apps.training.models import Part, Task, TraceExport
+from apps.training.states import FINAL, State
+
+VARIABLE = "TRACEPARENT"
+PARTS = {
+    "TASK_CREATED": Part.CREATED,
+    f"STATE_{State.RUNNING.upper()}": Part.STARTED,
+    "ATTEMPT_ENDED": Part.ENDED,
+    **{f"STATE_{state.upper()}": Part.FINISHED for state in FINAL},
+}
+"""Events after which a part of a task's trace is complete."""
+
+
+def arrived(traceparent: str) -> dict[str, Any]:
+    """Of a request that asks for a task: since when, and on whose behalf."""
+    if not settings.TRACING:
+        return {}
+    parent = tracing.read(traceparent)
+    return {"receivedAt": now().timestamp(), **({"parent": str(parent)} if parent else {})}
+
+
+def checked(came: Mapping[str, Any]) -> dict[str, Any]:
+    return {**came, "checkedAt": now().timestamp()} if came else {}
+
+
+def within(task: Task | None) -> dict[str, Any]:
+    """Of a task that the platform makes for another."""
+    return {"parent": str(origin(task))} if settings.TRACING and task else {}
+
+
+def noted(task_id: str, attempt: int, code: str) -> None:
+    """In the transaction that stores the event."""
+    if not settings.TRACING or (part := PARTS.get(code)) is None:
+        return
+    moment = now()
+    export = TraceExport(task_id=task_id, attempt=attempt, part=part, created_at=moment, due_at=moment)
+    TraceExport.objects.bulk_create([export], ignore_conflicts=True)
+
+
+def parent(task: Task) -> Context | None:
+    return tracing.read(task.trace.get("parent", ""))
+
+
+def origin(task: Task) -> Context:
+    """The span of the whole task: in its caller's trace, or the first of its own."""
+    above = parent(task)
+    trace = above.trace if above else tracing.digest(32, "fermi", task.pk)
+    return Context(trace, tracing.digest(16, task.pk), above.sampled if above else True)
+
+
+def at(task: Task, *name: object) -> Context:
+    return origin(task).at(task.pk, *name)
+
+
+def variables(task: Task, attempt: int, taken: Mapping[str, Any]) -> dict[str, str]:
+    """What ranks get so that their own spans are part of the trace, unless `taken` has it."""
+    if not settings.TRACING or VARIABLE in taken:
+        return {}
+    return {VARIABLE: str(at(task, attempt, "attempt"))}
