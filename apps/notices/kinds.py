@@ -26,7 +26,7 @@ KINDS = {
     "node_lost": Kind(Level.FAIL, passes=True, maintainers=True, operators=True),
     "disk_full": Kind(Level.WARN, passes=True, operators=True),
     "token_ends": Kind(Level.WARN, owner=True),
-    "certificate_ends": Kind(Level.WARN, operators=True),
+    "certificate_ends": Kind(Level.WARN, passes=True, operators=True),
 }
 ORDER = list(Level.values)
 

@@ -36,6 +36,7 @@ CELERY_BEAT_SCHEDULE = {
     "notices-watch": {"task": "notices.watch", "schedule": 300.0, "options": {"expires": 300.0}},
     "training-notice": {"task": "training.notice", "schedule": 15.0, "options": {"expires": 15.0}},
     "notices-forget": {"task": "notices.forget", "schedule": 3600.0, "options": {"expires": 3600.0}},
+    "endings": {"task": "clusters.endings", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "telemetry": {"task": "telemetry.fold", "schedule": 60.0, "options": {"expires": 60.0}},
     "telemetry-forget": {"task": "telemetry.forget", "schedule": 120.0, "options": {"expires": 120.0}},
     **({"traces": {"task": "training.traces", "schedule": 10.0, "options": {"expires": 10.0}}} if TRACING else {}),

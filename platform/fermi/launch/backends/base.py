@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from fermi.launch.discovery import Found
+from fermi.launch.endings import Ending
 from fermi.launch.findings import Finding
 from fermi.launch.spec import (
     NO_SECRETS,
@@ -128,12 +129,15 @@ class Check:
     `CONNECTION`: JSON Schema of a connection, as an operator may store it: references to secrets, never secrets.
     `contradictions`: what is wrong where its parts are well formed and may not go together.
     `findings`: asks the engine everything that training on it needs; finds instead of raising.
-    `notices`: what whoever runs the platform has to know at all times, without asking the engine."""
+    `notices`: what whoever runs the platform has to know at all times, without asking the engine.
+    `endings`: of the certificates and tokens that the engine is reached with; raises BackendError where they cannot be
+    read."""
 
     CONNECTION: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
     contradictions: Callable[[Mapping[str, Any]], list[Problem]] = _nothing
     findings: Callable[[Mapping[str, Any]], list[Finding]] = _nothing
     notices: Callable[[Mapping[str, Any]], list[Finding]] = _nothing
+    endings: Callable[[Mapping[str, Any]], list[Ending]] = _nothing
 
     @classmethod
     def of(cls, module: ModuleType | None) -> Self:

@@ -9,7 +9,9 @@ from typing import Any
 from fermi.launch.backends import chosen
 from fermi.launch.backends.kubernetes import positions, probe
 from fermi.launch.backends.kubernetes.client import Client, Refused
+from fermi.launch.backends.kubernetes.credentials import Credentials
 from fermi.launch.backends.kubernetes.permissions import Rule, manifest, wanted
+from fermi.launch.endings import Ending
 from fermi.launch.errors import BackendError
 from fermi.launch.findings import Finding, Level
 from fermi.launch.spec import Problem
@@ -100,6 +102,10 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
         return [Finding(Level.FAIL, error.code, error.params)]
     finally:
         client.close()
+
+
+def endings(connection: Mapping[str, Any]) -> list[Ending]:
+    return Credentials(connection).endings()
 
 
 def _version(answer: Mapping[str, Any]) -> Finding:

@@ -8,7 +8,9 @@ has changed; and once more when the API server says 401, because what a plug-in 
 import os
 import threading
 import time
-from collections.abc import Mapping
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,16 @@ from kubernetes.config import incluster_config
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION, ConfigNode, KubeConfigLoader, KubeConfigMerger
 
+from fermi.launch.endings import Ending, Kind, endings
 from fermi.launch.errors import BackendError
 
 CONNECTIONS = 1024  # kept open at most; each pod that is followed holds one
 AGAIN_SECONDS = 2.0
 """At most so often a 401 makes us read everything again: a plug-in may take seconds, and ask somebody else."""
 
+IN_CLUSTER: Mapping[Kind, str] = {
+    "token": incluster_config.SERVICE_TOKEN_FILENAME, "authority": incluster_config.SERVICE_CERT_FILENAME,
+}  # fmt: skip
 Stamp = tuple[int, int, int]
 
 
@@ -57,13 +63,13 @@ class Credentials:
         """Files are looked at before they are read: one that changes in between is read again."""
         configuration = kubernetes.client.Configuration()
         files: list[str] = []
-        try:
+        with _explaining(files):
             if self._connection.get("in_cluster"):
-                files = [incluster_config.SERVICE_TOKEN_FILENAME, incluster_config.SERVICE_CERT_FILENAME]
+                files += IN_CLUSTER.values()
                 stamps = {path: _stamp(path) for path in files}
                 kubernetes.config.load_incluster_config(client_configuration=configuration)
             else:
-                files = self._kubeconfigs()
+                files += self._kubeconfigs()
                 stamps = {path: _stamp(path) for path in files}
                 told = _Told(files, self._connection.get("context") or None)
                 stamps |= {path: _stamp(path) for path in told.files}
@@ -71,15 +77,19 @@ class Credentials:
             configuration.connection_pool_maxsize = CONNECTIONS
             configuration.retries = False
             api = kubernetes.client.ApiClient(configuration)
-        except OSError as error:
-            raise BackendError("ENGINE_NOT_CONFIGURED", why=f"{error.filename}: {error.strerror}") from error
-        except ConfigException as error:
-            raise BackendError("ENGINE_NOT_CONFIGURED", why=f"{', '.join(files)}: {error}") from error
-        except (ValueError, TypeError, AttributeError, LookupError, yaml.YAMLError) as error:  # people write the file
-            why = f"{', '.join(files)} is no kubeconfig: {' '.join(str(error).split())}"
-            raise BackendError("ENGINE_NOT_CONFIGURED", why=why) from error
         self._api, self._stamps = api, stamps
         return api
+
+    def endings(self) -> list[Ending]:
+        """Of what the files have; what a plug-in says is the plug-in's to renew."""
+        files: list[str] = []
+        with _explaining(files):
+            if self._connection.get("in_cluster"):
+                found = [(kind, path, Path(path).read_bytes()) for kind, path in IN_CLUSTER.items()]
+            else:
+                files += self._kubeconfigs()
+                found = list(_Told(files, self._connection.get("context") or None).material())
+            return [ending for one in found for ending in endings(*one)]
 
     def _kubeconfigs(self) -> list[str]:
         """Several only where KUBECONFIG names several."""
@@ -88,6 +98,20 @@ class Credentials:
         if len(paths) == 1:
             open(paths[0], "rb").close()  # for the error that names it: the library passes over what is not there
         return paths
+
+
+@contextmanager
+def _explaining(files: list[str]) -> Iterator[None]:
+    """`files`: those that are read, which a message is to name."""
+    try:
+        yield
+    except OSError as error:
+        raise BackendError("ENGINE_NOT_CONFIGURED", why=f"{error.filename}: {error.strerror}") from error
+    except ConfigException as error:
+        raise BackendError("ENGINE_NOT_CONFIGURED", why=f"{', '.join(files)}: {error}") from error
+    except (ValueError, TypeError, AttributeError, LookupError, yaml.YAMLError) as error:  # people write the file
+        why = f"{', '.join(files)} is no kubeconfig: {' '.join(str(error).split())}"
+        raise BackendError("ENGINE_NOT_CONFIGURED", why=why) from error
 
 
 class _Told:
@@ -100,11 +124,14 @@ class _Told:
         self._loader = KubeConfigLoader(config_dict=merged, active_context=context, config_base_path=None)
         about = self._loader.current_context["context"]
         self._user, self.files = about.get("user"), []
+        self._entries: list[tuple[ConfigNode, str, Mapping[str, str]]] = []
         for table, kind, keys in (("clusters", "cluster", _CLUSTER), ("users", "user", _USER)):
             if name := about.get(kind):
-                self.files += _files(merged[table].get_with_name(name), kind, keys)
-        entry = merged["users"].get_with_name(self._user).value if self._user else {}
-        self._plug_in = (entry.get("user") or {}).get("exec")
+                entry = merged[table].get_with_name(name)
+                self._entries.append((entry, kind, keys))
+                self.files += _files(entry, kind, keys)
+        user = merged["users"].get_with_name(self._user).value if self._user else {}
+        self._plug_in = (user.get("user") or {}).get("exec")
 
     def load(self, configuration: kubernetes.client.Configuration) -> None:
         """The library logs that a plug-in failed, and goes on as nobody; this raises."""
@@ -115,10 +142,25 @@ class _Told:
             command = self._plug_in.get("command")
             raise ConfigException(f"the exec plug-in {command} of user {self._user} gave no credentials")
 
+    def material(self) -> Iterator[tuple[Kind, str, bytes]]:
+        """What may end: what it is, the file that it is in, and its content."""
+        for entry, kind, keys in self._entries:
+            told = entry.value.get(kind) or {}
+            for key, instead in keys.items():
+                if key not in _ENDS:
+                    continue
+                if value := told.get(instead):
+                    yield _ENDS[key], entry.path, str(value).encode() if key == "tokenFile" else b64decode(value)
+                for path in _files(entry, kind, {key: instead}):
+                    yield _ENDS[key], path, Path(path).read_bytes()
+
 
 _CLUSTER = {"certificate-authority": "certificate-authority-data"}
 _USER = {"tokenFile": "token", "client-certificate": "client-certificate-data", "client-key": "client-key-data"}
 """What names a file, and what is taken instead of it."""
+_ENDS: Mapping[str, Kind] = {
+    "certificate-authority": "authority", "tokenFile": "token", "client-certificate": "certificate",
+}  # fmt: skip
 
 
 def _files(entry: ConfigNode, kind: str, keys: Mapping[str, str]) -> list[str]:

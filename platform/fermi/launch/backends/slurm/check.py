@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fermi.launch import endings as launch_endings
 from fermi.launch.backends import chosen
 from fermi.launch.backends.slurm.driver import Driver, Machine
 from fermi.launch.backends.slurm.engine import driver, user_of
 from fermi.launch.backends.slurm.render import folder_of
+from fermi.launch.endings import Ending, Kind
 from fermi.launch.errors import BackendError
 from fermi.launch.findings import Finding, Level
 
@@ -93,6 +95,20 @@ def whose_ranks(connection: Mapping[str, Any]) -> Finding:
     if theirs in (ours, "root"):
         return Finding(Level.WARN, "SLURM_RANKS_UNCONFINED", params)
     return Finding(Level.PASS, "SLURM_RANKS_OF_ANOTHER_USER", params)
+
+
+def endings(connection: Mapping[str, Any]) -> list[Ending]:
+    """Tokens that are made from a key are new each time."""
+    named: tuple[tuple[Kind, str], ...] = (("token", "token_file"), ("authority", "ca_file"))
+    found: list[Ending] = []
+    try:
+        for kind, name in named:
+            if path := connection.get(name):
+                content = Path(path).read_bytes().removeprefix(b"SLURM_JWT=")
+                found += launch_endings.endings(kind, path, content)
+    except OSError as error:
+        raise BackendError("SLURM_TOKEN_UNREADABLE", path=str(error.filename), why=str(error.strerror)) from error
+    return found
 
 
 def _version(version: str) -> Finding:

@@ -22,6 +22,7 @@ from fermi.launch.backends.slurm import driver
 from fermi.launch.backends.slurm.components import megabytes, minutes
 from fermi.launch.backends.slurm.driver import Job, Machine, Submission
 from fermi.launch.backends.slurm.refusals import UNKNOWN_JOB, Refused, refusal
+from fermi.launch.endings import claims
 from fermi.launch.errors import BackendError
 
 TIMEOUT_SECONDS = 30.0
@@ -171,18 +172,15 @@ class _Unix(http.client.HTTPConnection):
 def token(key: bytes, user: str) -> str:
     """A JWT as `scontrol token` makes it, for ten minutes."""
     moment = int(time.time())
-    claims = {"exp": moment + TOKEN_SECONDS, "iat": moment, "sun": user}
-    text = b".".join(_base64(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, claims))
+    said = {"exp": moment + TOKEN_SECONDS, "iat": moment, "sun": user}
+    text = b".".join(_base64(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, said))
     return b".".join([text, _base64(hmac.new(key, text, hashlib.sha256).digest())]).decode()
 
 
 def _has_expired(text: str) -> bool:
     """Whether a JWT says so itself."""
-    try:
-        claims = text.split(".")[1]
-        return bool(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"] < time.time())
-    except (IndexError, KeyError, TypeError, ValueError):
-        return False
+    ends = claims(text).get("exp")
+    return isinstance(ends, (int, float)) and ends < time.time()
 
 
 def _base64(data: bytes) -> bytes:

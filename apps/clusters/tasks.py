@@ -1,0 +1,10 @@
+"""Celery's way in. Losing any of these messages loses nothing: the next one does the same."""
+
+from celery import shared_task
+
+from apps.clusters import ending
+
+
+@shared_task(name="clusters.endings", ignore_result=True)
+def endings() -> None:
+    ending.look()
