@@ -22,6 +22,8 @@ EVERYTHING = {
     "autoscaling": {"enabled": True},
     "data": {"existingClaim": "shared"},
     "image": {"tag": "1.2.3", "pullSecrets": ["registry"]},
+    "metrics": {"port": 9464, "annotations": True, "from": [{"namespaceSelector": {"matchLabels": {"name": "watch"}}}]},
+    "traces": {"endpoint": "http://collector:4318"},
     "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "tls", "annotations": {"a/b": "c"}},
     "publicUrl": "https://fermi.example.org",
     "training": {"namespaces": ["team-a", "team-b"], "nodes": True, "taint": True},
@@ -130,7 +132,7 @@ def test_secrets_are_referred_to_and_never_contained(objects: list[dict[str, Any
     assert not [one for one in objects if one["kind"] == "Secret"]
     for _, pod in pods(objects):
         for variable in pod["containers"][0].get("env", []):
-            if re.search("KEY|PASSWORD|TOKEN", variable["name"]):
+            if re.search("KEY|PASSWORD|TOKEN|HEADERS", variable["name"]):
                 assert variable["valueFrom"]["secretKeyRef"]["key"] == variable["name"]
 
 
@@ -144,13 +146,56 @@ def test_the_scraper_gets_the_token_that_the_web_asks_for() -> None:
     assert given["valueFrom"]["secretKeyRef"] == {"name": "keys", "key": "FERMI_METRICS_TOKEN", "optional": True}
 
 
+def test_metrics_have_a_port_of_their_own_only_where_one_is_asked_for() -> None:
+    for values, port in (({}, None), ({"metrics": {"port": 9464, "from": [{"podSelector": {}}]}}, 9464)):
+        objects = manifests({"serviceMonitor": True, **values})
+        one = {(found["kind"], found["metadata"]["name"]): found for found in objects}
+        web = one["Deployment", "fermi-web"]["spec"]["template"]
+        ports = {named["name"]: named["containerPort"] for named in web["spec"]["containers"][0]["ports"]}
+        assert ports.get("metrics") == port
+        given = {variable["name"]: variable.get("value") for variable in web["spec"]["containers"][0]["env"]}
+        assert given.get("FERMI_METRICS_PORT") == (str(port) if port else None)
+        assert given.get("FERMI_METRICS_OPEN") in (None, "0")
+        service = [named["name"] for named in one["Service", "fermi-web"]["spec"]["ports"]]
+        [endpoint] = one["ServiceMonitor", "fermi"]["spec"]["endpoints"]
+        assert endpoint["port"] == service[-1] == ("metrics" if port else "http")
+        assert endpoint["authorization"]["credentials"]["key"] == "FERMI_METRICS_TOKEN"
+        allowed = one["NetworkPolicy", "fermi-web"]["spec"]["ingress"]
+        assert [rule.get("from") for rule in allowed] == ([None, [{"podSelector": {}}]] if port else [None])
+        others = [
+            named for name, pod in pods(objects) if name in OWN - {"web"} for named in pod["containers"][0]["env"]
+        ]
+        assert not [named for named in others if named["name"] == "FERMI_METRICS_PORT"]
+
+
+def test_an_open_port_of_metrics_is_found_by_annotations_and_asked_without_a_token() -> None:
+    objects = manifests({"serviceMonitor": True, "metrics": {"port": 9464, "open": True, "annotations": True}})
+    [monitor] = [one for one in objects if one["kind"] == "ServiceMonitor"]
+    assert "authorization" not in monitor["spec"]["endpoints"][0]
+    [web] = [one for one in objects if one["metadata"]["name"] == "fermi-web" and one["kind"] == "Deployment"]
+    assert web["spec"]["template"]["metadata"]["annotations"] == {
+        "prometheus.io/scrape": "true", "prometheus.io/port": "9464", "prometheus.io/path": "/metrics",
+    }  # fmt: skip
+    assert {"name": "FERMI_METRICS_OPEN", "value": "1"} in web["spec"]["template"]["spec"]["containers"][0]["env"]
+
+
+def test_every_process_is_told_of_the_collector(root: Path) -> None:
+    objects = manifests({"traces": {"endpoint": "http://collector:4318"}})
+    compose = yaml.safe_load((root / "docker-compose.yml").read_text())["services"]
+    for name, pod in pods(objects):
+        if name in OWN:
+            given = {variable["name"]: variable.get("value") for variable in pod["containers"][0]["env"]}
+            assert given["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
+            assert compose[name]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == "${OTEL_EXPORTER_OTLP_ENDPOINT:-}"
+
+
 # Settings -------------------------------------------------------------------------------------------------------------
 
 
 def known_settings(root: Path) -> set[str]:
     """Every variable that the platform reads."""
     text = "".join(path.read_text() for path in (root / "platform" / "server").rglob("*.py"))
-    return set(re.findall(r"\"((?:FERMI_)\w+|DATABASE_URL|REDIS_URL)\"", text))
+    return set(re.findall(r"\"((?:FERMI_|OTEL_)\w+|DATABASE_URL|REDIS_URL)\"", text))
 
 
 def test_every_variable_that_is_set_is_one_that_is_read(root: Path) -> None:
@@ -162,7 +207,7 @@ def test_every_variable_that_is_set_is_one_that_is_read(root: Path) -> None:
             if name in OWN:
                 given |= {variable["name"] for variable in pod["containers"][0]["env"]}
     python = {"PATH", "PYTHONPATH", "PYTHONUNBUFFERED", "HOME"}
-    of_others = {"POD_IP", "POSTGRES_PASSWORD"}
+    of_others = {"POD_IP", "POSTGRES_PASSWORD", "OTEL_SERVICE_NAME", "OTEL_EXPORTER_OTLP_HEADERS"}
     assert given - python - of_others <= known_settings(root)
     assert {"DATABASE_URL", "REDIS_URL", "FERMI_SECRET_KEY", "FERMI_ALLOWED_HOSTS", "FERMI_DATA"} <= given
 

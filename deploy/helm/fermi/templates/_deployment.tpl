@@ -1,5 +1,5 @@
 {{/* A process of the platform: dict of root, name, replicas (none: somebody else decides), command, api (whether it
-     talks to Kubernetes), grace, and more (ports and probes as text). */}}
+     talks to Kubernetes), grace, and as text: env and annotations of its own, more (ports and probes). */}}
 {{- define "fermi.deployment" -}}
 apiVersion: apps/v1
 kind: Deployment
@@ -22,6 +22,10 @@ spec:
       labels:
         {{- include "fermi.labels" .root | nindent 8 }}
         app.kubernetes.io/component: {{ .name }}
+      {{- if .annotations }}
+      annotations:
+        {{- .annotations | nindent 8 }}
+      {{- end }}
     spec:
       {{- if .api }}
       serviceAccountName: {{ .root.Release.Name }}
@@ -32,6 +36,9 @@ spec:
       containers:
         - name: {{ .name }}
           {{- include "fermi.container" .root | nindent 10 }}
+          {{- if .env }}
+          {{- .env | nindent 12 }}
+          {{- end }}
           command: {{ toJson .command }}
           {{- if .more }}
           {{- .more | nindent 10 }}

@@ -81,4 +81,12 @@ env:
     value: "0"
   - name: FERMI_LOG
     value: json
+  {{- if .Values.traces.endpoint }}
+  - name: OTEL_EXPORTER_OTLP_ENDPOINT
+    value: {{ .Values.traces.endpoint | quote }}
+  - name: OTEL_SERVICE_NAME
+    value: {{ .Values.traces.serviceName | quote }}
+  - name: OTEL_EXPORTER_OTLP_HEADERS
+    valueFrom: {secretKeyRef: {name: {{ .Values.secretName }}, key: OTEL_EXPORTER_OTLP_HEADERS, optional: true}}
+  {{- end }}
 {{- end }}
