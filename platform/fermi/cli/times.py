@@ -1,8 +1,13 @@
 """Times for people, in their own time zone."""
 
-from datetime import UTC, datetime, tzinfo
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+
+import click
 
 from fermi.cli.texts import _
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def parse(text: str) -> datetime:
@@ -18,6 +23,18 @@ def typed(text: str, zone: tzinfo | None = None) -> str:
         except OverflowError as beyond:
             raise ValueError(text) from beyond
     return moment.isoformat()
+
+
+def moment(given: str | None) -> str | None:
+    """What an option says: a time, or how long ago (`90m`, `6h`, `7d`)."""
+    if given is None:
+        return None
+    if ago := re.fullmatch(r"(\d{1,6})([smhd])", given):
+        return (datetime.now(UTC) - timedelta(seconds=int(ago[1]) * UNITS[ago[2]])).isoformat()
+    try:
+        return typed(given)
+    except ValueError:
+        raise click.UsageError(_("NOT_A_TIME", given=given)) from None
 
 
 def clock(text: str | None) -> str | None:

@@ -11,12 +11,15 @@ POLL_S = 0.5
 
 
 class LogLine(NamedTuple):
-    """`offset` counts bytes from the beginning of the rank's log in that attempt."""
+    """`offset` counts bytes from the beginning of the rank's log in that attempt. `level` (debug, info, warning, error)
+    and `time` (ISO) are the line's own, or those of the line that it belongs to, where they are known."""
 
     attempt: int
     rank: int
     offset: int
     text: str
+    level: str | None = None
+    time: str | None = None
 
 
 def read_log(
@@ -32,7 +35,8 @@ def read_log(
         asked = {**params, "attempt": attempt, "cursor": cursor}
         page = transport.call("GET", path, params=asked, patience=patience)
         for line in page["lines"]:
-            yield LogLine(page["attempt"], int(line.get("rank", page["rank"])), line["offset"], line["text"])
+            rank = int(line.get("rank", page["rank"]))
+            yield LogLine(page["attempt"], rank, line["offset"], line["text"], line.get("level"), line.get("time"))
         if page["end"] or page["cursor"] == cursor:
             return page["cursor"]
         attempt, cursor = page["attempt"], page["cursor"]  # a cursor is one attempt's, whichever is the newest by now
@@ -45,9 +49,10 @@ def follow_log(
     task: Callable[[], TaskDetail],
     attempt: int | None,
     patience: float,
+    cursor: str | None = None,
 ) -> Iterator[LogLine]:
     """What is there and what is still to come, until the task has ended, or the attempt if one was asked for."""
-    pinned, cursor = attempt is not None, None
+    pinned = attempt is not None
     while True:
         now = task()
         newest = now["attempt"]

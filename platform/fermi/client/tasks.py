@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Literal
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from fermi.client.sse import Event, stream
 from fermi.client.transport import Transport
 from fermi.client.types import (
     CheckpointItem,
+    FirstError,
     MetricItem,
     TaskBrief,
     TaskClone,
@@ -205,16 +207,43 @@ class Tasks:
         rank: int | Literal["all"] = 0,
         attempt: int | None = None,
         search: str | None = None,
+        regex: bool = False,
+        level: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        begin: int | None = None,
         follow: bool = False,
     ) -> Iterator[LogLine]:
         """Lines of the newest attempt, or of the one asked for. With `follow`, also those still to come, attempt after
-        attempt (unless one was asked for), until the task has ended."""
+        attempt (unless one was asked for), until the task has ended.
+
+        `search` is a text in upper or lower case, with `regex` an expression as RE2 reads it. `level` (debug, info,
+        warning, error): of that level or graver. `since`, `until`: printed in between. `begin`: from this offset on,
+        which wants `attempt` and one rank."""
+        if begin is not None and (attempt is None or rank == "all"):
+            raise ValueError("begin= wants rank= and attempt=: it is a place in one log")
+        cursor = None if begin is None else f"{attempt}@{rank}:{begin}"
         path = _path(task_id, "/logs")
-        params = {"rank": rank, "search": search}
+        params = {
+            "rank": rank,
+            "search": search,
+            "regex": regex or None,
+            "level": level,
+            "since": _iso(since),
+            "until": _iso(until),
+        }
         if follow:
             task = partial(self._get, task_id, PATIENCE_S)
-            return follow_log(self._transport, path, params, task, attempt, PATIENCE_S)
-        return read_log(self._transport, path, params, attempt)
+            return follow_log(self._transport, path, params, task, attempt, PATIENCE_S, cursor)
+        return read_log(self._transport, path, params, attempt, cursor)
+
+    def first_error(
+        self, task_id: str, *, rank: int | Literal["all"] = "all", attempt: int | None = None
+    ) -> FirstError:
+        """Where the first line is that says it is an error (`found`, or None). `complete`: no earlier one can have been
+        left out of the middle of a long log."""
+        params = {"rank": rank, "attempt": attempt}
+        return self._transport.call("GET", _path(task_id, "/logs/first-error"), params=params)
 
     def download_log(self, task_id: str, *, rank: int = 0, attempt: int | None = None) -> Iterator[bytes]:
         """The whole log of a rank, piece by piece."""
@@ -262,6 +291,10 @@ class Tasks:
 
     def _get(self, task_id: str, patience: float) -> TaskDetail:
         return self._transport.call("GET", _path(task_id), patience=patience)
+
+
+def _iso(moment: str | datetime | None) -> str | None:
+    return moment.isoformat() if isinstance(moment, datetime) else moment
 
 
 def _path(task_id: str, rest: str = "") -> str:

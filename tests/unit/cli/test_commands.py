@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +160,64 @@ def test_logs_are_printed_as_they_are_and_as_json_lines(api: FakeApi, command: C
     found = command("logs", "task-1", "--rank", "all", "-o", "json").out
     assert json.loads(found) == {"attempt": 1, "rank": 1, "offset": 0, "text": '[bold]{"step": 1}'}
     assert command("logs", "task-1", "--rank", "none").code == 2
+
+
+def logged(*texts: str, **more: Any) -> Reply:
+    lines = [{"offset": number, "text": text, **more} for number, text in enumerate(texts)]
+    return data({"rank": "0", "attempt": 1, "lines": lines, "cursor": "c", "end": True})
+
+
+def test_lines_are_asked_for_by_expression_level_and_time(api: FakeApi, command: Command) -> None:
+    api.on("GET", f"{TASK}/logs", logged("hit"))
+    said = command("logs", "task-1", "--grep", "h.t", "--level", "error", "--until", "2026-11-22T10:00Z")
+    assert said.out == "hit\n"
+    command("logs", "task-1", "--grep", "h.t", "--fixed", "--since", "10m")
+    command("logs", "task-1", "--search", "h.t")
+    first, second, third = (dict(request.query) for request in api.seen("GET", f"{TASK}/logs"))
+    until = {"until": "2026-11-22T10:00:00+00:00"}
+    assert first == {"rank": "0", "search": "h.t", "regex": "true", "level": "error", **until}
+    ago = datetime.now(UTC) - datetime.fromisoformat(second.pop("since"))
+    assert timedelta(minutes=10) <= ago < timedelta(minutes=15)
+    assert second == third == {"rank": "0", "search": "h.t"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["--since", "soon"], ["--until", "32d1"], ["--level", "loud"], ["--grep", "a", "--search", "b"],
+     ["--first-error", "-f"], ["--first-error", "--level", "error"]],
+)  # fmt: skip
+def test_what_cannot_be_asked_of_lines_is_refused_before_anything_is_sent(
+    api: FakeApi, command: Command, wrong: list[str]
+) -> None:
+    assert command("logs", "task-1", *wrong).code == 2
+    assert api.seen("GET", f"{TASK}/logs") == []
+
+
+FIRST = {"rank": 3, "offset": 40, "text": "ERROR: bad", "level": "error"}
+
+
+def test_the_first_error_is_shown_with_the_lines_that_belong_to_it(api: FakeApi, command: Command) -> None:
+    answer = {"attempt": 2, "found": FIRST, "complete": True, "windowBytes": 65536, "ranksUnread": 0}
+    block = [{"offset": 40 + n, "text": f"bad {n}", "level": "error"} for n in range(3)]
+    block.append({"offset": 50, "text": "on"})
+    api.on("GET", f"{TASK}/logs/first-error", data(answer))
+    api.on("GET", f"{TASK}/logs", data({"rank": "3", "attempt": 2, "lines": block, "cursor": "c", "end": True}))
+    said = command("logs", "task-1", "--first-error")
+    assert (said.out, said.err) == ("bad 0\nbad 1\nbad 2\n", "rank 3, attempt 2, byte 40:\n")
+    assert api.seen("GET", f"{TASK}/logs/first-error")[0].query == {"rank": "all"}
+    assert api.seen("GET", f"{TASK}/logs")[0].query == {"rank": "3", "attempt": "2", "cursor": "2@3:40"}
+    assert json.loads(command("logs", "task-1", "--first-error", "--rank", "3", "-o", "json").out) == answer
+
+
+def test_where_no_error_is_found_it_is_said_what_was_not_looked_at(api: FakeApi, command: Command) -> None:
+    answer = {"attempt": 2, "found": None, "complete": False, "windowBytes": 65536, "ranksUnread": 7}
+    api.on("GET", f"{TASK}/logs/first-error", data(answer))
+    said = command("logs", "task-1", "--first-error")
+    assert said.out == ""
+    incomplete, none = said.err.splitlines()
+    assert "64 KiB" in incomplete
+    assert incomplete.endswith("7.")
+    assert none == "No line says that it is an error."
 
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J10%\r20%\x9b31m\x7f\tok é 汉"

@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pytest
 
 from fermi.client import Fermi, logs
@@ -37,6 +39,43 @@ def test_lines_of_all_ranks_carry_their_rank(api: FakeApi, fermi: Fermi) -> None
     items = [{"rank": 3, "offset": 0, "text": "x"}]
     api.on("GET", LOGS, data({"rank": "all", "attempt": 2, "lines": items, "cursor": "c", "end": True}))
     assert list(fermi.tasks.logs("task-1", rank="all")) == [logs.LogLine(2, 3, 0, "x")]
+
+
+def test_what_is_asked_of_lines_is_asked_of_each_page(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", LOGS, lines(1, "c1", end=False), lines(1, "c2", "hit", end=True))
+    ten = datetime(2026, 11, 22, 10, tzinfo=UTC)
+    found = fermi.tasks.logs("task-1", search="h.t", regex=True, level="error", since=ten, until="2026-11-22T11:00Z")
+    assert [line.text for line in found] == ["hit"]
+    asked = {
+        "rank": "0", "search": "h.t", "regex": "true", "level": "error",
+        "since": "2026-11-22T10:00:00+00:00", "until": "2026-11-22T11:00Z",
+    }  # fmt: skip
+    first, second = api.seen("GET", LOGS)
+    assert first.query == asked
+    assert second.query == {**asked, "attempt": "1", "cursor": "c1"}
+
+
+def test_following_asks_the_same_of_what_is_still_to_come(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", TASK, task(1), task(1, ended=True))
+    api.on("GET", LOGS, lines(1, "c1", "a", end=True), lines(1, "c2", "b", end=True))
+    assert [line.text for line in fermi.tasks.logs("task-1", level="warning", follow=True)] == ["a", "b"]
+    assert [request.query["level"] for request in api.seen("GET", LOGS)] == ["warning", "warning"]
+
+
+def test_lines_tell_their_level_and_time_where_they_are_known(api: FakeApi, fermi: Fermi) -> None:
+    items = [{"offset": 0, "text": "x", "level": "error", "time": "2026-11-22T10:00:00Z"}, {"offset": 2, "text": "y"}]
+    api.on("GET", LOGS, data({"rank": "0", "attempt": 2, "lines": items, "cursor": "c", "end": True}))
+    known, unknown = fermi.tasks.logs("task-1")
+    assert (known.level, known.time) == ("error", "2026-11-22T10:00:00Z")
+    assert (unknown.level, unknown.time) == (None, None)
+
+
+def test_reading_begins_where_it_is_asked_to(api: FakeApi, fermi: Fermi) -> None:
+    api.on("GET", LOGS, lines(2, "c", "a", end=True))
+    assert [line.text for line in fermi.tasks.logs("task-1", rank=3, attempt=2, begin=77)] == ["a"]
+    assert api.seen("GET", LOGS)[0].query == {"rank": "3", "attempt": "2", "cursor": "2@3:77"}
+    with pytest.raises(ValueError, match="attempt"):
+        fermi.tasks.logs("task-1", begin=77)
 
 
 def test_following_waits_for_the_first_attempt_and_ends_with_the_task(api: FakeApi, fermi: Fermi) -> None:

@@ -1,8 +1,6 @@
 """What machines and ranks use, as lines of blocks with figures."""
 
-import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -13,7 +11,7 @@ from fermi.cli import output
 from fermi.cli.names import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import clock, short, typed
+from fermi.cli.times import clock, moment, short
 from fermi.client import NotFound
 from fermi.client.client import Fermi
 from fermi.client.types import TelemetrySeries
@@ -22,7 +20,6 @@ from fermi.telemetry.metrics import METRICS
 
 WIDTH = 40
 BLOCKS = "▁▂▃▄▅▆▇█"
-UNITS = {"m": 60, "h": 3600, "d": 86_400}
 
 
 @command("telemetry", _("MORE_TELEMETRY"))
@@ -43,7 +40,7 @@ def telemetry(
     ends: str | None,
     points: int,
 ) -> None:
-    asked = {"metrics": metric, "begins": _moment(since), "ends": _moment(ends), "points": points}
+    asked = {"metrics": metric, "begins": moment(since), "ends": moment(ends), "points": points}
     found = _found(session.fermi, what, asked, node, rank)
     output.show(found, session.form, lambda: _shown(found))
 
@@ -57,18 +54,6 @@ def _found(fermi: Fermi, what: str, asked: dict[str, Any], nodes: Sequence[int],
         return fermi.environments.telemetry(Names(fermi).environments([what])[0], **asked)
     except NotFound:
         return fermi.workers.telemetry(what, **asked)
-
-
-def _moment(given: str | None) -> str | None:
-    """A time, or how long ago: `90m`, `6h`, `7d`."""
-    if given is None:
-        return None
-    if ago := re.fullmatch(r"(\d{1,6})([mhd])", given):
-        return (datetime.now(UTC) - timedelta(seconds=int(ago[1]) * UNITS[ago[2]])).isoformat()
-    try:
-        return typed(given)
-    except ValueError:
-        raise click.UsageError(_("NOT_A_TIME", given=given)) from None
 
 
 def _shown(found: Any) -> Iterator[RenderableType]:

@@ -1,6 +1,7 @@
 """What a task says and what is said of it: logs, metrics, events, checkpoints."""
 
 from collections.abc import Iterator
+from itertools import islice, takewhile
 from typing import Any, Literal
 
 import click
@@ -10,7 +11,14 @@ from fermi.cli import output
 from fermi.cli.leaving import leaving
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import clock
+from fermi.cli.times import clock, moment
+from fermi.client.logs import LogLine
+from fermi.launch import figures
+
+BLOCK = 60
+"""Lines shown of a first error."""
+
+COLOURS = {"debug": None, "info": None, "warning": "yellow", "error": "red"}
 
 
 class Rank(click.ParamType):
@@ -27,20 +35,75 @@ class Rank(click.ParamType):
 @command("logs", _("MORE_LOGS"))
 @click.argument("task")
 @click.option("-f", "--follow", is_flag=True, help=_("OPTION_WATCH_FOLLOW"))
-@click.option("--rank", type=Rank(), default="0", show_default=True, metavar="N|all")
+@click.option("--rank", type=Rank(), metavar="N|all", help=_("OPTION_WATCH_RANK"))
 @click.option("--attempt", type=int, help=_("OPTION_WATCH_ATTEMPT"))
-@click.option("--search", help=_("OPTION_WATCH_SEARCH"))
+@click.option("--grep", metavar="EXPR", help=_("OPTION_WATCH_GREP"))
+@click.option("--fixed", is_flag=True, help=_("OPTION_WATCH_FIXED"))
+@click.option("--search", metavar="TEXT", help=_("OPTION_WATCH_SEARCH"))
+@click.option("--level", type=click.Choice(list(COLOURS)), help=_("OPTION_WATCH_LEVEL"))
+@click.option("--since", metavar="TIME", help=_("OPTION_WATCH_SINCE"))
+@click.option("--until", metavar="TIME", help=_("OPTION_WATCH_UNTIL"))
+@click.option("--first-error", is_flag=True, help=_("OPTION_WATCH_FIRST_ERROR"))
 @click.option("--raw", is_flag=True, help=_("OPTION_RAW"))
-def logs(session: Session, task: str, follow: bool, rank: int | Literal["all"], raw: bool, **filters: Any) -> None:
+def logs(
+    session: Session,
+    task: str,
+    follow: bool,
+    rank: int | Literal["all"] | None,
+    attempt: int | None,
+    grep: str | None,
+    fixed: bool,
+    search: str | None,
+    level: str | None,
+    since: str | None,
+    until: str | None,
+    first_error: bool,
+    raw: bool,
+) -> None:
+    if grep is not None and search is not None:
+        raise click.UsageError(_("GREP_OR_SEARCH"))
+    filters: dict[str, Any] = {"level": level, "since": moment(since), "until": moment(until)}
+    sought = search if grep is None else grep
+    if first_error:
+        if follow or sought is not None or any(filters.values()):
+            raise click.UsageError(_("FIRST_ERROR_ALONE"))
+        _first_error(session, task, "all" if rank is None else rank, attempt, raw)
+        return
+    regex = grep is not None and not fixed
     with leaving(task, following=follow):
-        for line in session.fermi.tasks.logs(task, rank=rank, follow=follow, **filters):
-            if session.form == "json":
-                click.echo(output.as_json(line._asdict()))
-            elif session.form == "yaml":
-                click.echo(output.as_yaml([line._asdict()]), nl=False)
-            else:
-                text = line.text if raw else output.visible(line.text)
-                click.echo(f"[{line.rank}] {text}" if rank == "all" else text, color=raw or None)
+        for line in session.fermi.tasks.logs(
+            task, rank=rank or 0, attempt=attempt, search=sought, regex=regex, follow=follow, **filters
+        ):
+            _line(session, line, raw, marked=rank == "all")
+
+
+def _line(session: Session, line: LogLine, raw: bool, *, marked: bool) -> None:
+    if session.form == "table":
+        text = line.text if raw else click.style(output.visible(line.text), fg=COLOURS.get(line.level or ""))
+        click.echo(f"[{line.rank}] {text}" if marked else text, color=raw or None)
+        return
+    known = {name: value for name, value in line._asdict().items() if value is not None}
+    if session.form == "json":
+        click.echo(output.as_json(known))
+    else:
+        click.echo(output.as_yaml([known]), nl=False)
+
+
+def _first_error(session: Session, task: str, rank: int | Literal["all"], attempt: int | None, raw: bool) -> None:
+    """The line and those that belong to it: a traceback, say."""
+    answer = session.fermi.tasks.first_error(task, rank=rank, attempt=attempt)
+    found = answer["found"]
+    if not answer["complete"]:
+        output.say(_("FIRST_ERROR_INCOMPLETE", size=figures.size(answer["windowBytes"]), ranks=answer["ranksUnread"]))
+    if session.form != "table":
+        output.show(answer, session.form, lambda: ())
+    elif found is None:
+        output.say(_("NO_ERROR_SAID"))
+    else:
+        output.say(_("FIRST_ERROR_AT", rank=found["rank"], attempt=answer["attempt"], offset=found["offset"]))
+        lines = session.fermi.tasks.logs(task, rank=found["rank"], attempt=answer["attempt"], begin=found["offset"])
+        for line in islice(takewhile(lambda line: line.level == "error", lines), BLOCK):
+            _line(session, line, raw, marked=False)
 
 
 @command("metrics")
