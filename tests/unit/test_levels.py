@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apps.training.output import levels
+from apps.training.output import first_error, levels
 from apps.training.output.levels import Above, Clock, read
 
 CLOCK = Clock(lambda: datetime(2026, 11, 22, 12, tzinfo=UTC))
@@ -181,3 +181,20 @@ def test_neither_reaches_further_than_whoever_begins_in_the_middle_looks_back() 
     above.take(0, "2026-11-22 10:00:00 ERROR x")
     assert above.take(levels.REACH, "y")[0] == "error"
     assert above.take(levels.REACH + 1, "z") == (None, None)
+
+
+@given(st.lists(st.sampled_from([*(line for line, _, _ in LINES), "  indented", "x" * 5000]), max_size=60), st.data())
+def test_lines_that_are_skipped_count_as_if_they_were_read(lines: list[str], data: st.DataObject) -> None:
+    read_all, skipping, offset = Above(CLOCK), Above(CLOCK), 0
+    for line in lines:
+        taken_here = read_all.take(offset, line)
+        if data.draw(st.integers(0, 9)):
+            skipping.skip(offset, line.encode())
+        else:
+            assert skipping.take(offset, line) == taken_here
+        offset += len(line.encode()) + 1
+
+
+@pytest.mark.parametrize("line", [line for line, level, _ in LINES if level == "error"])
+def test_whatever_says_it_is_an_error_is_looked_at_when_the_first_one_is_sought(line: str) -> None:
+    assert first_error._hints().search(line.encode())

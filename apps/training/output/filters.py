@@ -19,19 +19,21 @@ class Filter:
     """`level`: this one and graver ones. What is None filters nothing. A line of which the level or the time is not
     known is left out where it is asked for."""
 
-    matches: Callable[[str], object] | None = None
+    matches: Callable[[bytes], object] | None = None
     level: str | None = None
     since: datetime | None = None
     until: datetime | None = None
 
-    def wants(self, text: str, level: str | None, at: datetime | None) -> bool:
+    def wants(self, raw: bytes) -> bool:
+        """By its text."""
+        return self.matches is None or bool(self.matches(raw))
+
+    def wants_of(self, level: str | None, at: datetime | None) -> bool:
         if self.level is not None and (level is None or GRAVITY[level] < GRAVITY[self.level]):
             return False
         if self.since is not None and (at is None or at < self.since):
             return False
-        if self.until is not None and (at is None or at > self.until):
-            return False
-        return self.matches is None or bool(self.matches(text))
+        return self.until is None or (at is not None and at <= self.until)
 
 
 EVERYTHING = Filter()
@@ -45,12 +47,12 @@ def asked_for(query: Mapping[str, Any]) -> Filter:
     return EVERYTHING if wanted == EVERYTHING else wanted
 
 
-def containing(search: str) -> Callable[[str], bool]:
+def containing(search: str) -> Callable[[bytes], object]:
     folded = search.casefold()
-    return lambda text: folded in text.casefold()
+    return lambda raw: folded in raw.decode(errors="replace").casefold()
 
 
-def expression(search: str) -> Callable[[str], object]:
+def expression(search: str) -> Callable[[bytes], object]:
     """RE2 takes time linear in the line, whatever the expression (docs/decisions/0055)."""
     import re2
 
@@ -64,7 +66,7 @@ def expression(search: str) -> Callable[[str], object]:
         raise ApiError(400, "REGEX_INVALID", "search", search=search, why=why, part=part or search) from None
     if compiled.programsize > LARGEST:
         raise ApiError(400, "REGEX_TOO_LARGE", "search", size=compiled.programsize, high=LARGEST)
-    found: Callable[[str], object] = compiled.search
+    found: Callable[[bytes], object] = compiled.search
     return found
 
 

@@ -18,8 +18,8 @@ WINDOW = 32 << 20  # bytes at each end of all logs together
 PIECE = 1 << 20  # bytes read at a time
 
 HINTS = (
-    r"(?i)err|crit|fatal|severe|exception|interrupt|traceback|terminate|segmentation|aborted"
-    r"|[efc]\d{3,4} \d\d:|\[nemo [ec] |: [efc] "
+    r"(?i)\b(?:err|crit|critical|fatal|severe)\b|(?:error|exception|interrupt)\b|traceback|terminate called"
+    r"|segmentation fault|aborted|[efc]\d{3,4} \d\d:|\[nemo [ec] |: [efc] "
 )
 """In each line that says it is an error, and in few others. Only these are looked at more closely."""
 
@@ -82,33 +82,33 @@ def _in_rank(reader: Reader, rank: int, window: int) -> tuple[Found | None, bool
 
 
 def _between(reader: Reader, rank: int, begin: int, end: int) -> Found | None:
-    """The first error in lines that begin there. From the middle of a log on, half a line is none."""
+    """The first error in the lines that begin there. From the middle of a log on, half a line is none."""
     skip = begin > 0
     while begin < end:
-        data = reader.chunk(rank, begin, PIECE).data
-        if not data:
-            return None
-        whole = data.rfind(b"\n") + 1 or len(data)
-        last = begin + len(data) >= end
-        start = data.find(b"\n") + 1 if skip else 0
-        skip = False
-        if found := _in_piece(reader, rank, begin, data if last else data[:whole], start):
+        chunk = reader.chunk(rank, begin, min(PIECE, end - begin + LONGEST))
+        whole = len(chunk.data) if chunk.end else chunk.data.rfind(b"\n") + 1 or len(chunk.data)
+        start = chunk.data.find(b"\n") + 1 if skip else 0
+        if found := _in_piece(reader, rank, begin, chunk.data[:whole], start, end - begin):
             return found
-        begin += len(data) if last else whole
+        if not whole:
+            return None
+        begin, skip = begin + whole, False
     return None
 
 
-def _in_piece(reader: Reader, rank: int, begin: int, data: bytes, start: int) -> Found | None:
+def _in_piece(reader: Reader, rank: int, begin: int, data: bytes, start: int, stop: int) -> Found | None:
+    """In the lines of `data` from `start` on that begin before `stop`."""
     hints = _hints()
     while hint := hints.search(data, start):
-        from_here = data.rfind(b"\n", start, hint.start()) + 1 or start
-        to = data.find(b"\n", hint.start())
-        to = len(data) if to < 0 else to
-        text = reader.text(data[from_here:to])
+        line = data.rfind(b"\n", start, hint.start()) + 1 or start
+        start = data.find(b"\n", hint.start()) + 1 or len(data)
+        if line >= stop:
+            return None
+        text = data[line:start][:LONGEST].rstrip(b"\r\n").decode(errors="replace")
         if (said := levels.read(text, reader.clock)).level == "error":
-            level, at = reader.above(rank, begin + from_here).take(begin + from_here, text)
-            return Found(Line(rank, begin + from_here, text, level, at), said.at)
-        start = to + 1
+            offset = begin + line
+            level, at = reader.above(rank, offset).take(offset, text)
+            return Found(Line(rank, offset, text, level, at), said.at)
     return None
 
 

@@ -123,9 +123,24 @@ class Above:
         self._level: str | None = None
         self._at: datetime | None = None
         self._level_from = self._at_from = 0
+        self._skipped: list[tuple[int, bytes]] = []
+
+    def skip(self, offset: int, raw: bytes) -> None:
+        """A line of which nobody asks. It is only read where a later one may belong to it."""
+        skipped = self._skipped
+        skipped.append((offset, raw))
+        if offset - skipped[0][0] > 2 * REACH:
+            self._skipped = [line for line in skipped if offset - line[0] <= REACH]
 
     def take(self, offset: int, text: str) -> tuple[str | None, datetime | None]:
         """The level and the time of the next line."""
+        if self._skipped:
+            skipped, self._skipped = self._skipped, []
+            for before, raw in skipped:
+                self._take(before, raw.decode(errors="replace"))
+        return self._take(offset, text)
+
+    def _take(self, offset: int, text: str) -> tuple[str | None, datetime | None]:
         said = read(text, self._clock)
         if said is NOTHING and self._level is None and self._at is None:
             return None, None

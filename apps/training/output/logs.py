@@ -96,12 +96,16 @@ class Reader:
         while not end and cursor - begin < scan:
             chunk = self.chunk(rank, cursor, max(2 * LONGEST, min(PIECE, scan)))
             end = chunk.end
-            for offset, text, following in self._lines(cursor, chunk):
+            for offset, raw, following in self._lines(cursor, chunk):
                 above = above or self.above(rank, begin)
-                level, at = above.take(offset, text)
-                if every or wanted.wants(text, level, at):
-                    lines.append(Line(rank, offset, text, level, at))
                 cursor = following
+                if every or wanted.wants(raw):
+                    text = raw.decode(errors="replace")
+                    level, at = above.take(offset, text)
+                    if every or wanted.wants_of(level, at):
+                        lines.append(Line(rank, offset, text, level, at))
+                else:
+                    above.skip(offset, raw)
                 if len(lines) == limit or _is_over(until):
                     self._known[rank] = cursor, above
                     return lines, cursor, False
@@ -136,24 +140,20 @@ class Reader:
         begin = max(0, cursor - REACH)
         data = self.chunk(rank, begin, cursor - begin).data if cursor else b""
         whole = data.find(b"\n") + 1 if begin else 0
-        for offset, text, _ in self._lines(begin + whole, LogChunk(data[whole:], cursor, end=False)):
-            above.take(offset, text)
+        for offset, raw, _ in self._lines(begin + whole, LogChunk(data[whole:], cursor, end=False)):
+            above.skip(offset, raw)
         return above
 
-    def _lines(self, cursor: int, chunk: LogChunk) -> Iterator[tuple[int, str, int]]:
-        """Each whole line of a chunk: its offset, its text, the offset behind it."""
+    def _lines(self, cursor: int, chunk: LogChunk) -> Iterator[tuple[int, bytes, int]]:
+        """Each whole line of a chunk: its offset, what is shown of it, the offset behind it."""
         data, begin = chunk.data, 0
         while (newline := data.find(b"\n", begin)) >= 0:
-            yield cursor + begin, self.text(data[begin:newline]), cursor + newline + 1
+            yield cursor + begin, data[begin:newline][:LONGEST].rstrip(b"\r"), cursor + newline + 1
             begin = newline + 1
         rest = data[begin:]
         if rest and (len(rest) >= LONGEST or (chunk.end and self._has_ended())):
             rest = rest[:LONGEST]
-            yield cursor + begin, self.text(rest), cursor + begin + len(rest)
-
-    @staticmethod
-    def text(raw: bytes) -> str:
-        return raw[:LONGEST].rstrip(b"\r").decode(errors="replace")
+            yield cursor + begin, rest.rstrip(b"\r"), cursor + begin + len(rest)
 
     @cached_property
     def _begun(self) -> datetime:
