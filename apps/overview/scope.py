@@ -16,12 +16,13 @@ from apps.training.models import Task
 
 @dataclass(frozen=True)
 class Scope:
-    """Empty: any. `zone` is a name."""
+    """Empty: any. `zone` is a name. `mine`: of the tasks, only those that the user owns."""
 
     user: User
     project: str = ""
     zone: str = ""
     gpu_type: str = ""
+    mine: bool = False
 
     @classmethod
     def of(cls, user: User, query: Mapping[str, Any]) -> "Scope":
@@ -29,7 +30,7 @@ class Scope:
         project = query.get("project") or ""
         if project:
             access.project(user, project)
-        return cls(user, project, query.get("zone") or "", query.get("gpuType") or "")
+        return cls(user, project, query.get("zone") or "", query.get("gpuType") or "", bool(query.get("mine")))
 
     @property
     def all(self) -> bool:
@@ -52,4 +53,5 @@ class Scope:
         return rows.filter(**{path: self.project}) if self.project else rows
 
     def tasks(self) -> QuerySet[Task]:
-        return self.of_projects(Task.trainings.all())
+        rows = self.of_projects(Task.trainings.all())
+        return rows.filter(owner=self.user) if self.mine else rows

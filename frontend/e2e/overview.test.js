@@ -7,11 +7,13 @@ import { platform } from "./platform.js";
 
 const WAIT_MS = 60_000;
 const NODES = 1000;
+const OWN = 3;
 let fermi, browser, page, faults;
 
 before(async () => {
   fermi = await platform();
   fermi.seed(NODES, "seed-fleet.py");
+  fermi.seed(OWN, "seed-own.py");
   browser = await launch();
   ({ page, faults } = await openPage(browser, fermi.url, WAIT_MS));
 });
@@ -52,6 +54,16 @@ test("a kind is paged to its end, and its address can be passed on", async () =>
   await page.waitForURL(/\/environments\/env-/);
 });
 
+test("what is one's own is a switch away", async () => {
+  await open("/overview");
+  await page.getByRole("button", { name: "我的", exact: true }).click();
+  await page.waitForURL(/view=mine/);
+  await page.getByRole("link", { name: `等待中: ${OWN}` }).waitFor();
+  await region("剩余额度").getByRole("heading", { level: 3 }).first().waitFor();
+  assert.equal(await region("我运行中和等待中的任务").getByRole("listitem").count(), 2 * OWN);
+  await looksRight("overview-mine");
+});
+
 test("it speaks English, and looks at one zone or type", async () => {
   await open("/overview?by=people&span=month");
   await page.getByRole("button", { name: "Switch to English" }).click();
@@ -59,6 +71,9 @@ test("it speaks English, and looks at one zone or type", async () => {
   await page.getByLabel("GPU type").selectOption("H100");
   await page.getByRole("link", { name: /^GPUs: 2,0\d\d$/ }).waitFor();
   await looksRight("overview-english");
+  await open("/overview?view=mine");
+  await page.getByRole("heading", { name: "What you may still use" }).waitFor();
+  await looksRight("overview-mine-english");
 });
 
 test("no page broke its security policy, failed in its console, or asked another origin", () => {

@@ -246,6 +246,33 @@ def test_all_that_needs_somebody_is_counted_by_kind_and_paged_without_a_gap(
     assert "cluster_away" not in str(admin.get("/overview/attention").data)
 
 
+def test_of_what_needs_somebody_a_member_may_ask_for_what_concerns_their_own_tasks(
+    project: Project, cluster: Cluster, admin: Api, owner: Api, colleague: Api
+) -> None:
+    mine, others = {"owner": colleague.user}, {"owner": owner.user}
+    hold(a_task(project, cluster, "task-a", **mine), "env-001")
+    hold(a_task(project, cluster, "task-b", **others), "env-003")
+    for task in ("task-a", "task-b"):
+        Finding.objects.create(
+            task_id=task, attempt=0, code="HANG_SUSPECTED", level="warn", since=now(),
+            params={"ranks": "0", "node": "env-001", "seconds": 9},
+        )  # fmt: skip
+    for key in ("env-001", "env-003"):
+        measure(key, now(), 700, gpu_0=0.0)
+    a_task(project, cluster, "task-c", State.FAILED, reason="RUN_TIMEOUT", **mine)
+    a_task(project, cluster, "task-d", State.FAILED, reason="RUN_TIMEOUT", **others)
+    a_task(project, cluster, "task-e", State.QUEUED, **mine)
+    a_task(project, cluster, "task-f", State.QUEUED, **others)
+    DevEnvironment.objects.filter(pk="env-002").update(cordoned=True)
+    told = colleague.get("/overview/attention", mine="true").data
+    assert {(item["kind"], item["subject"]["id"]) for item in told["items"]} == {
+        ("task_hung", "task-a"), ("gpus_idle", "task-a"), ("task_failed", "task-c"), ("task_waits", "task-e"),
+    }  # fmt: skip
+    assert told["total"] == sum(kind["count"] for kind in told["kinds"]) == 4
+    assert {kind["kind"] for kind in admin.get("/overview/attention", mine="true").data["kinds"]} == set()
+    assert colleague.get("/overview/attention").data["total"] > 8
+
+
 def test_what_came_went_and_was_set_aside_is_told(
     project: Project, cluster: Cluster, owner: Api, colleague: Api, admin: Api, stranger: Api
 ) -> None:

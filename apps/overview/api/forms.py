@@ -155,6 +155,7 @@ class AttentionQuery(serializers.Serializer):
     kind = serializers.ListField(
         child=serializers.ChoiceField(ATTENTION_KINDS), max_length=100, required=False, help_text="may repeat"
     )
+    mine = serializers.BooleanField(default=False, help_text="what concerns your own tasks, and nothing else")
 
 
 class AttentionCount(serializers.Serializer):

@@ -25,13 +25,18 @@ class Looked(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """`find`: all of them, in an order that stays; `shown`: one of them. `operators`: nobody else learns of them."""
+    """`find`: all of them, in an order that stays; `shown`: one of them. `operators`: nobody else learns of them.
+    `owned`: of tasks, which have an owner."""
 
     name: str
     level: Level
     find: Callable[[Looked], Rows]
     shown: Callable[[Any], dict[str, Any]]
     operators: bool = False
+    owned: bool = False
+
+    def concerns(self, scope: Scope) -> bool:
+        return (scope.all or not self.operators) and (self.owned or not scope.mine)
 
 
 def entry(

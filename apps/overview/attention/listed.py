@@ -24,7 +24,7 @@ LEVELS = {Level.FAIL: "fail", Level.WARN: "warn", Level.PASS: "info"}
 def listed(scope: Scope, query: Mapping[str, Any], moment: datetime) -> dict[str, Any]:
     """The worst kind first. As many queries however much there is."""
     looked = Looked(scope, moment, cache(lambda: there.look(scope, moment)))
-    found = [(kind, kind.find(looked)) for kind in KINDS if scope.all or not kind.operators]
+    found = [(kind, kind.find(looked)) for kind in KINDS if kind.concerns(scope)]
     counts = {kind.name: _count(rows) for kind, rows in found}
     wanted = [(kind, rows) for kind, rows in found if not query.get("kind") or kind.name in query["kind"]]
     number, size = query["page"], query["pageSize"]

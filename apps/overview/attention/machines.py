@@ -68,9 +68,10 @@ def _worker(row: dict[str, Any]) -> dict[str, Any]:
 
 def _idle(looked: Looked) -> Rows:
     """By task: what it holds and does not use."""
+    scope = looked.scope
     by_task: defaultdict[str, list[Here]] = defaultdict(list)
     for here in looked.machines():
-        if here.holder and here.use.idle:
+        if here.holder and here.use.idle and (not scope.mine or here.holder.owner == scope.user.username):
             by_task[here.holder.id].append(here)
     return sorted(by_task.values(), key=lambda some: (-sum(here.use.idle for here in some), some[0].holder))
 
@@ -113,7 +114,7 @@ KINDS = (
     Kind("environment_held", Level.FAIL, _still_held, _shown("ATTENTION_STOPPED_BUT_HELD")),
     Kind("worker_lost", Level.FAIL, _lost, _worker),
     Kind("environment_disk", Level.WARN, _disks, _disk),
-    Kind("gpus_idle", Level.WARN, _idle, _idle_task),
+    Kind("gpus_idle", Level.WARN, _idle, _idle_task, owned=True),
     Kind("environment_gone", Level.WARN, _gone, _shown("ATTENTION_GONE")),
     Kind("environment_cordoned", Level.PASS, _cordoned, _shown("ATTENTION_CORDONED")),
 )

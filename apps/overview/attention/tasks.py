@@ -23,6 +23,7 @@ _COLUMNS = ("id", "name", "state_since", *presenters.WHY)
 def _hung(looked: Looked) -> Rows:
     rows = Finding.objects.filter(code__in=hangs.CODES, until=None, task__state__in=ACTIVE, attempt=F("task__attempt"))
     rows = looked.scope.of_projects(rows, "task__project").order_by("since", "pk")
+    rows = rows.filter(task__owner=looked.scope.user) if looked.scope.mine else rows
     return rows.values("task_id", "task__name", "code", "params", "since")
 
 
@@ -49,7 +50,7 @@ def _task(row: dict[str, Any]) -> dict[str, Any]:
 
 
 KINDS = (
-    Kind("task_hung", Level.FAIL, _hung, _finding),
-    Kind("task_failed", Level.WARN, _failed, _task),
-    Kind("task_waits", Level.WARN, _waits, _task),
+    Kind("task_hung", Level.FAIL, _hung, _finding, owned=True),
+    Kind("task_failed", Level.WARN, _failed, _task, owned=True),
+    Kind("task_waits", Level.WARN, _waits, _task, owned=True),
 )

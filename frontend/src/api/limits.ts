@@ -26,6 +26,18 @@ export const userLimitsQuery = (project: string) =>
     refetchInterval: 15_000,
   });
 
+/** What one member may use; null for somebody who is no member. */
+export const memberLimitsQuery = (project: string, username: string) =>
+  queryOptions({
+    queryKey: [...limitsKey(project), "user", username] as const,
+    queryFn: async () => {
+      const params = { ...of(project), query: { search: username, pageSize: PAGE } };
+      const found = await unwrap(http.GET("/api/v1/projects/{project_id}/limits/users", { params }));
+      return found.items.find((each) => each.username === username) ?? null;
+    },
+    refetchInterval: 15_000,
+  });
+
 export const putLimits = (project: string, body: LimitsRequest) =>
   unwrap(http.PUT("/api/v1/projects/{project_id}/limits", { params: of(project), body }));
 

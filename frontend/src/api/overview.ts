@@ -24,6 +24,7 @@ export const ATTENTION_PER_PAGE = 12;
 export interface AttentionFilters {
   project?: string;
   kind?: AttentionKind[];
+  mine?: boolean;
   page: number;
 }
 

@@ -7048,6 +7048,8 @@ export interface operations {
             query?: {
                 /** @description may repeat */
                 kind?: ("cluster_away" | "task_hung" | "platform_disk" | "environment_unhealthy" | "environment_held" | "worker_lost" | "budget" | "task_failed" | "task_waits" | "environment_disk" | "gpus_idle" | "environment_gone" | "environment_cordoned")[];
+                /** @description what concerns your own tasks, and nothing else */
+                mine?: boolean;
                 page?: number;
                 pageSize?: number;
                 /** @description id */

@@ -59,6 +59,7 @@ export const platform = setupServer(
   http.get(api("/projects/:id/members"), () => list({ username: "ada", role: "maintainer" })),
   http.get(api("/projects/:id/secrets"), () => list()),
   http.get(api("/projects/:id/limits"), () => ok(limits)),
+  http.get(api("/projects/:id/limits/users"), () => list()),
   http.get(api("/datasets"), () => list(dataset)),
   http.get(api("/workers"), () => list(worker("gn6-0"), worker("gn7-0"))),
   http.get(api("/workers/join-tokens"), () => list()),

@@ -27,14 +27,21 @@ interface AttentionProps {
     set: (name: "kind" | "page", value: string) => void;
   };
   className?: string;
+  /** What concerns the reader's own tasks, and nothing else. */
+  mine?: boolean;
 }
 
 /** All that needs somebody: counted by kind, a page at a time. */
-export function Attention({ address: { filters, page, set }, className }: AttentionProps) {
+export function Attention({ address: { filters, page, set }, className, mine }: AttentionProps) {
   const { t } = useTranslation();
   const kind = filters.kind as AttentionKind | undefined;
   const found = useQuery(
-    attentionQuery({ page, ...(filters.project && { project: filters.project }), ...(kind && { kind: [kind] }) }),
+    attentionQuery({
+      page,
+      ...(filters.project && { project: filters.project }),
+      ...(kind && { kind: [kind] }),
+      ...(mine && { mine }),
+    }),
   );
   const { data } = found;
   const all = data?.kinds.reduce((sum, { count }) => sum + count, 0) ?? 0;

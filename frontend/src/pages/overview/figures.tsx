@@ -68,7 +68,7 @@ export function Figures({ overview }: { overview: Overview }) {
   );
 }
 
-interface FigureProps {
+export interface FigureProps {
   name: string;
   value: string;
   hint?: ReactNode;
@@ -76,7 +76,8 @@ interface FigureProps {
   to?: string;
 }
 
-function Figure({ name, value, hint, tone, to }: FigureProps) {
+/** A figure, and where it leads. */
+export function Figure({ name, value, hint, tone, to }: FigureProps) {
   const number = <span className={cx("text-2xl font-semibold tracking-tight tabular-nums", tone)}>{value}</span>;
   return (
     <div className="min-w-0">

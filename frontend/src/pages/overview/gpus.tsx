@@ -21,13 +21,15 @@ const LIST: Partial<Record<By, (tally: GpuTally) => string>> = {
 
 interface GpusProps {
   overview: Overview;
+  /** Those to choose from, the usual one first. */
+  by?: readonly By[];
   value: string;
   onChange: (by: string) => void;
 }
 
-export function Gpus({ overview, value, onChange }: GpusProps) {
+export function Gpus({ overview, by: choices = BY, value, onChange }: GpusProps) {
   const { t } = useTranslation();
-  const by = BY.find((each) => each === value) ?? "zones";
+  const by = choices.find((each) => each === value) ?? choices[0] ?? "zones";
   const rows = overview[by].filter(({ total }) => total > 0);
   const most = Math.max(...rows.map(({ total }) => total), 1);
   const nameOf = ({ key, name }: GpuTally) => name || key || t(by === "types" ? "overview.anyType" : "overview.others");
@@ -37,14 +39,16 @@ export function Gpus({ overview, value, onChange }: GpusProps) {
       aside={
         <Choice
           label={t("overview.gpusBy")}
-          options={BY.map((each) => [each, t(`overview.by.${each}`)])}
+          options={choices.map((each) => [each, t(`overview.by.${each}`)])}
           chosen={by}
           onChange={onChange}
         />
       }
     >
       {rows.length === 0 ? (
-        <p className="text-sm text-muted">{t(by === "zones" ? "overview.noGpus" : "overview.nothingHeld")}</p>
+        <p className="text-sm text-muted">
+          {t(by === "zones" || by === "types" ? "overview.noGpus" : "overview.nothingHeld")}
+        </p>
       ) : (
         <div className="max-h-96 overflow-y-auto" tabIndex={0} role="group" aria-label={t(`overview.by.${by}`)}>
           <table className="w-full text-sm">

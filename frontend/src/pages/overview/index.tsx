@@ -10,19 +10,49 @@ import { FilterSelect } from "@/ui/filters";
 import { Page } from "@/ui/page";
 import { Attention } from "./attention";
 import { Capacity } from "./capacity";
+import { Choice } from "./choice";
 import { Failures } from "./failures";
 import { Figures } from "./figures";
 import { Goodput } from "./goodput";
 import { Gpus } from "./gpus";
+import { Mine } from "./mine";
 import { Utilisation } from "./utilisation";
 import { Waiting } from "./waiting";
 
-const FILTERS = ["project", "zone", "gpuType", "kind", "by", "span"] as const;
+const FILTERS = ["view", "project", "zone", "gpuType", "kind", "by", "span"] as const;
 
-/** All of it at one look: the first page of whoever runs the platform; of others, their own projects' part. */
+export type Address = ReturnType<typeof useFilters<(typeof FILTERS)[number]>>;
+
+/** The first page: all of it for whoever runs the platform, their own for whoever trains; each may see the other. */
 export function Component() {
   const { t } = useTranslation();
   const address = useFilters(FILTERS);
+  const me = useQuery(meQuery).data;
+  if (!me) return <Loading />;
+  const usual = me.isAdministrator ? "all" : "mine";
+  const view = address.filters.view === "all" || address.filters.view === "mine" ? address.filters.view : usual;
+  return (
+    <Page
+      title={t("overview.title")}
+      actions={
+        <Choice
+          label={t("overview.view")}
+          options={[
+            ["mine", t("overview.viewOf.mine")],
+            ["all", t(me.isAdministrator ? "overview.viewOf.all" : "overview.viewOf.projects")],
+          ]}
+          chosen={view}
+          onChange={(chosen) => address.set("view", chosen === usual ? "" : chosen)}
+        />
+      }
+    >
+      {view === "mine" ? <Mine me={me} address={address} /> : <All address={address} />}
+    </Page>
+  );
+}
+
+function All({ address }: { address: Address }) {
+  const { t } = useTranslation();
   const { filters, of } = address;
   const { project, zone, gpuType } = filters;
   const asked = { ...(project && { project }), ...(zone && { zone }), ...(gpuType && { gpuType }) };
@@ -31,10 +61,7 @@ export function Component() {
   const zones = useQuery(zonesQuery).data ?? [];
   const types = [...new Set([...(gpuType ? [gpuType] : []), ...(data?.types.map(({ key }) => key) ?? [])])];
   return (
-    <Page
-      title={t("overview.title")}
-      actions={data && <span className="text-sm text-muted tabular-nums">{clockTime(data.at)}</span>}
-    >
+    <>
       <div className="mb-4 flex flex-wrap items-center gap-2">
         <FilterSelect
           label={t("queue.project")}
@@ -54,6 +81,7 @@ export function Component() {
           options={types.filter(Boolean).map((name) => [name, name])}
           {...of("gpuType")}
         />
+        {data && <span className="ml-auto text-sm text-muted tabular-nums">{clockTime(data.at)}</span>}
       </div>
       {isError && <Failure error={error} retry={() => void refetch()} />}
       {isPending && <Loading />}
@@ -79,6 +107,6 @@ export function Component() {
           </div>
         </div>
       )}
-    </Page>
+    </>
   );
 }

@@ -2,8 +2,9 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
-import type { Attention, GpuTally, Overview } from "@/api/types";
-import { api, me, ok, platform } from "@/test/platform";
+import type { Attention, GpuTally, Overview, TaskBrief } from "@/api/types";
+import { limits, task } from "@/test/fixtures";
+import { api, list, me, ok, platform } from "@/test/platform";
 import { visit } from "@/test/render";
 
 const tally = (key: string, over: Partial<GpuTally> = {}): GpuTally => ({
@@ -127,6 +128,7 @@ const attention: Attention = {
 function shows(found: Overview, needs: Attention) {
   const asked: string[] = [];
   platform.use(
+    http.get(api("/auth/me"), () => ok({ ...me, isAdministrator: true })),
     http.get(api("/overview"), ({ request }) => {
       asked.push(new URL(request.url).search);
       return ok(found);
@@ -166,14 +168,14 @@ test("figures, and where each of them leads", async () => {
 test("all that needs somebody is counted; a kind and a page are in the address", async () => {
   const asked = shows(overview, attention);
   const page = visit("/overview?page=2");
-  const list = await card("需要处理");
-  await list.findByText("第 2 / 6 页");
-  expect(list.getByRole("link", { name: "node-7" }).getAttribute("href")).toBe("/environments/env-7");
-  expect(list.getByRole("link", { name: "held-here" }).getAttribute("href")).toBe("/training/task-5");
-  await userEvent.click(list.getByRole("button", { name: /环境异常.*68/ }));
+  const needs = await card("需要处理");
+  await needs.findByText("第 2 / 6 页");
+  expect(needs.getByRole("link", { name: "node-7" }).getAttribute("href")).toBe("/environments/env-7");
+  expect(needs.getByRole("link", { name: "held-here" }).getAttribute("href")).toBe("/training/task-5");
+  await userEvent.click(needs.getByRole("button", { name: /环境异常.*68/ }));
   await waitFor(() => expect(page.address()).toBe("/overview?kind=environment_unhealthy"));
   await waitFor(() => expect(asked.at(-1)).toBe("attention?page=1&kind=environment_unhealthy&pageSize=12"));
-  await userEvent.click(list.getByRole("button", { name: /环境异常/, pressed: true }));
+  await userEvent.click(needs.getByRole("button", { name: /环境异常/, pressed: true }));
   await waitFor(() => expect(page.address()).toBe("/overview"));
 });
 
@@ -197,12 +199,83 @@ test("where there is nothing each part says so", async () => {
     expect(screen.getByText(text)).toBeTruthy();
 });
 
-test.each([
-  [true, "/overview"],
-  [false, "/training"],
-])("the first page of an administrator (%s) is %s", async (isAdministrator, address) => {
-  platform.use(http.get(api("/auth/me"), () => ok({ ...me, isAdministrator })));
+test("the first page is the overview: of everything for an administrator", async () => {
   shows(overview, attention);
   const page = visit("/");
-  await waitFor(() => expect(page.address()).toBe(address));
+  await waitFor(() => expect(page.address()).toBe("/overview"));
+  await card("利用率");
+  await userEvent.click(screen.getByRole("button", { name: "我的" }));
+  await waitFor(() => expect(page.address()).toBe("/overview?view=mine"));
+  await card("剩余额度");
+});
+
+const brief = (taskId: string, over: Partial<TaskBrief> = {}) => ({ ...task, taskId, taskName: taskId, ...over });
+
+function ownTasks(running: object[], waiting: object[]) {
+  platform.use(
+    http.get(api("/training-tasks"), ({ request }) => {
+      const { searchParams } = new URL(request.url);
+      expect(searchParams.get("owner")).toBe("ada");
+      return list(...(searchParams.getAll("status").includes("running") ? running : waiting));
+    }),
+  );
+}
+
+test("of a member, the first page has their tasks, GPUs, quota and what needs them", async () => {
+  const asked = shows({ ...overview, people: [tally("ada", { held: 10, idle: 3 })] }, attention);
+  ownTasks([brief("task-5")], [brief("task-6", { status: "queued" }), brief("task-7", { status: "queued" })]);
+  platform.use(
+    http.get(api("/auth/me"), () => ok(me)),
+    http.get(api("/queue"), () => list({ taskId: "task-7", number: 4 })),
+    http.get(api("/projects/:id/limits/users"), () =>
+      list({
+        username: "ada",
+        mostGpus: 16,
+        mostTasks: null,
+        gpuHours: null,
+        own: true,
+        use: { gpus: 10, tasks: 3, gpuHours: 9 },
+      }),
+    ),
+    http.get(api("/projects/:id/limits"), () => ok({ ...limits, mostGpus: 40, use: { ...limits.use, gpus: 32 } })),
+  );
+  const page = visit("/");
+  await waitFor(() => expect(page.address()).toBe("/overview"));
+  await screen.findByRole("link", { name: "等待中: 2" });
+  expect((await screen.findByRole("link", { name: "训练中: 1" })).getAttribute("href")).toBe(
+    "/training?status=running&status=starting&status=stopping&owner=ada",
+  );
+  expect((await screen.findByText("我占用的 GPU")).parentElement?.textContent).toBe("我占用的 GPU103 张空闲");
+  const own = await card("我运行中和等待中的任务");
+  expect(own.getAllByRole("link").map((each) => each.getAttribute("href"))).toEqual([
+    "/training?status=running&status=starting&status=stopping&status=queued&status=initializing&owner=ada",
+    "/training/task-5",
+    "/training/task-6",
+    "/training/task-7",
+  ]);
+  await own.findByText(/4/);
+  const left = await card("剩余额度");
+  expect(left.getByText("剩余 6")).toBeTruthy();
+  expect(left.getByText("剩余 8")).toBeTruthy();
+  await (await card("需要处理")).findByRole("link", { name: "node-7" });
+  expect(asked).toContain("attention?page=1&mine=true&pageSize=12");
+  expect((await card("GPU 分布")).getByRole("rowheader").textContent).toBe("H100");
+  await userEvent.click(screen.getByRole("button", { name: "我的项目" }));
+  await waitFor(() => expect(page.address()).toBe("/overview?view=all"));
+  await card("利用率");
+});
+
+test("who trains nothing and has no limits is told so", async () => {
+  shows(nothing, { ...attention, kinds: [], items: [], total: 0 });
+  ownTasks([], []);
+  const none = { ...limits, mostGpus: null, mostTasks: null, gpuHours: null, budget: null };
+  platform.use(
+    http.get(api("/auth/me"), () => ok(me)),
+    http.get(api("/projects/:id/limits/users"), () => list()),
+    http.get(api("/projects/:id/limits"), () => ok(none)),
+  );
+  visit("/overview");
+  await screen.findByText("你没有运行中或等待中的任务");
+  await screen.findByText("没有限额");
+  await screen.findByText("没有需要处理的事项");
 });

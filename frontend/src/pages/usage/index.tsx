@@ -123,10 +123,11 @@ function Report({ usage, by, page, onPage }: ReportProps) {
   return (
     <div className="space-y-4">
       <Card>
-        <dl className="grid grid-cols-2 gap-4 lg:grid-cols-4">
+        <dl className="grid grid-cols-2 gap-4 sm:grid-cols-3 lg:grid-cols-5">
           <Figure name={t("usage.gpuHours")} value={measured(total.gpuHours)} />
           <Figure name={t("usage.cost")} value={cost(total.cost)} hint={total.cost === null && t("usage.noPrice")} />
           <Figure name={t("usage.goodput")} value={percent(total.goodput)} hint={t("usage.goodputHint")} />
+          <Figure name={t("usage.ettr")} value={percent(total.ettr)} hint={t("overview.ettr")} />
           <Figure name={t("usage.partOf.open")} value={measured(total.openGpuHours)} hint={t("usage.partHint.open")} />
         </dl>
         <div className="mt-4 space-y-2">
@@ -143,6 +144,7 @@ function Report({ usage, by, page, onPage }: ReportProps) {
           { label: t("usage.parts"), className: `${MEDIUM} w-2/5` },
           { label: t("usage.cost"), className: "text-right" },
           { label: t("usage.goodput"), className: "text-right" },
+          { label: t("usage.ettr"), className: `${MEDIUM} text-right` },
         ]}
       >
         {items.slice((at - 1) * PER_PAGE, at * PER_PAGE).map((item) => {
@@ -165,6 +167,7 @@ function Report({ usage, by, page, onPage }: ReportProps) {
               </td>
               <td className="text-right whitespace-nowrap tabular-nums">{cost(item.cost)}</td>
               <td className="text-right tabular-nums">{percent(item.goodput)}</td>
+              <td className={`${MEDIUM} text-right tabular-nums`}>{percent(item.ettr)}</td>
             </tr>
           );
         })}

@@ -42,17 +42,17 @@ function uses(...items: Item[]) {
 }
 
 test("GPU-hours, cost, goodput, and what the time went into", async () => {
-  uses(item("env-1"), item("env-2", { gpuHours: 5, cost: null, goodput: null }));
+  uses(item("env-1"), item("env-2", { gpuHours: 5, cost: null, goodput: null, ettr: null }));
   visit("/usage?by=environment");
   const link = await screen.findByRole("link", { name: "name-of-env-1" });
   expect(link.getAttribute("href")).toBe("/environments/env-1");
   const [, first, second] = screen.getAllByRole("row");
   if (!first || !second) throw new Error("two rows");
-  expect(first.textContent).toMatch(/10.*¥123\.50.*75%/);
+  expect(first.textContent).toMatch(/10.*¥123\.50.*75%50%/);
   expect(within(first).getByRole("img").getAttribute("aria-label")).toBe(
     "name-of-env-1: 训练 6、正在占用 2、保存 0.5、启动 1、因故障损失 0.5",
   );
-  expect(second.textContent).toMatch(/–.*–/);
+  expect(second.textContent).toMatch(/–––$/);
 });
 
 test("the address says by what, of which project, and from when to when; a spreadsheet gets the same", async () => {
