@@ -157,4 +157,4 @@ class Delivery(models.Model):
                 fields=["incident", "channel", "what"], condition=Q(incident__isnull=False), name="one_message_per_way"
             )
         ]
-        indexes = [models.Index(fields=["channel", "-created_at"])]
+        indexes = [models.Index(fields=["channel", "-created_at"]), models.Index(fields=["outcome", "ended_at"])]

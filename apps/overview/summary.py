@@ -12,7 +12,7 @@ from apps.training.states import State
 
 def overview(scope: Scope, moment: datetime) -> dict[str, Any]:
     """As many queries however much there is."""
-    counts = dict(scope.tasks().order_by().values_list("state").annotate(Count("pk")))
+    counts = dict(scope.tasks().order_by().values_list("state").annotate(Count("state")))
     return {
         "at": moment,
         "all": scope.all,

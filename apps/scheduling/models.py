@@ -148,7 +148,11 @@ class Usage(models.Model):
     per_gpu_hour = models.DecimalField(max_digits=12, decimal_places=4, null=True)  # the price when it began
 
     class Meta:
-        indexes = [models.Index(fields=["project", "since"]), models.Index(fields=["environment", "since"])]
+        indexes = [
+            models.Index(fields=["project", "since"]),
+            models.Index(fields=["environment", "since"]),
+            models.Index(fields=["since"]),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["task", "environment", "since"], name="one_usage_per_holding"),
         ]

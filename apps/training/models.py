@@ -44,7 +44,7 @@ class Task(models.Model):
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks")
     cluster = models.ForeignKey("clusters.Cluster", on_delete=models.PROTECT, related_name="tasks")
-    kind = models.CharField(max_length=20, choices=[(k, k) for k in Kind], default=Kind.TRAINING, db_index=True)
+    kind = models.CharField(max_length=20, choices=[(k, k) for k in Kind], default=Kind.TRAINING)
     name = models.CharField(max_length=100)
     framework = models.CharField(max_length=20)
     dataset_version = models.ForeignKey("catalog.DatasetVersion", on_delete=models.PROTECT, null=True, blank=True)
@@ -105,7 +105,10 @@ class Task(models.Model):
                 name="active_tasks_are_due",
             ),
         ]
-        indexes = [models.Index(fields=["project", "-created_at"])]
+        indexes = [
+            models.Index(fields=["project", "-created_at"]),
+            models.Index(fields=["kind", "state", "ended_at"]),  # how many are so, and which ended lately
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.id})"

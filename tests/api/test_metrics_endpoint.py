@@ -9,7 +9,9 @@ import orjson
 import pytest
 import redis
 import yaml
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
 
@@ -19,7 +21,7 @@ from apps.common.clock import now
 from apps.scheduling.models import Usage
 from apps.training.models import Attempt, Task
 from server import metrics
-from server.metrics import gpus
+from server.metrics import gpus, tasks
 from tests import promql
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
@@ -137,6 +139,19 @@ def test_what_fermi_does_is_told(filled: Task, admin: Api) -> None:
     assert len(told["fermi_gpu_power_watts"]) == 14
     assert {dict(labels)["task"] for labels in told["fermi_gpu_power_watts"]} == {filled.pk}
     assert set(told["fermi_environment_disk_used_ratio"].values()) == {0.95}
+
+
+def test_tasks_are_counted_without_being_read(filled: Task) -> None:
+    """There are more of them each day."""
+    if connection.vendor != "sqlite":
+        pytest.skip("PostgreSQL reads a small table whole")
+    with CaptureQueriesContext(connection) as captured:
+        list(tasks.states(now()))
+    with connection.cursor() as cursor:
+        for query in captured.captured_queries:
+            plan = str(cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}").fetchall())
+            assert "COVERING INDEX training_ta_kind" in plan
+    assert len(captured) == 2
 
 
 def test_gpus_beyond_the_bound_are_counted(filled: Task, admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:

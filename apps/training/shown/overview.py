@@ -61,7 +61,7 @@ def overview(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _states() -> Table:
-    counts = dict(Task.trainings.order_by().values_list("state").annotate(Count("pk")))
+    counts = dict(Task.trainings.order_by().values_list("state").annotate(Count("state")))
     address = reverse("admin:training_task_changelist")
     rows = [[_link(f"{address}?state__exact={state}", STATE_NAMES[state]), counts.get(state, 0)] for state in State]
     return _table([said("STATUS"), said("TASKS")], rows)

@@ -22,14 +22,14 @@ WAITS = (10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400)
 
 
 def states(moment: datetime) -> Iterator[Metric]:
-    counts = dict(Task.trainings.order_by().values_list("state").annotate(Count("pk")))
+    counts = dict(Task.trainings.order_by().values_list("state").annotate(Count("state")))
     family = GaugeMetricFamily("fermi_tasks", "Training tasks by state.", labels=["state"])
     for state in State:
         family.add_metric([state], counts.get(state, 0))
     yield family
     ended = GaugeMetricFamily("fermi_task_ends_1h", "Training tasks that ended within an hour.", labels=["outcome"])
     rows = Task.trainings.filter(state__in=FINAL, ended_at__gte=moment - HOUR).order_by()
-    counts = dict(rows.values_list("state").annotate(Count("pk")))
+    counts = dict(rows.values_list("state").annotate(Count("state")))
     for state in sorted(FINAL):
         ended.add_metric([state], counts.get(state, 0))
     yield ended
