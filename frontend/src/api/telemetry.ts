@@ -1,6 +1,6 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { http, unwrap } from "./client";
-import type { TelemetrySeries } from "./types";
+import type { Task, TelemetrySeries } from "./types";
 
 export type MetricName = TelemetrySeries["metric"];
 
@@ -36,6 +36,16 @@ export const taskTelemetryQuery = (
       ),
     placeholderData: keepPreviousData,
     refetchInterval: live && !stretch ? EVERY : false,
+  });
+
+/** The newest values of each rank: asked while the task runs and the page can be seen. */
+export const ranksUseQuery = ({ taskId: task_id, status }: Pick<Task, "taskId" | "status">) =>
+  queryOptions({
+    queryKey: ["telemetry", "now", task_id] as const,
+    queryFn: () =>
+      unwrap(http.GET("/api/v1/training-tasks/{task_id}/telemetry/now", { params: { path: { task_id } } })),
+    enabled: status === "running",
+    refetchInterval: 5_000,
   });
 
 /** `seconds` back from now, unless a stretch was chosen. */

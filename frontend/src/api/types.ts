@@ -77,6 +77,7 @@ export type Action = Task["allowedActions"][number];
 export type Status = TaskBrief["status"];
 export type Rank = Task["ranks"][number];
 export type Pulse = Answer<"/api/v1/training-tasks/{task_id}/pulses", "get">["ranks"][number];
+export type RankUse = Answer<"/api/v1/training-tasks/{task_id}/telemetry/now", "get">["ranks"][number];
 export type TaskNode = Task["nodes"][number];
 export type Attempt = Task["attempts"][number];
 export type Problem = Preview["problems"][number];

@@ -76,6 +76,9 @@ export const platform = setupServer(
   http.get(api("/training-tasks/:id/events"), () => list()),
   http.get(api("/training-tasks/:id/checkpoints"), () => list()),
   http.get(api("/training-tasks/:id/pulses"), ({ params }) => ok({ taskId: params.id, attempt: 1, ranks: [] })),
+  http.get(api("/training-tasks/:id/telemetry/now"), ({ params }) =>
+    ok({ taskId: params.id, at: null, emulated: false, ranks: [] }),
+  ),
   http.get(api("/training-tasks/:id/scaling"), () => ok({ expected: null, tokensPerSecond: null, offBy: null })),
   http.get(api("/training-tasks/:id/metrics"), () => ok({ items: [], next: null })),
   http.get(api("/training-tasks/:id/logs"), () =>

@@ -7,10 +7,18 @@ export interface Tab {
   content: ReactNode;
 }
 
+interface TabsProps {
+  tabs: Tab[];
+  label: string;
+  /** Where the page itself opens one; else the strip knows which is open. */
+  open?: string;
+  onOpen?: (id: string) => void;
+}
+
 /** Only the chosen tab is mounted, so that the others ask for nothing. */
-export function Tabs({ tabs, label }: { tabs: Tab[]; label: string }) {
+export function Tabs({ tabs, label, open, onOpen }: TabsProps) {
   return (
-    <Radix.Root defaultValue={tabs[0]?.id}>
+    <Radix.Root defaultValue={tabs[0]?.id} value={open} onValueChange={onOpen}>
       <Radix.List aria-label={label} className="strip flex gap-1 px-2">
         {tabs.map((tab) => (
           <Radix.Trigger

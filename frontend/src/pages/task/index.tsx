@@ -25,7 +25,7 @@ import { Elastic } from "./elastic";
 import { Facts } from "./facts";
 import { LogView } from "./log-view";
 import { Progress } from "./progress";
-import { Ranks } from "./ranks";
+import { MOST_BESIDE, Ranks } from "./ranks";
 import { SharingBadges } from "./sharing";
 import { Speed } from "./speed";
 import { Timeline } from "./timeline";
@@ -64,10 +64,17 @@ function TaskPage({ task }: { task: Task }) {
   const rank = chosen ?? task.attempts.at(-1)?.failedRank ?? 0;
   const feed = useTaskFeed(id, rank, isOver(task));
   const metrics = useQuery(metricsQuery(id)).data ?? NO_METRICS;
-  const readRank = (chosen: number) => {
-    setRank(chosen);
+  const [tab, setTab] = useState("logs");
+  const open = (tab: string, rank: number) => {
+    setRank(rank);
+    setTab(tab);
     document.getElementById("details")?.scrollIntoView({ block: "nearest" });
   };
+  const readRank = (rank: number) => open("logs", rank);
+  const wide = task.worldSize > MOST_BESIDE;
+  const ranks = (
+    <Ranks task={task} chosen={rank} onPin={setRank} onRead={readRank} onCharts={(rank) => open("machines", rank)} />
+  );
   return (
     <Page title={task.taskName} heading={<Heading task={task} feed={feed} />} actions={<Actions task={task} />}>
       <Suspense fallback={<Reason task={task} />}>
@@ -78,10 +85,13 @@ function TaskPage({ task }: { task: Task }) {
       <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_22rem]">
         <div className="min-w-0 space-y-4">
           <Progress task={task} metrics={metrics} />
+          {wide && ranks}
           <Charts metrics={metrics} />
-          <section id="details" className="rounded-xl border bg-surface shadow-xs">
+          <section id="details" className="scroll-mt-16 rounded-xl border bg-surface shadow-xs">
             <Tabs
               label={task.taskName}
+              open={tab}
+              onOpen={setTab}
               tabs={[
                 {
                   id: "logs",
@@ -112,7 +122,7 @@ function TaskPage({ task }: { task: Task }) {
             </Suspense>
           )}
           {task.elastic && <Elastic task={task} elastic={task.elastic} />}
-          <Ranks task={task} chosen={rank} onChoose={readRank} />
+          {!wide && ranks}
           <Timeline task={task} />
           <Facts task={task} />
           <Suspense>

@@ -3,7 +3,7 @@ import { useTranslation } from "react-i18next";
 import type { RankChoice } from "@/api/logs";
 import type { Pulse } from "@/api/types";
 import { cx } from "@/lib/cx";
-import { bytes, duration, integer, measured } from "@/lib/format";
+import { duration, integer } from "@/lib/format";
 
 interface PulsesProps {
   pulses: Pulse[];
@@ -68,18 +68,6 @@ function PulseRow({ pulse, chosen, onChoose }: RowProps) {
       <td>{pulse.waitingShare == null ? "–" : share(pulse.waitingShare)}</td>
     </tr>
   );
-}
-
-/** The rest, of one rank. */
-export function PulseFacts({ pulse }: { pulse: Pulse }) {
-  const { t } = useTranslation();
-  const facts = [
-    t(`pulse.phases.${pulse.phase}`),
-    pulse.stepSeconds != null && t("pulse.stepSeconds", { seconds: measured(pulse.stepSeconds) }),
-    pulse.gpuBytes != null && t("pulse.gpuMemory", { size: bytes(pulse.gpuBytes) }),
-    pulse.rssBytes != null && t("pulse.memory", { size: bytes(pulse.rssBytes) }),
-  ];
-  return <p className="text-muted">{facts.filter(Boolean).join(" · ")}</p>;
 }
 
 function waited(pulse: Pulse): number {

@@ -220,7 +220,8 @@ test("the pulse of each rank is shown while the task runs; the one that waits lo
     ["2", "编译中", "–", "–"],
   ];
   expect(rows()).toEqual([first, second, third]);
-  await screen.findByText("训练中 · 每步 0.25 秒 · 显存 1 GiB · 内存 512 MiB");
+  const inspector = screen.getByRole("region", { name: "所选的 rank" });
+  expect(inspector.textContent).toMatch(/rank 0 · 运行 · 训练中 · 第 417 步.*显存1 GiB内存512 MiB.*每步时间0.25秒/);
   await userEvent.click(table.getByRole("button", { name: "距上一步" }));
   expect(rows()).toEqual([third, second, first]);
 });

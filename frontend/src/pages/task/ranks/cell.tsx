@@ -1,0 +1,52 @@
+import { memo } from "react";
+import { cx } from "@/lib/cx";
+import { LOOKS, type RankLook, SIGNS } from "./look";
+
+interface CellProps {
+  rank: number;
+  look: RankLook;
+  /** Of the heat scale; null: the rank has no value; without one, its state is its colour. */
+  level: number | null | undefined;
+  label: string;
+  numbered: boolean;
+  pinned: boolean;
+  tabStop: boolean;
+  odd: boolean;
+  faded: boolean;
+}
+
+/** What happens on it is heard by the map around it. */
+export const Cell = memo(function Cell(props: CellProps) {
+  const { rank, look, level, label, numbered, pinned, tabStop, odd, faded } = props;
+  const hot = level != null && look !== "failed";
+  return (
+    <button
+      type="button"
+      data-rove
+      data-rank={rank}
+      tabIndex={tabStop ? 0 : -1}
+      aria-label={label}
+      aria-pressed={pinned}
+      className={cx(
+        "grid h-(--tall) min-w-(--cell) place-items-center border leading-none tabular-nums",
+        numbered ? "text-xs font-medium" : "text-[0.6rem]",
+        hot
+          ? "rounded-[22%] border-line"
+          : level === null && look !== "failed"
+            ? "rounded-[22%] border-dashed border-line-strong text-muted"
+            : LOOKS[look],
+        odd && "shadow-[inset_0_0_0_2px_var(--warn)]",
+        faded && "opacity-25",
+        pinned && "ring-2 ring-ink ring-offset-1 ring-offset-surface",
+      )}
+      style={hot ? heat(level) : undefined}
+    >
+      {numbered ? rank : SIGNS[look]}
+    </button>
+  );
+});
+
+const heat = (level: number) => ({
+  background: `var(--heat-${level})`,
+  color: `var(--heat-ink-${level < 4 ? "low" : "high"})`,
+});

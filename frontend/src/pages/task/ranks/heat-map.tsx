@@ -1,0 +1,156 @@
+import { type CSSProperties, memo, type SyntheticEvent, useMemo } from "react";
+import { useTranslation } from "react-i18next";
+import type { TaskNode } from "@/api/types";
+import { cx } from "@/lib/cx";
+import { rove } from "@/lib/rove";
+import { Badge } from "@/ui/badge";
+import { Gpus } from "@/ui/gpus";
+import { Cell } from "./cell";
+import { amountText, lookOf, lookWord } from "./look";
+import { amountOf, levelOf, type Measure, type Scale, type Seen, shortNames } from "./measures";
+
+interface HeatMapProps {
+  nodes: TaskNode[];
+  all: Seen[];
+  measure: Measure;
+  scale: Scale | undefined;
+  odd: Set<number>;
+  /** Only the odd ones are of interest. */
+  onlyOdd: boolean;
+  pinned: number | undefined;
+  onPin: (rank: number) => void;
+  /** What is under the pointer or the focus. */
+  onPoint: (rank: number | undefined) => void;
+}
+
+/** So many nodes have a line each that says all of them. */
+const FEW_NODES = 4;
+/** More nodes than this stand without their names: a name says less than a cell takes. */
+const MOST_NAMES = 256;
+const NUMBERED = 24;
+/** Characters of a name; the whole of it is told where one points. */
+const LONGEST = 10;
+
+/** A cell for each rank, by node. */
+export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
+  const { nodes, all, measure, scale, odd, onlyOdd, pinned, onPin, onPoint } = props;
+  const { t } = useTranslation();
+  const names = useMemo(() => shortNames(nodes.map(({ name }) => name)), [nodes]);
+  const ofNode = useMemo(() => {
+    const found = nodes.map((): Seen[] => []);
+    const place = new Map(nodes.map(({ nodeRank }, at) => [nodeRank, at]));
+    for (const seen of all) found[place.get(seen.rank.nodeRank) ?? -1]?.push(seen);
+    return found;
+  }, [nodes, all]);
+  const size = sizeOf(all.length, nodes.length);
+  const numbered = size >= NUMBERED;
+  const longest = Math.max(...names.map(({ length }) => length));
+  const widest = Math.max(...ofNode.map(({ length }) => length));
+  const spacious = nodes.length <= FEW_NODES && all.length <= 64;
+  const named = nodes.length <= MOST_NAMES;
+  const tabStop = pinned ?? all[0]?.rank.rank;
+
+  const label = ({ rank, ...seen }: Seen) => {
+    const said = [t("task.rank", { rank: rank.rank }), lookWord(t, lookOf(rank))];
+    if (measure !== "state") {
+      const value = amountOf(measure, { rank, ...seen });
+      said.push(`${t(`heat.measure.${measure}`)} ${value == null ? t("heat.none") : amountText(t, measure, value)}`);
+    }
+    return said.join(", ");
+  };
+  const level = (seen: Seen) => {
+    if (measure === "state" || !scale) return undefined;
+    const value = amountOf(measure, seen);
+    return value == null ? null : levelOf(value, scale);
+  };
+
+  return (
+    <ul
+      className={cx(
+        "text-xs [--cell:var(--small)] sm:[--cell:var(--large)]",
+        spacious ? "space-y-3" : named ? "columns-(--node) gap-x-4" : "flex flex-wrap gap-x-1.5 gap-y-0.5",
+      )}
+      style={
+        {
+          "--small": `${Math.min(size, Math.max(11, size - 3))}px`,
+          "--large": `${size}px`,
+          "--tall": numbered ? "var(--cell)" : "calc(var(--cell) * 1.25)",
+          "--name": `calc(${Math.min(longest, LONGEST)}ch + 0.5rem)`,
+          "--node": `calc(var(--name) + ${widest} * (var(--cell) + 2px))`,
+          "--cells": `repeat(${widest}, minmax(var(--cell), ${numbered ? "var(--cell)" : "calc(var(--cell) * 1.8)"}))`,
+        } as CSSProperties
+      }
+      onKeyDown={rove}
+      onClick={(event) => told(event, onPin)}
+      onPointerOver={(event) => onPoint(rankAt(event))}
+      onPointerLeave={() => onPoint(undefined)}
+      onFocus={(event) => onPoint(rankAt(event))}
+      onBlur={() => onPoint(undefined)}
+    >
+      {nodes.map((node, at) => (
+        <li key={node.nodeRank} className={cx(!spacious && "flex break-inside-avoid items-center pb-0.5")}>
+          {spacious ? (
+            <NodeLine node={node} master={node.nodeRank === 0 && nodes.length > 1} />
+          ) : (
+            <span className={named ? "w-(--name) shrink-0 truncate pr-1.5 text-muted" : "sr-only"} title={node.name}>
+              {named ? names[at] : node.name}
+            </span>
+          )}
+          <div
+            className={
+              spacious ? "mt-1.5 flex flex-wrap gap-1" : cx("grid gap-0.5", named && "flex-1", "grid-cols-(--cells)")
+            }
+          >
+            {ofNode[at]?.map((seen) => (
+              <Cell
+                key={seen.rank.rank}
+                rank={seen.rank.rank}
+                look={lookOf(seen.rank)}
+                level={level(seen)}
+                label={label(seen)}
+                numbered={numbered}
+                pinned={seen.rank.rank === pinned}
+                tabStop={seen.rank.rank === tabStop}
+                odd={odd.has(seen.rank.rank)}
+                faded={onlyOdd && !odd.has(seen.rank.rank)}
+              />
+            ))}
+          </div>
+        </li>
+      ))}
+    </ul>
+  );
+});
+
+/** In pixels, so that all of them are seen at once. */
+function sizeOf(ranks: number, nodes: number): number {
+  const room = Math.max(ranks, 4 * nodes);
+  if (room <= 16) return 32;
+  if (room <= 64) return 26;
+  if (room <= 256) return 18;
+  return room <= 1024 ? 14 : 10;
+}
+
+function rankAt({ target }: SyntheticEvent): number | undefined {
+  const found = (target as HTMLElement).closest<HTMLElement>("[data-rank]")?.dataset.rank;
+  return found === undefined ? undefined : Number(found);
+}
+
+function told(event: SyntheticEvent, tell: (rank: number) => void) {
+  const rank = rankAt(event);
+  if (rank !== undefined) tell(rank);
+}
+
+function NodeLine({ node, master }: { node: TaskNode; master: boolean }) {
+  const { t } = useTranslation();
+  return (
+    <div className="flex flex-wrap items-center gap-x-2 gap-y-1 text-sm">
+      <span className="min-w-0 font-medium break-words">{node.name}</span>
+      {master && <Badge tone="warn">{t("task.master")}</Badge>}
+      <span className="text-muted">{node.zone}</span>
+      <span className="text-muted">
+        <Gpus type={node.gpuType} count={node.gpuType ? node.processes : 0} emulated={node.emulated} />
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,129 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { useTranslation } from "react-i18next";
+import type { RankChoice } from "@/api/logs";
+import { pulsesQuery } from "@/api/tasks";
+import { ranksUseQuery } from "@/api/telemetry";
+import type { Pulse, RankUse, Task } from "@/api/types";
+import { cx } from "@/lib/cx";
+import { integer } from "@/lib/format";
+import { useRemembered } from "@/lib/remembered";
+import { Card } from "@/ui/card";
+import { Fold } from "@/ui/fold";
+import { Pulses } from "../pulses";
+import { HeatMap } from "./heat-map";
+import { Inspector } from "./inspector";
+import { Legend } from "./legend";
+import { AMOUNT_NAMES, amountOf, type Measure, scaleOf, seenOf } from "./measures";
+import { OddOnes } from "./odd-ones";
+import { outliersOf } from "./outliers";
+
+/** More ranks than this have no room beside the charts. */
+export const MOST_BESIDE = 64;
+
+const NO_PULSES: Pulse[] = [];
+const NO_USES: RankUse[] = [];
+
+interface RanksProps {
+  task: Task;
+  chosen: RankChoice;
+  /** Keeps a rank in the inspector, and follows its log. */
+  onPin: (rank: number) => void;
+  /** Goes to its log, and to its charts. */
+  onRead: (rank: number) => void;
+  onCharts: (rank: number) => void;
+}
+
+/** One cell per rank, coloured by what is asked for; and all that is known of the one that is pointed at, or pinned. */
+export function Ranks({ task, chosen, onPin, onRead, onCharts }: RanksProps) {
+  const { t } = useTranslation();
+  const running = task.status === "running";
+  const asked = useQuery(pulsesQuery(task)).data ?? NO_PULSES;
+  const told = useQuery(ranksUseQuery(task)).data?.ranks ?? NO_USES;
+  const pulses = running ? asked : NO_PULSES;
+  const uses = running ? told : NO_USES;
+  const { ranks, nodes } = task;
+  const all = useMemo(() => seenOf({ ranks, nodes }, pulses, uses), [ranks, nodes, pulses, uses]);
+  const amounts = useMemo(
+    () => AMOUNT_NAMES.filter((amount) => all.some((seen) => amountOf(amount, seen) != null)),
+    [all],
+  );
+  const [wanted, remember] = useRemembered("ranks");
+  const measure: Measure = amounts.find((amount) => amount === wanted) ?? "state";
+  const scale = useMemo(() => (measure === "state" ? undefined : scaleOf(measure, all)), [measure, all]);
+  const outliers = useMemo(() => outliersOf(all), [all]);
+  const odd = useMemo(() => new Set(outliers.flatMap(({ ranks }) => ranks)), [outliers]);
+  const [onlyOdd, setOnlyOdd] = useState(false);
+  const [pointed, setPointed] = useState<number>();
+  const pinned = typeof chosen === "number" ? chosen : undefined;
+  const shown = all.find(({ rank }) => rank.rank === (pointed ?? pinned));
+  const wide = task.worldSize > MOST_BESIDE;
+  const table = <Pulses pulses={pulses} chosen={chosen} onChoose={onPin} />;
+  return (
+    <Card
+      title={
+        <>
+          {t("task.ranks")} <span className="ml-1 text-sm font-normal text-muted">{integer(task.worldSize)}</span>
+        </>
+      }
+      aside={
+        amounts.length > 0 && (
+          <select
+            aria-label={t("heat.by")}
+            className="control h-8 w-auto max-w-48"
+            value={measure}
+            onChange={({ target }) => remember(target.value)}
+          >
+            {(["state", ...amounts] as const).map((each) => (
+              <option key={each} value={each}>
+                {t(`heat.measure.${each}`)}
+              </option>
+            ))}
+          </select>
+        )
+      }
+    >
+      <OddOnes outliers={outliers} only={onlyOdd} onOnly={setOnlyOdd} onPin={onPin} />
+      <div className={cx("space-y-3", wide && "lg:grid lg:grid-cols-[minmax(0,1fr)_18rem] lg:gap-5 lg:space-y-0")}>
+        <div className="min-w-0 space-y-3">
+          <Legend measure={measure} scale={scale} all={all} />
+          <HeatMap
+            nodes={nodes}
+            all={all}
+            measure={measure}
+            scale={scale}
+            odd={odd}
+            onlyOdd={onlyOdd && odd.size > 0}
+            pinned={pinned}
+            onPin={onPin}
+            onPoint={setPointed}
+          />
+        </div>
+        <div
+          className={cx(
+            "sticky bottom-0 z-10 -mx-4 border-y bg-sunken px-4 py-2",
+            wide && "lg:top-20 lg:bottom-auto lg:mx-0 lg:self-start lg:rounded-lg lg:border",
+          )}
+        >
+          {shown ? (
+            <Inspector task={task} seen={shown} amounts={amounts} onRead={onRead} onCharts={onCharts} />
+          ) : (
+            <p className="text-sm text-muted">{t("task.ranksHint")}</p>
+          )}
+        </div>
+      </div>
+      {pulses.length > 0 &&
+        (wide ? (
+          <Fold
+            wanted={false}
+            title={t("pulse.title")}
+            className="mt-3"
+            summaryClassName="cursor-pointer text-sm text-muted"
+            whenOpen={() => table}
+          />
+        ) : (
+          table
+        ))}
+    </Card>
+  );
+}

@@ -1,0 +1,57 @@
+import { useTranslation } from "react-i18next";
+import { cx } from "@/lib/cx";
+import { integer } from "@/lib/format";
+import { amountText, lookOf, LOOKS, lookWord, type RankLook, SIGNS } from "./look";
+import { type Amount, amountOf, LEVELS, type Measure, type Scale, type Seen } from "./measures";
+
+const ORDER = Object.keys(LOOKS) as RankLook[];
+
+/** What the colours stand for. */
+export function Legend({ measure, scale, all }: { measure: Measure; scale: Scale | undefined; all: Seen[] }) {
+  return measure === "state" || !scale ? <States all={all} /> : <Colours amount={measure} scale={scale} all={all} />;
+}
+
+function States({ all }: { all: Seen[] }) {
+  const { t } = useTranslation();
+  const counts = all.reduce<Partial<Record<RankLook, number>>>((sum, { rank }) => {
+    const look = lookOf(rank);
+    return { ...sum, [look]: (sum[look] ?? 0) + 1 };
+  }, {});
+  return (
+    <ul className="flex flex-wrap gap-x-3 gap-y-1 text-xs text-muted">
+      {ORDER.filter((look) => counts[look]).map((look) => (
+        <li key={look} className="flex items-center gap-1.5">
+          <span
+            aria-hidden
+            className={cx("grid size-3.5 place-items-center border text-[0.6rem] leading-none", LOOKS[look])}
+          >
+            {SIGNS[look]}
+          </span>
+          {lookWord(t, look)} {integer(counts[look] ?? 0)}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Colours({ amount, scale, all }: { amount: Amount; scale: Scale; all: Seen[] }) {
+  const { t } = useTranslation();
+  const missing = all.filter((seen) => amountOf(amount, seen) == null).length;
+  return (
+    <p className="flex flex-wrap items-center gap-x-2 gap-y-1 text-xs text-muted tabular-nums">
+      <span>{amountText(t, amount, scale.from)}</span>
+      <span aria-hidden className="flex h-3 w-32 overflow-hidden rounded border">
+        {Array.from({ length: LEVELS }, (_, level) => (
+          <span key={level} className="flex-1" style={{ background: `var(--heat-${level})` }} />
+        ))}
+      </span>
+      <span>{amountText(t, amount, scale.to)}</span>
+      {missing > 0 && (
+        <span className="ml-2 flex items-center gap-1.5">
+          <span aria-hidden className="size-3.5 rounded-[22%] border border-dashed border-line-strong" />
+          {t("heat.none")} {integer(missing)}
+        </span>
+      )}
+    </p>
+  );
+}
