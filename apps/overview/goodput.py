@@ -3,12 +3,10 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import F, FloatField, Sum
-
 from apps.overview.scope import Scope
 from apps.scheduling.models import Usage
+from apps.scheduling.selectors import PART_SUMS, WAITED, parts_of
 from fermi.launch.schedule import ledger
-from fermi.launch.schedule.ledger import PARTS, Parts
 
 WEEK = timedelta(days=7)
 HOUR = 3600.0
@@ -19,10 +17,8 @@ def look(scope: Scope, moment: datetime) -> dict[str, Any]:
     rows = scope.of_projects(Usage.objects.filter(since__gte=moment - 5 * WEEK, until__gte=moment - WEEK))
     rows = rows.filter(zone=scope.zone) if scope.zone else rows
     rows = rows.filter(gpu_type=scope.gpu_type) if scope.gpu_type else rows
-    sums: dict[str, Any] = {f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PARTS}
-    found = rows.order_by().aggregate(waited=Sum(F("gpus") * F("waited"), output_field=FloatField()), **sums)
-    waited = found["waited"] or 0.0
-    parts = Parts(**{part: found[f"of_{part}"] or 0.0 for part in PARTS})
+    found = rows.order_by().aggregate(all_waited=WAITED, **PART_SUMS)
+    waited, parts = found["all_waited"] or 0.0, parts_of(found)
     return {
         "since": moment - WEEK,
         "gpuHours": parts.held / HOUR,

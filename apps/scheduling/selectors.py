@@ -16,7 +16,7 @@ from apps.common.clock import now as clock
 from apps.scheduling import pricing
 from apps.scheduling.models import AtBudget, Limits, Reservation, Share, Usage, UserLimits
 from fermi.launch.findings import Finding, Level
-from fermi.launch.schedule.ledger import PARTS
+from fermi.launch.schedule.ledger import PARTS, Parts
 from fermi.launch.schedule.scene import Allowance, Held, Place, Priority, Project, faded
 from fermi.launch.schedule.scene import Reservation as Window
 from fermi.launch.spec import Problem
@@ -28,7 +28,13 @@ ORDINARY = frozenset({Priority.LOW, Priority.NORMAL, Priority.HIGH})
 _GPU_HOURS = F("gpus") * sum((F(part) for part in PARTS[1:]), F(PARTS[0])) / HOUR
 GPU_HOURS = Sum(_GPU_HOURS, output_field=FloatField())
 COST = Sum(_GPU_HOURS * F("per_gpu_hour"), output_field=FloatField())
-"""Of rows of the ledger."""
+WAITED = Sum(F("gpus") * F("waited"), output_field=FloatField())
+PART_SUMS: Mapping[str, Any] = {f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PARTS}
+"""Of rows of the ledger; the last two in GPU-seconds, by the names from which `parts_of` takes them."""
+
+
+def parts_of(sums: Mapping[str, Any]) -> Parts:
+    return Parts(**{part: sums[f"of_{part}"] or 0.0 for part in PARTS})
 
 
 @dataclass(slots=True)

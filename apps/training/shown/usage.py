@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, F, FloatField, Q, QuerySet, Sum, Value
+from django.db.models import Count, F, Q, QuerySet, Value
 from django.db.models.functions import Coalesce, TruncMonth
 
 from apps.accounts import access
@@ -17,7 +17,7 @@ from apps.accounts.models import User
 from apps.common.clock import now
 from apps.scheduling import pricing
 from apps.scheduling.models import Usage
-from apps.scheduling.selectors import COST, month_of
+from apps.scheduling.selectors import COST, PART_SUMS, WAITED, month_of, parts_of
 from apps.training.ground import holding
 from apps.training.models import Task
 from apps.training.shown import flops
@@ -62,8 +62,8 @@ def report(user: User, *, by: str, begins: datetime, ends: datetime, project: st
     for row in _added(rows.filter(within), by):
         one = _sum(sums, row["key"], row["name"])
         one.count += row["tasks"]
-        one.parts = one.parts.plus(Parts(**{part: row[f"of_{part}"] or 0.0 for part in PARTS}))
-        one.waited += row["waited"] or 0.0
+        one.parts = one.parts.plus(parts_of(row))
+        one.waited += row["all_waited"] or 0.0
         one.cost += row["cost"] or 0.0
         one.priced = one.priced or row["cost"] is not None
     key, name = GROUPS[by]
@@ -134,10 +134,8 @@ def of_task(task: Task) -> dict[str, Any]:
 
 def _added(rows: QuerySet[Usage], by: str) -> Iterable[dict[str, Any]]:
     key, name = GROUPS[by]
-    sums: dict[str, Any] = {f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PARTS}
-    waited = Sum(F("gpus") * F("waited"), output_field=FloatField())
     grouped = rows.annotate(key=key, label=name).order_by().values("key", "label")
-    for row in grouped.annotate(**sums, waited=waited, cost=COST, tasks=Count("task", distinct=True)):
+    for row in grouped.annotate(**PART_SUMS, all_waited=WAITED, cost=COST, tasks=Count("task", distinct=True)):
         yield {**row, "name": row["label"]}
 
 

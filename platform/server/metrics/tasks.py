@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import accumulate
 
-from django.db.models import Count, F, FloatField, Min, OuterRef, Subquery, Sum
+from django.db.models import Count, Min, OuterRef, Subquery
 from prometheus_client.core import GaugeHistogramMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from apps.scheduling.models import Usage
+from apps.scheduling.selectors import PART_SUMS, parts_of
 from apps.training.models import Attempt, Task
 from apps.training.states import FINAL, Kind, State
 from fermi.launch.schedule import ledger
-from fermi.launch.schedule.ledger import PARTS, Parts
+from fermi.launch.schedule.ledger import PARTS
 from fermi.launch.schedule.scene import NUMBERS, priority_of
 
 HOUR, DAY, MONTH = timedelta(hours=1), timedelta(days=1), timedelta(days=30)
@@ -79,9 +80,7 @@ def attempts(moment: datetime) -> Iterator[Metric]:
 def goodput(moment: datetime) -> Iterator[Metric]:
     """From the ledger, of what was given back within 30 days. Nobody holds anything longer than a month in one row."""
     rows = Usage.objects.filter(since__gte=moment - 2 * MONTH - DAY, until__gte=moment - MONTH)
-    sums = {f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PARTS}
-    found = rows.order_by().aggregate(**sums)
-    parts = Parts(**{part: found[f"of_{part}"] or 0.0 for part in PARTS})
+    parts = parts_of(rows.order_by().aggregate(**PART_SUMS))
     hours = GaugeMetricFamily(
         "fermi_gpu_hours_30d", "GPU-hours that were held within 30 days, by what they went into.", labels=["part"]
     )
