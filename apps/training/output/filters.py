@@ -6,10 +6,27 @@ from datetime import datetime
 from typing import Any
 
 from apps.common.errors import ApiError
+from apps.common.texts import text
 from apps.training.output.levels import LEVELS
 
 LARGEST = 2_000
 """Steps of an expression as RE2 counts them. One that is larger may take a second for a single line."""
+
+TOO_LARGE = "pattern too large"
+WRONG = {
+    "invalid character class range": "REGEX_WHY_RANGE",
+    "invalid escape sequence": "REGEX_WHY_ESCAPE",
+    "invalid named capture group": "REGEX_WHY_NAME",
+    "invalid perl operator": "REGEX_WHY_GROUP",
+    "invalid repetition size": "REGEX_WHY_COUNT",
+    "bad repetition operator": "REGEX_WHY_REPEATED",
+    "no argument for repetition operator": "REGEX_WHY_NOTHING",
+    "missing )": "REGEX_WHY_OPEN",
+    "missing ]": "REGEX_WHY_OPEN_CLASS",
+    "unexpected )": "REGEX_WHY_CLOSED",
+    "trailing \\": "REGEX_WHY_BACKSLASH",
+}
+"""What RE2 says is wrong, as the code of its text."""
 
 GRAVITY = {level: place for place, level in enumerate(LEVELS)}
 
@@ -62,14 +79,13 @@ def expression(search: str) -> Callable[[bytes], object]:
     try:
         compiled = re2.compile(search, options)
     except re2.error as wrong:
-        why, _, part = _said(wrong).partition(": ")
+        said = wrong.args[0].decode(errors="replace")
+        why, _, part = said.partition(": ")
+        if why.startswith(TOO_LARGE):
+            raise ApiError(400, "REGEX_TOO_LARGE", "search", high=LARGEST) from None
+        why = text(WRONG[why])[0] if why in WRONG else why
         raise ApiError(400, "REGEX_INVALID", "search", search=search, why=why, part=part or search) from None
     if compiled.programsize > LARGEST:
-        raise ApiError(400, "REGEX_TOO_LARGE", "search", size=compiled.programsize, high=LARGEST)
+        raise ApiError(400, "REGEX_TOO_LARGE", "search", high=LARGEST)
     found: Callable[[bytes], object] = compiled.search
     return found
-
-
-def _said(wrong: Exception) -> str:
-    said = wrong.args[0] if wrong.args else ""
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)

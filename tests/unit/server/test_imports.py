@@ -17,7 +17,14 @@ PROCESSES = {
     "watch": "from apps.training.management.commands import watch",
     "firststart": "from server.management.commands import firststart",
 }
-PAGES = ("server.urls", "rest_framework.views", "drf_spectacular.openapi", "allauth.headless.urls", "django.test")
+PAGES = (
+    "server.urls",
+    "rest_framework.views",
+    "drf_spectacular.openapi",
+    "allauth.headless.urls",
+    "django.test",
+    "re2",
+)
 
 
 @pytest.mark.parametrize("process", PROCESSES)
