@@ -14,6 +14,7 @@ from apps.common.clock import now
 from apps.overview import hours
 from apps.overview.models import Hour
 from apps.scheduling.models import Usage
+from apps.telemetry import subjects
 from apps.telemetry.writing import Writer
 from apps.training.models import Attempt, Node, Task
 from apps.training.states import FINAL, State
@@ -179,7 +180,7 @@ def _measure(rng: random.Random, running: set[str], moment: datetime) -> None:
     while at[0] <= moment.timestamp():
         for key, mean in busy.items():
             values = {f"gpu:{gpu}": min(mean * rng.uniform(0.9, 1.1), 100.0) for gpu in range(8)}
-            writer.put(f"env:{key}", at[0], {**values, "cpu": 40.0, "memory": 9e11})
+            writer.put(subjects.environment(key), at[0], {**values, "cpu": 40.0, "memory": 9e11})
         at[0] += 15
     at[0] += 60
     while writer.flush():

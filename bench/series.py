@@ -16,7 +16,7 @@ from apps.accounts.models import Project, User
 from apps.catalog.models import DatasetVersion, Model
 from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.telemetry import folding, storing
+from apps.telemetry import folding, storing, subjects
 from apps.telemetry.grains import COARSE, FINE, GRAINS, Grain
 from apps.telemetry.models import Block
 from apps.telemetry.packing import Values, fold, pack
@@ -134,13 +134,13 @@ def cost(span: int) -> dict[str, Any]:
 
 
 def _node(node: int) -> tuple[str, Sequence[str]]:
-    return f"env:bench-{node:04}", OF_NODES
+    return subjects.environment(f"bench-{node:04}"), OF_NODES
 
 
 def _ranks(node: int) -> tuple[str, Sequence[str]]:
     """Those of one node, as its runner tells them."""
     task, place = divmod(node, NODES_OF_A_TASK)
-    return f"task:bench-{task:04}", OF_RANKS[place]
+    return subjects.task(f"bench-{task:04}"), OF_RANKS[place]
 
 
 def _task(node: int) -> tuple[str, Sequence[str]]:
@@ -168,8 +168,8 @@ def _week(machines: _Machines) -> Task:
     moment = now()
     task = _running("week", NODES_OF_A_TASK, moment - timedelta(seconds=WEEK))
     for node in range(NODES_OF_A_TASK):
-        _kept(f"env:env-week-{node}", OF_NODES, machines, node, moment.timestamp())
-    _kept(f"task:{task.pk}", _task(0)[1], machines, 0, moment.timestamp())
+        _kept(subjects.environment(f"env-week-{node}"), OF_NODES, machines, node, moment.timestamp())
+    _kept(subjects.task(task.pk), _task(0)[1], machines, 0, moment.timestamp())
     return task
 
 
@@ -178,9 +178,9 @@ def _present(machines: _Machines) -> Task:
     task = _running("wide", 512 // GPUS, now() - timedelta(minutes=1))
     writer, moment = Writer(), time.time()
     for node in range(512 // GPUS):
-        writer.put(f"env:env-wide-{node}", moment, machines.at(OF_NODES, node, 0))
+        writer.put(subjects.environment(f"env-wide-{node}"), moment, machines.at(OF_NODES, node, 0))
         ranks = {key(name, node * GPUS + gpu): 50.0 for name in _RANK for gpu in range(GPUS)}
-        writer.put(f"task:{task.pk}", moment, ranks)
+        writer.put(subjects.task(task.pk), moment, ranks)
     writer.flush(all_of_it=True)
     return task
 

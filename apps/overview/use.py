@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from apps.telemetry import reading
+from apps.telemetry import reading, subjects
 
 BUSY = 5.0
 """Per cent: a GPU that is used less does nothing worth a GPU."""
@@ -37,9 +37,9 @@ def look(held: Mapping[str, datetime], gpus: Mapping[str, int], moment: datetime
     """Of these environments, with since when a task has each, and how many GPUs each has. Who has one for less than
     `IDLE_AFTER` is not idle. The series are read of those alone that do nothing at present."""
     present: dict[str, list[float]] = {}
-    for subject, newest in reading.newest([f"env:{key}" for key in held]).items():
+    for subject, newest in reading.newest(subjects.environments(held)).items():
         values = [value for key, value in newest.values.items() if key.startswith(f"{GPU}:")]
-        present[subject.removeprefix("env:")] = values[: gpus[subject.removeprefix("env:")]]
+        present[subjects.key_of(subject)] = values[: gpus[subjects.key_of(subject)]]
     quiet = [
         key for key, values in present.items()
         if any(value < BUSY for value in values) and moment - held[key] >= IDLE_AFTER
@@ -58,30 +58,27 @@ def _lately(environments: Sequence[str], moment: datetime) -> dict[str, tuple[in
     if not environments:
         return found
     ends = moment.timestamp()
-    table = reading.series(
-        [f"env:{key}" for key in environments], {GPU}, ends - IDLE_AFTER.total_seconds(), ends, LOOKS
-    )
+    table = reading.series(subjects.environments(environments), {GPU}, ends - IDLE_AFTER.total_seconds(), ends, LOOKS)
     for (subject, _), series in table.columns.items():
         values = series.values if series.most is None else series.most
         known = values[~np.isnan(values)]
-        busy, idle = found.get(subject.removeprefix("env:"), (0, 0))
+        busy, idle = found.get(subjects.key_of(subject), (0, 0))
         if known.size and known.max() >= BUSY:
             busy += 1
         elif known.size >= ENOUGH * LOOKS:
             idle += 1
-        found[subject.removeprefix("env:")] = busy, idle
+        found[subjects.key_of(subject)] = busy, idle
     return found
 
 
 def hours(environments: Sequence[str], begins: datetime, ends: datetime) -> Mapping[str, tuple[float, float]]:
     """Of each: GPU-hours that were measured between the two, and how many of these the GPUs were in use."""
     found: dict[str, tuple[float, float]] = {}
-    subjects = [f"env:{key}" for key in environments]
     points = 6 if ends - begins == timedelta(hours=1) else 60  # a step that has only begun counts whole
-    table = reading.series(subjects, {GPU}, begins.timestamp(), ends.timestamp(), points)
+    table = reading.series(subjects.environments(environments), {GPU}, begins.timestamp(), ends.timestamp(), points)
     for (subject, _), series in table.columns.items():
         known = series.values[~np.isnan(series.values)]
-        key = subject.removeprefix("env:")
+        key = subjects.key_of(subject)
         measured, used = found.get(key, (0.0, 0.0))
         share = table.step / HOUR
         found[key] = measured + known.size * share, used + float(known.sum()) / 100 * share
@@ -90,7 +87,7 @@ def hours(environments: Sequence[str], begins: datetime, ends: datetime) -> Mapp
 
 def full_disks(environments: Sequence[str], nearly: float) -> Iterator[tuple[str, Disk]]:
     """By environment: those of which more than the share `nearly` is used."""
-    for subject, newest in reading.newest([f"env:{key}" for key in environments]).items():
+    for subject, newest in reading.newest(subjects.environments(environments)).items():
         for path, used in newest.disks():
             if used >= nearly:
-                yield subject.removeprefix("env:"), Disk(path, round(100 * used))
+                yield subjects.key_of(subject), Disk(path, round(100 * used))

@@ -8,11 +8,10 @@ from django.db import models
 
 
 class Block(models.Model):
-    """`subject`: `env:<id>` (its GPUs, and its node's values where these are its own), `host:<cluster>` (the one node
-    of all environments of a cluster that is this machine), `worker:<id>`, or `task:<id>` (what its ranks use).
-    `grain`: seconds from value to value. `begins`: unix seconds, a multiple of the block's length. `version` counts
-    writes: who writes a block that somebody else wrote meanwhile merges first. `sealed`: nothing more comes, and the
-    coarser grains have it. `newest`: the last values, so that the present is known without the past."""
+    """`subject`: as in `subjects`. `grain`: seconds between values. `begins`: unix seconds, a multiple of the block's
+    length. `version` counts writes: who writes a block that somebody else wrote meanwhile merges first. `sealed`:
+    nothing more comes, and the coarser grains have it. `newest`: the last values, so that the present is known without
+    the past."""
 
     subject = models.CharField(max_length=90)
     grain = models.PositiveIntegerField()

@@ -5,7 +5,7 @@ from typing import Any
 
 from apps.accounts import access
 from apps.accounts.models import User
-from apps.telemetry import showing
+from apps.telemetry import showing, subjects
 from apps.telemetry.showing import Place
 from apps.training.shown.telemetry import holders
 from apps.workers.models import Worker
@@ -14,11 +14,10 @@ from fermi.telemetry.metrics import DISK, NETWORK, NODE
 
 def of_worker(user: User, worker_id: str, query: Mapping[str, Any]) -> dict[str, Any]:
     """Its own GPU and rank, its host, and which tasks had it."""
-    rows = access.visible(Worker.objects.select_related("environment"), user)
-    worker = access.get(rows, user, worker_id)
+    worker = access.get(Worker.objects.select_related("environment"), user, worker_id)
     asked = showing.asked(query)
-    places, tasks = {f"worker:{worker.pk}": Place(None)}, []
+    places, tasks = {subjects.worker(worker.pk): Place(None)}, []
     if worker.environment:
-        places[f"env:{worker.environment.pk}"] = Place(None, only=(NODE, NETWORK, DISK))
+        places[subjects.environment(worker.environment.pk)] = Place(None, only=(NODE, NETWORK, DISK))
         tasks = holders(worker.environment, user, asked.begins, asked.ends)
     return {**showing.shown(asked, places), "tasks": tasks}

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from apps.clusters.models import Cluster
 from apps.clusters.threads import PerCluster
+from apps.telemetry import subjects
 from apps.telemetry.writing import Writer
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Task
@@ -61,9 +62,9 @@ class Used:
                     ranks[key] = value
             elif of == GPU or not here:
                 own[key] = value
-        writer.put(f"task:{self._task.pk}", sample.at, ranks, emulated=sample.emulated)
+        writer.put(subjects.task(self._task.pk), sample.at, ranks, emulated=sample.emulated)
         if place.environment:
-            writer.put(f"env:{place.environment}", sample.at, own, emulated=sample.emulated)
+            writer.put(subjects.environment(place.environment), sample.at, own, emulated=sample.emulated)
 
 
 def this_machine(writer: Writer, folders: list[str]) -> PerCluster:
@@ -74,7 +75,7 @@ def this_machine(writer: Writer, folders: list[str]) -> PerCluster:
         try:
             while not ending.wait(PERIOD_SECONDS):
                 if told := folding.add(sampler.sample()):
-                    writer.put(f"host:{cluster.pk}", told["at"], told["values"])
+                    writer.put(subjects.host(cluster.pk), told["at"], told["values"])
         finally:
             sampler.close()
 

@@ -10,7 +10,7 @@ from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.scheduling.models import Usage
-from apps.telemetry import reading, showing
+from apps.telemetry import reading, showing, subjects
 from apps.telemetry.showing import Place
 from apps.training.ground import holding
 from apps.training.ground.launching import backend_for
@@ -41,7 +41,7 @@ def of_task(task: Task, query: Mapping[str, Any]) -> dict[str, Any]:
 
     held = holding.spans_of(task, now())
     places = {
-        subject: place._replace(during=held.get(subject.removeprefix("env:"), [])) if place.node is not None else place
+        subject: place._replace(during=held.get(subjects.key_of(subject), [])) if place.node is not None else place
         for subject, place in _places(task).items()
     }
     of_nodes = {rank for place in places.values() if place.node in nodes for rank in place.ranks}
@@ -51,7 +51,7 @@ def of_task(task: Task, query: Mapping[str, Any]) -> dict[str, Any]:
 
 def now_of(task: Task) -> dict[str, Any]:
     """The newest values of each rank. Cheap, however many there are. What it does not have is somebody else's."""
-    has = {f"env:{environment}" for environment in Lease.objects.filter(holder=task.pk).values_list("pk", flat=True)}
+    has = set(subjects.environments(Lease.objects.filter(holder=task.pk).values_list("pk", flat=True)))
     places = {subject: place for subject, place in _places(task).items() if place.node is None or subject in has}
     found = reading.newest(list(places))
     ranks: dict[int, dict[str, Any]] = {}
@@ -61,7 +61,7 @@ def now_of(task: Task) -> dict[str, Any]:
             continue
         for place_of_gpu, rank in enumerate(place.ranks):
             _take(ranks, rank, known.values, _OF_A_GPU, place_of_gpu)
-        if subject.startswith("task:"):
+        if subject == subjects.task(task.pk):
             for rank in range(task.world_size):
                 _take(ranks, rank, known.values, _OF_A_RANK, rank)
     at = max((one.at for one in found.values()), default=None)
@@ -76,17 +76,17 @@ def now_of(task: Task) -> dict[str, Any]:
 def of_environment(environment: DevEnvironment, user: User, query: Mapping[str, Any]) -> dict[str, Any]:
     """And who had it meanwhile."""
     asked = showing.asked(query)
-    places = {f"env:{environment.pk}": Place(0), **_host(environment.cluster)}
+    places = {subjects.environment(environment.pk): Place(0), **_host(environment.cluster)}
     told = showing.shown(asked, places, expected=max(environment.gpu_count, 4))
     return {**told, "tasks": holders(environment, user, asked.begins, asked.ends)}
 
 
 def _places(task: Task) -> dict[str, Place]:
-    found: dict[str, Place] = {f"task:{task.pk}": Place(None), **_host(task.cluster)}
+    found: dict[str, Place] = {subjects.task(task.pk): Place(None), **_host(task.cluster)}
     first = 0
     for node, environment, processes in task.nodes.values_list("node_rank", "environment", "processes"):
         if environment:
-            found[f"env:{environment}"] = Place(node, range(first, first + processes))
+            found[subjects.environment(environment)] = Place(node, range(first, first + processes))
         first += processes
     return found
 
@@ -94,7 +94,7 @@ def _places(task: Task) -> dict[str, Place]:
 def _host(cluster: Any) -> dict[str, Place]:
     """Where all nodes are this machine, its values are told once."""
     try:
-        return {f"host:{cluster.pk}": Place(None)} if backend_for(cluster).here else {}
+        return {subjects.host(cluster.pk): Place(None)} if backend_for(cluster).here else {}
     except (BackendError, UnknownName):
         return {}
 

@@ -9,6 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from apps.telemetry import subjects
 from apps.telemetry.writing import Writer
 from apps.workers.heartbeat.schema import Beat
 from apps.workers.models import Worker
@@ -76,12 +77,12 @@ class Used:
                 host[key] = value
         at, emulated = beat.used.at, beat.used.emulated
         own = {f"{name}:0": value for name, value in gpus.items()}
-        self._writer.put(f"worker:{beat.worker}", at, {**own, **ranks}, emulated=emulated)
+        self._writer.put(subjects.worker(beat.worker), at, {**own, **ranks}, emulated=emulated)
         if order and ranks and beat.process and beat.process["name"] == order:
-            self._writer.put(f"task:{attempt_parts(order)[0]}", at, ranks, emulated=emulated)
+            self._writer.put(subjects.task(attempt_parts(order)[0]), at, ranks, emulated=emulated)
         if beat.worker in self._places:
             node, environment, place = self._places[beat.worker]
             told = {f"{name}:{place}": value for name, value in gpus.items()}
-            self._writer.put(f"env:{environment}", at, told, emulated=emulated)
+            self._writer.put(subjects.environment(environment), at, told, emulated=emulated)
             for one in self._on_node.get(node, ()) if host else ():
-                self._writer.put(f"env:{one}", at, host)
+                self._writer.put(subjects.environment(one), at, host)

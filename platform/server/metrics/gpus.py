@@ -12,7 +12,7 @@ from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.overview import machines
 from apps.overview.scope import Scope
-from apps.telemetry import reading
+from apps.telemetry import reading, subjects
 
 MOST = 10_000
 """GPUs whose values are told; `fermi_gpus_left_out` counts the rest."""
@@ -62,9 +62,9 @@ def _values(known: list[machines.Machine]) -> Iterator[Metric]:
         "fermi_environment_disk_used_ratio", "The fullest disk of an environment.", labels=["environment", "zone"]
     )
     told = left_out = 0
-    newest = reading.newest([f"env:{machine.id}" for machine in known])
+    newest = reading.newest(subjects.environments(machine.id for machine in known))
     for machine in known:
-        said = newest.get(f"env:{machine.id}")
+        said = newest.get(subjects.environment(machine.id))
         if said is None:
             continue
         by_gpu: dict[str, dict[str, float]] = defaultdict(dict)

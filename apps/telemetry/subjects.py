@@ -1,0 +1,30 @@
+"""What series are of, by the name under which their blocks stand: an environment (its GPUs, and its node's values where
+these are its own), the host of a cluster (the one node of all environments of a cluster that is this machine), a
+worker, or a task (what its ranks use)."""
+
+from collections.abc import Iterable
+
+
+def environment(key: str) -> str:
+    return f"env:{key}"
+
+
+def environments(keys: Iterable[str]) -> list[str]:
+    return [environment(key) for key in keys]
+
+
+def host(cluster: str) -> str:
+    return f"host:{cluster}"
+
+
+def worker(key: str) -> str:
+    return f"worker:{key}"
+
+
+def task(key: str) -> str:
+    return f"task:{key}"
+
+
+def key_of(subject: str) -> str:
+    """The id of whatever it is."""
+    return subject.partition(":")[2]
