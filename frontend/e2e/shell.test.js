@@ -130,8 +130,10 @@ test("the bell opens, and an address that nobody has allowed says how to allow i
   await page.getByRole("region", { name: "通知" }).getByText("暂时没有与您有关的通知。").waitFor();
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: 900 });
-    const { x, width: wide } = await page.getByRole("region", { name: "通知" }).boundingBox();
+    const { x, y, width: wide } = await page.getByRole("region", { name: "通知" }).boundingBox();
     assert.ok(x >= 0 && x + wide <= width, `from ${x}, ${wide} wide, at ${width}`);
+    const links = await page.locator("header nav").boundingBox();
+    assert.ok(y >= links.y + links.height || width > 640, `it begins at ${y}, within the header's links`);
     assert.deepEqual(await violations(page), [], `the bell at ${width}`);
     await page.screenshot({ path: join(SHOTS, `bell-${width}.png`) });
   }

@@ -4,6 +4,7 @@ import { cx } from "@/lib/cx";
 interface PopupProps {
   label: ReactNode;
   icon: ReactNode;
+  /** On a phone as wide as the page, below the nearest positioned ancestor instead of below its button. */
   wide?: boolean;
   children: ReactNode;
 }
@@ -30,7 +31,11 @@ export function Popup({ label, icon, wide, children }: PopupProps) {
     };
   }, []);
   return (
-    <details ref={ref} className="group relative" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+    <details
+      ref={ref}
+      className={cx("group", wide ? "sm:relative" : "relative")}
+      onToggle={({ currentTarget }) => setOpen(currentTarget.open)}
+    >
       <summary
         className={cx(
           "flex h-9 list-none items-center gap-1.5 rounded-lg px-2.5 text-sm font-medium text-muted",
@@ -47,7 +52,7 @@ export function Popup({ label, icon, wide, children }: PopupProps) {
         }}
         className={cx(
           "absolute top-full right-0 z-20 mt-1 max-w-[calc(100vw-2rem)] rounded-lg border bg-surface p-2 shadow-lg",
-          wide ? "w-96 max-sm:fixed max-sm:inset-x-4 max-sm:top-14 max-sm:w-auto" : "w-64",
+          wide ? "w-96 max-sm:inset-x-4 max-sm:w-auto" : "w-64",
         )}
       >
         {open && children}

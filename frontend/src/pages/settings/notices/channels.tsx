@@ -51,7 +51,11 @@ function ChannelItem({ me, channel }: { me: Me; channel: NoticeChannel }) {
         <>
           <span className="font-medium">{name}</span> <Badge>{ownerName(channel)}</Badge>{" "}
           {!channel.enabled && <Badge tone="warn">{t("notices.off")}</Badge>}
-          <span className="block font-mono text-xs text-muted">{channel.address}</span>
+        </>
+      }
+      below={
+        <>
+          <span className="block font-mono text-xs break-words text-muted">{channel.address}</span>
           {channel.lastSentAt && (
             <span className="block text-xs text-muted">
               {t("notices.lastSent", { at: dateTime(channel.lastSentAt) })}
@@ -63,14 +67,13 @@ function ChannelItem({ me, channel }: { me: Me; channel: NoticeChannel }) {
             </span>
           )}
           {test.data && (
-            <div role="status" className="mt-2">
+            <div role="status" className="mb-1">
               <Delivery delivery={test.data} />
             </div>
           )}
           <Fold
             title={t("notices.log")}
             wanted={false}
-            className="mt-1"
             summaryClassName="text-xs text-muted"
             whenOpen={() => <Deliveries channel={channel.id} />}
           />
@@ -82,7 +85,7 @@ function ChannelItem({ me, channel }: { me: Me; channel: NoticeChannel }) {
       {...(may && { remove })}
     >
       {may && (
-        <span className="flex flex-wrap justify-end gap-1 self-start">
+        <>
           <Button
             size="sm"
             aria-label={t("notices.testOf", { name })}
@@ -92,7 +95,7 @@ function ChannelItem({ me, channel }: { me: Me; channel: NoticeChannel }) {
             {t(test.isPending ? "notices.testing" : "notices.test")}
           </Button>
           <ChannelForm me={me} channel={channel} />
-        </span>
+        </>
       )}
     </RemovableRow>
   );

@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
-import type { InboxItem, NoticeChannel, NoticeDelivery } from "@/api/types";
+import type { InboxItem, NoticeChannel, NoticeDelivery, NoticeRule } from "@/api/types";
 import { api, list, ok, platform, refuse } from "@/test/platform";
 import { visit } from "@/test/render";
 import { minutesOf, timeText } from "./rule-texts";
@@ -159,6 +159,32 @@ test("a rule names its channels, what is told, and its quiet hours", async () =>
     quietFrom: 22 * 60 + 30,
     quietTo: 7 * 60,
   });
+});
+
+test("the list says of a rule from how many restarts and minutes of waiting on it holds", async () => {
+  const rule: NoticeRule = {
+    id: "rule-1",
+    name: "早知道",
+    scope: "me",
+    projectId: null,
+    channels: [channel.id],
+    kinds: ["task_restarted", "task_waits"],
+    level: "info",
+    restarts: 3,
+    waitsSeconds: 600,
+    quietFrom: null,
+    quietTo: null,
+    timezone: "UTC",
+    breaksThrough: "fail",
+    enabled: true,
+    createdAt: AT,
+  };
+  platform.use(
+    http.get(api("/notice-channels"), () => list(channel)),
+    http.get(api("/notice-rules"), () => list(rule, { ...rule, id: "rule-2", restarts: null, waitsSeconds: null })),
+  );
+  visit("/settings/notices");
+  expect((await screen.findAllByText("任务重启满 3 次起 · 等待满 10 分钟起")).length).toBe(1);
 });
 
 test("minutes of the day go through a time field unchanged", () => {

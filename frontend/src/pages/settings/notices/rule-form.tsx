@@ -88,6 +88,7 @@ export function RuleForm({ me, rule }: { me: Me; rule?: NoticeRule }) {
               name="waitsSeconds"
               label={t("notices.waits")}
               inputMode="numeric"
+              placeholder="60"
               defaultValue={rule?.waitsSeconds ? rule.waitsSeconds / 60 : ""}
               error={problem("waitsSeconds")}
             />

@@ -38,7 +38,11 @@ function RuleItem({ me, rule }: { me: Me; rule: NoticeRule }) {
     onError: (error: Error) => toastError(t, error),
     onSettled: () => client.invalidateQueries({ queryKey: noticeKeys.rules }),
   });
-  const { name, quietFrom, quietTo } = rule;
+  const { name, restarts, waitsSeconds, quietFrom, quietTo } = rule;
+  const conditions = [
+    restarts !== null && t("notices.fromRestarts", { count: restarts }),
+    waitsSeconds !== null && t("notices.fromMinutes", { count: waitsSeconds / 60 }),
+  ].filter(Boolean);
   const may = mayChange(me, rule);
   const kinds = rule.kinds.map((kind) => t(`notices.what.${kind}`)).join(", ");
   const by = channels.filter(({ id }) => rule.channels.includes(id)).map((channel) => channel.name);
@@ -51,6 +55,7 @@ function RuleItem({ me, rule }: { me: Me; rule: NoticeRule }) {
           <span className="block text-xs text-muted">
             {kinds || t("notices.everything")} · {t(`notices.levelOf.${rule.level}`)} → {by.join(", ") || "–"}
           </span>
+          {conditions.length > 0 && <span className="block text-xs text-muted">{conditions.join(" · ")}</span>}
           {quietFrom !== null && quietTo !== null && (
             <span className="block text-xs text-muted">
               {t("notices.quietAt", { from: timeText(quietFrom), to: timeText(quietTo), zone: rule.timezone })}
