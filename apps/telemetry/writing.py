@@ -9,6 +9,7 @@ most. Coarser grains are made from these blocks alone (`folding`).
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from typing import Protocol
 from zlib import crc32
 
 import orjson
@@ -153,7 +154,13 @@ class Writer:
         return there.version
 
 
-def keep(writer: Writer, ending: threading.Event) -> None:
+class Flushed(Protocol):
+    """A `Writer`, or who has one."""
+
+    def flush(self, *, all_of_it: bool = False) -> int: ...
+
+
+def keep(writer: Flushed, ending: threading.Event) -> None:
     """A thread of its own: whoever puts values never waits for the database. What is not written at the end is then."""
     while not ending.wait(FLUSH_SECONDS):
         try:

@@ -272,6 +272,32 @@ def test_somebody_who_always_writes_first_stops_nobody(clock: Clock) -> None:
     assert writer.flush() == 1
 
 
+class Flushing:
+    """Fails at first, and is told to end by its third turn."""
+
+    def __init__(self, ending: threading.Event) -> None:
+        self.ending, self.asked = ending, list[bool]()
+
+    def flush(self, *, all_of_it: bool = False) -> int:
+        self.asked.append(all_of_it)
+        if len(self.asked) == 1:
+            raise DatabaseError("away")
+        if len(self.asked) == 3:
+            self.ending.set()
+        return 0
+
+
+def test_writing_goes_on_after_a_failure_and_all_is_written_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(writing, "REST_SECONDS", 0.0)
+    ending = threading.Event()
+    flushing = Flushing(ending)
+    thread = threading.Thread(target=writing.keep, args=(flushing, ending))
+    thread.start()
+    thread.join(30)
+    assert flushing.asked == [False, False, False, True]
+
+
 def test_how_full_disks_are_is_said_where_both_numbers_are_known() -> None:
     values = {
         "disk_used:/": 90.0, "disk_total:/": 100.0, "disk_used:/a:b": 1.0, "disk_total:/a:b": 4.0, "disk_used:/c": 5.0,

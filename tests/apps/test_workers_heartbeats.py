@@ -302,9 +302,9 @@ def test_what_hosts_and_ranks_use_becomes_series() -> None:
             (said("gn6-1", moment, {"gpu:0": 99}), {"error": {"code": "WORKER_TOKEN_INVALID"}, "order": None}),
         ]
     )
-    used.write()
+    used.flush()
     clock[0] += 30
-    used.write()
+    used.flush()
     found = reading.newest(
         ["env:env-one", "env:env-two", "worker:gn6-0", "task:task-x", "task:task-x-2", "task:task-y"]
     )

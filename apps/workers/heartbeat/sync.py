@@ -7,7 +7,7 @@ import time
 from django.db import close_old_connections, connection
 
 from apps.common import bus
-from apps.telemetry.writing import FLUSH_SECONDS, REST_SECONDS
+from apps.telemetry import writing
 from apps.workers import health, hints
 from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.using import Used
@@ -27,8 +27,11 @@ class Sync:
         self._rung = False
 
     def start(self) -> None:
-        for target in (self._keep, self._listen, self._use):
+        """What hosts use keeps nobody from what workers are to do."""
+        for target in (self._keep, self._listen):
             threading.Thread(target=target, name=f"workers{target.__name__}", daemon=True).start()
+        using = self._used, threading.Event()
+        threading.Thread(target=writing.keep, args=using, name="workers_use", daemon=True).start()
 
     def hurry(self) -> None:
         """There is something to be stored that somebody waits for."""
@@ -63,15 +66,3 @@ class Sync:
             if self._wake.wait(max(0.0, due - time.monotonic())):
                 self._wake.clear()
                 time.sleep(HASTE)
-
-    def _use(self) -> None:
-        """What hosts use keeps nobody from what workers are to do."""
-        while True:
-            time.sleep(FLUSH_SECONDS)
-            try:
-                close_old_connections()
-                self._used.write()
-            except Exception:
-                log.exception("what hosts use cannot be stored; again in %s s", REST_SECONDS)
-                connection.close_if_unusable_or_obsolete()
-                time.sleep(REST_SECONDS)

@@ -24,7 +24,7 @@ MOST = 20_000
 
 
 class Used:
-    """`hear` only remembers, and may be called in an event loop; `write` goes to the database."""
+    """`hear` only remembers, and may be called in an event loop; `flush` goes to the database."""
 
     def __init__(self, writer: Writer | None = None) -> None:
         self._writer = writer or Writer()
@@ -39,12 +39,12 @@ class Used:
             if beat.used and not answer["error"]:
                 self._heard.append((beat, (answer["order"] or {}).get("name", "")))
 
-    def write(self) -> None:
+    def flush(self, *, all_of_it: bool = False) -> int:
         heard = [self._heard.popleft() for _ in range(len(self._heard))]
         self._find([beat for beat, _ in heard])
         for beat, order in heard:
             self._put(beat, order)
-        self._writer.flush()
+        return self._writer.flush(all_of_it=all_of_it)
 
     def _find(self, heard: list[Beat]) -> None:
         moment = time.monotonic()
