@@ -86,11 +86,11 @@ def _gpus() -> Iterator[Look]:
     for row in rows:
         used, total = smi.number(row, "memory.used"), smi.number(row, "memory.total")
         level: Literal["pass", "warn"] = "pass" if used is None or total is None or used < total / 10 else "warn"
-        figures = {"used": row.get("memory.used", "–"), "total": row.get("memory.total", "–")}
-        yield Look(level, _("GPU_MEMORY_USED", index=row.get("index"), name=row.get("name"), **figures))
+        one, memory, of = f"{row.get('index')}", row.get("memory.used", "–"), row.get("memory.total", "–")
+        yield Look(level, _("GPU_MEMORY_USED", index=one, name=row.get("name"), used=memory, total=of))
     for row in smi.ask(("pid", "used_memory", "process_name"), of="compute-apps", seconds=GPU_SECONDS) or ():
-        held = {"name": row.get("process_name", "–"), "used": row.get("used_memory", "–")}
-        yield Look("warn", _("GPU_HELD_BY_PROCESS", pid=row.get("pid"), **held))
+        name, memory = row.get("process_name", "–"), row.get("used_memory", "–")
+        yield Look("warn", _("GPU_HELD_BY_PROCESS", pid=row.get("pid"), name=name, used=memory))
 
 
 def stack(_where: Where) -> Iterator[Look]:
