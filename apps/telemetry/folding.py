@@ -25,16 +25,17 @@ def fold() -> int:
     over = now().timestamp() - FINE.block - LATE - EARLY
     waiting = Block.objects.filter(grain=FINE.seconds, sealed=False, begins__lte=over).order_by("begins", "subject")
     done = 0
-    for subject, begins, version in list(waiting.values_list("subject", "begins", "version")[:AT_ONCE]):
+    for subject, begins in list(waiting.values_list("subject", "begins")[:AT_ONCE]):
         try:
             with transaction.atomic():
-                done += _fold(subject, begins, version)
+                done += _fold(subject, begins)
         except storing.Contended as error:
             log.warning("telemetry is folded by somebody else, too: %s", error)
     return done
 
 
-def _fold(subject: str, begins: int, version: int) -> int:
+def _fold(subject: str, begins: int) -> int:
+    """What was written meanwhile is folded later: the block is sealed as it was read."""
     block = storing.one(FINE, subject, begins)
     if block is None:
         return 0

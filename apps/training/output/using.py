@@ -13,7 +13,7 @@ from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Task
 from fermi.launch.spec import Sample
 from fermi.telemetry.folded import TOLD_SECONDS, Folding
-from fermi.telemetry.metrics import GPU, METRICS, PERIOD_SECONDS, RANK, parts
+from fermi.telemetry.metrics import GPU, METRICS, PERIOD_SECONDS, RANK
 from fermi.telemetry.sampler import Sampler
 
 SHARE = 0.01
@@ -30,13 +30,13 @@ class Used:
 
     def __init__(self, task: Task) -> None:
         self._task, self._handle = task, handle_for(task, task.attempt)
-        self._after = [0.0] * task.nodes.count()  # by node: the newest moment that was read
         self._due = 0.0
         self._places: list[_Place] = []
         first = 0
         for environment, processes in task.nodes.order_by("node_rank").values_list("environment", "processes"):
             self._places.append(_Place(environment, range(first, first + processes)))
             first += processes
+        self._after = [0.0] * len(self._places)  # by node: the newest moment that was read
 
     def read(self, moment: float, writer: Writer) -> None:
         """To be called often; asks the engine when the next samples can have come."""
@@ -55,8 +55,8 @@ class Used:
         place = self._places[sample.node_rank]
         own, ranks = dict[str, float](), dict[str, float]()
         for key, value in sample.values.items():
-            name, index = parts(key) or ("", "")
-            of = METRICS[name].of if name else ""
+            name, _, index = key.partition(":")
+            of = METRICS[name].of
             if of == RANK:
                 if index.isdecimal() and int(index) in place.ranks:
                     ranks[key] = value
