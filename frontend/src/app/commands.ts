@@ -15,16 +15,14 @@ export interface Command {
   run: () => unknown;
 }
 
-let present: readonly Command[] = [];
+const present = new Set<readonly Command[]>();
 
-/** What the page that is open offers, newest state first. */
-export const presentCommands = (): readonly Command[] => present;
+/** What the page that is open offers. */
+export const presentCommands = (): readonly Command[] => [...present].flat();
 
 export function useCommands(commands: readonly Command[]): void {
   useEffect(() => {
-    present = commands;
-    return () => {
-      if (present === commands) present = [];
-    };
+    present.add(commands);
+    return () => void present.delete(commands);
   }, [commands]);
 }

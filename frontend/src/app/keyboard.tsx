@@ -4,6 +4,7 @@ import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { useRemembered } from "@/lib/remembered";
 import { Button } from "@/ui/button";
+import { presentCommands } from "./commands";
 import { type Deed, focusSearch, isForPage, KeyReader, moveInList, opensPalette, tickInList } from "./keys";
 
 const Palette = lazy(() => import("./palette"));
@@ -24,10 +25,12 @@ export function Keyboard() {
   const [shown, setShown] = useState<"palette" | "help">();
   const [shortcuts] = useShortcuts();
   useEffect(() => {
-    const reader = new KeyReader();
+    const reader = new KeyReader((pressed) => presentCommands().find(({ keys }) => keys === pressed));
     const act = (deed: Deed) => {
-      if (typeof deed === "object") void navigate(deed.go);
-      else if (deed === "search") {
+      if (typeof deed === "object") {
+        if ("go" in deed) void navigate(deed.go);
+        else deed.run();
+      } else if (deed === "search") {
         if (!focusSearch()) setShown("palette");
       } else if (deed === "down") moveInList(1);
       else if (deed === "up") moveInList(-1);

@@ -32,6 +32,15 @@ test("a second key that comes late, or means nothing, forgets the first", () => 
   expect(reader.read("constructor", 3_300)).toBeUndefined();
 });
 
+test("a page's own keys mean something after all others, and alone", () => {
+  const run = () => undefined;
+  const reader = new KeyReader((keys) => (keys === "e" || keys === "j" ? { run } : undefined));
+  expect(reader.read("e", 0)).toEqual({ run });
+  expect(reader.read("j", 100)).toBe("down");
+  reader.read("g", 200);
+  expect(reader.read("e", 300)).not.toEqual({ run });
+});
+
 test("keys are the page's unless somebody types, holds a modifier, or a dialog is open", () => {
   expect(heardFrom("<a data-here>a link</a>")).toBe(true);
   expect(heardFrom("<input type=checkbox data-here>")).toBe(true);

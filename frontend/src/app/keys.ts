@@ -1,7 +1,8 @@
 import { FURTHER_PAGES, PAGES } from "./pages";
 
-/** What a key, or two after one another, does. `go` is an address; the other deeds are the keyboard's. */
-export type Deed = { go: string } | "palette" | "help" | "search" | "down" | "up" | "tick";
+/** What a key, or two after one another, does. `go` is an address, `run` something of the page that is open; the other
+ * deeds are the keyboard's. */
+export type Deed = { go: string } | { run: () => unknown } | "palette" | "help" | "search" | "down" | "up" | "tick";
 
 export const DEEDS: Record<string, Deed> = {
   ...Object.fromEntries(
@@ -23,10 +24,13 @@ export class KeyReader {
   private first = "";
   private firstAt = 0;
 
+  /** `ofPage`: what keys mean on the page that is open, and nowhere else. */
+  constructor(private readonly ofPage: (keys: string) => Deed | undefined = () => undefined) {}
+
   read(key: string, at: number): Deed | undefined {
     const keys = this.first && at - this.firstAt < PAUSE_MS ? `${this.first} ${key}` : key;
     this.first = "";
-    const deed = Object.hasOwn(DEEDS, keys) ? DEEDS[keys] : undefined;
+    const deed = Object.hasOwn(DEEDS, keys) ? DEEDS[keys] : this.ofPage(keys);
     if (!deed && key === "g") {
       this.first = key;
       this.firstAt = at;

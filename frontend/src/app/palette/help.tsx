@@ -1,5 +1,6 @@
 import { useTranslation } from "react-i18next";
 import { Modal } from "@/ui/modal";
+import { presentCommands } from "../commands";
 import { PALETTE_KEYS } from "../keyboard";
 import { FURTHER_PAGES, PAGES } from "../pages";
 import { Keys } from "./keys";
@@ -19,6 +20,7 @@ export default function Help({ onClose }: { onClose: () => void }) {
     ["Enter", t("palette.does.open")],
     ["x", t("palette.does.tick")],
   ] as const;
+  const here = presentCommands().flatMap(({ keys, label }) => (keys ? [[keys, label] as const] : []));
   const pages = [...PAGES, ...FURTHER_PAGES].filter(({ key }) => key);
   return (
     <Modal
@@ -31,6 +33,7 @@ export default function Help({ onClose }: { onClose: () => void }) {
       <div className="grid gap-x-8 gap-y-5 sm:grid-cols-2">
         <Part title={t("palette.pages")} keys={pages.map(({ key, label }) => [`g ${key}`, t(label)] as const)} />
         <div className="space-y-5">
+          {here.length > 0 && <Part title={t("palette.here")} keys={here} />}
           <Part title={t("palette.everywhere")} keys={anywhere} />
           <Part title={t("palette.lists")} keys={lists} />
         </div>
