@@ -1,14 +1,28 @@
 import { queryOptions } from "@tanstack/react-query";
 import { http, unwrap } from "./client";
+import type { paths } from "./schema";
 import { taskKeys } from "./tasks";
 
 export type RankChoice = number | "all";
+
+export type LogLevel = "debug" | "info" | "warning" | "error";
 
 export interface LogLine {
   rank: number;
   /** Bytes from the start of that rank's log. */
   offset: number;
   text: string;
+  level?: LogLevel | undefined;
+  /** Milliseconds; of a line that tells its time. */
+  at?: number | undefined;
+}
+
+/** As the platform tells a line. */
+export interface ToldLine {
+  offset: number;
+  text: string;
+  level?: LogLevel | null;
+  time?: string | null;
 }
 
 export interface Log {
@@ -21,17 +35,32 @@ export interface Log {
   size: number;
   /** Older lines were left out. */
   cut: boolean;
+  /** Its end was reached once. */
+  read: boolean;
 }
 
 /** More than this is not kept in the page; the download has it all. */
 export const LINES_KEPT = 200_000;
 export const SIZE_KEPT = 50_000_000;
-const PAGE = 5_000;
+export const PAGE = 5_000;
 const PAGES_READ = LINES_KEPT / PAGE;
-export const NOTHING: Log = { lines: [], cursor: undefined, newest: {}, size: 0, cut: false };
+export const NOTHING: Log = { lines: [], cursor: undefined, newest: {}, size: 0, cut: false, read: false };
 
 export const logsKey = (id: string) => [...taskKeys.one(id), "logs"] as const;
 export const logKey = (id: string, attempt: number, rank: RankChoice) => [...logsKey(id), attempt, rank] as const;
+
+export function lineOf(rank: number, { offset, text, level, time }: ToldLine): LogLine {
+  return { rank, offset, text, level: level ?? undefined, at: time ? Date.parse(time) : undefined };
+}
+
+type Query = NonNullable<paths["/api/v1/training-tasks/{task_id}/logs"]["get"]["parameters"]["query"]>;
+
+export async function readPage(id: string, query: Query, signal?: AbortSignal) {
+  const page = await unwrap(
+    http.GET("/api/v1/training-tasks/{task_id}/logs", { params: { path: { task_id: id }, query }, signal }),
+  );
+  return { ...page, lines: page.lines.map((line) => lineOf(line.rank ?? Number(page.rank), line)) };
+}
 
 /**
  * Reads on from where it stopped, to the end, and shows each page as it comes. Of a log that is longer than what is kept
@@ -45,14 +74,8 @@ export const logQuery = (id: string, attempt: number, rank: RankChoice) =>
       for (let pages = 0; ; pages++) {
         if (pages === PAGES_READ) log = { ...NOTHING, cut: true };
         const query = { rank: String(rank), attempt, cursor: log.cursor, limit: PAGE, tail: log.cut && !log.cursor };
-        const page = await unwrap(
-          http.GET("/api/v1/training-tasks/{task_id}/logs", {
-            params: { path: { task_id: id }, query },
-            signal,
-          }),
-        );
-        const lines = page.lines.map((line) => ({ ...line, rank: line.rank ?? Number(page.rank) }));
-        log = { ...append(log, lines), cursor: page.cursor };
+        const page = await readPage(id, query, signal);
+        log = { ...append(log, page.lines), cursor: page.cursor, read: log.read || page.end };
         if (page.end || page.lines.length === 0) return log;
         client.setQueryData(queryKey, log);
       }
@@ -66,10 +89,7 @@ export const lastLineQuery = (id: string, attempt: number, rank: number, live: b
   queryOptions({
     queryKey: [...taskKeys.one(id), "last-line", attempt, rank] as const,
     queryFn: async () => {
-      const query = { rank: String(rank), attempt, tail: true, limit: 1 };
-      const page = await unwrap(
-        http.GET("/api/v1/training-tasks/{task_id}/logs", { params: { path: { task_id: id }, query } }),
-      );
+      const page = await readPage(id, { rank: String(rank), attempt, tail: true, limit: 1 });
       return plain(page.lines.at(-1)?.text ?? "");
     },
     refetchInterval: live ? 2_000 : false,

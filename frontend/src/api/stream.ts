@@ -2,7 +2,7 @@ import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { heard, STALE_MS } from "./contact";
-import { append, type Log, logKey, type LogLine, logsKey, type RankChoice } from "./logs";
+import { append, lineOf, type Log, logKey, logsKey, type RankChoice, type ToldLine } from "./logs";
 import { mergeById, patchTask, taskChanged, taskKeys } from "./tasks";
 import type { Metric, Task, TaskEvent } from "./types";
 
@@ -17,7 +17,7 @@ interface Messages {
   status: Partial<Task>;
   event: TaskEvent;
   metric: Metric | { items: Metric[] };
-  log: { rank: number; attempt: number; lines: { offset: number; text: string }[] };
+  log: { rank: number; attempt: number; lines: ToldLine[] };
   beat: unknown;
   end: unknown;
 }
@@ -146,7 +146,7 @@ export class TaskFeed {
         this.logs.push(...mine);
         this.flushSoon();
       } else {
-        const lines = mine.flatMap(({ rank, lines }): LogLine[] => lines.map((line) => ({ ...line, rank })));
+        const lines = mine.flatMap(({ rank, lines }) => lines.map((line) => lineOf(rank, line)));
         this.client.setQueryData<Log>(key, (log) => log && append(log, lines));
       }
     }

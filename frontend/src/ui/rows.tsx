@@ -1,7 +1,12 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type ReactNode, type UIEvent, useEffect, useRef } from "react";
+import { type ReactNode, type Ref, type UIEvent, useEffect, useImperativeHandle, useRef } from "react";
+
+export interface RowsControl {
+  scrollTo: (index: number, align: "start" | "center") => void;
+}
 
 interface RowsProps {
+  control?: Ref<RowsControl>;
   count: number;
   /** Pixels; every row has the same. */
   height: number;
@@ -13,6 +18,8 @@ interface RowsProps {
   follow?: boolean;
   /** Told when the reader scrolls away from the last row, or back to it. */
   onFollow?: (follow: boolean) => void;
+  /** Told which row is the first in sight, at each scroll. */
+  onTop?: (index: number) => void;
   children: (index: number) => ReactNode;
 }
 
@@ -25,6 +32,8 @@ export function Rows({
   role = "group",
   follow = false,
   onFollow,
+  onTop,
+  control,
   children,
 }: RowsProps) {
   const box = useRef<HTMLDivElement>(null);
@@ -38,8 +47,11 @@ export function Rows({
   useEffect(() => {
     if (follow && count > 0) rows.scrollToIndex(count - 1);
   }, [rows, follow, count]);
-  const onScroll = ({ currentTarget: element }: UIEvent<HTMLDivElement>) =>
-    onFollow?.(element.scrollHeight - element.scrollTop - element.clientHeight < 2 * height);
+  useImperativeHandle(control, () => ({ scrollTo: (index, align) => rows.scrollToIndex(index, { align }) }), [rows]);
+  const onScroll = ({ currentTarget: { scrollHeight, scrollTop, clientHeight } }: UIEvent<HTMLDivElement>) => {
+    onFollow?.(scrollHeight - scrollTop - clientHeight < 2 * height);
+    onTop?.(Math.round(scrollTop / height));
+  };
   return (
     <div ref={box} role={role} aria-label={label} tabIndex={0} className={className} onScroll={onScroll}>
       <div className="relative min-w-max" style={{ height: rows.getTotalSize() }}>

@@ -23,7 +23,7 @@ import { Checkpoints, Events, Rendered, Reuse } from "./details";
 import { Drill } from "./drill";
 import { Elastic } from "./elastic";
 import { Facts } from "./facts";
-import { LogView } from "./log-view";
+import { Logs } from "./logs";
 import { Progress } from "./progress";
 import { MOST_BESIDE, Ranks } from "./ranks";
 import { SharingBadges } from "./sharing";
@@ -96,7 +96,7 @@ function TaskPage({ task }: { task: Task }) {
                 {
                   id: "logs",
                   label: t("task.logs"),
-                  content: <LogView task={task} rank={rank} onRank={setRank} />,
+                  content: <Logs task={task} rank={rank} onRank={setRank} />,
                 },
                 {
                   id: "machines",

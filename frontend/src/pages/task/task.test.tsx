@@ -184,7 +184,7 @@ test("the log opens on the rank that failed first; ranks say how they ended, and
   expect(first.className).toContain("bg-bad");
   expect(other.className).not.toContain("bad");
   await userEvent.click(other);
-  await screen.findByText("log of rank 0", { selector: ".whitespace-pre" });
+  await screen.findByText("log of rank 0", { selector: ".whitespace-pre span" });
   expect(screen.queryByText("rank 1 最先失败，原因通常在它的日志末尾。")).toBeNull();
 });
 

@@ -1,0 +1,174 @@
+import { useQuery } from "@tanstack/react-query";
+import { useCallback, useMemo, useState } from "react";
+import { useTranslation } from "react-i18next";
+import {
+  type Filter,
+  firstAfter,
+  firstError,
+  foundQuery,
+  isExpressionRefused,
+  needsPlatform,
+  NO_FILTER,
+} from "@/api/log-search";
+import type { RankChoice } from "@/api/logs";
+import type { Task } from "@/api/types";
+import { useCommands } from "@/app/commands";
+import { cx } from "@/lib/cx";
+import { bytes } from "@/lib/format";
+import { useSettled } from "@/lib/hooks";
+import { useRemembered } from "@/lib/remembered";
+import { toastError } from "@/ui/failure";
+import { toast } from "@/ui/toast";
+import { Pane, type View } from "./pane";
+import { Together } from "./times";
+import { Toolbar } from "./toolbar";
+
+const MOST = 4;
+const TYPING_MS = 300;
+
+interface LogsProps {
+  task: Task;
+  /** The first log's; its lines come with the event stream. */
+  rank: RankChoice;
+  onRank: (rank: RankChoice) => void;
+}
+
+/** A view whose attempt nobody chose shows the newest. */
+type Chosen = Omit<View, "attempt"> & { attempt?: number | undefined };
+
+export function Logs({ task, rank, onRank }: LogsProps) {
+  const { t } = useTranslation();
+  const { taskId } = task;
+  const [chosen, setChosen] = useState<Chosen[]>([{ id: 0, rank }]);
+  const [filter, setFilter] = useState(NO_FILTER);
+  const [times, rememberTimes] = useRemembered("logs.times");
+  const [together] = useState(() => new Together());
+  const [linked, setLinked] = useState(true);
+  const [looking, setLooking] = useState(false);
+  const views = useMemo(
+    () =>
+      chosen.map((view, index): View => {
+        const attempt = view.attempt ?? task.attempt;
+        const place = view.place?.attempt === attempt ? view.place : undefined;
+        return { ...view, attempt, place, rank: index === 0 ? rank : view.rank };
+      }),
+    [chosen, rank, task.attempt],
+  );
+  const [first = { id: 0, rank, attempt: task.attempt }] = views;
+  const applied = useApplied(filter);
+  const problem = useProblem(taskId, first, applied);
+
+  const change = useCallback(
+    (id: number, next: Partial<View>) => {
+      setChosen((all) => all.map((view) => (view.id === id ? { ...view, ...next } : view)));
+      if (id === first.id && next.rank !== undefined) onRank(next.rank);
+    },
+    [first.id, onRank],
+  );
+  const close = (id: number) => {
+    const left = views.filter((view) => view.id !== id);
+    setChosen((all) => all.filter((view) => view.id !== id));
+    if (left[0]) onRank(left[0].rank);
+  };
+  const add = () => {
+    const shown = new Set(views.map((view) => view.rank));
+    const next = task.ranks.find((each) => !shown.has(each.rank))?.rank ?? 0;
+    setChosen([
+      ...chosen,
+      { id: Math.max(...chosen.map(({ id }) => id)) + 1, rank: next, attempt: chosen[0]?.attempt },
+    ]);
+  };
+  const showError = useCallback(async () => {
+    setLooking(true);
+    try {
+      const { found, complete, windowBytes } = await firstError(taskId, first.attempt);
+      const size = bytes(windowBytes);
+      if (!found) {
+        toast.success(t(complete ? "logs.noError" : "logs.noErrorSeen", { size }));
+        return;
+      }
+      if (!complete) toast.success(t("logs.perhapsEarlier", { size }));
+      setFilter(NO_FILTER);
+      const place = { rank: found.rank, offset: found.offset, attempt: first.attempt };
+      const there = views.find((view) => view.rank === place.rank && view.attempt === place.attempt) ?? first;
+      change(there.id, { place, rank: place.rank });
+    } catch (error) {
+      toastError(t, error);
+    } finally {
+      setLooking(false);
+    }
+  }, [taskId, first, views, change, t]);
+  const goTo = async (iso: string) => {
+    try {
+      const places = await Promise.all(views.map((view) => firstAfter(taskId, view.attempt, view.rank, iso)));
+      if (!places.some(Boolean)) {
+        toast.error(t("logs.nothingAfter"));
+        return;
+      }
+      setFilter(NO_FILTER);
+      views.forEach(({ id, attempt }, index) => {
+        const place = places[index];
+        change(id, { place: place && { rank: place.rank, offset: place.offset, attempt } });
+      });
+    } catch (error) {
+      toastError(t, error);
+    }
+  };
+  useCommands(
+    useMemo(
+      () => [{ id: "first-error", label: t("logs.firstError"), also: "error", keys: "e", run: showError }],
+      [t, showError],
+    ),
+  );
+  const beside = views.length > 1;
+  return (
+    <div className="space-y-3">
+      <Toolbar
+        filter={filter}
+        onFilter={setFilter}
+        problem={problem}
+        withTime={times === "on"}
+        onWithTime={(on) => rememberTimes(on ? "on" : null)}
+        begun={task.attempts.find(({ number }) => number === first.attempt)?.createdAt ?? task.createdAt}
+        onTime={(iso) => void goTo(iso)}
+        onError={() => void showError()}
+        lookingForError={looking}
+        linked={beside ? linked : undefined}
+        onLinked={setLinked}
+        onAdd={views.length < MOST ? add : undefined}
+      />
+      <div className={cx("grid gap-3", beside && "lg:grid-cols-2")}>
+        {views.map((view, index) => (
+          <Pane
+            key={view.id}
+            task={task}
+            view={view}
+            onView={(next) => change(view.id, next)}
+            filter={applied}
+            withTime={times === "on"}
+            beside={beside}
+            polls={index > 0}
+            together={beside && linked ? together : undefined}
+            onShow={({ rank, offset }) => {
+              setFilter(NO_FILTER);
+              change(view.id, { place: { rank, offset, attempt: view.attempt } });
+            }}
+            onClose={beside ? () => close(view.id) : undefined}
+          />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** The filter once nobody types any more, where the platform is asked. */
+function useApplied(filter: Filter): Filter {
+  const settled = useSettled(filter, TYPING_MS);
+  return needsPlatform(filter) && needsPlatform(settled) ? settled : filter;
+}
+
+/** What the platform says against the expression. */
+function useProblem(id: string, { attempt, rank }: View, filter: Filter): string | undefined {
+  const { error } = useQuery({ ...foundQuery(id, attempt, rank, filter, false), enabled: false });
+  return isExpressionRefused(error) ? (error.problems[0]?.message ?? error.message) : undefined;
+}

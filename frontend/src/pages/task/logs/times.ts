@@ -1,0 +1,53 @@
+import type { LogLine } from "@/api/logs";
+
+/** When the line at `index` was printed, as far as the log tells: by itself, or by the last line before it. */
+export function timeAt(lines: LogLine[], index: number): number | undefined {
+  for (let at = Math.min(index, lines.length - 1); at >= 0; at--) {
+    const time = lines[at]?.at;
+    if (time !== undefined) return time;
+  }
+  return undefined;
+}
+
+/** The first line at a time or after it, else the last line; none in a log without times. */
+export function indexAt(lines: LogLine[], time: number): number | undefined {
+  const index = lines.findIndex(({ at }) => at !== undefined && at >= time);
+  if (index !== -1) return index;
+  return lines.some(({ at }) => at !== undefined) ? lines.length - 1 : undefined;
+}
+
+/** Logs beside one another: where the reader moves in one of them, the others go to the same time. */
+export class Together {
+  private readonly logs = new Map<number, (time: number) => void>();
+  private leader: number | undefined;
+
+  join(id: number, go: (time: number) => void): () => void {
+    this.logs.set(id, go);
+    return () => void this.logs.delete(id);
+  }
+
+  /** The reader's hand is on this one; what the others do follows from it, and moves nothing. */
+  lead(id: number): void {
+    this.leader = id;
+  }
+
+  moved(id: number, time: number | undefined): void {
+    if (id !== this.leader || time === undefined) return;
+    for (const [other, go] of this.logs) if (other !== id) go(time);
+  }
+}
+
+const two = (value: number) => String(value).padStart(2, "0");
+
+/** As `<input type="datetime-local">` holds it: the reader's clock, to the second. */
+export function localOf(iso: string | undefined): string {
+  if (!iso) return "";
+  const at = new Date(iso);
+  const day = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join("-");
+  return `${day}T${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":")}`;
+}
+
+export function isoOf(local: string): string | undefined {
+  const at = new Date(local);
+  return Number.isNaN(at.getTime()) ? undefined : at.toISOString();
+}
