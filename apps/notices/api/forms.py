@@ -135,7 +135,7 @@ class RuleFields(serializers.Serializer):
     )
     waitsSeconds = serializers.IntegerField(
         source="waits_seconds", min_value=60, max_value=30 * 86_400, required=False, allow_null=True,
-        help_text="a task that waits for longer",
+        help_text="from so many seconds of waiting on; null: from an hour on",
     )  # fmt: skip
     quietFrom = serializers.IntegerField(
         source="quiet_from", min_value=0, max_value=DAY - 1, required=False, allow_null=True,

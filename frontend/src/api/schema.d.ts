@@ -3505,7 +3505,7 @@ export interface components {
             level?: components["schemas"]["DiagnosisLevel"];
             /** @description from so many of a task on */
             restarts?: number | null;
-            /** @description a task that waits for longer */
+            /** @description from so many seconds of waiting on; null: from an hour on */
             waitsSeconds?: number | null;
             /** @description minutes of the day */
             quietFrom?: number | null;
@@ -4007,7 +4007,7 @@ export interface components {
             level?: components["schemas"]["DiagnosisLevel"];
             /** @description from so many of a task on */
             restarts?: number | null;
-            /** @description a task that waits for longer */
+            /** @description from so many seconds of waiting on; null: from an hour on */
             waitsSeconds?: number | null;
             /** @description minutes of the day */
             quietFrom?: number | null;

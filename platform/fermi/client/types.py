@@ -882,7 +882,7 @@ class PatchedRuleChangeRequest(TypedDict):
     """
     waitsSeconds: NotRequired[int | None]
     """
-    a task that waits for longer
+    from so many seconds of waiting on; null: from an hour on
     """
     quietFrom: NotRequired[int | None]
     """
@@ -2997,7 +2997,7 @@ class RuleCreateRequest(TypedDict):
     """
     waitsSeconds: NotRequired[int | None]
     """
-    a task that waits for longer
+    from so many seconds of waiting on; null: from an hour on
     """
     quietFrom: NotRequired[int | None]
     """
