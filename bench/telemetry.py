@@ -81,3 +81,6 @@ def keeping() -> Iterator[Figure]:
     yield Figure("… eight metrics of each", found["metrics"] * 1e3, "ms")
     yield Figure("… over an hour that was not folded yet", found["hour"] * 1e3, "ms", target=Target(200))
     yield Figure("the newest values of 512 ranks", found["newest"] * 1e3, "ms", target=Target(200))
+    yield Figure("a scrape of 8,000 GPUs, processor", found["scrape"] * 1e3, "ms", target=Target(1000))
+    yield Figure("… PostgreSQL's", found["scrape_postgres"] * 1e3, "ms")
+    yield Figure("… its length", found["scraped"] / 2**20, "MiB")

@@ -11,7 +11,7 @@ TOKEN = re.compile(
     re.X,
 )
 AGGREGATIONS = {"sum", "min", "max", "avg", "count"}
-FUNCTIONS = {"absent", "histogram_quantile", "max_over_time", "label_values"}
+FUNCTIONS = {"absent", "histogram_quantile", "label_values"}
 GROUPING = {"by", "without"}
 
 

@@ -5,6 +5,7 @@ or by two at once: a coarser block takes its values from a finer one, whatever i
 import logging
 
 import numpy as np
+import orjson
 from django.db import transaction
 from django.db.models import Q
 
@@ -12,7 +13,7 @@ from apps.common.clock import now
 from apps.telemetry import storing
 from apps.telemetry.grains import COARSE, EARLY, FINE, GRAINS, LATE, Grain
 from apps.telemetry.models import Block
-from apps.telemetry.packing import Values, coarser
+from apps.telemetry.packing import Values, coarser, counted
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,8 @@ def _fold(subject: str, begins: int) -> int:
     for grain in COARSE:
         _into(grain, subject, begins, coarser(block.values, grain.seconds // FINE.seconds))
     row = Block.objects.filter(subject=subject, grain=FINE.seconds, begins=begins, version=block.version)
-    return row.update(sealed=True, newest=b"")
+    left = orjson.dumps({"counted": sums}) if (sums := counted(block.values)) else b""
+    return row.update(sealed=True, newest=left)
 
 
 def _into(grain: Grain, subject: str, begins: int, part: Values) -> None:

@@ -10,8 +10,8 @@ from django.db import models
 class Block(models.Model):
     """`subject`: as in `subjects`. `grain`: seconds between values. `begins`: unix seconds, a multiple of the block's
     length. `version` counts writes: who writes a block that somebody else wrote meanwhile merges first. `sealed`:
-    nothing more comes, and the coarser grains have it. `newest`: the last values, so that the present is known without
-    the past."""
+    nothing more comes, and the coarser grains have it. `newest`: the last values (until it is sealed), and what was
+    counted, so that the present is known without the past."""
 
     subject = models.CharField(max_length=90)
     grain = models.PositiveIntegerField()

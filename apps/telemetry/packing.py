@@ -23,6 +23,7 @@ _HEAD = struct.Struct("<I")
 _KEPT, _HALF = np.uint32(0xFFFFF800), np.uint32(0x400)
 MOST_BITS = 2**11 - 1
 """Of a mask: those that a value's fraction keeps."""
+COUNTS = frozenset(name for name, metric in METRICS.items() if metric.fold == SUM)
 PEAK = "^"
 """Behind a key: the largest of the values that became one, where `values` has their mean."""
 
@@ -47,6 +48,12 @@ class Values:
             mine = self.column(key)
             np.copyto(mine, column, where=np.isnan(mine))
         self.emulated = self.emulated or other.emulated
+
+
+def counted(values: Values) -> dict[str, float]:
+    """Of metrics that count: how much all in all, by key, where it is anything."""
+    sums = {key: float(np.nansum(values.columns[key])) for key in values.columns if metric_of(key) in COUNTS}
+    return {key: count for key, count in sums.items() if count}
 
 
 def metric_of(key: str) -> str:

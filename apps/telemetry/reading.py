@@ -93,6 +93,23 @@ def newest(subjects: Collection[str]) -> dict[str, Newest]:
     return found
 
 
+def counted(subjects: Collection[str], metric: str, seconds: int) -> dict[str, dict[str, float]]:
+    """How much a metric that counts has counted within the last `seconds`, to a minute, by subject and key; where it
+    is anything. The series are read of those alone of which a block says that it counted."""
+    moment, having = now().timestamp(), set[str]()
+    for some in slices(subjects):
+        rows = Block.objects.filter(
+            subject__in=some, grain=FINE.seconds, begins__gt=moment - seconds - FINE.block
+        ).values_list("subject", "newest")
+        having |= {subject for subject, data in rows.iterator() if b'"counted":{"' in bytes(data)}
+    table = series(sorted(having), {metric}, moment - seconds, moment, seconds // 60)
+    found: dict[str, dict[str, float]] = {}
+    for (subject, key), told in table.columns.items():
+        if count := float(np.nansum(told.values)):
+            found.setdefault(subject, {})[key] = count
+    return found
+
+
 def _grain(begins: float, step: float) -> Grain:
     """The coarsest one that is not coarser than `step`, and that still has what is so old."""
     age = now().timestamp() - begins
@@ -129,4 +146,4 @@ def _is_peak(key: str) -> bool:
     return key.partition(":")[0].endswith(PEAK)
 
 
-__all__ = ["FRESH", "Newest", "Series", "Table", "newest", "series"]
+__all__ = ["FRESH", "Newest", "Series", "Table", "counted", "newest", "series"]

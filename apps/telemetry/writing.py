@@ -18,7 +18,7 @@ from django.db import DatabaseError, close_old_connections, connection, transact
 from apps.common.clock import now
 from apps.telemetry import storing
 from apps.telemetry.grains import EARLY, FINE, LATE
-from apps.telemetry.packing import Values
+from apps.telemetry.packing import Values, counted
 from fermi.telemetry.folded import folded_value
 
 log = logging.getLogger(__name__)
@@ -73,8 +73,9 @@ class _Open:
     def copied(self) -> tuple[Values, bytes]:
         columns = {key: column.copy() for key, column in self.values.columns.items()}
         at, values = self.newest
-        told = {"at": at, "values": values, "emulated": self.values.emulated}
-        return Values(FINE.values, columns, emulated=self.values.emulated), orjson.dumps(told)
+        copy = Values(FINE.values, columns, emulated=self.values.emulated)
+        told = {"at": at, "values": values, "emulated": copy.emulated, "counted": counted(copy)}
+        return copy, orjson.dumps(told)
 
 
 class Writer:

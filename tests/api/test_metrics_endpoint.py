@@ -137,6 +137,7 @@ def test_what_fermi_does_is_told(filled: Task, admin: Api) -> None:
     held = {labels: count for labels, count in told["fermi_gpus"].items() if ("state", "held") in labels}
     assert sum(held.values()) == 14
     assert len(told["fermi_gpu_power_watts"]) == 14
+    assert {dict(labels)["gpu"]: count for labels, count in told["fermi_gpu_ecc_errors_1h"].items()}["1"] == 11
     assert {dict(labels)["task"] for labels in told["fermi_gpu_power_watts"]} == {filled.pk}
     assert set(told["fermi_environment_disk_used_ratio"].values()) == {0.95}
 
@@ -197,8 +198,9 @@ OF_THE_SCRAPE = {"instance", "job"}
 
 
 def test_dashboards_and_alerts_ask_for_what_is_told_and_for_all_of_it(
-    filled: Task, admin: Api, root: Path, monkeypatch: pytest.MonkeyPatch
+    filled: Task, admin: Api, root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    settings.TRACING = True
     monkeypatch.setattr(redis, "from_url", lambda *about, **more: Broker())
     monkeypatch.setattr(bus, "kept", {"sweep": 0.1}.get)
     told = families(admin)

@@ -249,6 +249,23 @@ def test_the_newest_values_are_known_without_their_series(clock: Clock) -> None:
     assert found["task:x"].emulated
 
 
+@pytest.mark.parametrize("hours", [0, 3])
+def test_what_was_counted_within_an_hour_is_known_without_the_series_of_others(clock: Clock, hours: int) -> None:
+    """At the beginning, in the middle, and never; whether it was folded meanwhile or not."""
+    writer, errors = Writer(clock), {BEGAN + hours * 3600 + 60: 3.0, BEGAN + hours * 3600 + 1980: 4.0}
+    values = lambda at: {"ecc:0": errors.get(at, 0.0), "ecc:1": 0.0, "gpu:0": 50.0}  # noqa: E731
+    run(clock, writer, BEGAN + hours * 3600 + 2400, values)
+    writer.put("env:b", clock.at, {"ecc:0": 0.0})
+    writer.flush(all_of_it=True)
+    assert reading.counted(["env:a", "env:b"], "ecc", 3600) == {"env:a": {"ecc:0": 7.0}}
+    assert reading.counted(["env:a"], "ecc", 600) == {"env:a": {"ecc:0": 4.0}}
+    clock.at += 1800
+    folding.fold()
+    assert reading.counted(["env:a"], "ecc", 3600) == {"env:a": {"ecc:0": 4.0}}
+    clock.at += 3600
+    assert reading.counted(["env:a"], "ecc", 3600) == {}
+
+
 def test_what_is_kept_of_a_subject_is_bounded(clock: Clock) -> None:
     for grain in GRAINS:
         at = grain.begin(clock.at) - grain.kept * 2

@@ -17,13 +17,14 @@ from apps.telemetry import reading, subjects
 MOST = 10_000
 """GPUs whose values are told; `fermi_gpus_left_out` counts the rest."""
 
+ECC, HOUR = "ecc", 3600
 TOLD = {
     "gpu": ("fermi_gpu_utilization_percent", "Of the time, something ran on the GPU."),
     "gpu_memory": ("fermi_gpu_memory_used_bytes", "Memory of the GPU that is used."),
     "gpu_memory_total": ("fermi_gpu_memory_total_bytes", "Memory of the GPU."),
     "power": ("fermi_gpu_power_watts", "Power that the GPU draws."),
     "temperature": ("fermi_gpu_temperature_celsius", "Temperature of the GPU."),
-    "ecc": ("fermi_gpu_ecc_errors", "Memory errors of the newest sample that could not be corrected."),
+    ECC: ("fermi_gpu_ecc_errors_1h", "Memory errors within an hour that could not be corrected."),
 }
 LABELS = ["environment", "zone", "gpu", "task"]
 
@@ -62,13 +63,15 @@ def _values(known: list[machines.Machine]) -> Iterator[Metric]:
         "fermi_environment_disk_used_ratio", "The fullest disk of an environment.", labels=["environment", "zone"]
     )
     told = left_out = 0
-    newest = reading.newest(subjects.environments(machine.id for machine in known))
+    measured = subjects.environments(machine.id for machine in known)
+    newest, errors = reading.newest(measured), reading.counted(measured, ECC, HOUR)
     for machine in known:
         said = newest.get(subjects.environment(machine.id))
         if said is None:
             continue
         by_gpu: dict[str, dict[str, float]] = defaultdict(dict)
-        for key, value in said.values.items():
+        none = {key: 0.0 for key in said.values if key.startswith(f"{ECC}:")}
+        for key, value in {**said.values, **none, **errors.get(subjects.environment(machine.id), {})}.items():
             name, _, index = key.partition(":")
             if name in families:
                 by_gpu[index][name] = value
