@@ -1,0 +1,120 @@
+// The heat map of a real task of 14 ranks: what they use, the inspector in sight, and how each of them ended.
+import assert from "node:assert/strict";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before } from "node:test";
+import { launch, looksRight as looks, openPage } from "./browser.js";
+import { inOrder } from "./in-order.js";
+import { platform } from "./platform.js";
+import { eventually as poll } from "./polling.js";
+
+const WAIT_MS = 120_000;
+const RANKS = 14;
+const FAILS = 5;
+const folder = mkdtempSync(join(tmpdir(), "fermi-e2e-ranks-"));
+const order = join(folder, "fail");
+const script = join(folder, "light.py");
+const LIGHT = `import os, sys, time
+while True:
+    print("still here", flush=True)
+    time.sleep(1)
+    if os.environ["RANK"] == "${FAILS}" and os.path.exists("${order}"):
+        sys.exit(3)
+`;
+let fermi, browser, page, faults;
+
+before(async () => {
+  fermi = await platform();
+  browser = await launch();
+  ({ page, faults } = await openPage(browser, fermi.url, WAIT_MS));
+  await page.goto(fermi.link);
+  await page.waitForURL("**/overview");
+});
+after(async () => {
+  await browser?.close();
+  await fermi?.stop();
+});
+
+const test = inOrder();
+
+const eventually = (look, what) => poll(page, look, what, WAIT_MS);
+const looksRight = (name) => looks(page, name);
+const cells = (name) => page.getByRole("button", { name });
+const inspector = () => page.getByRole("region", { name: "所选的 rank" });
+const insight = () => inspector().innerText();
+
+async function submit() {
+  writeFileSync(script, LIGHT);
+  const answer = await fetch(`${fermi.url}/api/v1/training-tasks`, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${fermi.token()}`, "Content-Type": "application/json" },
+    body: JSON.stringify({
+      taskName: "e2e-ranks",
+      datasetId: "dataset-001",
+      datasetVersionId: "version-001",
+      modelId: "model-001",
+      launchMode: "existing",
+      environmentIds: ["env-002", "env-003", "env-005"],
+      distributedConfig: { masterNode: "env-002", framework: "pytorch-ddp" },
+      entrypoint: { script, args: [] },
+      maxRestarts: 0,
+    }),
+  });
+  const { data, message } = await answer.json();
+  assert.ok(answer.ok, JSON.stringify({ message, data }));
+  return data.taskId;
+}
+
+test("each rank is a cell that says its state", async () => {
+  await page.goto(`${fermi.url}/training/${await submit()}`);
+  await eventually(async () => (await cells(/^rank \d+, 运行$/).count()) === RANKS, `${RANKS} running ranks`);
+});
+
+test("they are coloured by what they use, as soon as it is measured", async () => {
+  await eventually(async () => (await page.locator('option[value="gpu"]').count()) === 1, "a measured GPU");
+  await page.getByLabel("着色依据").selectOption("gpu");
+  await eventually(async () => (await cells(/^rank \d+, 运行, GPU 利用率 \d+%$/).count()) === RANKS, "all values");
+  await looksRight("task-ranks");
+});
+
+test("pointing previews, pressing keeps, and arrows move", async () => {
+  await cells(/^rank 9,/).click();
+  await cells(/^rank 3,/).hover();
+  await eventually(async () => /^rank 3 ·/.test(await insight()), "a preview of rank 3");
+  await inspector().hover();
+  await eventually(async () => /^rank 9 ·/.test(await insight()), "the kept rank 9");
+  await eventually(async () => (await insight()).includes("still here"), "the last line of its log");
+  await cells(/^rank 9,/).focus();
+  await page.keyboard.press("ArrowUp");
+  const above = await page.evaluate(() => document.activeElement.dataset.rank);
+  assert.ok(Number(above) < 6, `the node above has ranks 2 to 5, not ${above}`);
+});
+
+test("on a phone the inspector stays in sight while the map is scrolled through", async () => {
+  const before = page.viewportSize();
+  await page.setViewportSize({ width: 390, height: 500 });
+  for (const rank of [0, RANKS - 1]) {
+    await cells(new RegExp(`^rank ${rank},`)).evaluate((cell) => cell.scrollIntoView({ block: "center" }));
+    const { y, height } = await inspector().boundingBox();
+    assert.ok(y >= 0 && y + height <= 500, `rank ${rank} in the middle: ${y} + ${height}`);
+  }
+  await page.setViewportSize(before);
+});
+
+test("the rank that failed is told from those that the platform ended", async () => {
+  writeFileSync(order, "");
+  await page.locator("h1").getByText("失败", { exact: true }).waitFor();
+  await cells(`rank ${FAILS}, 最先失败`).waitFor();
+  await eventually(async () => (await cells(/^rank \d+, 由平台结束$/).count()) === RANKS - 1, "the others ended");
+  assert.equal(await page.locator("[data-rank].rounded-full").getAttribute("data-rank"), String(FAILS));
+  await page.evaluate(() => document.activeElement.blur());
+  await page.reload();
+  await eventually(async () => (await insight()).startsWith(`rank ${FAILS} · 最先失败`), "the failed rank, kept");
+  assert.match(await insight(), /退出码 3/);
+  await looksRight("task-ranks-failed");
+});
+
+test("no page broke its security policy, failed in its console, or asked another origin", () => {
+  assert.deepEqual(faults, []);
+});
