@@ -6,7 +6,7 @@ import { rove } from "@/lib/rove";
 import { Badge } from "@/ui/badge";
 import { Gpus } from "@/ui/gpus";
 import { Cell } from "./cell";
-import { amountText, lookOf, lookWord } from "./look";
+import { amountText, LOOK_NAMES, lookOf, lookWord } from "./look";
 import { amountOf, levelOf, type Measure, type Scale, type Seen, shortNames } from "./measures";
 
 interface HeatMapProps {
@@ -50,10 +50,13 @@ export const HeatMap = memo(function HeatMap(props: HeatMapProps) {
   const named = nodes.length <= MOST_NAMES;
   const tabStop = pinned ?? all[0]?.rank.rank;
 
-  const label = ({ rank, ...seen }: Seen) => {
-    const said = [t("task.rank", { rank: rank.rank }), lookWord(t, lookOf(rank))];
+  const count = all.length;
+  const ranks = useMemo(() => Array.from({ length: count }, (_, rank) => t("task.rank", { rank })), [count, t]);
+  const words = useMemo(() => LOOK_NAMES.map((look) => lookWord(t, look)), [t]);
+  const label = (seen: Seen) => {
+    const said = [ranks[seen.rank.rank], words[LOOK_NAMES.indexOf(lookOf(seen.rank))]];
     if (measure !== "state") {
-      const value = amountOf(measure, { rank, ...seen });
+      const value = amountOf(measure, seen);
       said.push(`${t(`heat.measure.${measure}`)} ${value == null ? t("heat.none") : amountText(t, measure, value)}`);
     }
     return said.join(", ");

@@ -39,9 +39,9 @@ export function Ranks({ task, chosen, onPin, onRead, onCharts }: RanksProps) {
   const { t } = useTranslation();
   const running = task.status === "running";
   const asked = useQuery(pulsesQuery(task)).data ?? NO_PULSES;
-  const told = useQuery(ranksUseQuery(task)).data?.ranks ?? NO_USES;
+  const told = useQuery(ranksUseQuery(task)).data;
   const pulses = running ? asked : NO_PULSES;
-  const uses = running ? told : NO_USES;
+  const uses = (running && told?.ranks) || NO_USES;
   const { ranks, nodes } = task;
   const all = useMemo(() => seenOf({ ranks, nodes }, pulses, uses), [ranks, nodes, pulses, uses]);
   const amounts = useMemo(
@@ -86,7 +86,7 @@ export function Ranks({ task, chosen, onPin, onRead, onCharts }: RanksProps) {
       <OddOnes outliers={outliers} only={onlyOdd} onOnly={setOnlyOdd} onPin={onPin} />
       <div className={cx("space-y-3", wide && "lg:grid lg:grid-cols-[minmax(0,1fr)_18rem] lg:gap-5 lg:space-y-0")}>
         <div className="min-w-0 space-y-3">
-          <Legend measure={measure} scale={scale} all={all} />
+          <Legend measure={measure} scale={scale} all={all} emulated={told?.emulated} />
           <HeatMap
             nodes={nodes}
             all={all}

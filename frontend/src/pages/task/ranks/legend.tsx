@@ -1,14 +1,26 @@
 import { useTranslation } from "react-i18next";
 import { cx } from "@/lib/cx";
 import { integer } from "@/lib/format";
-import { amountText, lookOf, LOOKS, lookWord, type RankLook, SIGNS } from "./look";
+import { Badge } from "@/ui/badge";
+import { amountText, LOOK_NAMES, lookOf, LOOKS, lookWord, type RankLook, SIGNS } from "./look";
 import { type Amount, amountOf, LEVELS, type Measure, type Scale, type Seen } from "./measures";
 
-const ORDER = Object.keys(LOOKS) as RankLook[];
+const OF_GPUS = new Set<Amount>(["gpu", "gpuMemory", "power", "temperature"]);
+
+interface LegendProps {
+  measure: Measure;
+  scale: Scale | undefined;
+  all: Seen[];
+  emulated: boolean | undefined;
+}
 
 /** What the colours stand for. */
-export function Legend({ measure, scale, all }: { measure: Measure; scale: Scale | undefined; all: Seen[] }) {
-  return measure === "state" || !scale ? <States all={all} /> : <Colours amount={measure} scale={scale} all={all} />;
+export function Legend({ measure, scale, all, emulated }: LegendProps) {
+  return measure === "state" || !scale ? (
+    <States all={all} />
+  ) : (
+    <Colours amount={measure} scale={scale} all={all} emulated={emulated && OF_GPUS.has(measure)} />
+  );
 }
 
 function States({ all }: { all: Seen[] }) {
@@ -19,7 +31,7 @@ function States({ all }: { all: Seen[] }) {
   }, {});
   return (
     <ul className="flex flex-wrap gap-x-3 gap-y-1 text-xs text-muted">
-      {ORDER.filter((look) => counts[look]).map((look) => (
+      {LOOK_NAMES.filter((look) => counts[look]).map((look) => (
         <li key={look} className="flex items-center gap-1.5">
           <span
             aria-hidden
@@ -34,7 +46,14 @@ function States({ all }: { all: Seen[] }) {
   );
 }
 
-function Colours({ amount, scale, all }: { amount: Amount; scale: Scale; all: Seen[] }) {
+interface ColoursProps {
+  amount: Amount;
+  scale: Scale;
+  all: Seen[];
+  emulated: boolean | undefined;
+}
+
+function Colours({ amount, scale, all, emulated }: ColoursProps) {
   const { t } = useTranslation();
   const missing = all.filter((seen) => amountOf(amount, seen) == null).length;
   return (
@@ -46,6 +65,11 @@ function Colours({ amount, scale, all }: { amount: Amount; scale: Scale; all: Se
         ))}
       </span>
       <span>{amountText(t, amount, scale.to)}</span>
+      {emulated && (
+        <Badge tone="info" title={t("machines.emulated")}>
+          {t("gpu.emulated")}
+        </Badge>
+      )}
       {missing > 0 && (
         <span className="ml-2 flex items-center gap-1.5">
           <span aria-hidden className="size-3.5 rounded-[22%] border border-dashed border-line-strong" />

@@ -20,6 +20,8 @@ export const LOOKS: Record<RankLook, string> = {
   ended: "rounded-[22%] border-line-strong/60 bg-sunken text-muted",
 };
 
+export const LOOK_NAMES = Object.keys(LOOKS) as RankLook[];
+
 /** Where there is no room for a number. */
 export const SIGNS: Record<RankLook, string> = {
   running: "",
