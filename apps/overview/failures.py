@@ -13,10 +13,9 @@ from apps.training.models import Attempt, Task
 from apps.training.queue import health
 from apps.training.shown import presenters
 from apps.training.states import State
-from apps.training.states.reasons import CAUSES, Reason
+from apps.training.states.reasons import GOOD_ENDS
 
 WEEK = timedelta(days=7)
-GOOD = ("", Reason.COMPLETED, Reason.COMPLETED_AND_KILLED, *(code for code, cause in CAUSES.items() if cause.asked))
 MOST_NODES = 20
 UNLIKELY = 0.05
 """That any node would fail so often in a week in which all are alike: below it, the node stands out."""
@@ -32,7 +31,7 @@ class Record(NamedTuple):
 def look(scope: Scope, moment: datetime) -> dict[str, Any]:
     since = moment - WEEK
     attempts = scope.of_projects(Attempt.objects.filter(ended_at__gte=since), "task__project")
-    ended: Any = attempts.exclude(outcome__in=GOOD).order_by().values("outcome")
+    ended: Any = attempts.exclude(outcome__in=("", *GOOD_ENDS)).order_by().values("outcome")
     failed: Any = scope.tasks().filter(state=State.FAILED, ended_at__gte=since).order_by().values("reason")
     by_attempt = {row["outcome"]: row for row in ended.annotate(count=Count("pk"), newest=Max("pk"))}
     by_task = {row["reason"]: row for row in failed.annotate(count=Count("pk"), newest=Max("pk"))}

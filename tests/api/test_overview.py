@@ -167,6 +167,9 @@ def test_failures_of_the_week_are_told_by_cause_and_by_the_node_that_they_blame(
         failed_attempt(task, 1, "NODE_LOST" if lost else "COMPLETED", **(lost or {}))
     failed_attempt(a_task(project, cluster, "task-old", State.FAILED, reason="RUN_TIMEOUT"), 1, "RUN_TIMEOUT")
     Attempt.objects.filter(task="task-old").update(ended_at=now() - timedelta(days=8))
+    asked = a_task(project, cluster, "task-asked")
+    for number, outcome in enumerate(("GAVE_WAY", "PAUSED", "RESIZING", "STOPPED_BY_USER", "STOPPED_AND_KILLED")):
+        failed_attempt(asked, number, outcome)
     told = admin.get("/overview").data["failures"]
     assert {cause["code"]: (cause["attempts"], cause["tasks"]) for cause in told["causes"]} == {
         "NODE_LOST": (6, 0), "RUN_TIMEOUT": (0, 1),

@@ -55,6 +55,19 @@ def test_series_of_a_task_say_whose_they_are(task: Task, viewer: Api, stranger: 
     assert anonymous.get(path).status == 401
 
 
+def test_a_mark_says_whether_an_attempt_failed_or_was_asked_to_end(task: Task, viewer: Api) -> None:
+    began = task.attempts.get().created_at
+    for number, outcome in enumerate(("GAVE_WAY", "NODE_LOST", "COMPLETED"), 2):
+        at = began + timedelta(minutes=number)
+        Attempt.objects.create(
+            task=task, number=number, master_port=1, created_at=at, ended_at=at, outcome=outcome, plan={}
+        )
+    marks = viewer.get(f"/training-tasks/{task.pk}/telemetry").data["marks"]
+    ends = [(mark["outcome"], mark["failed"]) for mark in marks if mark["code"] == "ATTEMPT_ENDED"]
+    assert ends == [("GAVE_WAY", False), ("NODE_LOST", True), ("COMPLETED", False)]
+    assert not any(mark["failed"] for mark in marks if mark["code"] == "ATTEMPT_STARTED")
+
+
 def test_one_may_ask_for_some_nodes_ranks_and_metrics(task: Task, colleague: Api) -> None:
     path = f"/training-tasks/{task.pk}/telemetry"
     told = colleague.get(path, metric=["gpu", "rank_cpu"], node=[1]).data["series"]

@@ -108,6 +108,12 @@ def test_the_overview_says_what_waits_why_and_what_is_wrong(
         assert text in shown
 
 
+@pytest.mark.parametrize("outcome", ["GAVE_WAY", "PAUSED", "RESIZING", "COMPLETED_AND_KILLED", "STOPPED_AND_KILLED"])
+def test_what_somebody_asked_for_is_no_failure(operator: Client, task: Task, outcome: str) -> None:
+    Attempt.objects.filter(task=task).update(outcome=outcome)
+    assert outcome not in page(operator, "index")
+
+
 def test_the_overview_says_how_many_it_leaves_out_and_where_they_are(
     operator: Client, environment: DevEnvironment
 ) -> None:

@@ -61,6 +61,7 @@ class TelemetryMark(serializers.Serializer):
     code = serializers.ChoiceField([(code, code) for code in ("ATTEMPT_STARTED", "ATTEMPT_ENDED")])
     attempt = serializers.IntegerField()
     outcome = serializers.CharField(help_text="why it ended; empty: it did not, or is not known yet")
+    failed = serializers.BooleanField(help_text="by something that nobody asked for")
 
 
 class TaskTelemetry(Telemetry):

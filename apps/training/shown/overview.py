@@ -21,11 +21,10 @@ from apps.common.texts import said
 from apps.training.models import Attempt, Task
 from apps.training.shown import presenters
 from apps.training.states import State
-from apps.training.states.reasons import Reason
+from apps.training.states.reasons import GOOD_ENDS
 
 ROWS = 20
 WEEK = timedelta(days=7)
-GOOD_ENDS = ("", Reason.COMPLETED, Reason.STOPPED_BY_USER, Reason.STOPPED_AND_KILLED)
 
 STATE_NAMES = {
     State.INITIALIZING: said("INITIALIZING"),
@@ -128,7 +127,7 @@ def _troubled() -> Table:
 def _failures() -> Table:
     """Of attempts, and of tasks that failed for good."""
     since = now() - WEEK
-    attempts = Attempt.objects.filter(created_at__gte=since).exclude(outcome__in=GOOD_ENDS)
+    attempts = Attempt.objects.filter(created_at__gte=since).exclude(outcome__in=("", *GOOD_ENDS))
     tasks = Task.trainings.filter(state=State.FAILED, ended_at__gte=since)
     by_attempt = dict(attempts.order_by().values_list("outcome").annotate(Count("pk")))
     by_task = dict(tasks.order_by().values_list("reason").annotate(Count("pk")))

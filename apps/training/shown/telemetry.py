@@ -16,6 +16,7 @@ from apps.training.ground import holding
 from apps.training.ground.launching import backend_for
 from apps.training.models import Task
 from apps.training.shown.queue import Eyes
+from apps.training.states.reasons import GOOD_ENDS
 from fermi.launch.errors import BackendError, UnknownName
 from fermi.telemetry.metrics import RANK
 
@@ -102,9 +103,12 @@ def _host(cluster: Any) -> dict[str, Place]:
 def _marks(attempts: list[Any], begins: datetime, ends: datetime) -> list[dict[str, Any]]:
     found = []
     for number, outcome, created_at, ended_at in attempts:
-        found.append({"at": created_at, "code": "ATTEMPT_STARTED", "attempt": number, "outcome": ""})
+        found.append({"at": created_at, "code": "ATTEMPT_STARTED", "attempt": number, "outcome": "", "failed": False})
         if ended_at:
-            found.append({"at": ended_at, "code": "ATTEMPT_ENDED", "attempt": number, "outcome": outcome})
+            failed = outcome not in ("", *GOOD_ENDS)
+            found.append(
+                {"at": ended_at, "code": "ATTEMPT_ENDED", "attempt": number, "outcome": outcome, "failed": failed}
+            )
     return [one for one in found if begins <= one["at"] <= ends]
 
 

@@ -4909,6 +4909,8 @@ export interface components {
             attempt: number;
             /** @description why it ended; empty: it did not, or is not known yet */
             outcome: string;
+            /** @description by something that nobody asked for */
+            failed: boolean;
         };
         /** @enum {string} */
         TelemetryMarkCodeEnum: "ATTEMPT_STARTED" | "ATTEMPT_ENDED";

@@ -3351,6 +3351,10 @@ class TelemetryMark(TypedDict):
     """
     why it ended; empty: it did not, or is not known yet
     """
+    failed: bool
+    """
+    by something that nobody asked for
+    """
 
 
 class TemplateVariant(TypedDict):
