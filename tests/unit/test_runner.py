@@ -111,6 +111,18 @@ node.main(sys.argv[1], {})
 """
 
 
+def test_a_forked_rank_cannot_read_the_log_that_its_runner_may(tmp_path: Path) -> None:
+    (tmp_path / "kmsg").touch()
+    (tmp_path / "gpus" / "0000:3b:00.0").mkdir(parents=True)
+    script = """
+fds = pathlib.Path("/proc/self/fd")
+opened = [os.readlink(fd) for fd in list(fds.iterdir()) if fd.exists()]
+sys.exit(any(path.endswith("kmsg") for path in opened))
+"""
+    [rank] = run(tmp_path, script, 1, ("-c", GPUS), env={"HERE": str(tmp_path), "CUDA_VISIBLE_DEVICES": "0"}, fork=True)
+    assert rank["exit_code"] == 0
+
+
 def test_a_rank_whose_gpu_is_lost_ends_with_what_the_kernel_said_of_it(tmp_path: Path) -> None:
     (tmp_path / "kmsg").touch()
     for pci in ("0000:3b:00.0", "0000:af:00.0"):

@@ -134,7 +134,7 @@ class Node:
         if early := self.stops.early():
             self.status.update(asked=early.by, asked_at=time.time() if early.by else None)
         elif not self.blame_port():
-            self.start_all(inherited=[wake, wake_write])
+            self.start_all(inherited=[wake, wake_write, *self.xids.descriptors()])
             if self.measuring:
                 self.measuring.start()
         self.follow(wake)

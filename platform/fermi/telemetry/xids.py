@@ -71,6 +71,10 @@ class Xids:
         self._journal, self._command = Beside(JOURNAL_SECONDS), journal
         self._since = time.time()
 
+    def descriptors(self) -> list[int]:
+        """That no rank is to have: what it reads takes a right."""
+        return [] if self._log is None else [self._log]
+
     def look(self) -> dict[int, int]:
         """The newest number of each GPU that has had one, by place."""
         if not self._buses:
