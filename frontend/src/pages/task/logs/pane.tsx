@@ -187,7 +187,7 @@ function Choices({ task, view: { rank, attempt }, onView }: Pick<PaneProps, "tas
     <>
       <select
         aria-label={t("logs.rank")}
-        className="control w-auto max-w-full"
+        className="control w-auto max-w-full max-sm:max-w-32"
         value={rank}
         onChange={({ target }) => change({ rank: target.value === "all" ? "all" : Number(target.value) })}
       >
