@@ -10,32 +10,34 @@ export interface Stretch {
   to: number;
 }
 
+export interface Wanted {
+  metric: MetricName[];
+  stretch?: Stretch;
+  points: number;
+  /** Of a task; empty: all. */
+  node?: number[];
+  rank?: number[];
+}
+
 /** As often as something new can have come. */
 const EVERY = 15_000;
 
-const asked = (metric: MetricName[], stretch: Stretch | undefined, points: number) => ({
-  metric,
-  points,
+const asked = ({ stretch, ...wanted }: Wanted) => ({
+  ...wanted,
   ...(stretch && { from: new Date(stretch.from).toISOString(), to: new Date(stretch.to).toISOString() }),
 });
 
-export const taskTelemetryQuery = (
-  task_id: string,
-  metric: MetricName[],
-  stretch: Stretch | undefined,
-  points: number,
-  live: boolean,
-) =>
+export const taskTelemetryQuery = (task_id: string, wanted: Wanted, live: boolean) =>
   queryOptions({
-    queryKey: ["telemetry", "task", task_id, metric, stretch, points] as const,
+    queryKey: ["telemetry", "task", task_id, wanted] as const,
     queryFn: () =>
       unwrap(
         http.GET("/api/v1/training-tasks/{task_id}/telemetry", {
-          params: { path: { task_id }, query: asked(metric, stretch, points) },
+          params: { path: { task_id }, query: asked(wanted) },
         }),
       ),
     placeholderData: keepPreviousData,
-    refetchInterval: live && !stretch ? EVERY : false,
+    refetchInterval: live && !wanted.stretch ? EVERY : false,
   });
 
 /** The newest values of each rank: asked while the task runs and the page can be seen. */
@@ -48,25 +50,21 @@ export const ranksUseQuery = ({ taskId: task_id, status }: Pick<Task, "taskId" |
     refetchInterval: 5_000,
   });
 
-/** `seconds` back from now, unless a stretch was chosen. */
-export const environmentTelemetryQuery = (
-  environment_id: string,
-  metric: MetricName[],
-  seconds: number,
-  stretch: Stretch | undefined,
-  points: number,
-) =>
+/** Of an environment or a worker: `seconds` back from now, unless a stretch was chosen. */
+export const machineTelemetryQuery = (kind: "environment" | "worker", id: string, wanted: Wanted, seconds: number) =>
   queryOptions({
-    queryKey: ["telemetry", "environment", environment_id, metric, seconds, stretch, points] as const,
+    queryKey: ["telemetry", kind, id, wanted, seconds] as const,
     queryFn: () => {
       const now = Date.now();
-      const query = asked(metric, stretch ?? { from: now - seconds * 1000, to: now }, points);
-      return unwrap(
-        http.GET("/api/v1/dev-environments/{environment_id}/telemetry", {
-          params: { path: { environment_id }, query },
-        }),
-      );
+      const query = asked({ ...wanted, stretch: wanted.stretch ?? { from: now - seconds * 1000, to: now } });
+      return kind === "environment"
+        ? unwrap(
+            http.GET("/api/v1/dev-environments/{environment_id}/telemetry", {
+              params: { path: { environment_id: id }, query },
+            }),
+          )
+        : unwrap(http.GET("/api/v1/workers/{worker_id}/telemetry", { params: { path: { worker_id: id }, query } }));
     },
     placeholderData: keepPreviousData,
-    refetchInterval: stretch ? false : EVERY,
+    refetchInterval: wanted.stretch ? false : EVERY,
   });

@@ -18,6 +18,7 @@ const PAGE = 200;
 export const workerKeys = {
   all: ["workers"] as const,
   list: (filters: WorkerFilters) => [...workerKeys.all, "list", filters] as const,
+  one: (id: string) => [...workerKeys.all, "one", id] as const,
   environment: (id: string) => [...workerKeys.all, "environment", id] as const,
   groups: ["workers", "groups"] as const,
   tokens: ["join-tokens"] as const,
@@ -36,6 +37,13 @@ export const workersQuery = ({ status, ...rest }: WorkerFilters) =>
       return unwrap(http.GET("/api/v1/workers", { params: { query } }));
     },
     placeholderData: keepPreviousData,
+    refetchInterval: 2_000,
+  });
+
+export const workerQuery = (id: string) =>
+  queryOptions({
+    queryKey: workerKeys.one(id),
+    queryFn: () => unwrap(http.GET("/api/v1/workers/{worker_id}", { params: { path: { worker_id: id } } })),
     refetchInterval: 2_000,
   });
 

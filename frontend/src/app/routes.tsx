@@ -35,6 +35,7 @@ export const routes: RouteObject[] = [
               { path: "/workers", lazy: () => import("@/pages/workers") },
               { path: "/workers/groups", lazy: () => import("@/pages/groups") },
               { path: "/workers/join-tokens", lazy: () => import("@/pages/join-tokens") },
+              { path: "/workers/:id", lazy: () => import("@/pages/workers/worker") },
               { path: "/preflight", lazy: () => import("@/pages/preflights") },
               { path: "/preflight/create", lazy: () => import("@/pages/preflight-create") },
               { path: "/preflight/:id", lazy: () => import("@/pages/preflight") },

@@ -11,8 +11,6 @@ export interface Hit {
 
 const FEW = 5;
 
-const within = (path: string, name: string, value: string) => `${path}?${new URLSearchParams({ [name]: value })}`;
-
 /** What is searched, by its kind: the platform finds names and ids. */
 const SEARCHES = {
   tasks: async (query: Query) =>
@@ -31,7 +29,7 @@ const SEARCHES = {
     (await unwrap(http.GET("/api/v1/workers", query))).items.map(({ id, node }): Hit => ({
       id,
       name: node,
-      to: within("/workers", "search", id),
+      to: `/workers/${id}`,
     })),
   groups: async (query: Query) =>
     (await unwrap(http.GET("/api/v1/worker-groups", query))).items.map(({ id, name }): Hit => ({

@@ -22,7 +22,7 @@ import { Page } from "@/ui/page";
 import { StatusBadge } from "@/ui/status";
 import { Facts } from "@/ui/table";
 
-const Machine = lazy(() => import("./machine"));
+const Machine = lazy(() => import("@/ui/machines/history"));
 
 export function Component() {
   const { t } = useTranslation();
@@ -83,7 +83,7 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
         </div>
         <div className="min-w-0 space-y-4">
           <Suspense fallback={<Loading />}>
-            <Machine environment={environment} />
+            <Machine kind="environment" id={environment.id} />
           </Suspense>
           <History id={environment.id} />
         </div>

@@ -102,7 +102,11 @@ function Members({ group: { id, name, workers } }: { group: WorkerGroup }) {
           <tbody className="divide-y">
             {workers.slice(0, SHOWN).map((worker) => (
               <tr key={worker.id} className="*:px-1.5 *:py-1.5 sm:*:px-3">
-                <td className="font-medium whitespace-nowrap">{worker.id}</td>
+                <td className="font-medium whitespace-nowrap">
+                  <Link to={`/workers/${worker.id}`} className="hover:underline">
+                    {worker.id}
+                  </Link>
+                </td>
                 {worker.rank == null ? (
                   <td colSpan={3} className="text-right">
                     <Badge title={t("groups.spareHint")}>{t("groups.spare")}</Badge>

@@ -1,111 +1,155 @@
+import type { TFunction } from "i18next";
 import { useQuery } from "@tanstack/react-query";
-import { useMemo, useState } from "react";
+import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import { isOver } from "@/api/tasks";
-import { type Stretch, taskTelemetryQuery } from "@/api/telemetry";
+import { taskTelemetryQuery } from "@/api/telemetry";
 import type { Metric, Task } from "@/api/types";
-import { figure, integer } from "@/lib/format";
+import { figure } from "@/lib/format";
+import { numbersOf } from "@/lib/numbers";
+import { useRemembered } from "@/lib/remembered";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Empty } from "@/ui/empty";
 import { Failure, Loading } from "@/ui/failure";
-import { metricsOf, onMoments, PANEL_IDS, stepsAt } from "@/ui/machines/bands";
-import { Panels } from "@/ui/machines/panels";
-import { TimeChart } from "@/ui/machines/time-chart";
+import type { Drawn } from "@/ui/machines/bands";
+import { Chooser, Numbers } from "@/ui/machines/chooser";
+import { Legend } from "@/ui/machines/legend";
+import { useLook, usePanels } from "@/ui/machines/look";
+import { metricsOf, PANEL_IDS } from "@/ui/machines/metrics";
+import { Caption, Panels } from "@/ui/machines/panels";
+import { printedAs, stepsAt, stepTicks } from "@/ui/machines/steps";
+import { type Axis, type Curve, TimeChart } from "@/ui/machines/time-chart";
 
 const POINTS = 300;
 /** Of a task with very many ranks, fewer points of each are enough for a band. */
 const MANY = 64;
 
+interface Props {
+  task: Task;
+  metrics: Metric[];
+  rank?: number;
+}
+
 /** What the task's GPUs, processors and network did, on one axis with its loss. */
-export default function Machines({ task, metrics, rank }: { task: Task; metrics: Metric[]; rank?: number }) {
+export default function Machines({ task, metrics, rank }: Props) {
   const { t } = useTranslation();
-  const [stretch, setStretch] = useState<Stretch>();
-  const [bySteps, setBySteps] = useState(false);
+  const { text, change, stretch, zoom } = useLook();
+  const charts = usePanels(PANEL_IDS);
+  const [below, setBelow] = useRemembered("machines.below");
+  const bySteps = below === "steps" && metrics.length > 0;
+  const node = numbersOf(text("nodes"), task.nodeCount) ?? [];
+  const chosen = numbersOf(text("ranks"), task.worldSize) ?? [];
   const points = task.worldSize > MANY ? POINTS / 2 : POINTS;
-  const told = useQuery(taskTelemetryQuery(task.taskId, METRICS, stretch, points, !isOver(task)));
-  const step = useMemo(() => stepsAt(metrics), [metrics]);
-  const marks = useMemo(
-    () =>
-      (told.data?.marks ?? []).map(({ at, code, attempt, outcome }) => ({
-        at: new Date(at).getTime() / 1000,
-        label: t(code === "ATTEMPT_STARTED" ? "machines.attemptBegan" : "machines.attemptEnded", { attempt }),
-        bad: code === "ATTEMPT_ENDED" && !WELL.some((end) => outcome.startsWith(end)),
-      })),
-    [told.data, t],
-  );
-  if (told.isError) return <Failure error={told.error} retry={() => void told.refetch()} />;
-  if (!told.data) return <Loading />;
-  if (told.data.series.length === 0) {
-    return (
-      <Empty title={t("machines.nothing")} hint={t(isOver(task) ? "machines.nothingOver" : "machines.nothingYet")} />
-    );
-  }
+  const wanted = { metric: metricsOf(charts.panels), points, stretch, node, rank: chosen };
+  const told = useQuery(taskTelemetryQuery(task.taskId, wanted, !isOver(task)));
+  const step = useMemo(() => (metrics.length > 0 ? stepsAt(metrics) : undefined), [metrics]);
+  const ticks = useMemo(() => (bySteps ? stepTicks(metrics) : undefined), [bySteps, metrics]);
+  const marks = useMemo(() => marksOf(t, told.data?.marks ?? []), [told.data?.marks, t]);
+  if (!told.data) return told.isError ? <Failure error={told.error} retry={() => void told.refetch()} /> : <Loading />;
+  const narrowed = stretch || node.length > 0 || chosen.length > 0;
   const hasLoss = metrics.some(({ values }) => values.loss != null);
   return (
     <div className="space-y-3">
       <div className="flex flex-wrap items-center gap-x-4 gap-y-2 text-sm">
         {told.data.emulated && <Badge tone="warn">{t("machines.emulated")}</Badge>}
-        <span className="text-muted">{t("machines.drag")}</span>
-        <span className="ml-auto flex flex-wrap items-center gap-3">
+        <span className="text-muted pointer-coarse:hidden">{t("machines.drag")}</span>
+        <span className="ml-auto flex flex-wrap items-center gap-x-3 gap-y-1">
+          {narrowed && (
+            <Button onClick={() => change({ from: "", to: "", nodes: "", ranks: "" })}>{t("machines.all")}</Button>
+          )}
           {metrics.length > 0 && (
             <label className="flex items-center gap-1.5 text-muted">
-              <input type="checkbox" checked={bySteps} onChange={({ target }) => setBySteps(target.checked)} />
+              <input
+                type="checkbox"
+                checked={bySteps}
+                onChange={({ target }) => setBelow(target.checked ? "steps" : null)}
+              />
               {t("machines.bySteps")}
             </label>
           )}
-          {stretch && <Button onClick={() => setStretch(undefined)}>{t("machines.all")}</Button>}
+          <Chooser ids={PANEL_IDS} charts={charts}>
+            {task.nodeCount > 1 && (
+              <Numbers
+                label={t("machines.nodes")}
+                value={text("nodes")}
+                count={task.nodeCount}
+                onChange={(nodes) => change({ nodes })}
+              />
+            )}
+            {task.worldSize > 1 && (
+              <Numbers
+                label={t("machines.ranks")}
+                value={text("ranks")}
+                count={task.worldSize}
+                onChange={(ranks) => change({ ranks })}
+              />
+            )}
+          </Chooser>
         </span>
       </div>
-      <Panels
-        answer={told.data}
-        marks={marks}
-        alone={rank}
-        below={bySteps ? (at) => stepText(step(at)) : undefined}
-        onZoom={setStretch}
-        extra={
-          hasLoss
-            ? (moments, group) => (
-                <figure className="min-w-0">
-                  <figcaption className="mb-1 text-sm">{t("task.lossChart")}</figcaption>
-                  <TimeChart
-                    label={t("task.lossChart")}
-                    moments={moments}
-                    curves={[
-                      {
-                        label: t("task.lossChart"),
-                        values: joined(onMoments(metrics, "loss", moments)),
-                        color: "--accent-ink",
-                        look: "strong",
-                      },
-                    ]}
-                    marks={marks}
-                    group={group}
-                    text={figure}
-                    below={bySteps ? (at) => stepText(step(at)) : undefined}
-                    onZoom={(from, to) => setStretch({ from: from * 1000, to: to * 1000 })}
-                  />
-                </figure>
-              )
-            : undefined
-        }
-      />
+      {told.isError && <Failure error={told.error} retry={() => void told.refetch()} />}
+      {told.data.series.length === 0 && (
+        <Empty
+          title={t("machines.nothing")}
+          hint={t(narrowed ? "machines.nothingChosen" : isOver(task) ? "machines.nothingOver" : "machines.nothingYet")}
+        />
+      )}
+      {told.data.series.length > 0 && (
+        <Panels
+          answer={told.data}
+          panels={charts.panels}
+          marks={marks}
+          alone={rank}
+          ticks={ticks}
+          step={step}
+          onZoom={zoom}
+          extra={hasLoss ? (axis) => <Loss metrics={metrics} axis={axis} step={step} /> : undefined}
+        />
+      )}
     </div>
+  );
+}
+
+interface LossProps {
+  metrics: Metric[];
+  axis: Axis;
+  step?: (at: number) => number | null;
+}
+
+function Loss({ metrics, axis, step }: LossProps) {
+  const { t } = useTranslation();
+  const title = t("task.lossChart");
+  const { moments, curves, drawn } = useMemo(() => {
+    const { moments, values } = printedAs(metrics, "loss");
+    const curves: Curve[] = [{ label: title, values, color: "--accent-ink", look: "strong" }];
+    const drawn: Drawn[] = [{ key: "loss", values, role: "line" }];
+    return { moments, curves, drawn };
+  }, [metrics, title]);
+  return (
+    <figure className="min-w-0">
+      <Caption title={title} lines={drawn} moments={moments} cursor={axis.cursor} step={step} />
+      <TimeChart label={title} axis={axis} moments={moments} curves={curves} text={figure} />
+      <Legend {...{ drawn, curves, moments }} cursor={axis.cursor} nodes={false} text={figure} />
+    </figure>
   );
 }
 
 /** Ends that are no failure: it came to its end, or somebody asked for it. */
 const WELL = ["COMPLETED", "STOPPED", "GAVE_WAY", "PAUSED", "RESIZING"];
-const METRICS = metricsOf(PANEL_IDS);
 
-const stepText = (step: number | null) => (step == null ? "" : integer(step));
-
-/** A line through what was printed seldom. */
-function joined(values: (number | null)[]): (number | null)[] {
-  let last: number | null = null;
-  const until = values.findLastIndex((value) => value != null);
-  return values.map((value, at) => {
-    if (value != null) last = value;
-    return at <= until ? last : null;
-  });
+interface Mark {
+  at: string;
+  code: "ATTEMPT_STARTED" | "ATTEMPT_ENDED";
+  attempt: number;
+  outcome: string;
 }
+
+const marksOf = (t: TFunction, marks: Mark[]) =>
+  marks
+    .map(({ at, code, attempt, outcome }) => ({
+      at: new Date(at).getTime() / 1000,
+      label: t(code === "ATTEMPT_STARTED" ? "machines.attemptBegan" : "machines.attemptEnded", { attempt }),
+      bad: code === "ATTEMPT_ENDED" && !WELL.some((end) => outcome.startsWith(end)),
+    }))
+    .sort((a, b) => a.at - b.at);

@@ -7,6 +7,11 @@ import { api, list, me, ok, platform, refuse, withRole } from "@/test/platform";
 import { visit } from "@/test/render";
 import { exports } from "./environment";
 
+vi.mock("@/ui/machines/time-chart", () => ({
+  ...{ LEFT: 78, RIGHT: 12 },
+  TimeChart: ({ label }: { label: string }) => <div role="img" aria-label={label} />,
+}));
+
 test("a worker shows its state, heartbeat, rank, process and use", async () => {
   const busy = worker("gn6-1", {
     status: "suspect",
@@ -227,4 +232,40 @@ test("a worker is deleted, and a join token revoked, after a question", async ()
   await userEvent.click(await screen.findByRole("button", { name: "撤销" }));
   await userEvent.click(within(await screen.findByRole("alertdialog")).getByRole("button", { name: "撤销" }));
   await waitFor(() => expect(revoked).toHaveBeenCalledTimes(1));
+});
+
+test("a worker's page shows what it is, what was measured of it, and who had it", async () => {
+  const asked = vi.fn();
+  platform.use(
+    http.get(api("/workers/gn6-0"), () => ok(worker("gn6-0", { rank: 3, worldSize: 8 }))),
+    http.get(api("/workers/gn6-0/telemetry"), ({ request }) => {
+      asked(new URL(request.url).searchParams.getAll("metric"));
+      return ok({
+        ...{ from: "2026-11-21T05:00:00Z", to: "2026-11-21T06:00:00Z", stepSeconds: 1800, emulated: false },
+        series: [{ metric: "gpu", unit: "%", index: "0", node: null, rank: null, values: [50, 75], most: null }],
+        tasks: [
+          { id: "task-1", name: "bert", from: "2026-11-21T05:00:00Z", to: "2026-11-21T05:30:00Z" },
+          { id: null, name: "", from: "2026-11-21T05:30:00Z", to: null },
+        ],
+      });
+    }),
+  );
+  visit("/workers");
+  await userEvent.click(await screen.findByRole("link", { name: "gn6-0" }));
+  expect(await screen.findByRole("img", { name: "GPU 利用率: 75 %" })).toBeTruthy();
+  const tasks = within(screen.getByRole("region", { name: "使用者" }));
+  expect(tasks.getByRole("link", { name: "bert" }).getAttribute("href")).toBe("/training/task-1");
+  expect(tasks.getByText("其他项目的任务")).toBeTruthy();
+  await userEvent.click(screen.getByText("选择"));
+  await userEvent.click(screen.getByRole("button", { name: "GPU 降速" }));
+  await waitFor(() => expect(asked).toHaveBeenLastCalledWith(expect.arrayContaining(["gpu", "throttled"])));
+  expect(await screen.findByText("没有测量数据：GPU 降速")).toBeTruthy();
+  await userEvent.click(screen.getByRole("button", { name: "恢复默认" }));
+  await waitFor(() => expect(screen.queryByText("没有测量数据：GPU 降速")).toBeNull());
+});
+
+test("a worker that is not there says so", async () => {
+  platform.use(http.get(api("/workers/gone"), () => refuse(404, "NOT_FOUND", "")));
+  visit("/workers/gone");
+  expect(await screen.findByRole("heading", { name: "没有这个 Worker" })).toBeTruthy();
 });

@@ -1,75 +1,94 @@
 import { expect, test } from "vitest";
-import type { Metric, TelemetrySeries } from "@/api/types";
-import { band, MOST_LINES, moments, onMoments, panelsOf, stepsAt } from "./bands";
+import type { TelemetrySeries } from "@/api/types";
+import { band, MOST_LINES, moments, newestOf, panelsOf, silences, valueAt } from "./bands";
+import { AT_FIRST, metricsOf, PANEL_IDS, slowedBy } from "./metrics";
 
-const one = (metric: TelemetrySeries["metric"], rank: number | null, values: (number | null)[]): TelemetrySeries => ({
-  metric,
-  unit: "%",
-  index: String(rank ?? ""),
-  node: 0,
-  rank,
-  values,
-  most: null,
-});
-
-const printed = (seconds: number, step: number, loss?: number): Metric => ({
-  id: step,
-  attempt: 1,
-  rank: 0,
-  step,
-  at: new Date(seconds * 1000).toISOString(),
-  values: loss === undefined ? {} : { loss },
-});
+const one = (
+  metric: TelemetrySeries["metric"],
+  rank: number | null,
+  values: (number | null)[],
+  node: number | null = 0,
+): TelemetrySeries => ({ metric, unit: "%", index: String(rank ?? ""), node, rank, values, most: null });
 
 test("few series are lines, and many a band with the rank that is singled out", () => {
-  const few = panelsOf([one("gpu", 0, [1, 2]), one("gpu", 1, [3, null])]);
+  const few = panelsOf([one("gpu", 0, [1, 2]), one("gpu", 1, [3, null])], AT_FIRST);
   expect(few.map(({ id, count, drawn }) => [id, count, drawn.map(({ role }) => role)])).toEqual([
     ["gpu", 2, ["line", "line"]],
   ]);
-  const all = Array.from({ length: MOST_LINES + 1 }, (_, rank) => one("gpu", rank, [rank, rank * 2]));
-  const [many] = panelsOf(all, 3);
+  const all = Array.from({ length: MOST_LINES + 4 }, (_, rank) => one("gpu", rank, [rank, rank * 2]));
+  const [many] = panelsOf(all, AT_FIRST, 3);
   expect(many?.drawn.map(({ role, values }) => [role, values])).toEqual([
-    ["most", [16, 32]],
+    ["most", [19, 38]],
+    ["high", [17, 34]],
+    ["middle", [10, 20]],
+    ["low", [2, 4]],
     ["least", [0, 0]],
-    ["middle", [8, 16]],
     ["line", [3, 6]],
   ]);
-  expect(panelsOf(all, 99)[0]?.drawn).toHaveLength(3);
+  expect(panelsOf(all, AT_FIRST, 99)[0]?.drawn).toHaveLength(5);
 });
 
-test("what says nothing has no chart, and ranks come before their node", () => {
-  expect(panelsOf([one("power", 0, [null, null])])).toEqual([]);
-  const [cpu] = panelsOf([one("cpu", null, [50]), one("rank_cpu", 1, [9])]);
-  expect(cpu?.drawn.map(({ series }) => series?.metric)).toEqual(["rank_cpu"]);
-  expect(panelsOf([one("received", null, [1]), one("sent", null, [2])])[0]?.count).toBe(2);
+test("what says nothing or was not chosen has no chart, and ranks come before their node", () => {
+  expect(panelsOf([one("power", 0, [null, null])], AT_FIRST)).toEqual([]);
+  expect(panelsOf([one("power", 0, [1])], ["gpu"])).toEqual([]);
+  const series = [one("cpu", null, [50]), one("rank_cpu", 1, [9])];
+  const panels = panelsOf(series, ["cpu", "nodeCpu"]);
+  expect(panels.map(({ drawn }) => drawn.map(({ series }) => series?.metric))).toEqual([["rank_cpu"], ["cpu"]]);
+  expect(panelsOf([one("received", null, [1]), one("sent", null, [2])], AT_FIRST)[0]?.count).toBe(2);
+  expect(panelsOf([one("load", null, [1], 0), one("load", null, [1], 1)], ["load"])[0]?.nodes).toBe(true);
 });
 
-test("a moment of which nothing is known stays empty in a band", () => {
-  expect(band([one("gpu", 0, [null, 5]), one("gpu", 1, [null, null])]).map(({ values }) => values)).toEqual([
-    [null, 5],
-    [null, 5],
-    [null, 5],
+test("a metric that two charts show is asked for once", () => {
+  const asked = metricsOf(PANEL_IDS);
+  expect(new Set(asked).size).toBe(asked.length);
+  expect(metricsOf(["cpu", "nodeCpu"])).toEqual(["rank_cpu", "cpu"]);
+});
+
+test("a band names whose value is the least and the largest at a moment, and is empty where nothing is known", () => {
+  const all = [one("gpu", 0, [null, 5, 9]), one("gpu", 1, [null, null, 7]), one("gpu", 2, [null, 6, 8])];
+  const lines = Object.fromEntries(band(all).map((line) => [line.role, line]));
+  const whose = (role: string) => [0, 1, 2].map((at) => lines[role]?.whose?.(at)?.rank);
+  expect(lines.middle?.values).toEqual([null, 6, 8]);
+  expect([whose("least"), whose("most")]).toEqual([
+    [undefined, 0, 1],
+    [undefined, 2, 0],
   ]);
-  expect(band([])).toHaveLength(3);
+  expect(band([]).map(({ values }) => values)).toEqual([[], [], [], [], []]);
 });
 
-test("the step at a moment is the last that was reported before it", () => {
-  const step = stepsAt([printed(120, 20), printed(60, 10)]);
-  expect([0, 59, 60, 119, 120, 1e9].map(step)).toEqual([null, null, 10, 10, 20, 20]);
-  expect(stepsAt([])(5)).toBeNull();
+test("a band's places are those of sorted values", () => {
+  const columns = 9;
+  const all = Array.from({ length: 137 }, (_, rank) =>
+    one(
+      "gpu",
+      rank,
+      Array.from({ length: columns }, (_, at) => ((rank + 3) * (at + 7) * 7919) % (at < 5 ? 101 : 3)),
+    ),
+  );
+  const drawn = band(all);
+  for (let at = 0; at < columns; at++) {
+    const sorted = all.map(({ values }) => values[at] ?? 0).sort((a, b) => a - b);
+    expect(drawn.map(({ values }) => values[at])).toEqual([136, 123, 68, 13, 0].map((place) => sorted[place]));
+  }
 });
 
-test("what was printed lies on the moments of what was measured", () => {
-  const at = moments("1970-01-01T00:01:00Z", 15, 4);
-  expect(at).toEqual([60, 75, 90, 105]);
-  const metrics = [
-    printed(59, 1, 9),
-    printed(61, 2, 8),
-    printed(70, 3, 7),
-    printed(104, 4, 6),
-    printed(121, 5, 5),
-    printed(80, 6),
-  ];
-  expect(onMoments(metrics, "loss", at)).toEqual([7, null, 6, null]);
-  expect(onMoments(metrics, "loss", [])).toEqual([]);
+test("a silence is where nothing at all was measured, for longer than samples are apart", () => {
+  const at = moments("1970-01-01T00:00:00Z", 15, 12);
+  const values = (...places: number[]) => at.map((_, place) => (places.includes(place) ? 1 : null));
+  const series = [one("gpu", 0, values(0, 1, 3)), one("gpu", 1, values(2, 10))];
+  expect(silences(series, at, 180)).toEqual([[60, 150]]);
+  expect(silences([one("gpu", 0, values(0))], at, 180)).toEqual([[15, 180]]);
+  expect(silences([], [], 180)).toEqual([]);
+});
+
+test("without a cursor a line says its newest, unless that is old", () => {
+  const late = [1, 2, null, null];
+  expect(newestOf([[1, null, null, null], late, []])).toBe(1);
+  expect(newestOf([])).toBe(-1);
+  expect([valueAt(late, 3, true), valueAt(late, 3, false), valueAt(late, 0, false)]).toEqual([2, null, 1]);
+  expect(valueAt([1, null, null, null, null, null], 5, true)).toBeNull();
+});
+
+test("bits say why a GPU was slower", () => {
+  expect([0, 1, 6, 8].map(slowedBy)).toEqual([[], ["power"], ["heat", "hardware"], ["other"]]);
 });

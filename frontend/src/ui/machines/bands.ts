@@ -1,14 +1,16 @@
-import type { MetricName } from "@/api/telemetry";
-import type { Metric, TelemetrySeries } from "@/api/types";
+import type { TelemetrySeries } from "@/api/types";
+import { kindOf, type PanelId } from "./metrics";
 
-type Values = (number | null)[];
+export type Values = (number | null)[];
 
 export interface Drawn {
   key: string;
   values: Values;
-  /** The middle of all, the least and the largest of all, or one series by itself. */
-  role: "line" | "middle" | "least" | "most";
+  /** One series by itself; or of all the least, the largest, the middle, and where the lowest and highest tenth begin. */
+  role: "line" | "most" | "high" | "middle" | "low" | "least";
   series?: TelemetrySeries;
+  /** Whose value it is at a moment. */
+  whose?: (at: number) => TelemetrySeries | undefined;
 }
 
 export interface Panel {
@@ -17,37 +19,23 @@ export interface Panel {
   drawn: Drawn[];
   /** How many series are behind it. */
   count: number;
+  /** They are of several nodes. */
+  nodes: boolean;
 }
 
 /** More lines than this are a band of all of them. */
 export const MOST_LINES = 16;
 
-const PANELS = {
-  gpu: ["gpu"],
-  gpuMemory: ["gpu_memory"],
-  power: ["power"],
-  temperature: ["temperature"],
-  cpu: ["rank_cpu", "cpu"],
-  memory: ["rank_memory", "memory"],
-  network: ["received", "sent"],
-  disk: ["disk_read", "disk_written"],
-} as const satisfies Record<string, MetricName[]>;
-
-export type PanelId = keyof typeof PANELS;
-export const PANEL_IDS = Object.keys(PANELS) as PanelId[];
-
-export const metricsOf = (panels: PanelId[]): MetricName[] => panels.flatMap((panel) => PANELS[panel]);
-
 /** What was measured, as charts: those that say something, in their order. `alone`: a rank that is singled out. */
-export function panelsOf(series: TelemetrySeries[], alone?: number): Panel[] {
-  return PANEL_IDS.flatMap((id) => {
-    const metrics: readonly MetricName[] = PANELS[id];
-    const first = metrics.find((metric) => series.some((one) => one.metric === metric));
-    const ofRanks = id === "cpu" || id === "memory"; // of ranks where there are any, else of the node
-    const mine = series.filter((one) => (ofRanks ? one.metric === first : metrics.includes(one.metric)));
-    const known = mine.filter((one) => one.values.some((value) => value != null));
+export function panelsOf(series: TelemetrySeries[], ids: PanelId[], alone?: number): Panel[] {
+  const said = series.filter(({ values }) => values.some((value) => value != null));
+  return ids.flatMap((id) => {
+    const { metrics, oneOf } = kindOf(id);
+    const first = metrics.find((metric) => said.some((one) => one.metric === metric));
+    const known = said.filter(({ metric }) => (oneOf ? metric === first : metrics.includes(metric)));
     if (!known[0]) return [];
-    return [{ id, unit: known[0].unit, drawn: drawn(known, alone), count: known.length }];
+    const nodes = new Set(known.map(({ node }) => node)).size > 1;
+    return [{ id, unit: known[0].unit, drawn: drawn(known, alone), count: known.length, nodes }];
   });
 }
 
@@ -58,25 +46,66 @@ function drawn(series: TelemetrySeries[], alone: number | undefined): Drawn[] {
   return [...band(series), ...single.map(line)];
 }
 
-export const keyOf = ({ metric, node, rank, index }: TelemetrySeries): string => [metric, node, rank, index].join(" ");
+const keyOf = ({ metric, node, rank, index }: TelemetrySeries): string => [metric, node, rank, index].join(" ");
 
-/** The least, the middle and the largest of all at each moment. */
+/** All at each moment, as five lines, in time that grows with the number of values. */
 export function band(series: TelemetrySeries[]): Drawn[] {
   const length = series[0]?.values.length ?? 0;
-  const least: Values = [];
-  const middle: Values = [];
-  const most: Values = [];
+  const known = new Float64Array(series.length);
+  const lines = { most: [], high: [], middle: [], low: [], least: [] } as Record<
+    Exclude<Drawn["role"], "line">,
+    Values
+  >;
+  const [largest, smallest] = [new Int32Array(length).fill(-1), new Int32Array(length).fill(-1)];
   for (let at = 0; at < length; at++) {
-    const known = series.flatMap((one) => one.values[at] ?? []).sort((a, b) => a - b);
-    least.push(known[0] ?? null);
-    middle.push(known[Math.floor(known.length / 2)] ?? null);
-    most.push(known.at(-1) ?? null);
+    let count = 0;
+    let [most, least] = [-Infinity, Infinity];
+    series.forEach(({ values }, one) => {
+      const value = values[at];
+      if (value == null) return;
+      known[count++] = value;
+      if (value > most) [most, largest[at]] = [value, one];
+      if (value < least) [least, smallest[at]] = [value, one];
+    });
+    const tenth = Math.floor(count / 10);
+    const place = { low: tenth, middle: count >> 1, high: count - 1 - tenth };
+    lines.most.push(count ? most : null);
+    lines.least.push(count ? least : null);
+    lines.low.push(count ? select(known, 0, count, place.low) : null);
+    lines.middle.push(count ? select(known, place.low, count, place.middle) : null);
+    lines.high.push(count ? select(known, place.middle, count, place.high) : null);
   }
+  const of = (places: Int32Array) => (at: number) => series[places[at] ?? -1];
   return [
-    { key: "most", values: most, role: "most" },
-    { key: "least", values: least, role: "least" },
-    { key: "middle", values: middle, role: "middle" },
+    { key: "most", role: "most", values: lines.most, whose: of(largest) },
+    { key: "high", role: "high", values: lines.high },
+    { key: "middle", role: "middle", values: lines.middle },
+    { key: "low", role: "low", values: lines.low },
+    { key: "least", role: "least", values: lines.least, whose: of(smallest) },
   ];
+}
+
+/** The value that would stand at `place` if those in [from, until) were sorted; no larger one is before it then. */
+function select(values: Float64Array, from: number, until: number, place: number): number {
+  let low = from;
+  let high = until - 1;
+  const of = (at: number) => values[at] ?? 0;
+  while (low < high) {
+    const pivot = of((low + high) >> 1);
+    let [left, right] = [low, high];
+    while (left <= right) {
+      while (of(left) < pivot) left++;
+      while (of(right) > pivot) right--;
+      if (left > right) break;
+      const larger = of(left);
+      values[left++] = of(right);
+      values[right--] = larger;
+    }
+    if (place <= right) high = right;
+    else if (place >= left) low = left;
+    else break;
+  }
+  return of(place);
 }
 
 /** Unix seconds of the values of an answer. */
@@ -85,31 +114,36 @@ export function moments(from: string, stepSeconds: number, count: number): numbe
   return Array.from({ length: count }, (_, at) => first + at * stepSeconds);
 }
 
-/** The step that training had reached at a moment (unix seconds): null before the first one that was reported. */
-export function stepsAt(metrics: Metric[]): (at: number) => number | null {
-  const known = metrics
-    .map(({ at, step }) => ({ at: new Date(at).getTime() / 1000, step }))
-    .sort((a, b) => a.at - b.at);
-  return (at) => {
-    let low = 0;
-    let high = known.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((known[middle]?.at ?? 0) <= at) low = middle + 1;
-      else high = middle;
-    }
-    return known[low - 1]?.step ?? null;
+/** Short silences are how samples come. */
+const SILENCE_S = 60;
+
+/** From when to when nothing at all was measured. */
+export function silences(series: TelemetrySeries[], moments: number[], until: number): [number, number][] {
+  const found: [number, number][] = [];
+  let since: number | undefined;
+  const end = (at: number, step: number) => {
+    if (since !== undefined && at - since > Math.max(SILENCE_S, step)) found.push([since, at]);
+    since = undefined;
   };
+  const step = (moments[1] ?? until) - (moments[0] ?? 0);
+  moments.forEach((moment, at) => {
+    if (series.some(({ values }) => values[at] != null)) end(moment, step);
+    else since ??= moment;
+  });
+  end(until, step);
+  return found;
 }
 
-/** What was printed, on the moments of what was measured: the newest at each. */
-export function onMoments(metrics: Metric[], name: string, moments: number[]): Values {
-  const step = (moments[1] ?? 0) - (moments[0] ?? 0);
-  const values: Values = moments.map(() => null);
-  for (const metric of metrics) {
-    const at = Math.floor((new Date(metric.at).getTime() / 1000 - (moments[0] ?? 0)) / (step || 1));
-    const value = metric.values[name];
-    if (at >= 0 && at < values.length && value != null && Number.isFinite(value)) values[at] = value;
-  }
-  return values;
+/** How far back a newest value may lie behind that of others. */
+const LATE = 4;
+
+/** The place of the newest value of all. */
+export const newestOf = (lines: Values[]): number =>
+  Math.max(-1, ...lines.map((values) => values.findLastIndex((value) => value != null)));
+
+/** What a line says at a place; without a cursor, its own newest near it. */
+export function valueAt(values: Values, at: number, newest: boolean): number | null {
+  const value = values[at] ?? null;
+  if (value !== null || !newest) return value;
+  return values.slice(Math.max(0, at - LATE), Math.max(0, at)).findLast((each) => each != null) ?? null;
 }

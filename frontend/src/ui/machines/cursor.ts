@@ -1,0 +1,39 @@
+import { useSyncExternalStore } from "react";
+
+/** Where on the axis of time the pointer is: unix seconds; null away from the charts. */
+export class Cursor {
+  private at: number | null = null;
+  private readonly listeners = new Set<() => void>();
+
+  readonly get = () => this.at;
+
+  readonly set = (at: number | null) => {
+    if (at === this.at) return;
+    this.at = at;
+    this.listeners.forEach((listener) => listener());
+  };
+
+  readonly subscribe = (listener: () => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+}
+
+/** What `of` makes of where the cursor is; who asks is drawn again only when that changes. */
+export function useCursor<T extends number | string | null>(cursor: Cursor, of: (at: number | null) => T): T {
+  return useSyncExternalStore(cursor.subscribe, () => of(cursor.get()));
+}
+
+/** The place of the moment nearest to one; null without any. `moments` in order. */
+export function nearest(moments: number[], at: number | null): number | null {
+  if (at === null || moments.length === 0) return null;
+  let low = 0;
+  let high = moments.length - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((moments[middle] ?? 0) < at) low = middle + 1;
+    else high = middle;
+  }
+  const [before, after] = [moments[low - 1], moments[low] ?? 0];
+  return before !== undefined && at - before < after - at ? low - 1 : low;
+}

@@ -1,0 +1,36 @@
+export interface TimeMark {
+  /** Unix seconds. */
+  at: number;
+  label: string;
+  bad?: boolean;
+}
+
+/** Texts above the marks, of which none covers another. */
+export interface MarkText {
+  x: number;
+  text: string;
+  bad: boolean;
+}
+
+const APART = 8;
+
+/** Marks whose texts would touch share the first one's, with how many more there are. `marks` in order, with their places. */
+export function markTexts(
+  marks: (TimeMark & { x: number })[],
+  widthOf: (text: string) => number,
+  right: number,
+): MarkText[] {
+  const groups: { x: number; label: string; more: number; bad: boolean }[] = [];
+  const textOf = ({ label, more }: { label: string; more: number }) => (more ? `${label} +${more}` : label);
+  for (const { x, label, bad = false } of marks) {
+    const last = groups.at(-1);
+    if (last && x < last.x + widthOf(textOf({ ...last, more: last.more + 1 })) + APART) {
+      last.more++;
+      last.bad ||= bad;
+    } else groups.push({ x, label, more: 0, bad });
+  }
+  return groups.map((group) => {
+    const text = textOf(group);
+    return { x: Math.min(group.x, right - widthOf(text)), text, bad: group.bad };
+  });
+}

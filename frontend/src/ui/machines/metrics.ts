@@ -1,0 +1,60 @@
+import type { MetricName } from "@/api/telemetry";
+
+interface Kind {
+  metrics: readonly MetricName[];
+  /** Of these metrics only the first of which anything is known. */
+  oneOf?: true;
+  /** Shown until somebody chooses. */
+  atFirst?: true;
+  /** What only ranks have, or what stands beside a rank's own. */
+  ofTasks?: true;
+  /** Where the axis ends, so that charts can be compared. */
+  top?: number;
+  /** Zero is far from its values. */
+  near?: true;
+}
+
+const KINDS = {
+  gpu: { metrics: ["gpu"], atFirst: true, top: 100 },
+  gpuMemory: { metrics: ["gpu_memory"], atFirst: true },
+  power: { metrics: ["power"], atFirst: true },
+  temperature: { metrics: ["temperature"], atFirst: true, near: true },
+  cpu: { metrics: ["rank_cpu", "cpu"], oneOf: true, atFirst: true },
+  memory: { metrics: ["rank_memory", "memory"], oneOf: true, atFirst: true },
+  network: { metrics: ["received", "sent"], atFirst: true },
+  disk: { metrics: ["disk_read", "disk_written"], atFirst: true },
+  rankGpuMemory: { metrics: ["rank_gpu_memory"], ofTasks: true },
+  rankDisk: { metrics: ["rank_read", "rank_written"], ofTasks: true },
+  nodeCpu: { metrics: ["cpu"], ofTasks: true },
+  nodeMemory: { metrics: ["memory"], ofTasks: true },
+  smClock: { metrics: ["sm_clock"], near: true },
+  memoryClock: { metrics: ["memory_clock"], near: true },
+  throttled: { metrics: ["throttled"] },
+  ecc: { metrics: ["ecc"] },
+  xid: { metrics: ["xid"] },
+  nvlink: { metrics: ["nvlink_received", "nvlink_sent"] },
+  pcie: { metrics: ["pcie_received", "pcie_sent"] },
+  gpuProcesses: { metrics: ["gpu_processes"] },
+  load: { metrics: ["load"] },
+  shm: { metrics: ["shm"] },
+  diskUsed: { metrics: ["disk_used"] },
+} as const satisfies Record<string, Kind>;
+
+export type PanelId = keyof typeof KINDS;
+export const PANEL_IDS = Object.keys(KINDS) as PanelId[];
+
+export const kindOf = (id: PanelId): Kind => KINDS[id];
+
+export const AT_FIRST = PANEL_IDS.filter((id) => kindOf(id).atFirst);
+export const OF_MACHINES = PANEL_IDS.filter((id) => !kindOf(id).ofTasks);
+
+export const metricsOf = (panels: PanelId[]): MetricName[] => [
+  ...new Set(panels.flatMap((panel) => kindOf(panel).metrics)),
+];
+
+/** Bits of `throttled`. */
+const SLOWED = { power: 1, heat: 2, hardware: 4, other: 8 } as const;
+
+/** Why a GPU was slower than it could be. */
+export const slowedBy = (bits: number): (keyof typeof SLOWED)[] =>
+  (Object.keys(SLOWED) as (keyof typeof SLOWED)[]).filter((why) => bits & SLOWED[why]);
