@@ -131,6 +131,24 @@ def test_each_part_is_sent_once(collector: Collector, create: Any) -> None:
     assert not TraceExport.objects.exists()
 
 
+def test_what_was_sent_by_somebody_who_died_is_sent_again_with_the_same_ids(
+    collector: Collector, create: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(taken: bool) -> None:
+        raise SystemExit
+
+    create()
+    with monkeypatch.context() as patch:
+        patch.setattr(exporting, "_noted", dies)
+        with pytest.raises(SystemExit):
+            exporting.export()
+    before = {span.span for span in collector.spans}
+    assert exporting.export() == 0, "until its claim is over"
+    TraceExport.objects.update(due_at=now())
+    assert exporting.export() == 1
+    assert len(collector.spans) == 2 * len(before) == 2 * len({span.span for span in collector.spans})
+
+
 def test_a_first_step_that_comes_late_is_told_with_the_end(
     collector: Collector, create: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,6 +167,15 @@ def test_what_a_rank_says_of_its_trouble_is_believed_part_by_part() -> None:
     assert entry["stalled"]["op"]["sizes"] == [[1] * 8] * 8
 
 
+def test_when_a_rank_began_is_believed_where_it_is_a_moment() -> None:
+    times = {"called_at": 1.5, "began_at": 2.5}
+    (seen,) = [rank_seen(entry, 0) for entry in reported.entries([{**ENTRY, **times}])]
+    assert (seen.called_at, seen.began_at) == (1.5, 2.5)
+    assert reported.entries([{**ENTRY, "called_at": "now", "began_at": float("nan")}]) == [ENTRY]
+    (seen,) = [rank_seen(entry, 0) for entry in reported.entries([ENTRY])]
+    assert (seen.called_at, seen.began_at) == (None, None)
+
+
 def test_a_runner_that_knows_nothing_of_trouble_says_what_it_always_said() -> None:
     assert reported.entries([ENTRY]) == [ENTRY]
     (seen,) = [rank_seen(entry, 0) for entry in reported.entries([ENTRY])]
