@@ -21,7 +21,10 @@ export function Bell() {
         <>
           <span className="sr-only">{t("bell.open", { count: unread })}</span>
           {unread > 0 && (
-            <span aria-hidden className="rounded-full bg-bad px-1.5 text-xs text-white tabular-nums">
+            <span
+              aria-hidden
+              className="rounded-full bg-bad px-1.5 text-xs text-white tabular-nums max-sm:absolute max-sm:top-0 max-sm:left-5 max-sm:px-1"
+            >
               {unread > MOST ? `${MOST}+` : unread}
             </span>
           )}

@@ -38,7 +38,7 @@ export function Popup({ label, icon, wide, children }: PopupProps) {
     >
       <summary
         className={cx(
-          "flex h-9 list-none items-center gap-1.5 rounded-lg px-2.5 text-sm font-medium text-muted",
+          "relative flex h-9 list-none items-center gap-1.5 rounded-lg px-2.5 text-sm font-medium text-muted",
           "hover:bg-sunken hover:text-ink group-open:bg-sunken group-open:text-ink [&>svg]:size-4",
           "[&::-webkit-details-marker]:hidden",
         )}
