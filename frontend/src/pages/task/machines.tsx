@@ -4,7 +4,7 @@ import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import { isOver } from "@/api/tasks";
 import { taskTelemetryQuery } from "@/api/telemetry";
-import type { Metric, Task } from "@/api/types";
+import type { Metric, Task, Telemetry } from "@/api/types";
 import { figure } from "@/lib/format";
 import { numbersOf } from "@/lib/numbers";
 import { useRemembered } from "@/lib/remembered";
@@ -135,21 +135,11 @@ function Loss({ metrics, axis, step }: LossProps) {
   );
 }
 
-/** Ends that are no failure: it came to its end, or somebody asked for it. */
-const WELL = ["COMPLETED", "STOPPED", "GAVE_WAY", "PAUSED", "RESIZING"];
-
-interface Mark {
-  at: string;
-  code: "ATTEMPT_STARTED" | "ATTEMPT_ENDED";
-  attempt: number;
-  outcome: string;
-}
-
-const marksOf = (t: TFunction, marks: Mark[]) =>
+const marksOf = (t: TFunction, marks: Telemetry["marks"]) =>
   marks
-    .map(({ at, code, attempt, outcome }) => ({
+    .map(({ at, code, attempt, failed }) => ({
       at: new Date(at).getTime() / 1000,
       label: t(code === "ATTEMPT_STARTED" ? "machines.attemptBegan" : "machines.attemptEnded", { attempt }),
-      bad: code === "ATTEMPT_ENDED" && !WELL.some((end) => outcome.startsWith(end)),
+      bad: failed,
     }))
     .sort((a, b) => a.at - b.at);
