@@ -60,24 +60,26 @@ export function Numbers({ label, value, count, onChange }: NumbersProps) {
   const [text, setText] = useState(value);
   const wrong = numbersOf(text, count) === undefined;
   return (
-    <label className="block text-sm">
-      <span className="text-muted">{label}</span>
-      <input
-        className="control mt-1"
-        inputMode="numeric"
-        placeholder={t("machines.allOf", { last: count - 1 })}
-        aria-invalid={wrong || undefined}
-        value={text}
-        onChange={({ target }) => {
-          setText(target.value);
-          if (numbersOf(target.value, count) !== undefined) onChange(target.value.trim());
-        }}
-      />
+    <div className="text-sm">
+      <label>
+        <span className="text-muted">{label}</span>
+        <input
+          className="control mt-1"
+          inputMode="numeric"
+          placeholder={t("machines.allOf", { last: count - 1 })}
+          aria-invalid={wrong || undefined}
+          value={text}
+          onChange={({ target }) => {
+            setText(target.value);
+            if (numbersOf(target.value, count) !== undefined) onChange(target.value.trim());
+          }}
+        />
+      </label>
       {wrong && (
         <span role="alert" className="text-xs text-bad-ink">
           {t("machines.wrongNumbers", { last: count - 1, most: MOST_NUMBERS })}
         </span>
       )}
-    </label>
+    </div>
   );
 }
