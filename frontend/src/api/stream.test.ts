@@ -56,6 +56,29 @@ test("a status changes the task that is shown, and what the stream does not tell
   expect(client.getQueryState(taskKeys.detail("task-1"))?.isInvalidated).toBe(true);
 });
 
+test("while only the step changes, the rest of the task is asked for now and then", async () => {
+  const asked = vi.fn();
+  client.getQueryCache().subscribe((event) => {
+    if (event.type === "updated" && event.action.type === "invalidate" && event.query.queryKey.includes("task-1"))
+      asked();
+  });
+  const say = async (status: Partial<Task>) => {
+    asked.mockClear();
+    stream().send("status", { ...client.getQueryData<Task>(taskKeys.detail("task-1")), ...status });
+    client.setQueryData<Task>(taskKeys.detail("task-1"), (known) => known); // it is no longer invalid
+    await vi.advanceTimersByTimeAsync(300);
+    return asked.mock.calls.length > 0;
+  };
+  stream().accept();
+  expect(await say({ status: "stopping" })).toBe(true);
+  expect(await say({ step: 11, loss: 2 })).toBe(false);
+  expect(await say({ step: 12 })).toBe(false);
+  expect(client.getQueryData<Task>(taskKeys.detail("task-1"))).toMatchObject({ step: 12, loss: 2 });
+  expect(await say({})).toBe(true);
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(await say({ step: 13 })).toBe(true);
+});
+
 test("log lines wait while the page is reading the log, so that no line is lost or doubled", async () => {
   const key = logKey("task-1", 1, 0);
   let arrive: (log: Log) => void = () => undefined;

@@ -11,6 +11,8 @@ export type FeedState = "connecting" | "live" | "stale" | "ended";
 const FLUSH_MS = 200;
 /** The platform gives a sign of life every two seconds (apps/training/shown/streaming.py). */
 const DEAF_MS = 20_000;
+/** A task that trains says its step many times a second; what else is known of it is asked for this often meanwhile. */
+const ASK_MS = 10_000;
 const REOPEN_MS = [500, 1_000, 2_000, 5_000, 15_000];
 
 interface Messages {
@@ -41,6 +43,7 @@ export class TaskFeed {
   private over = false;
   private silent = false;
   private heardAt = Date.now();
+  private askedAt = 0;
   private silenceTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -119,6 +122,8 @@ export class TaskFeed {
 
   private flush(): void {
     const { client, id, status, events, metrics } = this;
+    const known = client.getQueryData<Task>(taskKeys.detail(id));
+    const more = saysMore(known, status) || (status.status && Date.now() - this.askedAt > ASK_MS);
     this.status = {};
     this.events = [];
     this.metrics = [];
@@ -127,7 +132,8 @@ export class TaskFeed {
       client.setQueryData<TaskEvent[]>(taskKeys.events(id), (have) => mergeById(have ?? [], events));
       void client.invalidateQueries({ queryKey: taskKeys.checkpoints(id) });
     }
-    if (events.length || status.status) {
+    if (events.length || more) {
+      this.askedAt = Date.now();
       void client.invalidateQueries({ queryKey: taskKeys.detail(id) });
       void client.invalidateQueries({ queryKey: taskKeys.diagnosis(id) });
     }
@@ -157,6 +163,16 @@ export class TaskFeed {
     this.onState("ended", Date.now());
     void taskChanged(this.client, this.id);
   }
+}
+
+const PROGRESS: readonly string[] = ["step", "loss"];
+
+/** Whether it is more than another step: a status without any change of its own says that something was seen of ranks. */
+function saysMore(known: Task | undefined, status: Partial<Task>): boolean {
+  const names = Object.keys(status) as (keyof Task)[];
+  if (!known || names.length === 0) return names.length > 0;
+  const changed = names.filter((name) => JSON.stringify(status[name]) !== JSON.stringify(known[name]));
+  return changed.length === 0 || changed.some((name) => !PROGRESS.includes(name));
 }
 
 /** `since`: when the stream last said something. */
