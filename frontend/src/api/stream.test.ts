@@ -59,7 +59,11 @@ test("a status changes the task that is shown, and what the stream does not tell
 test("while only the step changes, the rest of the task is asked for now and then", async () => {
   const asked = vi.fn();
   client.getQueryCache().subscribe((event) => {
-    if (event.type === "updated" && event.action.type === "invalidate" && event.query.queryKey.includes("task-1"))
+    if (
+      event.type === "updated" &&
+      event.action.type === "invalidate" &&
+      (event.query.queryKey as unknown[]).includes("task-1")
+    )
       asked();
   });
   const say = async (status: Partial<Task>) => {
