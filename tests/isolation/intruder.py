@@ -88,10 +88,11 @@ def work(order: dict) -> None:
         assert not strange, strange
     for folder in order["free"]:
         with relying_on(f"write in {folder}"):
-            (Path(folder) / "new folder").mkdir()
-            (Path(folder) / "new folder" / "file").write_text("1")
-            os.replace(Path(folder) / "new folder" / "file", Path(folder) / "file")
-            assert (Path(folder) / "file").read_text() == "1"
+            new, file = Path(folder, f"folder {os.getpid()}"), Path(folder, f"file {os.getpid()}")
+            new.mkdir()
+            (new / "file").write_text("1")
+            os.replace(new / "file", file)
+            assert file.read_text() == "1"
     for path in order["use"]:
         with relying_on(f"read {path}"):
             Path(path).read_bytes()
