@@ -92,7 +92,7 @@ def work(order: dict) -> None:
             new.mkdir()
             (new / "file").write_text("1")
             os.replace(new / "file", file)
-            assert file.read_text() == "1"
+            assert file.read_text(encoding="utf-8") == "1"
     for path in order["use"]:
         with relying_on(f"read {path}"):
             Path(path).read_bytes()
