@@ -39,11 +39,11 @@ def check_lives(scenario: str, every: int, scratch: Path, state: str, starts: di
 @pytest.mark.parametrize(
     ("scenario", "every", "state", "starts"),
     [
-        ("succeed", 37, "succeeded", {"1/0": 1, "1/1": 1, "1/2": 1}),
-        ("restart", 83, "succeeded", {f"{attempt}/{rank}": 1 for attempt in (1, 2) for rank in range(3)}),
-        ("shrink", 211, "succeeded", {"1/0": 1, "1/1": 1, "1/2": 1, "2/0": 1}),
-        ("stop", 47, "stopped", {"1/0": 1, "1/1": 1, "1/2": 1}),
-        ("preempt", 397, "succeeded", {f"{attempt}/{rank}": 1 for attempt in (1, 2) for rank in range(3)}),
+        ("succeed", 67, "succeeded", {"1/0": 1, "1/1": 1, "1/2": 1}),
+        ("restart", 127, "succeeded", {f"{attempt}/{rank}": 1 for attempt in (1, 2) for rank in range(3)}),
+        ("shrink", 307, "succeeded", {"1/0": 1, "1/1": 1, "1/2": 1, "2/0": 1}),
+        ("stop", 83, "stopped", {"1/0": 1, "1/1": 1, "1/2": 1}),
+        ("preempt", 599, "succeeded", {f"{attempt}/{rank}": 1 for attempt in (1, 2) for rank in range(3)}),
     ],
 )
 def test_a_task_ends_right_and_starts_once_wherever_the_reconciler_dies(scenario, every, state, starts, tmp_path):
@@ -53,7 +53,7 @@ def test_a_task_ends_right_and_starts_once_wherever_the_reconciler_dies(scenario
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize(
     ("scenario", "every", "state"),
-    [("succeed", 173, "succeeded"), ("restart", 331, "succeeded"), ("stop", 211, "stopped")],
+    [("succeed", 251, "succeeded"), ("restart", 479, "succeeded"), ("stop", 307, "stopped")],
 )
 def test_the_same_on_kubernetes(scenario, every, state, kubernetes, tmp_path):
     kubernetes.add_node("machine")
