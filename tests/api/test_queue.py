@@ -191,7 +191,7 @@ def test_a_maintainer_puts_a_task_before_another_one(owner: Api, viewer: Api, th
     assert order(viewer) == ["b", "a", "c"]
     owner.post(f"/training-tasks/{b}/move", {"before": None})
     assert order(viewer) == ["a", "c", "b"]
-    events = list(Event.objects.filter(code="MOVED_IN_QUEUE").values_list("task", "params"))
+    events = list(Event.objects.filter(code="MOVED_IN_QUEUE").order_by("pk").values_list("task", "params"))
     assert events == [(c, {"by": "owner", "before": "b"}), (b, {"by": "owner", "before": "a"}), (b, {"by": "owner"})]
     assert AuditEvent.objects.filter(action="task.move", target=c).get().data == {"before": b}
 
