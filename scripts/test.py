@@ -86,6 +86,9 @@ class Result:
 ON_BOTH = ("api", "apps", "e2e", "faults", "openapi")
 """Where tests touch the database; of those that start a platform, the ones marked `storage` run on both."""
 
+ON_ONE = "--ignore=tests/openapi/test_every_operation.py"
+"""Of two databases PostgreSQL refuses more of what requests hold, and they are many; `make check-api` asks both."""
+
 WHERE_IT_MATTERS = ["-m", "(not e2e and not faults) or storage", *(f"tests/{name}" for name in ON_BOTH)]
 CONSOLE = ["npm", "test", "--silent", "--", "--reporter=default", "--reporter=junit", "--outputFile.junit={junit}"]
 BROWSER = ["npm", "run", "--silent", "e2e"]
@@ -93,7 +96,7 @@ REPORTERS = {"spec": "stdout", "junit": "{junit}"}
 TO_FILE = " ".join(f"--test-reporter={name} --test-reporter-destination={to}" for name, to in REPORTERS.items())
 
 PARTS = [
-    Part("Python, SQLite", PYTEST, again=AGAIN),
+    Part("Python, SQLite", [*PYTEST, ON_ONE], again=AGAIN),
     Part(
         "Python, PostgreSQL + Redis",
         [*PYTEST, *WHERE_IT_MATTERS],
