@@ -64,7 +64,7 @@ test("an account with a second factor is asked for its code", async () => {
   await signIn();
   await userEvent.type(await screen.findByLabelText("验证码"), "123456");
   await userEvent.click(screen.getByRole("button", { name: "登录" }));
-  await screen.findByRole("heading", { name: "训练任务" });
+  await screen.findByRole("heading", { name: "概览" });
   expect(sent).toEqual([{ code: "123456" }]);
 });
 
@@ -78,7 +78,7 @@ test("an e-mail address is sent as one", async () => {
   );
   visit("/sign-in");
   await signIn("ada@example.org");
-  await screen.findByRole("heading", { name: "训练任务" });
+  await screen.findByRole("heading", { name: "概览" });
   expect(sent).toEqual({ email: "ada@example.org", password: "secret" });
 });
 
