@@ -9,10 +9,14 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Sequence
 from datetime import timedelta
+
+from django.db.models import QuerySet
 
 from apps.common import tracing
 from apps.common.clock import now
+from apps.common.tracing import Span
 from apps.training.ground.tracing import origin
 from apps.training.models import Attempt, Task, TraceExport
 from apps.training.shown import spans
@@ -49,7 +53,7 @@ def export() -> int:
 
 
 def _one(one: TraceExport) -> bool | None:
-    """False: nobody takes it. None: somebody else has it, or it is not complete."""
+    """False: nobody takes it. None: somebody else has it, it is not complete, or it cannot be told."""
     claim = now() + CLAIM + timedelta(microseconds=random.randrange(1_000_000))
     if not TraceExport.objects.filter(pk=one.pk, due_at=one.due_at).update(due_at=claim):
         return None
@@ -62,17 +66,35 @@ def _one(one: TraceExport) -> bool | None:
         mine.update(due_at=now() + LOOK_AGAIN)
         return None
     try:
-        taken = not origin(task).sampled or tracing.send(spans.of(task, one.part, attempt))
+        told = spans.of(task, one.part, attempt) if origin(task).sampled else []
     except Exception:
         log.exception("the %s part of the trace of %s cannot be told", one.part, task.pk)
-        taken = False
-    _noted(taken)
+        _later(one, mine)
+        return None
+    taken = _send(told)
     if taken:
         mine.delete()
-    elif one.tries + 1 >= TRIES:
+    else:
+        _later(one, mine)
+    return taken
+
+
+def _later(one: TraceExport, mine: QuerySet[TraceExport]) -> None:
+    if one.tries + 1 >= TRIES:
         mine.update(due_at=None, dropped_at=now(), tries=TRIES)
     else:
         mine.update(due_at=now() + timedelta(seconds=REST), tries=one.tries + 1)
+
+
+def _send(told: Sequence[Span]) -> bool:
+    if not told:
+        return True
+    try:
+        taken = tracing.send(told)
+    except Exception:
+        log.exception("spans cannot be sent")
+        taken = False
+    _noted(taken)
     return taken
 
 
