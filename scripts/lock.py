@@ -34,5 +34,5 @@ def compile_groups(target: str, groups: list[str], *more: str) -> None:
 
 
 if __name__ == "__main__":
-    compile_groups("requirements.txt", ["server", "train"])
+    compile_groups("requirements.txt", ["server", "train", "notebook", "ssh"])
     compile_groups("requirements-dev.txt", ["dev"], "--constraint", "requirements.txt")

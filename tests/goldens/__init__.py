@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fermi.launch import byhand, registry
+from fermi.launch.backends.kubernetes import hosted
+from fermi.launch.hosting import HostedSpec, Port
 from fermi.launch.spec import Entrypoint, JobSpec, Node, Rendered
 
 HERE = Path(__file__).parent
@@ -102,6 +104,22 @@ def on_slurm(spec: JobSpec, **connection: Any) -> dict[str, Any]:
     return backend.render(spec, registry.framework(spec.framework).plan(spec)).to_json()
 
 
+def environment_on_kubernetes() -> dict[str, Any]:
+    """Without the keeper's own modules."""
+    spec = HostedSpec(
+        "env-golden", "notes", "project-one", 3, "jupyter", "pytorch:2.13", gpu_type="A100", gpu_count=2, cpu_cores=8,
+        memory_gb=64, shared_memory_gb=16, disk_gb=100, zone="zone-a", ports=(Port("tensorboard", 6006),),
+        env={"WANDB_MODE": "offline"}, secret_env={"HF_TOKEN": "hub"},
+    )  # fmt: skip
+    options = {"deviceClass": "gpu.nvidia.com", "gpuProducts": {"A100": "NVIDIA-A100-SXM4-80GB"}}
+    rendered = hosted.render(spec, {"namespace": "fermi", "environments": options}).to_json()
+    config, *_, made = [one["content"] for one in rendered["artifacts"]]
+    config["data"] = {"keeper.json": config["data"]["keeper.json"]}
+    files = made["spec"]["template"]["spec"]["volumes"][0]["configMap"]
+    files["items"] = files["items"][:1]
+    return rendered
+
+
 ENGINES: dict[str, dict[str, Any]] = {
     "local": {"data_dir": "/fermi", "python": "/venv/bin/python"},
     "kubernetes": {"data_dir": "/fermi", "data": {"volume": {"persistentVolumeClaim": {"claimName": "fermi-data"}}}},
@@ -147,6 +165,7 @@ GOLDENS: dict[str, Callable[[], Any]] = {
     "kubernetes-jobset-queue-2-4-8": lambda: on_kubernetes(
         job("env-001", "env-003", "env-005", emulated=False), jobset=True, queue="gpus"
     ),
+    "kubernetes-environment-on-a-claim": environment_on_kubernetes,
     "slurm-ddp-2-4-8-on-cuda": lambda: on_slurm(
         pinned(job("env-001", "env-003", "env-005", emulated=False)),
         account="ml", qos="high", time_limit="2-00:00:00", modules=["cuda/12.4"], conda="torch",

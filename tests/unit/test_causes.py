@@ -13,7 +13,7 @@ from fermi.launch import registry
 from fermi.launch.causes import declared
 from fermi.launch.spec import Cause, Observation, Phase
 
-GIVE = ("Cause", "_about_pod", "_about_job")
+GIVE = ("Cause", "about_pod", "_about_job")
 FORMER = {
     "SLURM_NODE_LOST": {"job": 7, "nodes": "n[1-2]", "why": "NODE_FAIL"},
     "SLURM_OUT_OF_MEMORY": {"job": 7, "nodes": "n1", "why": "OUT_OF_MEMORY"},

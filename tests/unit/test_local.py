@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fermi.launch import registry
-from fermi.launch.backends.local import LocalBackend
-from fermi.launch.spec import Handle, Observation, Phase
+from fermi.launch.backends.local import LocalBackend, kept
+from fermi.launch.spec import Entrypoint, Handle, JobSpec, Observation, Phase
 from fermi.runner import confine, files, node
 from tests.goldens import job
 from tests.waiting import until
@@ -140,3 +140,55 @@ def test_a_request_of_somebody_elses_is_known_while_ranks_still_save(tmp_path: P
     assert cause.code == "RUNNER_TERMINATED"
     (tmp_path / "gone").touch()
     runner.wait(60)
+
+
+def test_a_script_that_was_written_in_one_of_a_tasks_environments_trains_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master's first, and never one of another project's."""
+    monkeypatch.setattr(confine, "landlock_abi", lambda: 4)
+    backend = LocalBackend({"data_dir": str(tmp_path), "warm": False, "isolation": "landlock"})
+    entry = Entrypoint("train.py")
+    spec = replace(job("env-001", "env-002"), project="project-1", entrypoint=entry)
+
+    def started(spec: JobSpec) -> tuple[str, set[str]]:
+        rendered = backend.render(spec, registry.framework("ddp").plan(spec))
+        nodes = [one.content for one in rendered.artifacts if one.kind == "node"]
+        [cwd] = {node["cwd"] for node in nodes}
+        open_to = {
+            path for path, mode in nodes[0]["confine"]["paths"].items() if "/environments/" in path and "w" in mode
+        }
+        return cwd, open_to
+
+    assert [one.code for one in backend.problems(spec)] == ["ENTRYPOINT_NOT_FOUND"]
+    assert started(spec) == (str(backend.workspace), set())
+    for environment, project in (("env-002", "project-2"), ("env-002", "project-1"), ("env-001", "project-1")):
+        disk = kept.Disk.of(tmp_path, environment)
+        disk.make(project)
+        files.write_atomically(str(disk.folder / "disk.json"), {"project": project})
+        disk.workspace.mkdir(exist_ok=True)
+        (disk.workspace / "train.py").write_text("print('here')")
+        if project == "project-2":
+            assert started(spec) == (str(backend.workspace), set())
+            continue
+        assert backend.problems(spec) == []
+        assert started(spec) == (str(disk.workspace), {str(disk.workspace)})
+    (kept.Disk.of(tmp_path, "env-001").workspace / "out.py").symlink_to("/etc/hosts")
+    assert started(replace(spec, entrypoint=Entrypoint("out.py"))) == (str(backend.workspace), set())
+    other = kept.Disk.of(tmp_path, "env-009")
+    other.make("project-1")
+    other.workspace.mkdir()
+    (other.workspace / "train.py").write_text("print('not of this task')")
+    assert started(replace(spec, entrypoint=Entrypoint("../../env-009/workspace/train.py")))[1] == set()
+
+
+def test_ranks_have_the_gpus_that_their_environment_was_given(tmp_path: Path) -> None:
+    backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
+    spec = job("env-001")
+    [node] = spec.nodes
+    for emulated, expected in ((False, "2,5"), (True, "")):
+        mine = replace(node, gpu_count=2, emulated=emulated, engine={"gpus": [2, 5]})
+        one = replace(spec, nodes=(mine,))
+        rendered = backend.render(one, registry.framework("ddp").plan(one))
+        [env] = [artifact.content["env"] for artifact in rendered.artifacts if artifact.kind == "node"]
+        assert env.get("CUDA_VISIBLE_DEVICES", "") == expected

@@ -27,14 +27,33 @@ DISK_FULL = Cause("DISK_FULL", retry=True, free=3)
 RANK_FAILED = Cause("RANK_FAILED", retry=True)
 RANK_KILLED = Cause("RANK_KILLED", retry=True)
 
+CODE = ("CODE_ARCHIVE_MISSING", "CODE_ARCHIVE_BROKEN", "CODE_NOT_UNPACKED", "CODE_PACKAGES_FAILED")
+"""What a runner says of a task's code that it could not bring to its node."""
+
+READYING = ("CODE_UNPACKING", "CODE_PACKAGES_PREPARING")
+"""What it is at before; the latter takes longer."""
+
 CAUSES = declared(
     # said of ranks, by what they and their runners report (`backends.culprit`)
     RANK_FAILED,
     RANK_KILLED,
     DISK_FULL,
+    Cause("CODE_ARCHIVE_MISSING"),
+    Cause("CODE_ARCHIVE_BROKEN"),
+    Cause("CODE_NOT_UNPACKED", retry=True),
+    Cause("CODE_PACKAGES_FAILED"),
+    Cause("CODE_UNPACKING", patient=True),
+    Cause("CODE_PACKAGES_PREPARING", patient=True),
     Cause("MASTER_PORT_TAKEN", retry=True, free=5, underlying=True),
     Cause("RUNNER_LOST", retry=True, lost=True),
     Cause("RUNNER_TERMINATED", retry=True, asked=True),
+    # said of environments, by what their keepers report
+    Cause("KEEPER_LOST", retry=True, lost=True),
+    Cause("SERVICE_CRASHED"),
+    Cause("PACKAGES_FAILED"),
+    Cause("START_SCRIPT_FAILED"),
+    Cause("JUPYTERLAB_MISSING"),
+    Cause("VSCODE_MISSING"),
     # said by several engines
     Cause("MASTER_UNREACHABLE", retry=True),
     Cause("NODES_MISSING", retry=True, lost=True),

@@ -48,9 +48,20 @@ def job_env(spec: JobSpec) -> dict[str, Value]:
         "FERMI_VALID_DATA": spec.valid_data,
         "FERMI_CHECKPOINT_DIR": spec.checkpoint_dir,
         "FERMI_RESUME_FROM": spec.resume_from,
+        **_places(spec),
         "FERMI_HYPERPARAMETERS": json.dumps(dict(spec.hyperparameters), sort_keys=True),
         **({VARIABLE: json.dumps({"rank": drill.victim(spec)})} if spec.rehearses else {}),
     }
+
+
+def _places(spec: JobSpec) -> dict[str, Value]:
+    """Those that the platform gives a task; by hand there are none."""
+    places = {
+        "FERMI_OUTPUT_DIR": spec.output_dir,
+        "FERMI_FILES_DIR": spec.files_dir,
+        "FERMI_FILES_URL": spec.files_url,
+    }
+    return {name: place for name, place in places.items() if place}
 
 
 def node_env(shared: Mapping[str, Value], place: Placement) -> dict[str, Value]:

@@ -228,7 +228,14 @@ def _make_usable(place: Place, user: User, info: os.stat_result) -> None:
         home.chmod(info.st_mode & 0o700 | 0o010)
     for secret in home.glob("*.sqlite3*"):
         secret.chmod(0o600)
-    for folder, mode in (("datasets", 0o755), ("runs", 0o711), ("checkpoints", 0o711), ("logs", 0o700)):
+    for folder, mode in (
+        ("datasets", 0o755),
+        ("runs", 0o711),
+        ("checkpoints", 0o711),
+        ("outputs", 0o711),
+        ("files", 0o711),
+        ("logs", 0o700),
+    ):
         path = home / folder
         path.mkdir(exist_ok=True)
         if path.stat().st_uid == os.geteuid():

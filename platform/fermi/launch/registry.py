@@ -14,6 +14,7 @@ from fermi.launch.backends.base import Backend, Check, Discovery
 from fermi.launch.diagnosis import rules
 from fermi.launch.errors import UnknownName
 from fermi.launch.frameworks.base import Framework, Planner
+from fermi.launch.hosting import Hosting
 from fermi.launch.spec import Cause
 
 FRAMEWORKS = {
@@ -98,6 +99,17 @@ def check(name: str) -> Check:
 def discovery(name: str) -> Discovery | None:
     """None where environments are registered by hand alone. Raises UnknownName (BACKEND_UNKNOWN)."""
     return cast(Discovery | None, _part(name, "discover"))
+
+
+def hosting(name: str, connection: dict[str, Any]) -> Hosting | None:
+    """What makes dev environments there; None where it cannot. Raises UnknownName (BACKEND_UNKNOWN)."""
+    part = _part(name, "hosting")
+    return cast(Hosting, part.connect(connection)) if part else None
+
+
+def makes_environments(name: str) -> bool:
+    """Whether it can, without connecting to it. Raises UnknownName (BACKEND_UNKNOWN)."""
+    return _part(name, "hosting") is not None
 
 
 def causes(name: str) -> Mapping[str, Cause]:

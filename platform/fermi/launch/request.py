@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fermi.launch import ranks, registry, shape
 from fermi.launch.schedule.scene import NUMBERS, Select, priority_of
-from fermi.launch.spec import DRILL_MINUTES, MAX_RESTARTS, Elastic, Entrypoint, JobSpec, Node, Problem
+from fermi.launch.spec import DRILL_MINUTES, MAX_RESTARTS, Code, Elastic, Entrypoint, JobSpec, Node, Problem
 from fermi.runner.exits import GRACE_SECONDS
 
 LARGEST = 2**31 - 1
@@ -27,6 +27,7 @@ LONGEST_GRACE = 3600  # seconds
 SHORTEST_PATIENCE, LONGEST_PATIENCE = 5, 86_400  # seconds
 LONGEST_DRILL = 1440  # minutes
 NAME_LENGTH = 100
+EXISTING, NEW = "existing", "new"
 MIN_RUN_SECONDS = 300
 LONGEST_MIN_RUN = 86_400
 LONGEST_RUN = 365 * 86_400
@@ -90,6 +91,49 @@ class SelectRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     same_zone: bool = False
     labels: Annotated[dict[str, Annotated[str, Meta(max_length=100)]], Meta(max_length=32)] = {}
     exclude: Annotated[tuple[Key, ...], told("ids of environments", max_length=MOST_NODES)] = ()
+
+
+class GitRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    url: Annotated[str, _text(500, "https://… or ssh://…; submodules and LFS are not fetched")]
+    revision: Annotated[str, _text(200, "a branch, a tag or a commit; by default the remote's HEAD")] = "HEAD"
+    secret: Annotated[
+        Annotated[str, _text(63)] | None,
+        told("a secret of the project: a token for https, a private key for ssh"),
+    ] = None
+
+
+class CodeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One of snapshot, git and environment."""
+
+    snapshot: Annotated[Annotated[str, _text(64)] | None, told("the id of a snapshot of the project")] = None
+    git: GitRequest | None = None
+    environment: Annotated[
+        Literal["master"] | None, told("the working directory of the master environment", choices=["master"])
+    ] = None
+    path: Annotated[str, _text(500, "of the environment: the folder, from its working directory")] = "."
+    requirements: Annotated[
+        str,
+        _text(
+            500,
+            "packages prepared once per node: auto (uv.lock or requirements.txt in its root), off, or a file of it",
+        ),
+    ] = "auto"
+
+
+class NewEnvironmentsRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Environments that are made for the task, of `launchMode` new; all of one kind, the first is the master."""
+
+    template: Annotated[KeyOrBlank, told("id of an environment template")] = ""
+    count: Annotated[int, told("how many environments", ge=1, le=MOST_NODES)] = 1
+    afterwards: Annotated[
+        Literal["delete", "stop", "keep"],
+        told(
+            "what becomes of them when the task has ended; stop keeps their disks",
+            choices=["delete", "stop", "keep"],
+        ),
+    ] = "delete"
+    cluster_id: Annotated[KeyOrBlank | None, told("where; as the template says by default")] = None
+    zone: Annotated[KeyOrBlank | None, told("id or name; as the template says by default")] = None
 
 
 class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -180,7 +224,15 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
         KeyOrBlank | None,
         told("whose task it is; by default the project of its environments, or the only one you are a member of"),
     ] = None
-    launch_mode: Annotated[str, _text(100, "existing")] = "existing"
+    launch_mode: Annotated[str, _text(100, "existing, or new for environments that are made for the task")] = EXISTING
+    new_environments: Annotated[
+        NewEnvironmentsRequest | None,
+        told(
+            "with launchMode new: made for this task from a template",
+            flag="--new",
+            shown={"metavar": "KEY=VALUE,…", "parts": True},
+        ),
+    ] = None
     environment_ids: Keys = ()
     spare_environment_ids: Annotated[
         Keys,
@@ -188,6 +240,10 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = ()
     distributed_config: DistributedConfigRequest | None = None
     entrypoint: EntrypointRequest | None = None
+    code: Annotated[
+        CodeRequest | None,
+        told("a snapshot that every node gets before the ranks start in it; relative scripts are looked for there"),
+    ] = None
     hyperparameters: Annotated[Values, told(flag="--hp")] = {}
     env: Annotated[
         dict[str, Annotated[str, Meta(max_length=32_000)]],
@@ -239,6 +295,14 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
         Annotated[int, Meta(ge=1, le=LONGEST_RUN)] | None,
         told("so long it holds its environments at most, all attempts together; then it ends", flag="--max-run"),
     ] = None
+    when_in_use: Annotated[
+        Literal["start", "wait"],
+        told(
+            "when a notebook or another program holds memory in one of its environments: start beside it, or wait",
+            flag="--when-in-use",
+            choices=["start", "wait"],
+        ),
+    ] = "start"
     resume_from: Annotated[
         Annotated[str, told(max_length=500, trim=True)] | None,
         told(flag="--resume-from"),
@@ -350,6 +414,9 @@ def job(
     master: str,
     master_port: int,
     checkpoint_dir: str,
+    output_dir: str = "",
+    files_dir: str = "",
+    files_url: str = "",
     resume_from: str,
     recipe: str = "gpt",
     defaults: Mapping[str, Any] | None = None,
@@ -358,6 +425,7 @@ def job(
     valid_data: str = "",
     project: str = "",
     project_name: str = "",
+    code: Code | None = None,
 ) -> JobSpec:
     """The job that a request describes, with what somebody looked up for it: the nodes of its environments, the files
     of its dataset, the recipe and the default hyperparameters of its model. `master_port`: where it names none."""
@@ -381,10 +449,14 @@ def job(
         train_data=train_data,
         valid_data=valid_data,
         checkpoint_dir=checkpoint_dir,
+        output_dir=output_dir,
+        files_dir=files_dir,
+        files_url=files_url,
         resume_from=resume_from,
         grace_seconds=request.grace_seconds,
         max_restarts=request.max_restarts,
         spares=request.spare_environment_ids,
+        when_in_use=request.when_in_use,
         preflight=request.preflight,
         drill=request.drill,
         drill_minutes=request.drill_minutes,
@@ -398,4 +470,5 @@ def job(
         priority=priority_of(request.priority_number).name.lower(),
         max_run=request.max_run_seconds,
         elastic=Elastic(asked.min_nodes, asked.max_nodes or len(nodes)) if asked else None,
+        code=code,
     )

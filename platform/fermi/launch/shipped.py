@@ -10,9 +10,10 @@ import fermi
 
 _ROOT = Path(fermi.__file__).parent
 POD, SLURM, FOREGROUND = ("fermi.runner.pod",), ("fermi.runner.slurm",), ("fermi.runner.foreground",)
+KEEPER = ("fermi.keeper.__main__", "fermi.keeper.packages")
 """What is run there; what it imports of ours goes along."""
 
-_IMPORT = re.compile(r"^ *from fermi\.(probe|runner|telemetry|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
+_IMPORT = re.compile(r"^ *from fermi\.(keeper|probe|runner|telemetry|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
 
 
 def trainers(words: Iterable[object]) -> tuple[str, ...]:
@@ -29,6 +30,8 @@ def modules(runner: tuple[str, ...], words: Iterable[object]) -> Mapping[str, st
 def _modules(runner: tuple[str, ...], trainers: tuple[str, ...]) -> Mapping[str, str]:
     packages = tuple(f"{name}/__init__.py" for name in ("fermi", "fermi/probe", "fermi/runner", "fermi/telemetry"))
     wanted, found = [*runner, *trainers], {**dict.fromkeys(packages, ""), **_probe()}
+    if runner == KEEPER:
+        found["fermi/keeper/__init__.py"] = ""
     if trainers:
         found["fermi/train/__init__.py"] = ""
     while wanted:

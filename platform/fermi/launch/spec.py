@@ -76,6 +76,20 @@ class Entrypoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Code:
+    """A snapshot that every node gets before its ranks begin, in which they then start. `snapshot`: its id; empty
+    until it has been fetched. `folder`: where it lies, ready to be carried. `requirements`: `auto`, `off`, or a file
+    of its own. `source`: what it is made from where it is yet to be fetched; `origin`: where it came from, as people
+    are told."""
+
+    snapshot: str = ""
+    folder: str = ""
+    requirements: str = "auto"
+    source: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    origin: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Elastic:
     """On how many nodes a job may run, and what stays the same on each number of them (`fermi.launch.elastic`).
 
@@ -102,10 +116,13 @@ class JobSpec:
     `model_parameters`: how many weights, where somebody said so; else see `recipes.parameters`. `secret_env`: variables
     whose values are secrets, with the secrets' names; a value is never part of a job, a plan or what is rendered.
     `spares`: environments that take the places of lost ones; `left_out`: those that somebody asked to do without, from
-    the next attempt on; `preflight`: the test before the first attempt, or off; `drill`: the rehearsal before it, or
-    off, for at most `drill_minutes`. `rehearses`: this is one, and a rank is to be killed once it has saved.
+    the next attempt on; `when_in_use`: what the first attempt does where others hold memory; `preflight`: the test
+    before it, or off; `drill`: the rehearsal before it, or off, for at most `drill_minutes`. `rehearses`: this is one,
+    and a rank is to be killed once it has saved.
     `priority`: the class (`schedule.scene.NUMBERS`); `project`: an id; `max_run`: so many seconds it may still hold its
     environments, None: as long as it takes.
+    `output_dir`: a folder of the task's own, kept like its checkpoints; `files_dir`, `files_url`: where its project's
+    files are, as a folder or in object storage.
     `pulse`: whether ranks carry the probe; `on_hang`, `on_bad_loss`, `on_crash_loop`: what follows from each, and
     `hang_seconds`: without a sign of progress for so long a rank is looked at (None: what its own past explains)."""
 
@@ -126,12 +143,16 @@ class JobSpec:
     train_data: str = ""
     valid_data: str = ""
     checkpoint_dir: str = ""
+    output_dir: str = ""
+    files_dir: str = ""
+    files_url: str = ""
     resume_from: str = ""
     attempt: int = 0
     grace_seconds: float = GRACE_SECONDS
     max_restarts: int = MAX_RESTARTS
     spares: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    when_in_use: Literal["start", "wait"] = "start"
     preflight: str = "off"
     drill: str = "off"
     drill_minutes: float = DRILL_MINUTES
@@ -146,6 +167,11 @@ class JobSpec:
     priority: str = "normal"
     max_run: float | None = None
     elastic: Elastic | None = None
+    code: Code | None = None
+
+    def brings(self, path: str) -> bool:
+        """Whether a file is one of its code, and not of its node."""
+        return self.code is not None and not path.startswith("/")
 
     @property
     def name(self) -> str:

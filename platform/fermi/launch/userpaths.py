@@ -9,6 +9,11 @@ from fermi.launch.spec import Problem
 CHECKPOINTS = "checkpoints"
 """In the data directory: a folder for each task, which the task may write to and nobody may exchange."""
 
+OUTPUTS = "outputs"
+"""The same of what tasks write besides."""
+FILES = "files"
+"""In the data directory, unless they lie elsewhere: a folder for each project, which its tasks may read."""
+
 
 def task_folder(data_dir: Path, path: str) -> Path | None:
     """The folder of the task whose checkpoints `path` names, as it is written: what may be read by who resumes from
@@ -16,6 +21,12 @@ def task_folder(data_dir: Path, path: str) -> Path | None:
     top = data_dir / CHECKPOINTS
     clean = Path(os.path.normpath(path))
     return top / clean.relative_to(top).parts[0] if top in clean.parents else None
+
+
+def output_folder(data_dir: Path, path: str) -> Path | None:
+    """The task's folder that `path` is; None where it is none."""
+    clean = Path(os.path.normpath(path))
+    return clean if path and clean.parent == data_dir / OUTPUTS else None
 
 
 def absent(path: Path, problem: Problem, *, file: bool = False) -> list[Problem]:

@@ -12,7 +12,7 @@ The spec:
     {"name": "task-x-1", "node_rank": 0, "command": ["python", "train.py"], "cwd": "/…", "env": {"MASTER_ADDR": "…"},
      "ranks": [{"rank": 0, "local_rank": 0, "env": {"RANK": "0"}, "log": "/…/0.log"}],
      "stop_signal": "SIGTERM", "grace_seconds": 30, "last_seconds": 300, "fork": true, "port": 29500, "confine": {…},
-     "pulse": true, "pulse_seconds": 1, "hang_seconds": null, "measured": true}
+     "pulse": true, "pulse_seconds": 1, "hang_seconds": null, "measured": true, "code": {…}}
 
 `pulse`: the ranks carry a probe and are watched (see `watch.py`): `error`, `stalled` and `kill` of their entries, and
 their pulses, every `pulse_seconds`. `hang_seconds`: after so long without a sign of progress they are looked at.
@@ -25,6 +25,8 @@ their pulses, every `pulse_seconds`. `hang_seconds`: after so long without a sig
 
 `fork`: the ranks may be forked from this process instead of executed, and so inherit the modules that it (see
 `template.py`) has imported. A forked rank then runs the script the way `python script.py` or `python -m module` does.
+
+`code`: what `cwd` is made from before the ranks begin (see `bringing.py`); `doing` of the status says how far it is.
 
 `confine`: what the ranks may reach (see `confine.py`); without it, whatever the runner may.
 
@@ -133,7 +135,7 @@ class Node:
         self.save("starting")
         if early := self.stops.early():
             self.status.update(asked=early.by, asked_at=time.time() if early.by else None)
-        elif not self.blame_port():
+        elif not self.blame_port() and self.bring(wake):
             self.start_all(inherited=[wake, wake_write, *self.xids.descriptors()])
             if self.measuring:
                 self.measuring.start()
@@ -159,6 +161,44 @@ class Node:
 
     # --- how ranks begin ---
 
+    def bring(self, wake: int) -> bool:
+        """The task's code and packages, where it has some. Whether the ranks may begin."""
+        if "code" not in self.spec:
+            return True
+        from fermi.runner.bringing import Bringing
+
+        bringing = Bringing(self.spec)
+        try:
+            while not bringing.over:
+                if bringing.listen(STOP_POLL_SECONDS, wake):
+                    self.status["doing"] = bringing.doing
+                    self.save("starting")
+                signals = b""
+                with contextlib.suppress(BlockingIOError):
+                    signals = os.read(wake, 4096)
+                for stop in self.stops.come(signals):
+                    self.status.update(asked=stop.by, asked_at=time.time() if stop.by else None)
+                    return False
+        finally:
+            bringing.close()
+            self.status["doing"] = None
+        if bringing.failed:
+            self.status["cause"] = bringing.failed
+            print(f"fermi: the ranks were not started: {bringing.failed}", file=sys.stderr, flush=True)
+            return False
+        if bringing.done:
+            self.run_with(bringing.done)
+        return True
+
+    def run_with(self, python: str) -> None:
+        """In place of the planned interpreter: that of the task's own packages, which nothing here has imported."""
+        planned = self.spec["code"].get("python") or sys.executable
+        self.spec["command"] = [python if word == planned else word for word in self.spec["command"]]
+        self.spec["fork"] = False
+        folder = os.path.dirname(python)
+        path = self.spec["env"].get("PATH") or os.environ.get("PATH", os.defpath)
+        self.spec["env"].update(PATH=f"{folder}{os.pathsep}{path}", VIRTUAL_ENV=os.path.dirname(folder))
+
     def start_all(self, inherited: list[int]) -> None:
         self.confine()
         for entry, rank in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
@@ -173,6 +213,9 @@ class Node:
             from fermi.runner.confine import Confinement
 
             self.confinement = Confinement(order, self.spec["name"], {**os.environ, **self.spec["env"]})
+        if outputs := self.spec["env"].get("FERMI_OUTPUT_DIR"):
+            with contextlib.suppress(OSError):  # a rank that writes there says so
+                os.makedirs(outputs, exist_ok=True)
 
     def start(self, entry: dict[str, Any], rank: dict[str, Any], inherited: list[int]) -> None:
         confinement = self.confinement

@@ -159,6 +159,8 @@ def main(job_dir: str, run_dir: str) -> int:
         "grace_seconds": order["grace_seconds"],
         "pulse": order.get("pulse", False), "hang_seconds": order.get("hang_seconds"),
     }  # fmt: skip
+    if code := order.get("code"):
+        spec.update(code=code, cwd=os.path.join(run_dir, "code", str(node_rank)))
     lines = {rank["rank"]: Lines(rank["rank"]) for rank in spec["ranks"]}
     first = next(iter(lines.values()))
     try:

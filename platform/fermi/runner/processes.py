@@ -57,14 +57,14 @@ def session_members(leaders: Iterable[Mapping[str, Any]]) -> list[dict[str, int]
     ours = by_pid.keys() - strangers
     if not ours:
         return []
-    return [{"pid": pid, "start_time": int(fields[19])} for pid, fields in _all() if int(fields[3]) in ours]
+    return [{"pid": pid, "start_time": int(fields[19])} for pid, fields in all_living() if int(fields[3]) in ours]
 
 
 def strays(sessions: Collection[int]) -> list[int]:
     """Living children of this process, and members of these sessions (a number that is not reused while the session has
     members)."""
     own = os.getpid()
-    return [pid for pid, fields in _all() if int(fields[1]) == own or int(fields[3]) in sessions]
+    return [pid for pid, fields in all_living() if int(fields[1]) == own or int(fields[3]) in sessions]
 
 
 def status(pid: int) -> dict[str, str]:
@@ -89,7 +89,13 @@ def keep_others_out() -> None:
     _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _all() -> Iterable[tuple[int, list[bytes]]]:
+def let_others_in() -> None:
+    """What was kept out of the parent is not kept out of its child, before it has its own program."""
+    _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def all_living() -> Iterable[tuple[int, list[bytes]]]:
+    """Each process, and what /proc/<pid>/stat says after its name: state, parent, group, session, … start time (19)."""
     for name in os.listdir("/proc"):
         if name.isdigit() and (fields := _living(int(name))):
             yield int(name), fields

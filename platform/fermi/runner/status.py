@@ -12,14 +12,15 @@ from fermi.runner import files, processes
 @dataclass(frozen=True, slots=True)
 class NodeState:
     """`absent`: no runner took the spec. `lost`: it died without writing `exited`. `left`: something of it lives.
-    `cause`: why nothing came of it, where the runner knows. `asked_at`: when (in unix seconds) somebody else than the
-    platform asked it to end."""
+    `cause`: why nothing came of it, where the runner knows. `doing`: what it makes ready before the ranks begin.
+    `asked_at`: when (in unix seconds) somebody else than the platform asked it to end."""
 
     state: Literal["absent", "starting", "running", "exited", "lost"]
     ranks: Sequence[dict[str, Any]]
     left: bool
     cause: dict[str, Any] | None = None
     asked_at: float | None = None
+    doing: dict[str, Any] | None = None
 
 
 def look(spec_path: Path) -> NodeState:
@@ -40,7 +41,7 @@ def look(spec_path: Path) -> NodeState:
 
 
 def _as_written(state: Any, status: dict[str, Any], *, left: bool = False) -> NodeState:
-    return NodeState(state, status["ranks"], left, status.get("cause"), status.get("asked_at"))
+    return NodeState(state, status["ranks"], left, status.get("cause"), status.get("asked_at"), status.get("doing"))
 
 
 def _is_locked(paths: files.Paths) -> bool:

@@ -20,6 +20,7 @@ from tests.fakes.kubernetes.controllers.kueue import MAX_RUN, NO_QUOTA, QUEUE, K
 from tests.fakes.kubernetes.controllers.manager import Manager, Pace
 from tests.fakes.kubernetes.controllers.nodes import NodeLifecycle
 from tests.fakes.kubernetes.controllers.scheduler import Scheduler
+from tests.fakes.kubernetes.controllers.statefulsets import Provisioner, StatefulSets
 from tests.fakes.kubernetes.errors import Refused
 from tests.fakes.kubernetes.faults import Call
 from tests.fakes.kubernetes.http import Server
@@ -63,7 +64,8 @@ class FakeCluster:
         self.server.pending = self.kueue.pending
         self.manager = Manager(self.store, [
             Namespaces(self.api), Garbage(self.api), self.jobs, self.scheduler, self.nodes, self.kubelets,
-            PodCollector(self.api), JobSets(self.api), self.kueue,
+            PodCollector(self.api), JobSets(self.api), self.kueue, StatefulSets(self.api),
+            Provisioner(self.api, self.scratch),
         ])  # fmt: skip
         self.access, self.faults = self.server.access, self.server.faults
         self.kubeconfig = self.scratch / "kubeconfig"

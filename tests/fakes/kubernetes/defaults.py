@@ -3,7 +3,18 @@
 import base64
 from typing import Any
 
-from tests.fakes.kubernetes.resources import JOBS, JOBSETS, NAMESPACES, NODES, PODS, SECRETS, SERVICES, Resource
+from tests.fakes.kubernetes.resources import (
+    CLAIMS,
+    JOBS,
+    JOBSETS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
+    Resource,
+)
 from tests.fakes.kubernetes.store import Object
 
 
@@ -18,6 +29,11 @@ def fill(resource: Resource, obj: Object) -> None:
         jobset(obj)
     elif resource is SERVICES:
         service(obj["spec"])
+    elif resource is STATEFUL_SETS:
+        stateful_set(obj)
+    elif resource is CLAIMS:
+        obj["spec"].setdefault("volumeMode", "Filesystem")
+        obj["status"] = {"phase": "Pending"}
     elif resource is SECRETS:
         secret(obj)
     elif resource is NODES:
@@ -79,6 +95,17 @@ def job(obj: Object) -> None:
         labels[f"{prefix}controller-uid"], labels[f"{prefix}job-name"] = meta["uid"], meta["name"]
     pod_spec(spec["template"]["spec"])
     obj["status"] = {}
+
+
+def stateful_set(obj: Object) -> None:
+    spec = obj["spec"]
+    spec.setdefault("replicas", 1)
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
+    spec.setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
+    pod_spec(spec["template"]["spec"])
+    obj.setdefault("status", {"replicas": 0})
 
 
 def jobset(obj: Object) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import orjson
 
-from tests.fakes.kubernetes import discovery, watching
+from tests.fakes.kubernetes import discovery, forwarding, watching
 from tests.fakes.kubernetes.access import Access
 from tests.fakes.kubernetes.api import Api
 from tests.fakes.kubernetes.errors import Refused, bad_request, no_such_path
@@ -221,6 +221,9 @@ class _Handler(BaseHTTPRequestHandler):
         if request.subresource == "log":
             note(200)
             return self._log(request)
+        if request.subresource == "portforward":
+            note(101)
+            return self._forward(request)
         time.sleep(self.fake.latency)
         try:
             code, body = self._do(request)
@@ -333,6 +336,13 @@ class _Handler(BaseHTTPRequestHandler):
                 break
             self._chunk(data)
         self._end_stream()
+
+    def _forward(self, request: Request) -> None:
+        """A WebSocket asks for both (Kubernetes 1.35: AuthorizePodWebsocketUpgradeCreatePermission)."""
+        self.fake.access.check("create", "pods", "", "portforward", request.namespace, request.name)
+        pod = self.fake.api.get(PODS, request.namespace, request.name)
+        self.close_connection = True
+        forwarding.serve(self, pod, int(request.query["ports"]))
 
     def _begin_stream(self, content_type: str) -> None:
         self.send_response(200)

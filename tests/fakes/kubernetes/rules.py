@@ -7,7 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.fakes.kubernetes import quantities
-from tests.fakes.kubernetes.resources import CONFIGMAPS, JOBS, JOBSETS, PODS, SECRETS, SERVICES, Resource
+from tests.fakes.kubernetes.resources import (
+    CLAIMS,
+    CONFIGMAPS,
+    JOBS,
+    JOBSETS,
+    PODS,
+    RESOURCE_CLAIMS,
+    SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
+    Resource,
+)
 from tests.fakes.kubernetes.store import Object
 
 Problem = tuple[str, str]
@@ -68,6 +79,28 @@ def _spec(resource: Resource, obj: Object) -> Iterator[Problem]:
         yield from _job("spec", obj["spec"])
     elif resource is JOBSETS:
         yield from _jobset(obj)
+    elif resource is STATEFUL_SETS:
+        yield from _stateful_set(obj)
+    elif resource is CLAIMS and not ((obj["spec"].get("resources") or {}).get("requests") or {}).get("storage"):
+        yield "spec.resources[storage]", "Required value"
+
+
+def _stateful_set(obj: Object) -> Iterator[Problem]:
+    """pkg/apis/apps/validation/validation.go: ValidateStatefulSetSpec. Its pods are called <name>-<ordinal>, and that
+    is their host name."""
+    spec = obj["spec"]
+    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    wanted = spec["selector"].get("matchLabels") or {}
+    if not wanted:
+        yield "spec.selector", "Invalid value: empty selector is invalid for statefulset"
+    if any(labels.get(name) != value for name, value in wanted.items()):
+        yield "spec.template.metadata.labels", f"Invalid value: {labels}: `selector` does not match template `labels`"
+    if spec["template"]["spec"].get("restartPolicy", "Always") != "Always":
+        yield "spec.template.spec.restartPolicy", 'Unsupported value: supported values: "Always"'
+    if len(f"{obj['metadata']['name']}-0") > 63:
+        yield "metadata.name", "Invalid value: the names of its pods are too long for host names"
+    yield from _labels("spec.template", spec["template"].get("metadata") or {})
+    yield from _pod("spec.template.spec", spec["template"]["spec"])
 
 
 def _config(obj: Object) -> Iterator[Problem]:
@@ -182,6 +215,24 @@ def change_problems(resource: Resource, old: Object, new: Object) -> Iterator[Pr
             yield "spec", "Forbidden: pod updates may not change fields other than `spec.containers[*].image`, …"
     elif resource is SERVICES:
         fixed = ("clusterIP", "clusterIPs")
+    elif resource is STATEFUL_SETS:
+        free = ("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+                "persistentVolumeClaimRetentionPolicy", "minReadySeconds")  # fmt: skip
+        if {k: v for k, v in before.items() if k not in free} != {k: v for k, v in after.items() if k not in free}:
+            yield (
+                "spec",
+                f"Forbidden: updates to statefulset spec for fields other than {', '.join(free)} are forbidden",
+            )
+    elif resource is CLAIMS:  # pkg/apis/core/validation: ValidatePersistentVolumeClaimUpdate
+        sizes = [quantities.number(one["resources"]["requests"]["storage"]) for one in (before, after)]
+        if sizes[1] < sizes[0]:
+            yield "spec.resources.requests.storage", "Forbidden: field can not be less than previous value"
+        if {k: v for k, v in before.items() if k != "resources"} != {
+            k: v for k, v in after.items() if k != "resources"
+        }:
+            yield "spec", "Forbidden: spec is immutable after creation except resources.requests for bound claims"
+    elif resource is RESOURCE_CLAIMS and before != after:  # pkg/apis/resource/validation: ValidateResourceClaimUpdate
+        yield "spec", "Invalid value: field is immutable"
     elif resource in (CONFIGMAPS, SECRETS) and old.get("immutable") and old.get("data") != new.get("data"):
         yield "data", "Forbidden: field is immutable when `immutable` is set"
     for field in fixed:

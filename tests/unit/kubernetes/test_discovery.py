@@ -10,7 +10,7 @@ from fermi.launch.backends.kubernetes import mirror, pods
 from fermi.launch.backends.kubernetes.discover import follow
 from fermi.launch.discovery import Found
 from fermi.launch.errors import BackendError
-from tests.fakes.kubernetes import FakeCluster, Waits
+from tests.fakes.kubernetes import FakeCluster, Sleeps, Waits
 from tests.fakes.kubernetes.resources import PODS, named
 from tests.waiting import until
 
@@ -179,11 +179,13 @@ def test_a_stateful_set_that_is_scaled_to_nothing_is_a_stopped_environment(two_n
     two_nodes.api.create(sets, "fermi", {
         "metadata": {"name": "lab", "labels": DEV},
         "spec": {"replicas": 0, "serviceName": "lab", "selector": {"matchLabels": DEV},
-                 "template": {"metadata": {"labels": DEV}, "spec": {"containers": [container]}}},
+                 "template": {"metadata": {"labels": DEV}, "spec": {
+                     "containers": [container], "nodeSelector": {"kubernetes.io/hostname": "node-b"}}}},
     })  # fmt: skip
     one = seen.until(lambda found: found.get("fermi/lab-0"), "it is seen")
     assert (one.running, one.healthy, one.gpu_count, one.kind, one.cpu_cores) == (False, True, 1, "vscode", 4)
-    two_nodes.add_dev_pod("lab-0", "node-b", gpus=1, labels=DEV)
+    two_nodes.script("lab-0", Sleeps())
+    two_nodes.api.patch(sets, "fermi", "lab", {"spec": {"replicas": 1}}, "application/merge-patch+json")
     assert running(seen, "fermi/lab-0").zone == "zone-b"
 
 

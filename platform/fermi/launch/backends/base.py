@@ -2,6 +2,7 @@
 them, the modules `check` (how it is connected), `causes` (why attempts wait and fail: see `fermi.launch.causes`) and
 `discover` (dev environments that its engine knows). Its texts are in `texts.toml`."""
 
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -11,6 +12,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from fermi.launch.discovery import Found
 from fermi.launch.endings import Ending
+from fermi.launch.errors import BackendError
 from fermi.launch.findings import Finding
 from fermi.launch.spec import (
     NO_SECRETS,
@@ -25,6 +27,18 @@ from fermi.launch.spec import (
     Rendered,
     Sample,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Where a command runs that somebody starts beside a rank: what `fermi.keeper.wire` calls "exec", with these
+    variables (those of the rank, without the task's secrets) and this working directory. `dial`: a stream to something
+    that speaks it there; None: the keeper of the environment of node `node_rank` does."""
+
+    node_rank: int
+    env: Mapping[str, str]
+    cwd: str = ""
+    dial: Callable[[], socket.socket] | None = None
 
 
 class Backend(ABC):
@@ -101,6 +115,10 @@ class Backend(ABC):
     def stand_by(self, preload: Sequence[str]) -> None:
         """Get ready to start a job that imports `preload` soon, where being ready beforehand helps."""
         return
+
+    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+        """Beside a rank of an attempt that runs; `rendered` is what was sent."""
+        raise BackendError("BESIDE_RANK_NOT_HERE", permanent=True)
 
     def forget(self, handle: Handle) -> None:
         """Removes what the engine keeps of an attempt that has ended (not its logs)."""

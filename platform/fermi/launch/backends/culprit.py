@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fermi.launch.causes import CODE, READYING
 from fermi.launch.spec import Cause, RankSeen
 from fermi.runner import blame
 from fermi.runner.stillness import LAST_SECONDS, never_end
 
 MOST_NAMED = 8
-BY_RUNNERS = frozenset({"MASTER_PORT_TAKEN", "DISK_FULL"})
+BY_RUNNERS = frozenset({"MASTER_PORT_TAKEN", "DISK_FULL", *CODE})
 """Causes that a runner finds out itself: on its own machine, and at the time."""
 Words = Mapping[str, Any]
 """What a runner wrote down as the cause: its `code`, and what the text takes."""
@@ -59,6 +60,17 @@ def by_runner(words: Words, about: Mapping[str, object]) -> Cause | None:
     code = words.get("code")
     params = {name: value for name, value in words.items() if name != "code"}
     return Cause(code, {**params, **about}) if code in BY_RUNNERS else None
+
+
+def making_ready(said: Iterable[tuple[str, Words | None]]) -> Cause | None:
+    """What nodes, by name, are at before their ranks begin: of several what takes longest, with all that are at it."""
+    found = [(name, words) for name, words in said if words and words["code"] in READYING]
+    if not found:
+        return None
+    code = max((words["code"] for _, words in found), key=READYING.index)
+    at_it = [(name, words) for name, words in found if words["code"] == code]
+    params = {key: value for key, value in at_it[0][1].items() if key != "code"}
+    return Cause(code, {**params, "node": ", ".join(name for name, _ in at_it[:MOST_NAMED])})
 
 
 def never_ending(ranks: Sequence[RankSeen], moment: float) -> list[RankSeen]:

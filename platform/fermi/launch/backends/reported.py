@@ -164,4 +164,5 @@ def status(found: Any) -> dict[str, Any] | None:
         "asked": asked if text(asked) else "",
         "asked_at": asked_at if moment(asked_at) else None,
         "cause": words(found.get("cause")),
+        "doing": words(found.get("doing")),
     }

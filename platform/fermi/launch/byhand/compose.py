@@ -63,7 +63,7 @@ def _devices(plan: Plan, node: NodePlan) -> list[str]:
 def _folders(job: JobSpec) -> list[str]:
     """Where data and checkpoints lie, under the same path inside; a folder within another is there with it."""
     places = [PurePosixPath(path).parent for path in (job.train_data, job.valid_data) if path]
-    places += [PurePosixPath(job.checkpoint_dir)] if job.checkpoint_dir else []
+    places += [PurePosixPath(path) for path in (job.checkpoint_dir, job.output_dir, job.files_dir) if path]
     wanted = sorted({str(place) for place in places if place.is_absolute() and str(place) != "/"})
     return [path for path in wanted if not any(path.startswith(f"{other}/") for other in wanted)]
 

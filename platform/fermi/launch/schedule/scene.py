@@ -70,6 +70,7 @@ class Place:
     usable: bool = True
     health: int = 0
     link: str = ""
+    made_for: str = ""  # the task that it was made for, and that nobody else gets it from
 
     @property
     def processes(self) -> int:

@@ -121,7 +121,8 @@ def _size(lot: Lot) -> int:
 def kind(place: Place) -> tuple[Any, ...]:
     labels = tuple(sorted(place.labels.items())) if place.labels else ()
     owner = "" if place.shared else place.project
-    return (owner, place.shared, place.cluster, place.zone, place.zone_name, place.gpu_type, place.gpus, labels)
+    made = bool(place.made_for)
+    return (owner, place.shared, place.cluster, place.zone, place.zone_name, place.gpu_type, place.gpus, made, labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,8 @@ _ANY: frozenset[str] = frozenset()
 def of_kind(select: Select, place: Place) -> bool:
     """Whether an environment is of the kind that was asked for, whoever has it now; `exclude` does not say kinds."""
     return (
-        (not select.gpu_types or place.gpu_type in select.gpu_types)
+        not place.made_for
+        and (not select.gpu_types or place.gpu_type in select.gpu_types)
         and (not select.zones or place.zone in select.zones or place.zone_name in select.zones)
         and place.gpus >= _least(select)
         and all(place.labels.get(name) == value for name, value in select.labels.items())

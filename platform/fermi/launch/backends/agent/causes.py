@@ -3,4 +3,9 @@
 from fermi.launch.causes import declared
 from fermi.launch.spec import Cause
 
-CAUSES = declared(Cause("WORKER_LOST", retry=True, underlying=True, lost=True))
+CAUSES = declared(
+    Cause("WORKER_LOST", retry=True, underlying=True, lost=True),
+    # of a dev environment on a host
+    Cause("HOST_LOST", retry=True),
+    Cause("HOST_NOT_TOLD", retry=True),
+)

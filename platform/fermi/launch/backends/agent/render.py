@@ -11,6 +11,7 @@ from typing import Any
 from fermi.launch.backends.agent.store import Order
 from fermi.launch.backends.local.render import READ_BEFORE_THE_SCRIPT
 from fermi.launch.backends.watched import watched
+from fermi.launch.code import Place
 from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, encode
 
 
@@ -73,9 +74,14 @@ def _node(job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str]) -
         "grace_seconds": plan.grace_seconds,
         **watched(job),
         "fork": fork,
+        **_CODE.order(job),
         "preload": list(plan.preload) if fork else [],
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
+
+
+_CODE = Place("", "packages")
+"""Named from the agent's state folder, as logs are; the tree lies with the run."""
 
 
 def _gpus(node: Node) -> list[int]:

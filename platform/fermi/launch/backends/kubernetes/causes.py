@@ -38,6 +38,7 @@ CAUSES = declared(
     Cause("POD_DELETED", retry=True, asked=True, lost=True),
     Cause("POD_PREEMPTED", retry=True, asked=True, free=ALWAYS),
     Cause("JOB_SUSPENDED", retry=True, asked=True, halts=True),
+    Cause("KEEPER_ENDED", retry=True),
     # while it runs
     Cause("LOG_UNAVAILABLE"),
 )
@@ -96,7 +97,7 @@ def unheard(gang: Gang, reports: Mapping[int, Mapping[str, Any]]) -> Cause | Non
     """A pod that runs and whose log its node does not hand out: nothing is known of its ranks meanwhile."""
     for node_rank, pod in sorted(gang.by_node().items()):
         if why := reports.get(node_rank, {}).get("silence"):
-            return _about_pod("LOG_UNAVAILABLE", pod, why)
+            return about_pod("LOG_UNAVAILABLE", pod, why)
     return None
 
 
@@ -183,21 +184,21 @@ def _end_of(gang: Gang, pod: Object) -> Cause:
     status = pod["status"]
     reason = str(status.get("reason") or "")
     if reason == "DeadlineExceeded":
-        return _about_pod("RUN_TIMEOUT", pod, status.get("message") or reason)
+        return about_pod("RUN_TIMEOUT", pod, status.get("message") or reason)
     if reason in ("NodeLost", "NodeShutdown", "Shutdown", "Terminated"):
-        return _about_pod("NODE_LOST", pod, status.get("message") or reason)
+        return about_pod("NODE_LOST", pod, status.get("message") or reason)
     ended = terminated(pod)
     if ended and ended.get("reason") == "OOMKilled":
-        return _about_pod("OUT_OF_MEMORY", pod, _tail(ended) or "OOMKilled")
+        return about_pod("OUT_OF_MEMORY", pod, _tail(ended) or "OOMKilled")
     if reason in ("Evicted", "Preempting"):
         code = "EVICTED" if reason == "Evicted" else "POD_PREEMPTED"
-        return _about_pod(code, pod, status.get("message") or reason)
+        return about_pod(code, pod, status.get("message") or reason)
     if disruption := condition(pod, "DisruptionTarget"):
         return _disrupted(pod, disruption)
     if reason.startswith("OutOf") or reason == "UnexpectedAdmissionError":
-        return _about_pod("RESOURCES_INSUFFICIENT", pod, status.get("message") or reason)
+        return about_pod("RESOURCES_INSUFFICIENT", pod, status.get("message") or reason)
     if ended is None:
-        return _about_pod("POD_DELETED", pod, status.get("message") or reason or "no container status")
+        return about_pod("POD_DELETED", pod, status.get("message") or reason or "no container status")
     if not gang.cancelled and _was_asked(pod, ended):
         return _deleted(gang, pod)
     return _exit(gang, pod, ended)
@@ -217,9 +218,9 @@ def _exit(gang: Gang, pod: Object, ended: Mapping[str, Any]) -> Cause:
     code, said = int(ended.get("exitCode", 0)), report(ended)
     text = str(ended.get("message") or "")
     if ended.get("reason") in ("StartError", "ContainerCannotRun") or (code == CANNOT_RUN and not said):
-        return _about_pod("CONTAINER_INVALID", pod, text or str(ended.get("reason")))
+        return about_pod("CONTAINER_INVALID", pod, text or str(ended.get("reason")))
     if code == GAVE_UP and said.get("cause") in ("MASTER_UNREACHABLE", "NODES_MISSING"):
-        return _about_pod(said["cause"], pod, str(said.get("detail")))
+        return about_pod(said["cause"], pod, str(said.get("detail")))
     where = {**_where(pod), "evidence": str(said.get("detail") or _tail(ended))}
     if known := by_runner({**(said.get("about") or {}), "code": said.get("cause")}, where):
         return known
@@ -242,17 +243,17 @@ def _taken_away(gang: Gang, pod: Object) -> Cause | None:
 def _deleted(gang: Gang, pod: Object) -> Cause:
     job = next((job for job in gang.jobs.values() if names.node_rank(job) == names.node_rank(pod)), None)
     if job is None or job["metadata"].get("deletionTimestamp"):
-        return _about_pod("POD_DELETED", pod, "its job was deleted")
+        return about_pod("POD_DELETED", pod, "its job was deleted")
     if pod["metadata"].get("deletionTimestamp"):
-        return _about_pod("POD_DELETED", pod, "the pod was deleted")
-    return _about_pod("POD_DELETED", pod, "its runner was asked to end (SIGTERM)")
+        return about_pod("POD_DELETED", pod, "the pod was deleted")
+    return about_pod("POD_DELETED", pod, "its runner was asked to end (SIGTERM)")
 
 
 def _disrupted(pod: Object, disruption: Mapping[str, Any]) -> Cause:
     lost = disruption.get("reason") in ("DeletionByTaintManager", "DeletionByPodGC")
     preempted = disruption.get("reason") == "PreemptionByScheduler"
     code = "NODE_LOST" if lost else "POD_PREEMPTED" if preempted else "EVICTED"
-    return _about_pod(code, pod, f"{disruption.get('reason')}: {disruption.get('message')}")
+    return about_pod(code, pod, f"{disruption.get('reason')}: {disruption.get('message')}")
 
 
 def vanished(gang: Gang) -> Cause | None:
@@ -277,13 +278,13 @@ def _obstacles(gang: Gang) -> Iterator[tuple[Cause, bool]]:
     for _, job in sorted(gang.jobs.items()):
         event = gang.events.get(job["metadata"]["uid"], {}).get("FailedCreate")
         if event and names.node_rank(job) not in pods and not has_finished(job):
-            yield _not_created(job, event)
+            yield not_created(job, event)
     for _, pod in sorted(pods.items()):
-        if phase(pod) == "Pending" and (found := _pending(gang, pod)):
+        if phase(pod) == "Pending" and (found := pending(pod, gang.events.get(pod["metadata"]["uid"], {}))):
             yield found
 
 
-def _not_created(job: Object, event: Object) -> tuple[Cause, bool]:
+def not_created(job: Object, event: Object) -> tuple[Cause, bool]:
     said = str(event.get("message") or "")
     if "exceeded quota" in said:
         return _about_job("QUOTA_EXCEEDED", job, event), False
@@ -292,24 +293,24 @@ def _not_created(job: Object, event: Object) -> tuple[Cause, bool]:
     return _about_job("ADMISSION_DENIED", job, event), True
 
 
-def _pending(gang: Gang, pod: Object) -> tuple[Cause, bool] | None:
+def pending(pod: Object, events: Mapping[str, Object]) -> tuple[Cause, bool] | None:
+    """`events`: about it, by reason."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     unscheduled = next((c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), None)
     if unscheduled:
         return _unschedulable(pod, str(unscheduled.get("message") or unscheduled.get("reason") or ""))
-    events = gang.events.get(pod["metadata"]["uid"], {})
     waits = container(pod).get("waiting") or {}
     reason, message = str(waits.get("reason") or ""), str(waits.get("message") or "")
     if reason in _PULLING:
         message = " ".join(filter(None, (message, str((events.get("Failed") or {}).get("message") or ""))))
-        return _about_pod("IMAGE_UNAVAILABLE", pod, f"{reason}: {message}"), bool(
+        return about_pod("IMAGE_UNAVAILABLE", pod, f"{reason}: {message}"), bool(
             _FATAL_PULL.search(f"{reason} {message}")
         )
     if reason in _CONFIG:
-        return _about_pod("CONTAINER_INVALID", pod, f"{reason}: {message}"), True
+        return about_pod("CONTAINER_INVALID", pod, f"{reason}: {message}"), True
     for kind in ("FailedMount", "FailedAttachVolume"):
         if event := events.get(kind):
-            return _about_pod("VOLUME_UNAVAILABLE", pod, str(event.get("message"))), False
+            return about_pod("VOLUME_UNAVAILABLE", pod, str(event.get("message"))), False
     return None
 
 
@@ -319,18 +320,18 @@ def _unschedulable(pod: Object, said: str) -> tuple[Cause, bool]:
     main = said.partition(" preemption:")[0]
     short = _SHORT.findall(main)
     if any("/" in name for name in short):  # an extended resource, as GPUs are
-        return _about_pod("GPU_INSUFFICIENT", pod, main), False
+        return about_pod("GPU_INSUFFICIENT", pod, main), False
     if short or "resourceclaim" in main or "Too many pods" in main:
-        return _about_pod("RESOURCES_INSUFFICIENT", pod, main), False
+        return about_pod("RESOURCES_INSUFFICIENT", pod, main), False
     if "persistentvolumeclaim" in main and "not found" in main:
-        return _about_pod("VOLUME_UNAVAILABLE", pod, main), True
+        return about_pod("VOLUME_UNAVAILABLE", pod, main), True
     if "PersistentVolumeClaim" in main or "volume" in main:
-        return _about_pod("VOLUME_UNAVAILABLE", pod, main), False
+        return about_pod("VOLUME_UNAVAILABLE", pod, main), False
     if "taint" in main or "unschedulable" in main:
-        return _about_pod("NODE_TAINTED", pod, main), False
+        return about_pod("NODE_TAINTED", pod, main), False
     if "affinity" in main.lower():  # or "didn't satisfy plugin(s) [NodeAffinity]"
-        return _about_pod("NODE_MISSING", pod, main), True
-    return _about_pod("UNSCHEDULABLE", pod, main), False
+        return about_pod("NODE_MISSING", pod, main), True
+    return about_pod("UNSCHEDULABLE", pod, main), False
 
 
 def _queued(workload: Object) -> Cause:
@@ -394,7 +395,7 @@ def _where(pod: Object) -> dict[str, Any]:
     return where
 
 
-def _about_pod(code: str, pod: Object, evidence: str) -> Cause:
+def about_pod(code: str, pod: Object, evidence: str) -> Cause:
     return Cause(code, {**_where(pod), "evidence": evidence.strip()[:EVIDENCE]})
 
 

@@ -53,6 +53,20 @@ CONNECTION = {
         "max_run_seconds": {"type": "integer", "minimum": 1},
         "ttl_seconds": {"type": "integer", "minimum": 0},
         "out_of_service_taint": {"type": "boolean", "description": "fence dead nodes with Kubernetes' taint"},
+        "environments": {
+            "type": "object",
+            "additionalProperties": False,
+            "description": "how dev environments are made here",
+            "properties": {
+                "storageClass": {**_TEXT, "description": "of their disks; default: the cluster's own"},
+                "deviceClass": {**_TEXT, "description": "DRA: GPUs are claimed of this DeviceClass"},
+                "gpuProducts": {
+                    "type": "object",
+                    "additionalProperties": _TEXT,
+                    "description": "by GPU type, the label nvidia.com/gpu.product of the nodes that have it",
+                },
+            },
+        },
         "dcgmUrl": {"type": "string", "pattern": r"^https?://\S+$", "description": "metrics of DCGM's exporter"},
         "data": {
             "type": "object",

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from urllib.parse import urlencode
 import kubernetes.client
 import urllib3.exceptions
 from kubernetes.client.exceptions import ApiException, OpenApiException
+from kubernetes.stream import portforward
 
 from fermi.launch.backends.kubernetes.credentials import Credentials
 from fermi.launch.errors import BackendError
@@ -35,6 +37,9 @@ PATHS = {
     "Service": ("/api/v1", "services"),
     "Pod": ("/api/v1", "pods"),
     "Event": ("/api/v1", "events"),
+    "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims"),
+    "StatefulSet": ("/apis/apps/v1", "statefulsets"),
+    "ResourceClaim": ("/apis/resource.k8s.io/v1", "resourceclaims"),
     "Job": ("/apis/batch/v1", "jobs"),
     "JobSet": ("/apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
     "Workload": ("/apis/kueue.x-k8s.io/v1beta2", "workloads"),
@@ -143,6 +148,27 @@ class Client:
     def annotate(self, kind: str, name: str, **annotations: str) -> dict[str, Any]:
         marks = {"metadata": {"annotations": {key.replace("__", "/"): value for key, value in annotations.items()}}}
         return self.request("PATCH", self.path(kind, name), body=marks, content_type=MERGE_PATCH)
+
+    def replace(self, kind: str, name: str, obj: Mapping[str, Any]) -> dict[str, Any]:
+        """With the `resourceVersion` that was read: refused where somebody else wrote meanwhile."""
+        return self.request("PUT", self.path(kind, name), body=obj)
+
+    def text(self, path: str, **query: Any) -> bytes:
+        """What is no JSON, such as a log."""
+        stream = self.stream(path, query=query, timeout=TIMEOUT_SECONDS)
+        return b"".join(line + b"\n" for lines in stream.batches() for line in lines)
+
+    def forward(self, pod: str, port: int) -> socket.socket:
+        """A stream to a port of the pod's own loopback, through the API server. Where one side says no more, both are
+        cut off: Kubernetes' forwarding knows no half-closed connection."""
+        self._own()
+        call = kubernetes.client.CoreV1Api(self._credentials.api()).connect_get_namespaced_pod_portforward
+        try:
+            found = portforward(call, pod, self.namespace, ports=str(port)).socket(port)
+        except (ApiException, OpenApiException, OSError, ValueError) as error:
+            raise refusal(0, "", str(getattr(error, "reason", error))) from error
+        stream: socket.socket = getattr(found, "_socket", found)  # the library's wrapper drops TCP's options alone
+        return stream
 
     def delete(
         self, kind: str, name: str, *, uid: str = "", propagation: str = "Foreground", grace: int | None = None

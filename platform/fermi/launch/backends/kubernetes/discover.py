@@ -48,13 +48,14 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
 def _picture(
     mine: Mirror, sets: Mirror, nodes: Mapping[str, Mapping[str, Any]], devices: "_Devices", project: str
 ) -> list[Found]:
-    """By key. A pod says more than the StatefulSet that it belongs to."""
+    """By key. A pod says more than the StatefulSet that it belongs to. What the platform made itself it knows."""
     made = [pod for one in list(sets.items.values()) for pod in pods.of_set(one)]
     known: dict[str, Mapping[str, Any]] = {
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in made
     }
     known.update(mine.items)
-    return [pods.found(known[key], nodes, devices, project) for key in sorted(known)]
+    own = {key for key, pod in known.items() if names.HOSTED in (pod["metadata"].get("labels") or {})}
+    return [pods.found(known[key], nodes, devices, project) for key in sorted(known.keys() - own)]
 
 
 class _Devices:

@@ -87,6 +87,8 @@ class KubernetesBackend(Backend):
         queue = chosen.of(self.connection, job, names.CHOSEN)["queue"]
         if queue and not self.connection.get("jobset") and len(job.nodes) > 1:
             found.append(Problem("environmentIds", "QUEUE_NEEDS_JOBSET", {"queue": queue}))
+        if job.code and not self.connection.get("data"):
+            found.append(Problem("code", "CODE_NEEDS_DATA"))
         for field, path in volumes.hidden(job, self.connection):
             shared = ", ".join(f"{volumes.root(self.connection)}/{folder}" for folder in volumes.OPEN)
             found.append(Problem(field, "PATH_NOT_SHARED", {"path": path, "allowed": shared}))

@@ -26,6 +26,10 @@ QUEUE, PRIORITY, MAX_RUN = (
 CHOSEN = ("queue",)
 """Options of a connection that may differ by project and by priority class."""
 CONTAINER = "node"
+HOSTED, RUN = "fermi.io/hosted", "fermi.io/run"
+"""Labels of what makes up a dev environment of ours: its id, and the number of the run."""
+KEEPER = "fermi.io/keeper"
+"""Annotation of its StatefulSet: what a caller of its keeper must know."""
 DEV_ENVIRONMENTS = "fermi.io/dev-environment=true"
 """The selector of dev environments where a connection names none."""
 

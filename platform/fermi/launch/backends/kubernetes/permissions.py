@@ -8,10 +8,12 @@ from typing import Any, Literal
 import yaml
 
 Purpose = Literal[
-    "training", "jobset", "kueue", "positions", "classes", "dra", "discovery", "nodes", "fencing", "taint"
+    "training", "environments", "claims", "jobset", "kueue", "positions", "classes", "dra", "discovery", "nodes",
+    "fencing", "taint",
 ]  # fmt: skip
 """`training` is needed always, `jobset`, `kueue` and `taint` where the connection asks for them; without the others
-training works, but less is known of the cluster and of its queue, and what ran on a dead node is not given up."""
+training works, but less is known of the cluster and of its queue, what ran on a dead node is not given up, and no dev
+environments can be made (`environments`, and `claims` where the connection names a DeviceClass)."""
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "patch")
@@ -40,6 +42,10 @@ RULES = (
     Rule("training", "", "pods/log", ("get",)),
     Rule("training", "", "events", ("list", "watch")),
     Rule("training", "batch", "jobs", READ + WRITE),
+    Rule("environments", "apps", "statefulsets", (*WRITE, "update")),
+    Rule("environments", "", "persistentvolumeclaims", ("get", "create", "delete", "patch")),
+    Rule("environments", "", "pods/portforward", ("get", "create")),
+    Rule("claims", "resource.k8s.io", "resourceclaims", ("create", "delete")),
     Rule("jobset", "jobset.x-k8s.io", "jobsets", READ + WRITE),
     Rule("kueue", "kueue.x-k8s.io", "localqueues", ("get",)),
     Rule("kueue", "kueue.x-k8s.io", "workloads", READ),
@@ -64,7 +70,8 @@ def wanted(connection: Mapping[str, Any]) -> Iterator[tuple[Rule, bool]]:
     }
     queue, classes = bool(connection.get("queue")), bool(connection.get("priority_classes"))
     for rule in RULES:
-        useful = {"positions": queue, "classes": classes and queue == rule.group.startswith("kueue.")}
+        claims = bool((connection.get("environments") or {}).get("deviceClass"))
+        useful = {"claims": claims, "positions": queue, "classes": classes and queue == rule.group.startswith("kueue.")}
         if (needed | useful).get(rule.purpose, True):
             yield rule, rule.purpose in needed
 

@@ -11,6 +11,7 @@ from fermi.launch.backends import chosen
 from fermi.launch.backends.kubernetes import names, volumes
 from fermi.launch.backends.kubernetes.volumes import JOB_DIR, RUN_DIR
 from fermi.launch.backends.watched import watched
+from fermi.launch.code import Place
 from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, Value, encode, is_open, resolve
 
 TERMINATION_LOG = "/dev/termination-log"  # Kubernetes' default
@@ -118,6 +119,7 @@ class _Gang:
             "stop_signal": self.plan.stop_signal,
             "grace_seconds": self.plan.grace_seconds,
             **watched(self.job),
+            **_CODE.order(self.job),
         }
 
     def _python(self, node: Node) -> str:
@@ -312,6 +314,10 @@ _LOST = [
     for what in ("not-ready", "unreachable")
 ]  # fmt: skip
 _GPU_TAINT = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
+
+
+_CODE = Place(f"{RUN_DIR}/code", f"{RUN_DIR}/packages")
+"""Of the pod's own: its folder goes with it."""
 
 
 def _rank(process: Any) -> dict[str, Any]:

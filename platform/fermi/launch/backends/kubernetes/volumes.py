@@ -3,7 +3,10 @@
 data volume          in the pod
   datasets/…         the task's own, and what its script or arguments name; read-only
   workspace/…        the folder of its script; read-only
+code/archives/<id> of its own code; read-only
   checkpoints/<task> read and written; of the task that it resumes from, read-only
+  outputs/<task>     read and written
+  files/<project>    of its own project; read-only
   the rest           never: there are the platform's keys and database, logs, other projects' files
 """
 
@@ -15,7 +18,7 @@ from posixpath import normpath
 from typing import Any
 
 from fermi.launch.spec import JobSpec, Node
-from fermi.launch.userpaths import CHECKPOINTS, task_folder
+from fermi.launch.userpaths import CHECKPOINTS, FILES, OUTPUTS, task_folder
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +46,7 @@ def user(connection: Mapping[str, Any]) -> int:
 
 def hidden(job: JobSpec, connection: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(field, path) of what a task names in the data volume that no pod gets to see."""
-    if not connection.get("data") or not job.entrypoint:
+    if not connection.get("data") or not job.entrypoint or job.brings(job.entrypoint.script):
         return []
     script = job.entrypoint.script
     parts = _below(script, root(connection))
@@ -59,6 +62,9 @@ def of_task(job: JobSpec, connection: Mapping[str, Any]) -> Volumes:
     own = _below(job.checkpoint_dir, top)
     if own and len(own) > 1 and own[0] == CHECKPOINTS:
         wanted[own] = False
+    written = _below(job.output_dir, top)
+    if written and len(written) == 2 and written[0] == OUTPUTS:
+        wanted[written] = False
     mounts: Volumes = []
     for parts, read_only in sorted(wanted.items()):
         if any(parts[:length] in wanted for length in range(1, len(parts))):
@@ -80,6 +86,10 @@ def _needed(job: JobSpec, top: str) -> Iterator[tuple[str, ...]]:
             yield parts[:2]
     if entry and (parts := _below(entry.script, top)) and _is_open(parts):
         yield parts[:2] if len(parts) > 2 else parts[:1]
+    if job.code and (parts := _below(job.code.folder, top)):
+        yield parts
+    if (parts := _below(job.files_dir, top)) and len(parts) == 2 and parts[0] == FILES:
+        yield parts
     if (parts := _below(job.resume_from, top)) and _is_open(parts):
         yield parts
     if top and (folder := task_folder(Path(top), job.resume_from)):
@@ -150,6 +160,8 @@ def prepare(data_dir: Path, pod: Mapping[str, Any]) -> None:
     ids = pod.get("securityContext") or {}
     uid, gid = ids.get("runAsUser"), ids.get("fsGroup") or ids.get("runAsGroup") or -1
     for mount in (mount for one in pod["containers"] for mount in one.get("volumeMounts") or ()):
+        if mount["name"] == DATA and str(mount.get("subPath")).startswith(f"{FILES}/"):
+            (data_dir / mount["subPath"]).mkdir(parents=True, exist_ok=True)  # as root's, we could not write to it
         if mount["name"] != DATA or mount.get("readOnly") or not mount.get("subPath"):
             continue
         folder = data_dir / mount["subPath"]

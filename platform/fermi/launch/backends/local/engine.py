@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fermi.launch import interpreter, isolation
+from fermi.launch import code, interpreter, isolation
 from fermi.launch.backends import logfiles, measured, reported
-from fermi.launch.backends.base import Backend
-from fermi.launch.backends.culprit import Loss, cause_of_failure, rank_seen
+from fermi.launch.backends.base import Backend, Beside
+from fermi.launch.backends.culprit import Loss, cause_of_failure, making_ready, rank_seen
+from fermi.launch.backends.local import kept
 from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.backends.local.render import render
 from fermi.launch.errors import BackendError
@@ -34,7 +35,7 @@ from fermi.launch.spec import (
     Rendered,
     Sample,
 )
-from fermi.launch.userpaths import CHECKPOINTS, absent, task_folder
+from fermi.launch.userpaths import CHECKPOINTS, OUTPUTS, absent, output_folder, task_folder
 from fermi.runner import blame, ending, files, ports, status
 
 
@@ -66,35 +67,59 @@ class LocalBackend(Backend):
         if job.resume_from not in ("", "auto"):
             missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
             found += absent(Path(job.resume_from), missing)
-        if job.entrypoint is not None:
-            found += self._script_problems(job.entrypoint.script)
+        if job.entrypoint is not None and not job.brings(job.entrypoint.script):
+            found += self._script_problems(job)
         return found
 
     def lacks(self, node: Node, distributions: Sequence[str]) -> list[str] | None:
         return interpreter.absent(self.python, distributions)
 
-    def _script_problems(self, name: str) -> list[Problem]:
-        script = Path(os.path.realpath(self.workspace / name))
-        params = {"script": name, "workspace": str(self.workspace)}
-        if not any(script.is_relative_to(root) for root in (self.workspace, *self.script_roots)):
+    def _script_problems(self, job: JobSpec) -> list[Problem]:
+        assert job.entrypoint
+        name, workspace = job.entrypoint.script, self._workspace(job)
+        script = Path(os.path.realpath(workspace / name))
+        params = {"script": name, "workspace": str(workspace)}
+        if not any(script.is_relative_to(root) for root in (workspace, *self.script_roots)):
             return [Problem("entrypoint.script", "ENTRYPOINT_OUTSIDE", params)]
         return absent(script, Problem("entrypoint.script", "ENTRYPOINT_NOT_FOUND", params), file=True)
 
+    def _workspace(self, job: JobSpec) -> Path:
+        """Where a job's ranks start: where its script was written (`kept.workspace_of`), or else in ours."""
+        own = None if job.entrypoint and job.brings(job.entrypoint.script) else kept.workspace_of(self.data_dir, job)
+        return own or self.workspace
+
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(
-            job, plan, run_dir=self._run_dir(job.name), cwd=self.workspace, python=self.python,
+            job, plan, run_dir=self._run_dir(job.name), cwd=self._workspace(job), python=self.python,
             log_dir=self._log_dir(job.task_id, job.attempt), confine=self._confine(job),
+            code=code.Place(str(self._code_dir(job.name)), str(self._packages(job)), self.python),
         )  # fmt: skip
 
     def _confine(self, job: JobSpec) -> dict[str, Any] | None:
         """Of other tasks' folders only the one that this one resumes from can be read."""
         own, resume = self._task_folder(job.checkpoint_dir), self._task_folder(job.resume_from)
+        packages = [self._packages(job)] if job.code else []
+        workspace = [] if (start := self._workspace(job)) == self.workspace else [start]
+        shared = [Path(job.files_dir)] if job.files_dir else []
+        outputs = self._output_folder(job.output_dir)
         return self.isolation.order(
             self.place,
-            own=own,
-            readable=[self.data_dir / "datasets", self._run_dir(job.name) / "files", *resume],
+            own=[*own, *outputs, *workspace, *([self._code_dir(job.name)] if job.code else [])],
+            readable=[self.data_dir / "datasets", self._run_dir(job.name) / "files", *resume, *packages, *shared],
             logs=self._log_dir(job.task_id, job.attempt),
         )
+
+    def _output_folder(self, path: str) -> list[Path]:
+        found = output_folder(self.data_dir, path) or output_folder(self.named, path)
+        return [self.data_dir / OUTPUTS / found.name] if found else []
+
+    def _code_dir(self, name: str) -> Path:
+        """A folder for each node: all of them are here."""
+        return self._run_dir(name) / "code"
+
+    def _packages(self, job: JobSpec) -> Path:
+        """Of the project: what is built from source is built by its members."""
+        return self.data_dir / "packages" / job.project
 
     def _task_folder(self, path: str) -> list[Path]:
         """Jobs name the data directory as the platform was given it, which may be by a link."""
@@ -124,6 +149,13 @@ class LocalBackend(Backend):
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(run_dir), why=error.strerror) from error
         if absent := [spec for spec in specs if status.look(spec).state == "absent"]:
             self.launcher.launch(rendered.name, absent, launch.content["preload"], run_dir / "launch.log", secrets)
+
+    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+        for node in (artifact.content for artifact in rendered.artifacts if artifact.kind == "node"):
+            for process in node["ranks"]:
+                if process["rank"] == rank:
+                    return Beside(node["node_rank"], {**node["env"], **process["env"]}, node["cwd"])
+        raise BackendError("RANK_UNKNOWN", permanent=True, rank=rank, high=handle.world_size - 1)
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         return {handle.name: self._observe(handle) for handle in handles}
@@ -192,7 +224,10 @@ class LocalBackend(Backend):
         )
         if cause := _cause(nodes, ranks, specs):
             return Observation(Phase.FAILED, left, ranks, cause)
-        return Observation(_phase(nodes, ranks, handle.world_size), left, ranks)
+        phase = _phase(nodes, ranks, handle.world_size)
+        at = ((_node_name(spec), reported.words(seen.doing)) for spec, seen in zip(specs, nodes, strict=True))
+        waiting = making_ready(at) if phase is Phase.STARTING else None
+        return Observation(phase, left, ranks, waiting=waiting)
 
 
 def _put(path: Path, text: str) -> None:
@@ -204,14 +239,20 @@ def _put(path: Path, text: str) -> None:
 
 
 def stop_everything(data_dir: str | Path, grace_seconds: float = 10.0) -> list[str]:
-    """Ends all training of a data directory and returns its attempts' names once nothing of them is left."""
+    """Ends all training of a data directory and all environments there, and returns the attempts' names once nothing is
+    left. Environments begin again when the platform does."""
     backend = LocalBackend({"data_dir": str(data_dir), "warm": False})
     running = running_attempts(data_dir)
     handles = [Handle.of(name) for name in running]
-    while handles:
+    environments = kept.living(backend.data_dir)
+    limit = time.monotonic() + grace_seconds
+    while handles or environments:
         for handle in handles:
             backend.cancel(handle, grace_seconds)
+        for run in environments:
+            run.rest(kill=time.monotonic() >= limit)
         handles = [handle for handle in handles if backend.observe([handle])[handle.name].left]
+        environments = kept.living(backend.data_dir)
         time.sleep(0.05)
     return running
 

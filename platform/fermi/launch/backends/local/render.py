@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.launch.backends.watched import watched
+from fermi.launch.code import Place
 from fermi.launch.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, resolve
 
 READ_BEFORE_THE_SCRIPT = (
@@ -32,12 +33,13 @@ def render(
     cwd: Path,
     python: str,
     confine: Mapping[str, Any] | None = None,
+    code: Place,
 ) -> Rendered:
     bindings = {Late.HEAD_HOST: "127.0.0.1", Late.FILES_DIR: str(run_dir / "files"), Late.PYTHON: python}
     fork = not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))
     files = [Artifact("file", name, resolve(text, bindings)) for name, text in plan.files.items()]
     nodes = [
-        Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, bindings, log_dir, cwd, fork, confine))
+        Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, bindings, log_dir, cwd, fork, confine, code))
         for node in plan.nodes
     ]
     launch = Artifact("launch", "launch", {"preload": list(plan.preload) if fork else [], "success": plan.success})
@@ -53,15 +55,18 @@ def _node(
     cwd: Path,
     fork: bool,
     confine: Mapping[str, Any] | None,
+    code: Place,
 ) -> dict[str, Any]:
     env = {name: resolve(value, bindings) for name, value in node.env.items()}
     env.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all nodes are this machine, whatever its host name resolves to
+    if (gpus := node.node.engine.get("gpus")) and node.node.has_cuda:
+        env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, gpus)))
     return {
         "name": job.name,
         "node_rank": node.node_rank,
         "node": node.node.name,
         "command": [resolve(word, bindings) for word in node.command],
-        "cwd": str(cwd),
+        "cwd": code.of_node(node.node_rank) if job.code else str(cwd),
         "env": env,
         "ranks": [
             {
@@ -76,6 +81,7 @@ def _node(
         "grace_seconds": plan.grace_seconds,
         **watched(job),
         "fork": fork,
+        **code.order(job),
         **({"confine": confine} if confine else {}),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }

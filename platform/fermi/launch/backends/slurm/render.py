@@ -9,6 +9,7 @@ from fermi.launch import shipped
 from fermi.launch.backends import chosen
 from fermi.launch.backends.slurm.components import CHOSEN, Component, components
 from fermi.launch.backends.watched import watched
+from fermi.launch.code import Place
 from fermi.launch.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, encode, is_open, resolve
 
 NOT_OURS = 75
@@ -80,12 +81,13 @@ def _node(
     job: JobSpec, plan: Plan, node: NodePlan, bindings: Mapping[Late, str], folder: str, connection: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A node runner's spec in which the head's address and the interpreter are still open."""
+    at = Place(f"{folder}/runs/{job.name}/code", f"{folder}/packages/{job.project}/{node.node.hostname}")
     return {
         "name": job.name,
         "node_rank": node.node_rank,
         "node": node.node.name,
         "command": [encode(word, bindings) for word in node.command],
-        "cwd": str(connection.get("workspace") or f"{folder}/workspace"),
+        "cwd": at.of_node(node.node_rank) if job.code else _cwd(connection),
         "env": {name: encode(value, bindings) for name, value in node.env.items()},
         "ranks": [
             {
@@ -99,6 +101,7 @@ def _node(
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
         **watched(job),
+        **at.order(job),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fermi.launch.backends.culprit import Loss, by_runner, cause_of_failure, rank_seen
+from fermi.launch.backends.culprit import Loss, by_runner, cause_of_failure, making_ready, rank_seen
 from fermi.launch.backends.slurm import causes
 from fermi.launch.backends.slurm.driver import Job
 from fermi.launch.backends.slurm.line import Line
@@ -61,6 +61,8 @@ def _alive(seen: Seen, mine: list[Job], alive: list[Job], handle: Handle, line: 
         return Observation(Phase.RUNNING, True, ranks)
     pending = [job for job in alive if job.state in causes.WAITS]
     waiting = causes.waiting(pending[0], line, now) if pending and seen.stop is None else None
+    at = ((seen.node_name(rank), status.get("doing")) for rank, status in sorted(seen.statuses.items()))
+    waiting = waiting or making_ready(at)
     return Observation(Phase.STARTING, True, ranks, waiting=waiting)
 
 

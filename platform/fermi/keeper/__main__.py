@@ -1,0 +1,128 @@
+"""Keeps one run of an environment:
+
+    python -m fermi.keeper SPEC.json [-]     `-`: reads variables that are in no file from standard input (JSON)
+
+Ends as soon as the keeper listens, or there is one already; the keeper itself is detached. With `"foreground": true` in
+the spec it stays: as the main process of a container, or of a job. Beside the spec lie `SPEC.lock` (one keeper at a
+time), `.status.json`, `.log`, `.sock`, `.token`; in the same folder `stop.json`.
+
+    {"name": "env-x-1", "kind": "jupyter", "workspace": "/…", "home": "/…", "service": "/…", "cache": "/…",
+     "tools": "/…", "python": "python", "lab": "python", "packages": [], "env": {},
+     "ports": [{"name": "board", "port": 6006}], "start_script": "",
+     "lazy": true, "grace_seconds": 10, "tcp": null, "confine": {…}, "preparing": {…}}
+
+`service`: a folder of the run that its processes may write to. `cache`: of prepared packages; `tools`: where an editor
+is installed. `lab`: the interpreter that has JupyterLab; `python`: what kernels and commands run in. `lazy`: the
+service begins when its door is first used. `tcp`: a port on loopback to listen on beside the socket (0 = any; the one
+it became stands in `SPEC.port`). `confine`: what processes may reach, and `preparing`: what the installation of
+packages may (see `fermi.runner.confine`). Each caller's first line bears the token: that of FERMI_KEEPER_TOKEN, or the
+one in `.token`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from fermi.keeper import callers
+from fermi.keeper.keeper import Keeper
+from fermi.keeper.port import in_folder
+from fermi.runner import files, processes
+
+SOCKET, TOKEN, PORT = ".sock", ".token", ".port"
+
+
+def main(path: str, variables: Mapping[str, str]) -> None:
+    paths = files.Paths(path)
+    with open(paths.spec, encoding="utf-8") as file:
+        spec = json.load(file)
+    lock = _lock(paths)
+    if lock is None or _is_over(paths, spec):
+        return
+    given = os.environ.pop("FERMI_KEEPER_TOKEN", "")
+    token = given or _token(paths)
+    for name in ("workspace", "home", "service", "cache", "tools"):  # what is not there cannot be allowed
+        os.makedirs(spec[name], exist_ok=True)
+    listening = _listen(paths, spec)
+    if not spec.get("foreground"):
+        _detach(paths)
+    processes.keep_others_out()
+    keeper = Keeper(spec, paths, variables, token)
+    asyncio.run(keeper.live([partial(callers.serve, keeper, sock) for sock in listening]))
+
+
+def _lock(paths: files.Paths) -> int | None:
+    """Who looks at a run that has not begun holds its lock for a moment, too."""
+    for _ in range(20):
+        if (lock := files.try_lock(paths.lock)) is not None:
+            return lock
+        time.sleep(0.05)
+    return None
+
+
+def _is_over(paths: files.Paths, spec: Mapping[str, Any]) -> bool:
+    """It was asked to end, or has ended; a lazy one that was killed may be started again by who needs it."""
+    if files.read_json(paths.stop) is not None:
+        return True
+    before = files.read_json(paths.status)
+    return before is not None and (not spec["lazy"] or before["state"] == "exited")
+
+
+def _token(paths: files.Paths) -> str:
+    """New each time, before anybody can dial."""
+    token = secrets.token_urlsafe(24)
+    files.replace_atomically(paths.spec.removesuffix(".json") + TOKEN, token.encode(), 0o600)
+    return token
+
+
+def _listen(paths: files.Paths, spec: Mapping[str, Any]) -> list[socket.socket]:
+    """Takes the place of a dead keeper's socket."""
+    stem = paths.spec.removesuffix(".json")
+    name = os.path.basename(stem) + SOCKET
+    folder = os.open(paths.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+    before = os.umask(0o177)
+    try:
+        own.bind(in_folder(folder, name))
+    finally:
+        os.umask(before)
+        os.close(folder)
+    own.listen(128)
+    found = [own]
+    if spec.get("tcp") is not None:
+        tcp = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        tcp.bind(("127.0.0.1", int(spec["tcp"])))
+        tcp.listen(128)
+        files.replace_atomically(stem + PORT, str(tcp.getsockname()[1]).encode(), 0o600)
+        found.append(tcp)
+    return found
+
+
+def _detach(paths: files.Paths) -> None:
+    """The parent ends here: whoever started it knows that the keeper listens."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(log)
+    os.close(nothing)
+    os.chdir("/")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.load(sys.stdin) if sys.argv[2:] == ["-"] else {})

@@ -1,0 +1,146 @@
+"""Who dials the keeper, and what is answered (see `wire.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import os
+import pwd
+import shutil
+import socket
+from typing import Any
+
+from fermi.keeper import port, wire
+from fermi.keeper.command import Command
+from fermi.keeper.keeper import Keeper
+from fermi.keeper.service import Failed
+
+PATIENCE_SECONDS = 8.0
+"""How long a caller waits for a service that is coming up; who dials again waits again."""
+SILENT_SECONDS = 10.0
+"""How long one may take to say what it wants."""
+
+
+class Refused(Exception):
+    def __init__(self, code: str, **params: Any) -> None:
+        super().__init__(code)
+        self.said = {"ok": False, "code": code, "params": params}
+
+
+async def serve(keeper: Keeper, sock: socket.socket) -> asyncio.Server:
+    async def come(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            await Caller(keeper, reader, writer).serve()
+        writer.close()
+
+    start = asyncio.start_unix_server if sock.family == socket.AF_UNIX else asyncio.start_server
+    return await start(come, sock=sock, limit=max(wire.LONGEST_LINE, port.AT_ONCE))
+
+
+class Caller:
+    def __init__(self, keeper: Keeper, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.keeper, self.reader, self.writer = keeper, reader, writer
+
+    async def serve(self) -> None:
+        try:
+            request = await asyncio.wait_for(self._request(), SILENT_SECONDS)
+            await self._open(request)
+        except Refused as refused:
+            await self._say(refused.said)
+        except Failed as failed:
+            await self._say({"ok": False, **failed.cause})
+        except (wire.WireError, TimeoutError, asyncio.LimitOverrunError, ValueError, TypeError, KeyError):
+            await self._say({"ok": False, "code": "KEEPER_REQUEST_INVALID", "params": {}})
+
+    async def _request(self) -> dict[str, Any]:
+        """Its token stands in the request, or in a line of its own before it."""
+        said = wire.read_line(await self.reader.readline())
+        known = hmac.compare_digest(str(said.pop("token", "")).encode(), self.keeper.token.encode())
+        if not known:
+            raise Refused("KEEPER_TOKEN_WRONG")
+        return said or wire.read_line(await self.reader.readline())
+
+    async def _open(self, request: dict[str, Any]) -> None:
+        what = request.get("open")
+        if what == "port":
+            await self._port(request)
+        elif what == "exec":
+            await self._exec(request)
+        elif what == "status":
+            await self.keeper.look()
+            told = self.keeper.told()
+            await self._say(
+                {"ok": True, **told, "doors": self.keeper.doors(), "processes": told["activity"]["holders"]}
+            )
+        elif what == "end-kernel":
+            kernel = str(request.get("kernel", ""))
+            if not await self.keeper.end_kernel(kernel):
+                raise Refused("KERNEL_UNKNOWN", kernel=kernel[:80])
+            await self._say({"ok": True})
+        else:
+            raise wire.WireError(f"nothing is called {what}")
+
+    async def _say(self, said: dict[str, Any]) -> None:
+        self.writer.write(wire.line(said))
+        await self.writer.drain()
+
+    # --- ports ---
+
+    async def _port(self, request: dict[str, Any]) -> None:
+        """Declared ones alone, by name or by number; the service's own by its kind."""
+        door, number = request.get("door"), request.get("port")
+        ports = {one["name"]: int(one["port"]) for one in self.keeper.spec["ports"]}
+        target: port.Target
+        if door is not None and door == self.keeper.service.kind and door not in ports and door != "custom":
+            await self.keeper.service.come_up(PATIENCE_SECONDS)
+            target = self.keeper.service.target()
+        elif door in ports or number in ports.values():
+            target = ports[door] if door in ports else int(number)  # type: ignore[arg-type]
+            self.keeper.service.want()  # a start script may be what listens there
+        else:
+            raise Refused("PORT_UNKNOWN", port=str(door if door is not None else number)[:80])
+        try:
+            inside = await port.reach(target)
+        except OSError as error:
+            raise Refused("PORT_CLOSED", port=str(door or number)) from error
+        await self._say({"ok": True})
+        with self._connected():
+            await port.join((self.reader, self.writer), inside, self.keeper.used)
+
+    # --- commands ---
+
+    async def _exec(self, request: dict[str, Any]) -> None:
+        command = request.get("command")
+        if command is not None and not (
+            isinstance(command, list) and command and all(isinstance(w, str) for w in command)
+        ):
+            raise wire.WireError("no command")
+        running = Command(self.keeper.children, request, self.keeper.spec["workspace"], shell())
+        try:
+            running.begin()
+        except (OSError, ValueError) as error:
+            raise Refused("COMMAND_FAILED", why=getattr(error, "strerror", None) or str(error)) from error
+        await self._say({"ok": True})
+        self.keeper.used()
+        with self._connected():
+            await running.serve(self.reader, self.writer, self.keeper.used)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Any:
+        self.keeper.connections += 1
+        self.keeper.save()
+        try:
+            yield
+        finally:
+            self.keeper.connections -= 1
+            self.keeper.save()
+
+
+def shell() -> str:
+    """Of the keeper's own user, whoever the processes run as; a bash where there is one."""
+    with contextlib.suppress(KeyError):
+        own = pwd.getpwuid(os.geteuid()).pw_shell
+        if os.path.basename(own) in ("bash", "zsh", "fish") and os.access(own, os.X_OK):
+            return own
+    return shutil.which("bash") or "/bin/sh"

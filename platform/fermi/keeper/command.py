@@ -1,0 +1,159 @@
+"""A command or a terminal for a caller: it lives as long as the connection does, and no longer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import termios
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fermi.keeper import wire
+from fermi.keeper.children import Child, Children
+
+HANG_UP_SECONDS = 1.0
+"""What has not gone so long after its caller did, is killed."""
+LAST_SECONDS = 2.0
+"""How long output is read that something beyond the command's session keeps open."""
+AT_ONCE = 1 << 16
+END_OF_INPUT = b"\x04"
+LOGIN = 'export PATH="$FERMI_PATH"; exec "$0" -i'
+"""/etc/profile sets PATH anew, without the environment's own packages."""
+
+
+class Command:
+    """`begin` raises OSError; `serve` ends with it, and with the last frame."""
+
+    def __init__(self, children: Children, request: Mapping[str, Any], cwd: str, shell: str) -> None:
+        self.tty: Mapping[str, Any] | None = request.get("tty")
+        self.command = request.get("command") or [shell, "-l", "-c", LOGIN, shell]
+        self.cwd = os.path.join(cwd, os.path.expanduser(request.get("cwd") or "."))
+        self.env = {**({"TERM": "xterm-256color"} if self.tty else {}), **(request.get("env") or {})}
+        self._children = children
+        self._ours: list[tuple[int, int]] = []  # channel, descriptor
+        self._input = -1
+        self.child: Child | None = None
+
+    def begin(self) -> None:
+        if self.tty:
+            ours, theirs = pty.openpty()
+            self._ours, self._input = [(wire.OUT, ours)], os.dup(ours)
+            streams = (theirs, theirs, theirs)
+            self._resize(self.tty)
+        else:
+            (given, self._input), (out, out_there), (err, err_there) = (
+                os.pipe2(os.O_CLOEXEC),
+                os.pipe2(os.O_CLOEXEC),
+                os.pipe2(os.O_CLOEXEC),
+            )
+            self._ours = [(wire.OUT, out), (wire.ERR, err)]
+            streams = (given, out_there, err_there)
+        try:
+            self.child = self._children.begin(self.command, streams, self.cwd, self.env, tty=bool(self.tty))
+        finally:
+            for stream in set(streams):
+                os.close(stream)
+
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passed: Callable[[], None]
+    ) -> None:
+        assert self.child
+        outputs = [asyncio.create_task(self._tell(channel, fd, writer, passed)) for channel, fd in self._ours]
+        heard = asyncio.create_task(self._hear(reader, passed))
+        try:
+            waited: list[asyncio.Future[Any]] = [heard, self.child.ended]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if self.child.ended.done():
+                self._children.end_session(self.child.pid)
+                await asyncio.wait(outputs, timeout=LAST_SECONDS)
+                with contextlib.suppress(OSError):
+                    writer.write(wire.control({"exit": self.child.ended.result()}))
+                    await writer.drain()
+        finally:
+            await self._hang_up()
+            for task in (heard, *outputs):
+                task.cancel()
+            await asyncio.gather(heard, *outputs, return_exceptions=True)
+            writer.close()
+
+    async def _hang_up(self) -> None:
+        """The caller has gone: so does the whole session, if need be at once."""
+        assert self.child
+        if not self.child.ended.done():
+            self.child.signal_group(signal.SIGHUP)
+            self.child.signal_group(signal.SIGCONT)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self.child.ended), HANG_UP_SECONDS)
+        self._children.end_session(self.child.pid)
+
+    async def _tell(self, channel: int, fd: int, writer: asyncio.StreamWriter, passed: Callable[[], None]) -> None:
+        """A terminal's end is an error of the kernel's (EIO)."""
+        reader = asyncio.StreamReader(limit=AT_ONCE)
+        source = os.fdopen(fd, "rb", buffering=0)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+        try:
+            with contextlib.suppress(OSError):
+                while data := await reader.read(AT_ONCE):
+                    passed()
+                    writer.write(wire.frame(channel, data))
+                    await writer.drain()
+        finally:
+            transport.close()
+
+    async def _hear(self, reader: asyncio.StreamReader, passed: Callable[[], None]) -> None:
+        """To the end of the connection; what is not said here ends it, too."""
+        loop, frames = asyncio.get_running_loop(), wire.Frames()
+        transport, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(self._input, "wb", buffering=0)
+        )
+        given = asyncio.StreamWriter(transport, protocol, None, loop)
+        try:
+            with contextlib.suppress(OSError, wire.WireError, ValueError, TypeError, KeyError):
+                while data := await reader.read(AT_ONCE):
+                    passed()
+                    for channel, payload in frames.feed(data):
+                        if channel == wire.CONTROL:
+                            self._obey(json.loads(payload), given)
+                        elif channel == wire.IN and not transport.is_closing():
+                            given.write(payload)
+                            with contextlib.suppress(OSError):  # it reads no more
+                                await given.drain()
+        finally:
+            transport.abort()
+
+    def _obey(self, said: Mapping[str, Any], given: asyncio.StreamWriter) -> None:
+        assert self.child
+        if "resize" in said and self.tty:
+            self._resize(said["resize"])
+        if name := said.get("signal"):
+            number = getattr(signal, f"SIG{str(name).removeprefix('SIG')}", None)
+            if number is not None and not self.child.ended.done():
+                self._signal(int(number))
+        if said.get("end"):
+            given.write(END_OF_INPUT) if self.tty else given.close()
+
+    def _signal(self, number: int) -> None:
+        """To what is in a terminal's foreground, as its keys would."""
+        assert self.child
+        if self.tty:
+            with contextlib.suppress(OSError):
+                group = os.tcgetpgrp(self._ours[0][1])
+                if group > 0:
+                    os.killpg(group, number)
+                    return
+        self.child.signal_group(number)
+
+    def _resize(self, size: Mapping[str, Any]) -> None:
+        rows, columns = (max(1, min(int(size.get(name, default)), 10_000)) for name, default in SIZES)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._ours[0][1], termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+SIZES = (("rows", 24), ("columns", 80))

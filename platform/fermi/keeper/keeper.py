@@ -1,0 +1,170 @@
+"""One run's life: from its lock to its last process. What is written down of it is read by whoever observes the run
+(`fermi.runner.status` knows the form: the keeper is its runner, the sessions of its processes are its ranks)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from fermi.keeper.children import MARK, Children
+from fermi.keeper.held import Held
+from fermi.keeper.service import Service
+from fermi.runner import files, processes
+
+LOOK_SECONDS = 5.0
+STOP_POLL_SECONDS = 0.5
+STOPS = (signal.SIGTERM, signal.SIGUSR1)
+
+
+class Keeper:
+    """`token`: what each caller must know."""
+
+    def __init__(self, spec: dict[str, Any], paths: files.Paths, variables: Mapping[str, str], token: str) -> None:
+        self.spec, self.paths, self.token = spec, paths, token
+        self.status = files.first_status(spec["name"], 0, "starting")
+        self.status["runner"] = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
+        self.at: float | None = None  # the last sign of somebody's work
+        self.connections = 0
+        self.kernels: list[dict[str, Any]] = []
+        self.holders: list[dict[str, Any]] = []
+        self.ending = asyncio.Event()
+        self._stop: dict[str, Any] | None = None
+        self._log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        gpus = spec["env"].get("CUDA_VISIBLE_DEVICES")
+        self.held = Held(gpus)
+        own = {**spec["env"], **variables, MARK: spec["name"]}
+        self.children = Children(_confinements(spec), own, self.save)
+        self.service = Service(spec, self.children, self.log, self.save)
+
+    async def live(self, doors: Iterable[Callable[[], Awaitable[asyncio.Server]]]) -> None:
+        loop = asyncio.get_running_loop()
+        self.children.listen()
+        for number in STOPS:
+            loop.add_signal_handler(number, self.ending.set)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        self.save()
+        servers = [await door() for door in doors]
+        if not self.spec["lazy"]:
+            self.service.want()
+        looking = asyncio.create_task(self._look())
+        while not self.ending.is_set() and not self._over():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.ending.wait(), STOP_POLL_SECONDS)
+        for server in servers:
+            server.close()
+        looking.cancel()
+        await self.service.end(self.grace_seconds())
+        await self.children.end_all()
+        for confinement in self.children.confinements.values():
+            confinement.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Who was asked to end by a signal alone was not asked by the platform: one that begins on demand will do so
+        again, and another is lost."""
+        asked = self._stop or files.read_json(self.paths.stop)
+        if not asked and self.spec["lazy"]:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.paths.status)
+            return
+        if not asked and self.service.cause is None:
+            self.service.cause = {"code": "KEEPER_LOST", "params": {}}
+        elif asked:
+            self.service.cause = None
+        self.save("exited")
+
+    def _over(self) -> bool:
+        """Asked in its file; or its service was given up, and nobody is to try again."""
+        self._stop = files.read_json(self.paths.stop)
+        return self._stop is not None or (self.service.state == "failed" and not self.spec["lazy"])
+
+    def grace_seconds(self) -> float:
+        return float((self._stop or files.read_json(self.paths.stop) or self.spec)["grace_seconds"])
+
+    def used(self) -> None:
+        self.at = time.time()
+
+    def log(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._log, data)
+
+    async def end_kernel(self, kernel: str) -> bool:
+        jupyter = self.service.jupyter
+        if jupyter is None or self.service.state != "up" or not await jupyter.end_kernel(kernel):
+            return False
+        await self.look()
+        return True
+
+    # --- what is told ---
+
+    async def _look(self) -> None:
+        while True:
+            with contextlib.suppress(Exception):  # what cannot be looked at ends nothing
+                await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        now = time.time()
+        service = self.service.child if self.service.kind != "custom" else None
+        holders, kernel_pids = self.held.look(self.children.pids(), time.monotonic(), service.pid if service else None)
+        kernels = []
+        if self.service.jupyter and self.service.state == "up":
+            kernels = await self.service.jupyter.kernels()
+        for kernel in kernels:
+            pid = kernel_pids.get(kernel["id"])
+            kernel.update(pid=pid, since=_began(pid, now))
+            moment = now if kernel["busy"] else kernel["busy_at"]
+            if moment and (self.at is None or moment > self.at):
+                self.at = moment
+        self.kernels, self.holders = kernels, holders
+        self.save()
+
+    def activity(self) -> dict[str, Any]:
+        """As `hosting.Activity` has it."""
+        known = ("id", "name", "busy", "since", "busy_at", "pid")
+        kernels = [{name: kernel.get(name) for name in known} for kernel in self.kernels]
+        return {"at": self.at, "connections": self.connections, "kernels": kernels, "holders": self.holders}
+
+    def doors(self) -> list[dict[str, Any]]:
+        own = [] if self.service.kind == "custom" else [{"name": self.service.kind, "port": None}]
+        return own + [dict(port) for port in self.spec["ports"]]
+
+    def told(self) -> dict[str, Any]:
+        service = self.service
+        return {
+            "service": {"state": service.state, "restarts": service.restarts},
+            "doing": service.doing, "cause": service.cause, "activity": self.activity(), "at": time.time(),
+        }  # fmt: skip
+
+    def save(self, state: str | None = None) -> None:
+        """Where a disk takes nothing, the next time does."""
+        ready = self.spec["lazy"] or self.service.state == "up"
+        said = state or ("running" if ready else "starting")
+        self.status.update(state=said, ranks=self.children.leaders(), **self.told())
+        with contextlib.suppress(OSError):
+            files.write_atomically(self.paths.status, self.status, 0o600)
+
+
+def _confinements(spec: Mapping[str, Any]) -> dict[str, Any]:
+    if not spec.get("confine"):
+        return {}
+    from fermi.runner.confine import Confinement
+
+    env = {**os.environ, **spec["env"]}
+    return {
+        "service": Confinement(spec["confine"], spec["name"], env),
+        "preparing": Confinement(spec["preparing"], spec["name"], env),
+    }
+
+
+def _began(pid: int | None, now: float) -> float | None:
+    began = processes.start_time(pid) if pid else None
+    if began is None:
+        return None
+    return now - (time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"))

@@ -1,0 +1,102 @@
+"""What is said to a keeper. One connection serves one request:
+
+    ──▶ a line of JSON     {"open": "port", "door": "jupyter"}        what is declared under this name
+                           {"open": "port", "port": 6006}             on its loopback
+                           {"open": "exec", "command": […], "cwd": "", "env": {}, "tty": {"columns": 80, "rows": 24}}
+                           {"open": "status"}
+                           {"open": "end-kernel", "kernel": "…"}
+    ◀── a line of JSON     {"ok": true, …}   or   {"ok": false, "code": "PORT_CLOSED", "params": {…}}
+
+Of "exec", a `command` that is null is a login shell, and a `tty` that is null means pipes.
+
+A keeper also wants its token: in the first line (`"token": "…"`), or in a line of its own before it, which it does not
+answer (`greeting`): so `Hosting.dial` gives a stream that is ready for a request.
+
+After "port" the bytes of both sides follow as they are, and the end of one side's is passed on. After "exec" frames
+follow, in both directions: one byte of channel, four of length (big-endian), and so many bytes.
+
+    IN         to the keeper     what the command reads
+    OUT, ERR   from the keeper   what it writes; with a terminal, all of it on OUT
+    CONTROL    to the keeper     JSON: {"resize": {"columns": …, "rows": …}}, {"signal": "INT"}, {"end": true} = no more
+    CONTROL    from the keeper   JSON, and the last frame: {"exit": code}; of a command that was killed 128 + signal
+
+A WebSocket of the platform carries the same: the two lines as text messages; then of "port" the bytes as binary
+messages, and `{"end": true}` as a text message where a side has no more; of "exec" one frame a binary message, without
+its length.
+"""
+
+import json
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+IN, OUT, ERR, CONTROL = range(4)
+LONGEST_LINE = 1 << 16  # bytes
+LONGEST_FRAME = 1 << 20
+_HEAD = struct.Struct(">BI")
+
+
+class WireError(Exception):
+    """What came is not what is said here."""
+
+
+def line(said: Mapping[str, Any]) -> bytes:
+    return json.dumps(said).encode() + b"\n"
+
+
+def greeting(token: str) -> bytes:
+    return line({"token": token})
+
+
+def read_line(data: bytes) -> dict[str, Any]:
+    """Raises WireError."""
+    try:
+        said = json.loads(data)
+    except ValueError as error:
+        raise WireError("not JSON") from error
+    if not isinstance(said, dict):
+        raise WireError("not an object")
+    return said
+
+
+def ask(stream: socket.socket, request: Mapping[str, Any], seconds: float = 10.0) -> dict[str, Any]:
+    """Says the first line and gives the answer; not a byte behind it is taken. Raises OSError and WireError."""
+    stream.settimeout(seconds)
+    stream.sendall(line(request))
+    answer = bytearray()
+    while not answer.endswith(b"\n"):
+        byte = stream.recv(1)
+        if not byte or len(answer) > LONGEST_LINE:
+            raise WireError("no answer")
+        answer += byte
+    return read_line(bytes(answer))
+
+
+def frame(channel: int, payload: bytes) -> bytes:
+    return _HEAD.pack(channel, len(payload)) + payload
+
+
+def control(said: Mapping[str, Any]) -> bytes:
+    return frame(CONTROL, json.dumps(said).encode())
+
+
+class Frames:
+    """Bytes in, frames out."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Raises WireError."""
+        self._rest += data
+        while len(self._rest) >= _HEAD.size:
+            channel, length = _HEAD.unpack_from(self._rest)
+            if channel > CONTROL or length > LONGEST_FRAME:
+                raise WireError("no such frame")
+            end = _HEAD.size + length
+            if len(self._rest) < end:
+                return
+            payload = bytes(self._rest[_HEAD.size : end])
+            del self._rest[:end]
+            yield channel, payload

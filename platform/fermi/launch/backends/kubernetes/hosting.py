@@ -1,0 +1,391 @@
+"""Dev environments on Kubernetes: made of `hosted`'s objects. The cluster is the only memory.
+
+    start   ConfigMap of the run ─▶ Secret, disk, claim, Service ─▶ StatefulSet (made, or given the run's template)
+            ─▶ the ConfigMap is marked as submitted
+    stop    the ConfigMap is marked as cancelled (made so where there is none) ─▶ no replicas, and the pod is deleted
+    delete  StatefulSet, Service, ConfigMaps, claim, disk; gone when the API server says so of all of them
+
+A run whose pod was taken away goes on in the pod that its StatefulSet makes next. A keeper that ended is the run's end.
+"""
+
+import json
+import math
+import secrets as tokens
+import socket
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as LateError
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from fermi.keeper import wire
+from fermi.launch.backends.kubernetes import causes, names, pods
+from fermi.launch.backends.kubernetes.client import MERGE_PATCH, Client, Refused
+from fermi.launch.backends.kubernetes.gang import FINISHED, container, phase
+from fermi.launch.backends.kubernetes.hosted import DISK, PORT, SPARE_SECONDS, render
+from fermi.launch.backends.kubernetes.names import CANCELLED, HOSTED, RUN, SUBMITTED
+from fermi.launch.errors import BackendError
+from fermi.launch.hosting import (
+    Activity,
+    Holder,
+    HostedHandle,
+    HostedPhase,
+    HostedSeen,
+    HostedSpec,
+    Hosting,
+    Kernel,
+)
+from fermi.launch.spec import NO_SECRETS, Cause, LogChunk, Problem, Rendered
+
+ASK_SECONDS = 5.0
+"""How long a keeper's word is believed."""
+DIAL_SECONDS = 10.0
+MADE = ("StatefulSet", "Service", "ConfigMap", "ResourceClaim", "PersistentVolumeClaim")
+LISTED = f"{names.SELECTOR},{HOSTED}"
+Object = dict[str, Any]
+
+
+def connect(connection: Mapping[str, Any]) -> "KubernetesHosting":
+    return _connect(json.dumps(connection, sort_keys=True))
+
+
+@lru_cache
+def _connect(key: str) -> "KubernetesHosting":
+    return KubernetesHosting(json.loads(key))
+
+
+class KubernetesHosting(Hosting):
+    def __init__(self, connection: Mapping[str, Any]) -> None:
+        self.connection = connection
+        self.client = Client(connection)
+        self.claims = bool((connection.get("environments") or {}).get("deviceClass"))
+        self._told: dict[str, tuple[float, Mapping[str, Any] | None]] = {}
+        self._lock = threading.Lock()
+
+    def problems(self, spec: HostedSpec) -> list[Problem]:
+        found = []
+        if not spec.image:
+            found.append(Problem("image", "IMAGE_NEEDED", {}))
+        if any(port.port == PORT for port in spec.ports):
+            found.append(Problem("ports", "PORT_IS_KEEPERS", {"port": PORT}))
+        return found
+
+    def render(self, spec: HostedSpec) -> Rendered:
+        return render(spec, self.connection)
+
+    # start
+
+    def start(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+        config, *others = [artifact.content for artifact in rendered.artifacts]
+        made = self.client.create("ConfigMap", config)
+        there = made or self.client.get(self.client.path("ConfigMap", rendered.name))
+        if names.annotations(there).keys() & {CANCELLED, SUBMITTED}:
+            return
+        if secrets:
+            self._keep(_secret(there, secrets), secrets)
+        for obj in others:
+            if obj["kind"] == "StatefulSet":
+                self._stand(obj)
+            elif self.client.create(obj["kind"], obj) is None and obj["kind"] == "PersistentVolumeClaim":
+                self._grow(obj)
+        marked = self.client.annotate("ConfigMap", rendered.name, **{SUBMITTED: "true"})
+        if CANCELLED in names.annotations(marked):  # meanwhile: whoever stopped it may not have seen the set
+            self._scale_down(config["metadata"]["labels"])
+
+    def _stand(self, obj: Object) -> None:
+        """The set, with the run's template and a token that only callers of its keeper are to know. Kubernetes lets a
+        set's template and replicas change, and neither selector nor Service (pkg/apis/apps/validation,
+        ValidateStatefulSetUpdate)."""
+        token = tokens.token_urlsafe(24)
+        template = obj["spec"]["template"]
+        meta = {**template["metadata"], "annotations": {**template["metadata"]["annotations"], names.KEEPER: token}}
+        wanted = {
+            **obj,
+            "metadata": {**obj["metadata"], "annotations": {names.KEEPER: token}},
+            "spec": {**obj["spec"], "template": {**template, "metadata": meta}},
+        }
+        if self.client.create("StatefulSet", wanted) is not None:
+            return
+        name = obj["metadata"]["name"]
+        there = self.client.get(self.client.path("StatefulSet", name))
+        if _run(there) >= _run(obj):
+            return
+        given = wanted["spec"]
+        wanted["metadata"] = {**wanted["metadata"], "resourceVersion": there["metadata"]["resourceVersion"]}
+        wanted["spec"] = {**there["spec"], "replicas": given["replicas"], "template": given["template"]}
+        self.client.replace("StatefulSet", name, wanted)
+
+    def _grow(self, obj: Object) -> None:
+        """A disk only grows, and where its class lets it; one that cannot is used as it is."""
+        name = obj["metadata"]["name"]
+        there = self.client.get(self.client.path("PersistentVolumeClaim", name))
+        wanted = obj["spec"]["resources"]["requests"]["storage"]
+        if pods.quantity(wanted) > pods.quantity(there["spec"]["resources"]["requests"]["storage"]):
+            body = {"spec": {"resources": {"requests": {"storage": wanted}}}}
+            path = self.client.path("PersistentVolumeClaim", name)
+            self.client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+
+    def _keep(self, secret: Object, values: Mapping[str, str]) -> None:
+        """What a webhook that refuses it says is passed on without the values."""
+        try:
+            self.client.create("Secret", secret)
+        except BackendError as error:
+            said = {name: _without(text, values) for name, text in error.params.items()}
+            raise BackendError(error.code, permanent=error.permanent, **said) from None
+
+    # stop, delete
+
+    def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
+        labels = {names.MANAGED_BY: "fermi", HOSTED: handle.environment, RUN: str(handle.run)}
+        try:
+            self.client.annotate("ConfigMap", handle.name, **{CANCELLED: "true"})
+        except Refused as error:
+            if error.status != 404:
+                raise
+            marks = {CANCELLED: "true"}
+            meta = {"name": handle.name, "namespace": self.client.namespace, "labels": labels, "annotations": marks}
+            obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+            if self.client.create("ConfigMap", obj) is None:
+                self.client.annotate("ConfigMap", handle.name, **{CANCELLED: "true"})
+        self._scale_down(labels, grace_seconds)
+
+    def _scale_down(self, labels: Mapping[str, str], grace_seconds: float | None = None) -> None:
+        environment, run = labels[HOSTED], int(labels[RUN])
+        path = self.client.path("StatefulSet", environment)
+        there = self.client.find(path)
+        if there is None or _run(there) != run:
+            return
+        if there["spec"].get("replicas", 1):
+            version = {"resourceVersion": there["metadata"]["resourceVersion"]}
+            body = {"metadata": version, "spec": {"replicas": 0}}
+            self.client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        pod = self.client.find(self.client.path("Pod", _pod_name(environment)))
+        if pod and _run(pod) == run and grace_seconds is not None:
+            grace = math.ceil(grace_seconds) + SPARE_SECONDS
+            given = pod["metadata"].get("deletionGracePeriodSeconds")
+            if given is None or given > grace:
+                self.client.delete("Pod", _pod_name(environment), uid=pod["metadata"]["uid"], grace=grace)
+
+    def delete(self, environment: str) -> bool:
+        """The disk last: a pod that still uses it keeps it (the finalizer kubernetes.io/pvc-protection)."""
+        left = False
+        for kind in MADE:
+            if kind == "ResourceClaim" and not self.claims:
+                continue
+            for name in self._names(kind, environment):
+                left = True
+                self.client.delete(kind, name)
+            if left and kind == "StatefulSet":
+                return False
+        return not left and self.client.find(self.client.path("Pod", _pod_name(environment))) is None
+
+    def _names(self, kind: str, environment: str) -> list[str]:
+        """ConfigMaps are many, and are not read for their names."""
+        if kind != "ConfigMap":
+            return [environment] if self.client.find(self.client.path(kind, environment)) else []
+        found = self.client.request(
+            "GET", self.client.path(kind), query={"labelSelector": f"{names.SELECTOR},{HOSTED}={environment}"}
+        )
+        return [item["metadata"]["name"] for item in found["items"]]
+
+    # observe
+
+    def observe(self, handles: Iterable[HostedHandle]) -> dict[str, HostedSeen]:
+        handles = list(handles)
+        if not handles:
+            return {}
+        query = {"labelSelector": LISTED}
+        sets, running = (
+            {
+                item["metadata"]["labels"][HOSTED]: item
+                for item in self.client.get(self.client.path(kind), **query)["items"]
+            }
+            for kind in ("StatefulSet", "Pod")
+        )
+        found = self.client.together(
+            lambda one: (one.name, self._seen(one, sets.get(one.environment), running.get(one.environment))), handles
+        )
+        return dict(found)
+
+    def _seen(self, handle: HostedHandle, made: Object | None, pod: Object | None) -> HostedSeen:
+        pod = pod if pod and _run(pod) == handle.run else None
+        if made is None or _run(made) != handle.run:
+            if pod:
+                return HostedSeen(HostedPhase.ENDED, True, facts=_facts(pod))
+            return HostedSeen(HostedPhase.ABSENT, self._may_begin(handle, made))
+        wanted = made["spec"].get("replicas", 1) > 0
+        if pod is None:
+            if not wanted:
+                return HostedSeen(HostedPhase.ENDED, False)
+            return HostedSeen(HostedPhase.STARTING, True, waiting=self._not_made(made))
+        facts = _facts(pod)
+        if not wanted or pod["metadata"].get("deletionTimestamp"):
+            phase_now = HostedPhase.ENDED if not wanted else HostedPhase.STARTING
+            return HostedSeen(phase_now, True, facts=facts)
+        if ended := _ended(pod):
+            return HostedSeen(HostedPhase.ENDED, True, ended, facts=facts)
+        if phase(pod) != "Running" or "running" not in container(pod):
+            return self._begins(pod, facts)
+        return self._answers(handle, made, facts)
+
+    def _may_begin(self, handle: HostedHandle, made: Object | None) -> bool | None:
+        """Whether a run of which nothing is there still can: none that is marked or that a later one has replaced."""
+        if made is not None and _run(made) > handle.run:
+            return False
+        record = self.client.find(self.client.path("ConfigMap", handle.name))
+        return False if record and CANCELLED in names.annotations(record) else None
+
+    def _begins(self, pod: Object, facts: Mapping[str, Any]) -> HostedSeen:
+        found = causes.pending(pod, self._events(pod))
+        if found is None:
+            return HostedSeen(HostedPhase.STARTING, True, facts=facts)
+        cause, permanent = found
+        if permanent:
+            return HostedSeen(HostedPhase.ENDED, True, cause, facts=facts)
+        return HostedSeen(HostedPhase.STARTING, True, waiting=cause, facts=facts)
+
+    def _not_made(self, made: Object) -> Cause | None:
+        event = self._events(made).get("FailedCreate")
+        return causes.not_created(made, event)[0] if event else None
+
+    def _events(self, obj: Object) -> Mapping[str, Object]:
+        """About it, by reason; the newest of each."""
+        query = {"fieldSelector": f"involvedObject.uid={obj['metadata']['uid']}"}
+        items = self.client.get(self.client.path("Event"), **query)["items"]
+        return {str(item.get("reason")): item for item in items}
+
+    def _answers(self, handle: HostedHandle, made: Object, facts: Mapping[str, Any]) -> HostedSeen:
+        told = self._ask(handle, made)
+        if told is None:
+            return HostedSeen(HostedPhase.STARTING, True, facts=facts)
+        state = (told.get("service") or {}).get("state")
+        return HostedSeen(
+            HostedPhase.RUNNING if state == "up" else HostedPhase.STARTING,
+            True,
+            _cause(told.get("cause")) if state == "failed" else None,
+            doing=_cause(told.get("doing")),
+            facts=facts,
+            activity=_activity(told.get("activity") or {}),
+        )
+
+    def _ask(self, handle: HostedHandle, made: Object) -> Mapping[str, Any] | None:
+        """What its keeper says; None where it does not answer. Asked at most once in ASK_SECONDS."""
+        at, told = self._told.get(handle.name, (-math.inf, None))
+        if time.monotonic() - at < ASK_SECONDS and told is not None:
+            return told
+        answer: Mapping[str, Any] | None = None
+        with suppress(BackendError, OSError, wire.WireError), self._stream(handle.environment, made) as stream:
+            said = wire.ask(stream, {"open": "status"})
+            answer = said if said.get("ok") else None
+        with self._lock:
+            self._told = {name: one for name, one in self._told.items() if time.monotonic() - one[0] < 60.0}
+            self._told[handle.name] = time.monotonic(), answer
+        return answer
+
+    # in
+
+    def dial(self, handle: HostedHandle) -> socket.socket:
+        made = self.client.find(self.client.path("StatefulSet", handle.environment))
+        pod = self.client.find(self.client.path("Pod", _pod_name(handle.environment)))
+        there = made and pod and _run(made) == _run(pod) == handle.run and "running" in container(pod)
+        if not (made and there):
+            raise BackendError("ENVIRONMENT_AWAY", environment=handle.environment)
+        return self._stream(handle.environment, made)
+
+    def _stream(self, environment: str, made: Object) -> socket.socket:
+        """The library sets no limit for how long it may take."""
+        pool = ThreadPoolExecutor(1, "forward")
+        opening = pool.submit(self.client.forward, _pod_name(environment), PORT)
+        pool.shutdown(wait=False)
+        try:
+            stream = opening.result(DIAL_SECONDS)
+        except LateError:
+            raise BackendError("ENVIRONMENT_AWAY", environment=environment) from None
+        stream.sendall(wire.greeting(names.annotations(made).get(names.KEEPER, "")))
+        return stream
+
+    def logs(self, handle: HostedHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        """As long as the pod is there. Kubernetes reads a log from its beginning alone, and knows no offset."""
+        pod = self.client.find(self.client.path("Pod", _pod_name(handle.environment)))
+        if pod is None or _run(pod) != handle.run:
+            return LogChunk(b"", max(cursor, 0), end=True)
+        path = self.client.path("Pod", _pod_name(handle.environment), below="log")
+        most = {} if cursor < 0 else {"limitBytes": str(cursor + limit)}
+        try:
+            text = self.client.text(path, container=names.CONTAINER, **most)
+        except Refused as error:
+            if error.status == 400:  # its container has not begun
+                return LogChunk(b"", max(cursor, 0), end=True)
+            raise
+        begin = max(0, len(text) + cursor) if cursor < 0 else cursor
+        data = text[begin : begin + limit]
+        return LogChunk(data, begin + len(data), end=len(data) < limit)
+
+
+def _pod_name(environment: str) -> str:
+    return f"{environment}-0"
+
+
+def _run(obj: Object) -> int:
+    return int((obj["metadata"].get("labels") or {}).get(RUN) or 0)
+
+
+def _ended(pod: Object) -> Cause | None:
+    """A keeper that began once and is not there any more: the kubelet starts it again, and it ends at once."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    one: Object = next((one for one in statuses if one["name"] == names.CONTAINER), {})
+    ended = (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated")
+    if ended is None and phase(pod) not in FINISHED:
+        return None
+    why = ended or {}
+    said = str(why.get("message") or pod["status"].get("message") or why.get("reason") or "")
+    if why.get("reason") == "OOMKilled":
+        return causes.about_pod("OUT_OF_MEMORY", pod, said)
+    if pod["status"].get("reason") == "Evicted":
+        return causes.about_pod("EVICTED", pod, said)
+    if why.get("exitCode") == causes.CANNOT_RUN or why.get("reason") in ("StartError", "ContainerCannotRun"):
+        return causes.about_pod("CONTAINER_INVALID", pod, said)
+    return causes.about_pod("KEEPER_ENDED", pod, f"{why.get('exitCode', '–')}: {said}")
+
+
+def _facts(pod: Object) -> dict[str, Any]:
+    """As a discovered pod's, so that training pods land beside it; of its mounts the disk alone is theirs, too."""
+    seen = pods.found(pod, {}, lambda *_: 0, "")
+    engine = dict(seen.engine)
+    for name in ("volumes", "volumeMounts"):
+        engine[name] = [one for one in engine.get(name) or [] if one["name"] == DISK]
+    return {"host": seen.host, "ip": seen.ip or None, "engine": engine}
+
+
+def _cause(said: Any) -> Cause | None:
+    return Cause(str(said["code"]), said.get("params") or {}) if isinstance(said, dict) and said.get("code") else None
+
+
+def _activity(said: Mapping[str, Any]) -> Activity:
+    def known(kind: Any, rows: Any) -> tuple[Any, ...]:
+        names_of = kind.__dataclass_fields__
+        return tuple(kind(**{name: value for name, value in row.items() if name in names_of}) for row in rows or ())
+
+    return Activity(
+        said.get("at"), int(said.get("connections") or 0), known(Kernel, said.get("kernels")),
+        known(Holder, said.get("holders")),
+    )  # fmt: skip
+
+
+def _secret(owner: Object, values: Mapping[str, str]) -> Object:
+    meta = owner["metadata"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": meta["name"], "uid": meta["uid"], "controller": False}
+    about = {name: meta[name] for name in ("name", "namespace", "labels")}
+    kind = {"apiVersion": "v1", "kind": "Secret", "metadata": {**about, "ownerReferences": [reference]}}
+    return {**kind, "type": "Opaque", "immutable": True, "stringData": {**values}}
+
+
+def _without(said: Any, values: Mapping[str, str]) -> Any:
+    for value in values.values() if isinstance(said, str) else ():
+        for form in (value, b64encode(value.encode()).decode()):
+            said = said.replace(form, "***")
+    return said

@@ -1,0 +1,54 @@
+"""A task's code, as engines bring it to their nodes: see `fermi.runner.bringing`."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fermi.launch import nearest
+from fermi.launch.spec import JobSpec, Problem
+from fermi.runner.bringing import AUTO, OFF, requirements_named
+from fermi.runner.code import File
+
+ARCHIVES = "code/archives"
+"""In the data directory: a folder for each snapshot, of which a task sees its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node puts it. `tree`: a folder with one for each node of the job. `python`: the interpreter that is
+    planned, where somebody else than the runner knows it."""
+
+    tree: str
+    packages: str
+    python: str = ""
+
+    def of_node(self, node_rank: int) -> str:
+        return f"{self.tree}/{node_rank}"
+
+    def order(self, job: JobSpec) -> dict[str, Any]:
+        """What a node's spec says of it; nothing of a job without."""
+        if job.code is None:
+            return {}
+        python = {"python": self.python} if self.python else {}
+        code = job.code
+        asked = {"snapshot": code.snapshot, "folder": code.folder, "requirements": code.requirements}
+        return {"code": {**asked, "cache": self.packages, **python}}
+
+
+def problems(job: JobSpec, files: Iterable[File]) -> list[Problem]:
+    """What the job names and its snapshot, of these files, does not have."""
+    assert job.code
+    paths = {one.path for one in files}
+    found = []
+    script = job.entrypoint.script if job.entrypoint else ""
+    if script and job.brings(script) and script.removeprefix("./") not in paths:
+        params = {"script": script, "snapshot": job.code.snapshot[:12], "nearest": nearest.name(script, paths)}
+        found.append(Problem("entrypoint.script", "ENTRYPOINT_NOT_IN_CODE", params))
+    named = requirements_named(job.code.requirements)
+    if named and named not in paths:
+        params = {"file": named, "snapshot": job.code.snapshot[:12], "nearest": nearest.name(named, paths)}
+        found.append(Problem("code.requirements", "REQUIREMENTS_NOT_IN_CODE", params))
+    return found
+
+
+__all__ = ["ARCHIVES", "AUTO", "OFF", "Place", "problems"]

@@ -1,0 +1,21 @@
+"""A snapshot of code, for those who do not run on nodes: see `fermi.runner.code`."""
+
+from fermi.runner.code import (
+    ARCHIVE,
+    EXECUTABLE,
+    MANIFEST,
+    PLAIN,
+    Broken,
+    File,
+    Wrong,
+    dump,
+    extract,
+    identity,
+    load,
+    write_archive,
+)
+
+__all__ = [
+    "ARCHIVE", "EXECUTABLE", "MANIFEST", "PLAIN", "Broken", "File", "Wrong", "dump", "extract", "identity", "load",
+    "write_archive",
+]  # fmt: skip

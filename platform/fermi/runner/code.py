@@ -1,0 +1,269 @@
+"""A snapshot of code: what it is, and how it is unpacked and verified. Standard library only, Python 3.9 or later.
+
+A manifest names every file of a tree; the snapshot's id is the SHA-256 of the manifest's bytes, so whoever holds the id
+can tell whether what came is what was meant:
+
+    {"files":[{"mode":420,"path":"train.py","sha256":"…","size":812},{"link":"train.py","path":"run.py"}],"version":1}
+
+Sorted by path; modes are 0644 or 0755. What carries it to a node is a folder with `manifest.json` and `code.tar`, in
+which the files lie in the manifest's order.
+
+    python -m fermi.runner.code <folder> <id> <target>      unpacks and verifies by hand
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import tarfile
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+MANIFEST, ARCHIVE = "manifest.json", "code.tar"
+VERSION = 1
+PLAIN, EXECUTABLE = 0o644, 0o755
+PIECE = 1 << 20
+LONGEST_PATH, LONGEST_NAME = 1024, 255  # bytes
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+class File(NamedTuple):
+    """`link`: what a symbolic link leads to; empty of a file."""
+
+    path: str
+    mode: int = 0
+    size: int = 0
+    sha256: str = ""
+    link: str = ""
+
+
+class Wrong(ValueError):
+    """A manifest that is none, or names what a snapshot cannot have. `code`: SNAPSHOT_…"""
+
+    def __init__(self, code: str, **params: Any) -> None:
+        super().__init__(f"{code}: {params}")
+        self.code, self.params = code, params
+
+
+class Broken(Exception):
+    """It could not be brought to this node: `code` is a cause."""
+
+    def __init__(self, code: str, **params: Any) -> None:
+        super().__init__(f"{code}: {params}")
+        self.code, self.params = code, params
+
+
+def dump(files: Iterable[File]) -> bytes:
+    """The manifest: the same bytes wherever and whenever it is made."""
+    rows = [
+        {"path": one.path, "link": one.link}
+        if one.link
+        else {"path": one.path, "mode": one.mode, "size": one.size, "sha256": one.sha256}
+        for one in sorted(files)
+    ]
+    said = {"version": VERSION, "files": rows}
+    return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def identity(manifest: bytes) -> str:
+    return hashlib.sha256(manifest).hexdigest()
+
+
+def load(manifest: bytes) -> list[File]:
+    """Raises Wrong."""
+    try:
+        said = json.loads(manifest)
+        if said["version"] != VERSION:
+            raise Wrong("SNAPSHOT_MALFORMED", why=f"version {said['version']!r}")
+        files = [File(**row) for row in said["files"]]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, Wrong):
+            raise
+        raise Wrong("SNAPSHOT_MALFORMED", why=f"{type(error).__name__}: {error}"[:200]) from error
+    check(files)
+    if dump(files) != manifest:
+        raise Wrong("SNAPSHOT_MALFORMED", why="not in its one spelling")
+    return files
+
+
+def check(files: Iterable[File]) -> None:
+    """Every path stays within the tree, none lies below a file or a link, none comes twice. Raises Wrong."""
+    leaves: set[str] = set()
+    folders: set[str] = set()
+    for one in files:
+        _check_shape(one)
+        if one.path in leaves or one.path in folders:
+            raise Wrong("SNAPSHOT_PATH_TWICE", path=one.path)
+        leaves.add(one.path)
+        above = one.path
+        while "/" in above:
+            above = above.rpartition("/")[0]
+            if above in folders:
+                break
+            folders.add(above)
+    if both := leaves & folders:
+        raise Wrong("SNAPSHOT_PATH_TWICE", path=min(both))
+
+
+def _check_shape(one: File) -> None:
+    for value, kind in zip(one, (str, int, int, str, str)):  # noqa: B905 (strict is newer than 3.9)
+        if type(value) is not kind:
+            raise Wrong("SNAPSHOT_MALFORMED", why=f"{value!r} is no {kind.__name__}"[:200])
+    if why := strange(one.path):
+        raise Wrong("SNAPSHOT_PATH_REFUSED", path=one.path[:LONGEST_PATH], why=why)
+    if one.link:
+        if not stays(one.path, one.link):
+            raise Wrong("SNAPSHOT_LINK_LEAVES", path=one.path, link=one.link[:LONGEST_PATH])
+    elif one.mode not in (PLAIN, EXECUTABLE) or one.size < 0 or not _HASH.fullmatch(one.sha256):
+        raise Wrong("SNAPSHOT_MALFORMED", why=f"{one.path}: mode, size or hash")
+
+
+def strange(path: str) -> str:
+    """Why it is no path that a snapshot may have; empty where it is one."""
+    parts = path.split("/")
+    if not path or path.startswith("/"):
+        return "absolute or empty"
+    if any(part in ("", ".", "..") for part in parts):
+        return "'.', '..' or an empty part"
+    if any(ord(letter) < 32 or ord(letter) == 127 for letter in path):
+        return "a control character"
+    try:
+        raw = path.encode()
+    except UnicodeEncodeError:
+        return "not UTF-8"
+    if len(raw) > LONGEST_PATH or any(len(part.encode()) > LONGEST_NAME for part in parts):
+        return "too long"
+    return ""
+
+
+def stays(path: str, link: str) -> bool:
+    """Whether a link leads to something within the tree: '..' may only stand at its beginning, so that what it means
+    does not depend on other links."""
+    parts = link.split("/")
+    up = 0
+    while up < len(parts) and parts[up] == "..":
+        up += 1
+    rest = parts[up:]
+    return not link.startswith("/") and up <= path.count("/") and not (rest and strange("/".join(rest)))
+
+
+# --- as a folder of the file system -----------------------------------------------------------------------------------
+
+
+def write_archive(out: BinaryIO, files: Iterable[File], content: Any) -> None:
+    """`content(sha256)` opens a file's bytes. The same bytes wherever and whenever it is made."""
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        for one in files:
+            entry = tarfile.TarInfo(one.path)
+            if one.link:
+                entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, one.link, 0o777
+                tar.addfile(entry)
+                continue
+            entry.size, entry.mode = one.size, one.mode
+            with content(one.sha256) as source:
+                tar.addfile(entry, source)
+
+
+def unpack(folder: str, snapshot: str, target: str) -> list[File]:
+    """From the folder that carries it into `target`, which must not be there. Raises Broken, and then leaves nothing
+    behind."""
+    files = read_manifest(folder, snapshot)
+    archive = os.path.join(folder, ARCHIVE)
+    try:
+        with open(archive, "rb") as stream:
+            extract(stream, files, target, archive)
+    except FileNotFoundError as error:
+        raise Broken("CODE_ARCHIVE_MISSING", path=archive) from error
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        why = f"{'the disk is full: ' if full else ''}{error.strerror or error}"
+        raise Broken("CODE_NOT_UNPACKED", path=error.filename or target, why=why) from error
+    return files
+
+
+def read_manifest(folder: str, snapshot: str) -> list[File]:
+    """Raises Broken."""
+    path = os.path.join(folder, MANIFEST)
+    try:
+        with open(path, "rb") as file:
+            manifest = file.read()
+    except OSError as error:
+        raise Broken("CODE_ARCHIVE_MISSING", path=path) from error
+    if (found := identity(manifest)) != snapshot:
+        raise Broken("CODE_ARCHIVE_BROKEN", path=path, file=MANIFEST, expected=snapshot[:12], found=found[:12])
+    try:
+        return load(manifest)
+    except Wrong as error:  # it was taken in by another release
+        raise Broken("CODE_ARCHIVE_BROKEN", path=path, file=MANIFEST, expected="", found=str(error)) from error
+
+
+def extract(stream: BinaryIO, files: list[File], target: str, name: str) -> None:
+    """Each file is hashed as it is written. Raises Broken and OSError; then nothing is left."""
+    os.makedirs(target)
+    try:
+        made = {""}
+        with _archive(stream, name) as entries:
+            for one in files:
+                _folder_of(target, one.path, made)
+                entry, content = next(entries, (None, None))
+                if entry is None or entry.name != one.path:
+                    found = entry.name if entry else "the archive's end"
+                    raise Broken("CODE_ARCHIVE_BROKEN", path=name, file=one.path, expected=one.path, found=found)
+                if one.link:
+                    os.symlink(one.link, os.path.join(target, one.path))
+                else:
+                    _write(os.path.join(target, one.path), one, content, name)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+@contextlib.contextmanager
+def _archive(stream: BinaryIO, name: str) -> Iterator[Iterator[Any]]:
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as tar:
+            yield ((entry, tar.extractfile(entry) if entry.isreg() else None) for entry in tar)
+    except tarfile.TarError as error:
+        raise Broken("CODE_ARCHIVE_BROKEN", path=name, file=ARCHIVE, expected="", found=str(error)) from error
+
+
+def _folder_of(target: str, path: str, made: set[str]) -> None:
+    above = path.rpartition("/")[0]
+    if above not in made:
+        os.makedirs(os.path.join(target, above), exist_ok=True)
+        made.add(above)
+
+
+def _write(path: str, one: File, content: Any, name: str) -> None:
+    digest, size = hashlib.sha256(), 0
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, one.mode), "wb") as file:
+        while content is not None and (piece := content.read(PIECE)):
+            digest.update(piece)
+            size += len(piece)
+            file.write(piece)
+        os.fchmod(file.fileno(), one.mode)
+    if digest.hexdigest() != one.sha256 or size != one.size:
+        found = f"{digest.hexdigest()[:12]}, {size} bytes"
+        expected = f"{one.sha256[:12]}, {one.size} bytes"
+        raise Broken("CODE_ARCHIVE_BROKEN", path=name, file=one.path, expected=expected, found=found)
+
+
+def main(folder: str, snapshot: str, target: str) -> int:
+    try:
+        files = unpack(folder, snapshot, target)
+    except Broken as error:
+        sys.stderr.write(f"fermi: the code is not here: {error}\n")
+        return 1
+    sys.stderr.write(f"fermi: {len(files)} files of snapshot {snapshot[:12]} are in {target}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,177 @@
+"""Packages, prepared once per node and content and shared by all that ask for the same. Standard library only, Python
+3.9 or later.
+
+<cache>/<name>/           a virtual environment on top of an interpreter: what that one has needs no second installation
+<cache>/<name>/ready.json said last; without it the folder is what somebody has left half-made
+<cache>/<name>.lock       held by who makes it
+
+The name says what it was made from: the interpreter, the requirements, and the files that these include.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+Say = Callable[[str], None]
+
+READY = "ready.json"
+LAST_LINES = 12
+_INCLUDED = re.compile(rb"^\s*(?:-r|--requirement|-c|--constraint)[=\s]\s*(\S+)", re.MULTILINE)
+_TOLD = re.compile(r"\s*(Collecting|Downloading|Building|Installing|Preparing|Resolved|Prepared|Installed) ")
+_LOOK = (
+    "import json, site, sys; "
+    "print(json.dumps([sys.implementation.cache_tag, sys.prefix, sys.version, "
+    "[*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]]))"
+)
+
+
+class PrepareError(Exception):
+    """`code`: PACKAGES_…; `params` hold what was said last."""
+
+    def __init__(self, code: str, **params: Any) -> None:
+        super().__init__(f"{code}: {params}")
+        self.code, self.params = code, params
+
+
+def prepare(python: str, requirements: str, kind: str, cache: Path, say: Say) -> Path:
+    """A folder whose `bin/python` has what the file `requirements` asks for, beside what `python` has. `kind`: `pip`
+    for a file as pip reads it, `uv` for a `uv.lock` beside its `pyproject.toml`. `say` gets a line at each step.
+    Raises PrepareError."""
+    about = _ask(python)
+    folder = Path(cache) / _name(about, Path(requirements), kind)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if (folder / READY).exists():
+        return folder
+    with _alone(folder, say):
+        if not (folder / READY).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                _make(python, about, Path(requirements), kind, folder, say)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+            made = {"python": python, "requirements": Path(requirements).name, "kind": kind}
+            (folder / READY).write_text(json.dumps(made), encoding="utf-8")
+    return folder
+
+
+def _ask(python: str) -> list[Any]:
+    try:
+        done = subprocess.run([python, "-c", _LOOK], capture_output=True, text=True, timeout=120, check=True)
+        found: list[Any] = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", "") or str(error)
+        raise PrepareError("PACKAGES_NO_PYTHON", python=python, output=_last(said.splitlines())) from error
+    return found
+
+
+def _name(about: Sequence[Any], requirements: Path, kind: str) -> str:
+    digest = hashlib.sha256(json.dumps([kind, *about]).encode())
+    for name, content in _contents(requirements, kind):
+        digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:32]
+
+
+def _contents(requirements: Path, kind: str) -> Iterator[tuple[str, bytes]]:
+    """Of all that it is made from, each once."""
+    wanted, seen = [requirements], set[Path]()
+    if kind == "uv":
+        wanted.append(requirements.parent / "pyproject.toml")
+    while wanted:
+        path = wanted.pop(0)
+        if path in seen:
+            continue
+        seen.add(path)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            why = f"{path.name}: {error.strerror}"
+            raise PrepareError("PACKAGES_NOT_READABLE", file=path.name, output=why) from error
+        yield os.path.relpath(path, requirements.parent), content
+        if kind == "pip":
+            named = (name.decode(errors="replace") for name in _INCLUDED.findall(content))
+            wanted += [path.parent / name for name in named if "://" not in name]
+
+
+@contextmanager
+def _alone(folder: Path, say: Say) -> Iterator[None]:
+    """The first makes it; whoever else wants it waits, however its maker ends."""
+    lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another that prepares the same")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _make(python: str, about: Sequence[Any], requirements: Path, kind: str, folder: Path, say: Say) -> None:
+    say("making a virtual environment")
+    has_pip = subprocess.run([python, "-m", "pip", "--version"], check=False, capture_output=True).returncode == 0
+    bare = ["--without-pip"] if has_pip else []
+    _run([python, "-m", "venv", "--system-site-packages", *bare, str(folder)], say)
+    made = str(folder / "bin" / "python")
+    _stand_on(made, about[3])
+    pip = [python, "-m", "pip", "--python", made] if has_pip else [made, "-m", "pip"]
+    if kind == "uv":
+        uv = _uv(python)
+        exported = folder / "requirements.txt"
+        wanted = ["--frozen", "--no-emit-project", "--no-dev", "--quiet"]
+        _run([*uv, "export", *wanted, "--output-file", str(exported)], say, str(requirements.parent))
+        _run([*uv, "pip", "install", "--python", made, "-r", str(exported)], say, str(requirements.parent))
+    else:
+        quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+        _run([*pip, "install", *quiet, "-r", str(requirements)], say, str(requirements.parent))
+
+
+def _stand_on(made: str, folders: Sequence[str]) -> None:
+    """What the interpreter has, also where that is a virtual environment itself: its packages come after ours."""
+    look = "import site; print(site.getsitepackages()[0])"
+    own = subprocess.run([made, "-c", look], capture_output=True, text=True, check=True).stdout.strip()
+    lines = "".join(f"import site; site.addsitedir({folder!r})\n" for folder in folders if folder != own)
+    Path(own, "fermi-base.pth").write_text(lines, encoding="utf-8")
+
+
+def _uv(python: str) -> list[str]:
+    if found := shutil.which("uv"):
+        return [found]
+    if subprocess.run([python, "-m", "uv", "--version"], check=False, capture_output=True).returncode == 0:
+        return [python, "-m", "uv"]
+    raise PrepareError("PACKAGES_NO_UV", output="uv.lock needs uv on this node (pip install uv), or a requirements.txt")
+
+
+def _run(command: Sequence[str], say: Say, cwd: str | None = None) -> None:
+    tail: deque[str] = deque(maxlen=200)
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=cwd
+        )
+    except OSError as error:
+        raise PrepareError("PACKAGES_FAILED", output=f"{command[0]}: {error.strerror}") from error
+    assert process.stdout
+    with process:
+        for raw in process.stdout:
+            line = raw.decode(errors="replace").rstrip()
+            tail.append(line)
+            if _TOLD.match(line):
+                say(line.strip())
+    if process.returncode:
+        raise PrepareError("PACKAGES_FAILED", output=_last(tail))
+
+
+def _last(lines: Sequence[str] | deque[str]) -> str:
+    return "\n".join([line for line in lines if line.strip()][-LAST_LINES:])

@@ -1,0 +1,98 @@
+"""Talking to a keeper, as the platform does."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fermi.keeper import wire
+from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Hosting
+from tests.waiting import until
+
+HOST = "env-a.localhost:8000"
+XSRF = "Cookie: _xsrf=a\r\nX-XSRFToken: a\r\n"
+
+
+@dataclass
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+class Kept:
+    """One run of an environment."""
+
+    def __init__(self, hosting: Hosting, spec: HostedSpec) -> None:
+        self.hosting, self.spec = hosting, spec
+        self.handle = HostedHandle(spec.id, spec.run)
+
+    def start(self, secrets: Mapping[str, str] | None = None) -> "Kept":
+        self.hosting.start(self.hosting.render(self.spec), secrets or {})
+        return self
+
+    def seen(self) -> HostedSeen:
+        return self.hosting.observe([self.handle])[self.handle.name]
+
+    def until(self, phase: HostedPhase) -> HostedSeen:
+        return until(lambda: (now := self.seen()).phase is phase and now, what=f"{phase}: {self.log()[-2000:]}")
+
+    def stop(self) -> HostedSeen:
+        def ended() -> Any:
+            self.hosting.stop(self.handle, 10.0)
+            return (now := self.seen()).left is False and now
+
+        return until(ended)
+
+    def log(self) -> str:
+        return self.hosting.logs(self.handle, 0).data.decode()
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self.hosting.dial(self.handle) as stream:
+            return wire.ask(stream, request, 60)
+
+    def open(self, request: dict[str, Any]) -> Any:
+        """A stream behind the answer, once the service is up."""
+
+        def opened() -> Any:
+            stream = self.hosting.dial(self.handle)
+            answer = wire.ask(stream, request, 60)
+            assert answer["ok"] or answer["code"] == "SERVICE_STARTING", (answer, self.log())
+            stream.settimeout(60)
+            return answer["ok"] and stream
+
+        return until(opened)
+
+    def run(self, *command: str, given: bytes = b"", **more: Any) -> Ran:
+        stream = self.open({"open": "exec", "command": list(command) or None, **more})
+        for start in range(0, len(given), 1 << 16):
+            stream.sendall(wire.frame(wire.IN, given[start : start + (1 << 16)]))
+        stream.sendall(wire.control({"end": True}))
+        return ran(stream)
+
+    def http(self, method: str, path: str, body: str = "", door: str = "jupyter") -> tuple[int, bytes]:
+        with self.open({"open": "port", "door": door}) as stream:
+            head = f"{method} {path} HTTP/1.0\r\nHost: {HOST}\r\n{XSRF}Content-Length: {len(body)}\r\n\r\n{body}"
+            stream.sendall(head.encode())
+            answer = b"".join(iter(lambda: stream.recv(1 << 16), b""))
+        top, _, rest = answer.partition(b"\r\n\r\n")
+        return int(top.split()[1]), rest
+
+    def json(self, method: str, path: str, body: str = "") -> Any:
+        status, answer = self.http(method, path, body)
+        assert status < 300, answer
+        return json.loads(answer) if answer else None
+
+
+def frames(stream: Any) -> Any:
+    rest = wire.Frames()
+    while data := stream.recv(1 << 16):
+        yield from rest.feed(data)
+
+
+def ran(stream: Any) -> Ran:
+    said = {wire.OUT: bytearray(), wire.ERR: bytearray(), wire.CONTROL: bytearray()}
+    for channel, payload in frames(stream):
+        said[channel] += payload
+    code = json.loads(said[wire.CONTROL])["exit"]
+    return Ran(code, said[wire.OUT].decode(errors="replace"), said[wire.ERR].decode(errors="replace"))

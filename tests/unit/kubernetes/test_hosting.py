@@ -1,0 +1,246 @@
+"""Dev environments made on Kubernetes: what is sent, what the API server takes of it, and real keepers in its pods."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fermi.keeper import wire
+from fermi.launch.backends.kubernetes import discover, hosted, hosting, permissions
+from fermi.launch.backends.kubernetes.client import Refused
+from fermi.launch.errors import BackendError
+from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Port
+from tests.fakes.kubernetes import errors
+from tests.fakes.kubernetes.cluster import FakeCluster
+from tests.fakes.kubernetes.kubelet.containers import Sleeps, Waits
+from tests.waiting import until
+
+SPEC = HostedSpec(
+    "env-1", "notes", "project-one", 1, "custom", "training:1", cpu_cores=1, memory_gb=1, shared_memory_gb=1, disk_gb=5
+)
+FIRST = HostedHandle("env-1", 1)
+
+
+class Lab:
+    def __init__(self, cluster: FakeCluster, **connection: Any) -> None:
+        self.cluster = cluster
+        self.connection = {"kubeconfig": str(cluster.kubeconfig), "namespace": cluster.namespace, **connection}
+        self.engine = hosting.KubernetesHosting(self.connection)
+
+    def start(self, spec: HostedSpec = SPEC, **secrets: str) -> None:
+        self.engine.start(self.engine.render(spec), secrets)
+
+    def seen(self, handle: HostedHandle = FIRST) -> HostedSeen:
+        return self.engine.observe([handle])[handle.name]
+
+    def until(self, phase: HostedPhase, handle: HostedHandle = FIRST) -> HostedSeen:
+        until(lambda: self.seen(handle).phase is phase, what=f"{handle.name} is {phase}", seconds=60)
+        return self.seen(handle)
+
+    def end(self, handle: HostedHandle = FIRST) -> None:
+        def gone() -> bool:
+            self.engine.stop(handle, 5)
+            return self.seen(handle).left is False
+
+        until(gone, what=f"nothing is left of {handle.name}", seconds=60)
+
+
+@pytest.fixture
+def lab(kubernetes: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for module in (hosted, hosting):
+        monkeypatch.setattr(module, "PORT", port)
+    monkeypatch.setattr(hosting, "ASK_SECONDS", 0.0)
+    kubernetes.add_node("node-a", cpu="8", memory="64Gi", gpus=4)
+    made = Lab(kubernetes)
+    yield made
+    made.engine.client.close()
+
+
+def run(lab: Lab, command: str, handle: HostedHandle = FIRST) -> str:
+    """What a shell inside prints."""
+    with lab.engine.dial(handle) as stream:
+        answer = wire.ask(stream, {"open": "exec", "command": ["sh", "-c", command], "cwd": "", "env": {}, "tty": None})
+        assert answer["ok"], answer
+        stream.settimeout(30)
+        frames, printed = wire.Frames(), b""
+        while data := stream.recv(1 << 16):
+            for channel, payload in frames.feed(data):
+                printed += payload if channel == wire.OUT else b""
+                if channel == wire.CONTROL:
+                    return printed.decode()
+    raise AssertionError(printed)
+
+
+def test_a_life_with_a_real_keeper_keeps_its_disk_and_leaves_nothing(lab: Lab) -> None:
+    first = replace(SPEC, env={"COLOUR": "blue"}, secret_env={"TOKEN": "hub"}, ports=(Port("board", 6006),))
+    lab.start(first, TOKEN="s3cret")
+    seen = lab.until(HostedPhase.RUNNING)
+    assert seen.facts["host"] == "node-a"
+    assert [one["name"] for one in seen.facts["engine"]["volumes"]] == ["disk"]
+    assert run(lab, "echo $COLOUR $TOKEN; echo kept > $HOME/file; echo $FERMI_KEEPER_TOKEN") == "blue s3cret\n\n"
+    lab.start(first)  # again: nothing
+    assert len(lab.cluster.all("statefulsets")) == 1
+    with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
+        lab.engine.dial(HostedHandle("env-1", 2))
+
+    lab.end()
+    assert lab.cluster.names("pods") == []
+    assert lab.cluster.names("persistentvolumeclaims") == ["env-1"]
+    lab.start(first)
+    assert lab.seen().phase is HostedPhase.ENDED, "a run has one life"
+
+    second = HostedHandle("env-1", 2)
+    lab.start(replace(SPEC, run=2, disk_gb=9))
+    lab.until(HostedPhase.RUNNING, second)
+    assert run(lab, "cat $HOME/file; echo [$COLOUR]", second) == "kept\n[]\n"
+    (disk,) = lab.cluster.all("persistentvolumeclaims")
+    assert disk["spec"]["resources"]["requests"]["storage"] == "9Gi"
+    assert lab.seen().left is False, "the first run"
+    assert "s3cret" not in str(lab.cluster.all("configmaps") + lab.cluster.all("statefulsets"))
+
+    lab.end(second)
+    until(lambda: lab.engine.delete("env-1"), what="nothing is left")
+    for kind in ("statefulsets", "services", "configmaps", "secrets", "persistentvolumeclaims", "pods"):
+        assert [name for name in lab.cluster.names(kind) if name.startswith("env-1")] == []
+    assert lab.engine.delete("env-1")
+
+
+def test_a_run_that_was_stopped_before_it_began_never_begins(lab: Lab) -> None:
+    assert lab.seen() == HostedSeen(HostedPhase.ABSENT, None)
+    lab.engine.stop(FIRST, 5)
+    lab.start()
+    assert lab.seen() == HostedSeen(HostedPhase.ABSENT, False)
+    assert lab.cluster.names("statefulsets") == []
+
+
+def test_a_start_that_was_cut_short_is_finished_by_the_next(lab: Lab) -> None:
+    lab.cluster.script("env-1-0", Sleeps())
+    for kind in ("persistentvolumeclaims", "services", "statefulsets"):
+        lab.cluster.faults.refuse("create", kind, errors.internal())
+        with pytest.raises(Refused):
+            lab.start()
+    lab.start()
+    until(lambda: lab.cluster.names("pods") == ["env-1-0"], what="its pod is there")
+
+
+@pytest.mark.parametrize(
+    ("script", "phase", "code"),
+    [
+        (Waits("ImagePullBackOff", "Back-off pulling image"), HostedPhase.STARTING, "IMAGE_UNAVAILABLE"),
+        (Waits("ErrImagePull", "manifest unknown"), HostedPhase.ENDED, "IMAGE_UNAVAILABLE"),
+    ],
+)
+def test_why_it_does_not_begin_is_said(lab: Lab, script: Any, phase: HostedPhase, code: str) -> None:
+    lab.cluster.script("env-1-0", script)
+    lab.start()
+    seen = lab.until(phase)
+    until(lambda: (lab.seen().waiting or lab.seen().cause) is not None, what="a cause is given")
+    seen = lab.seen()
+    found = seen.waiting or seen.cause
+    assert found
+    assert (seen.phase, found.code) == (phase, code)
+    lab.end()
+
+
+def test_one_that_fits_no_node_says_what_is_missing(lab: Lab) -> None:
+    lab.start(replace(SPEC, gpu_count=9))
+    until(lambda: lab.seen().waiting is not None, what="the scheduler has spoken")
+    waiting = lab.seen().waiting
+    assert waiting
+    assert waiting.code == "GPU_INSUFFICIENT"
+    assert waiting.params["node"] == "notes"
+
+
+def test_a_quota_is_named_where_no_pod_could_be_made(lab: Lab) -> None:
+    lab.cluster.add_quota("small", {"requests.memory": "1Mi"})
+    lab.start()
+    until(lambda: lab.seen().waiting is not None, what="the controller has spoken")
+    waiting = lab.seen().waiting
+    assert waiting
+    assert waiting.code == "QUOTA_EXCEEDED"
+
+
+def test_discovery_leaves_alone_what_the_platform_made(lab: Lab) -> None:
+    lab.cluster.script("env-1-0", Sleeps())
+    lab.cluster.add_dev_pod("theirs", "node-a", labels={"fermi.io/dev-environment": "true"})
+    lab.start()
+    until(lambda: len(lab.cluster.names("pods")) == 2, what="both pods are there")
+    selector = {"selector": "fermi.io/dev-environment!=none"}  # theirs, ours, everything
+    stop = threading.Event()
+    try:
+        seen = next(discover.follow({**lab.connection, **selector}, stop))
+    finally:
+        stop.set()
+    assert [one.name for one in seen] == ["theirs"]
+
+
+def test_gpus_are_claimed_where_a_device_class_is_named_and_shared_with_what_trains_there() -> None:
+    connection = {"environments": {"deviceClass": "gpu.nvidia.com", "storageClass": "fast"}, "namespace": "fermi"}
+    made = {
+        one.kind: one.content for one in hosted.render(replace(SPEC, gpu_count=2, zone="zone-a"), connection).artifacts
+    }
+    assert made["ResourceClaim"]["spec"]["devices"]["requests"] == [
+        {
+            "name": "gpus",
+            "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 2},
+        }
+    ]
+    pod = made["StatefulSet"]["spec"]["template"]["spec"]
+    assert pod["resourceClaims"] == [{"name": "gpus-0", "resourceClaimName": "env-1"}]
+    assert "nvidia.com/gpu" not in pod["containers"][0]["resources"]["limits"]
+    facts = hosting._facts({"metadata": {"name": "env-1-0", "namespace": "fermi"}, "spec": pod, "status": {}})
+    assert facts["engine"]["resourceClaims"] == ["env-1"], "as render.py takes it for training pods"
+    assert made["PersistentVolumeClaim"]["spec"]["storageClassName"] == "fast"
+    expressions = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert expressions["nodeSelectorTerms"][0]["matchExpressions"] == [
+        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-a"]}
+    ]
+
+
+def test_the_claim_and_its_pod_are_what_the_api_server_takes(kubernetes: FakeCluster) -> None:
+    kubernetes.install("dra")
+    kubernetes.script("env-1-0", Sleeps())
+    lab = Lab(kubernetes, environments={"deviceClass": "gpu.nvidia.com"})
+    lab.start(replace(SPEC, gpu_count=2))
+    assert kubernetes.names("resourceclaims") == ["env-1"]
+    lab.end()
+    until(lambda: lab.engine.delete("env-1"), what="nothing is left")
+    assert kubernetes.names("resourceclaims") == []
+    lab.engine.client.close()
+
+
+def test_what_it_does_is_what_it_asks_permission_for() -> None:
+    plain = {rule.resource for rule, _ in permissions.wanted({})}
+    assert {"statefulsets", "persistentvolumeclaims", "pods/portforward"} <= plain
+    verbs = {
+        verb
+        for rule, _ in permissions.wanted({"environments": {"deviceClass": "x"}})
+        if rule.resource == "resourceclaims"
+        for verb in rule.verbs
+    }
+    assert {"get", "create", "delete"} <= verbs
+
+
+def test_bad_specs_are_refused() -> None:
+    engine = hosting.KubernetesHosting({})
+    codes = [one.code for one in engine.problems(replace(SPEC, image="", ports=(Port("x", hosted.PORT),)))]
+    assert codes == ["IMAGE_NEEDED", "PORT_IS_KEEPERS"]
+
+
+def test_a_keeper_that_ends_is_the_end_of_the_run(lab: Lab) -> None:
+    lab.cluster.script("env-1-0", Sleeps())
+    lab.start()
+    until(lambda: lab.cluster.names("pods") == ["env-1-0"], what="its pod is there")
+    (pod,) = lab.cluster.pods("env-1-0")
+    ended = {"exitCode": 1, "reason": "Error", "message": "no module named fermi"}
+    pod["status"] = {"phase": "Running", "containerStatuses": [{"name": "node", "lastState": {"terminated": ended}}]}
+    cause = hosting._ended(pod)
+    assert cause
+    assert (cause.code, cause.params["evidence"]) == ("KEEPER_ENDED", "1: no module named fermi")
+    pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] = "OOMKilled"
+    assert (hosting._ended(pod) or cause).code == "OUT_OF_MEMORY"

@@ -1,0 +1,467 @@
+"""A keeper with real services: JupyterLab, a script, commands and terminals. One data directory for all."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import sys
+import uuid
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import connect as websocket
+
+from fermi.keeper import wire
+from fermi.launch import registry
+from fermi.launch.backends.local import kept, stop_everything
+from fermi.launch.errors import BackendError
+from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSpec, Hosting, Port
+from fermi.runner import processes
+from tests.keepers import HOST, Kept, Ran, frames, ran
+from tests.waiting import until
+
+SERVES = """
+import http.server, sys
+class Here(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"here")
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Here).serve_forever()
+"""
+EDITOR = """
+import argparse, http.server, os, socketserver, sys
+if os.fork(): sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+os.closerange(3, 64)
+parser = argparse.ArgumentParser()
+for name in ("socket", "socket-mode", "auth", "config", "user-data-dir", "extensions-dir"):
+    parser.add_argument(f"--{name}", required=True)
+for name in ("telemetry", "update-check", "workspace-trust", "getting-started-override"):
+    parser.add_argument(f"--disable-{name}", action="store_true", required=True)
+parser.add_argument("workspace")
+asked = parser.parse_args()
+class Here(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"editor")
+    def address_string(self):
+        return ""
+socketserver.UnixStreamServer(asked.socket, Here).serve_forever()
+"""
+CELL = "import os; print(6 * 7, os.getcwd(), os.environ['COLOUR'])"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def hosting(data: Path) -> Iterator[Hosting]:
+    found = registry.hosting("local", {"data_dir": str(data), "isolation": "auto"})
+    assert found
+    yield found
+    for run in kept.living(data):
+        until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def jupyter(hosting: Hosting, port: int) -> Kept:
+    spec = HostedSpec("env-a", "a", "project-1", 1, ports=(Port("board", port),), env={"COLOUR": "red"}, cpu_cores=3)
+    return Kept(hosting, spec).start()
+
+
+def named(hosting: Hosting, name: str, **more: Any) -> Kept:
+    return Kept(hosting, HostedSpec(name, name, "project-1", 1, **more))
+
+
+def members(kept_run: Kept) -> list[int]:
+    return [one["pid"] for one in kept.children.strays(kept_run.handle.name)]
+
+
+# --- JupyterLab ---
+
+
+def test_a_run_of_jupyter_counts_as_running_and_begins_when_somebody_dials(jupyter: Kept) -> None:
+    before = jupyter.seen()
+    assert (before.phase, before.left, members(jupyter)) == (HostedPhase.RUNNING, True, [])
+    assert jupyter.ask({"open": "status"})["service"]["state"] == "idle", "a terminal needs no JupyterLab"
+    assert jupyter.http("GET", "/lab")[0] == 200
+    assert jupyter.ask({"open": "status"})["service"]["state"] == "up"
+
+
+def test_a_cell_runs_in_a_notebook_and_its_kernel_is_seen_and_ended(jupyter: Kept) -> None:
+    notebook = {"path": "work.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
+    kernel = jupyter.json("POST", "/api/sessions", json.dumps(notebook))["kernel"]["id"]
+    said, disk = _execute(jupyter, kernel, CELL), jupyter.hosting.render(jupyter.spec).artifacts[0].content
+    assert said == f"42 {disk['workspace']} red\n"
+    [seen] = jupyter.ask({"open": "status"})["activity"]["kernels"]
+    assert (seen["id"], seen["name"], seen["busy"]) == (kernel, "work.ipynb", False)
+    assert seen["pid"] in members(jupyter)
+    assert seen["since"] <= seen["busy_at"]
+    told = until(lambda: (now := jupyter.seen().activity).kernels and now)
+    assert told.at is not None
+    assert told.at >= seen["busy_at"]
+    assert jupyter.ask({"open": "end-kernel", "kernel": kernel}) == {"ok": True}
+    assert processes.start_time(seen["pid"]) is None
+    assert jupyter.ask({"open": "end-kernel", "kernel": kernel})["code"] == "KERNEL_UNKNOWN"
+    assert jupyter.json("GET", "/api/kernels") == []
+
+
+def test_memory_that_a_kernel_holds_is_told_with_its_name(jupyter: Kept) -> None:
+    kernel = jupyter.json("POST", "/api/kernels", "{}")["id"]
+    _execute(jupyter, kernel, "held = bytearray(200 << 20); held[::4096] = b'x' * len(held[::4096]); print(1)")
+    [holder] = [one for one in jupyter.ask({"open": "status"})["processes"] if one["kernel"] == kernel]
+    assert holder["rss_bytes"] > 200 << 20
+    assert kernel in holder["name"] or "ipykernel" in holder["name"]
+    jupyter.ask({"open": "end-kernel", "kernel": kernel})
+
+
+def test_jupyter_serves_whoever_comes_through_the_keeper_and_nobody_else(jupyter: Kept) -> None:
+    """Another environment may run as the same user."""
+    jupyter.http("GET", "/api/status")
+    content = jupyter.hosting.render(jupyter.spec).artifacts[0].content
+    path = os.path.join(content["service"], "jupyter.sock")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    folder = os.open(content["service"], os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(f"/proc/self/fd/{folder}/jupyter.sock")
+        stranger.sendall(b"GET /api/kernels HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert b" 403 " in stranger.recv(100)
+    os.close(folder)
+
+
+def test_an_origin_that_is_not_the_doors_own_gets_no_websocket(jupyter: Kept) -> None:
+    kernel = jupyter.json("POST", "/api/kernels", "{}")["id"]
+    stream = jupyter.open({"open": "port", "door": "jupyter"})
+    with pytest.raises(Exception, match="403"):
+        websocket(
+            f"ws://{HOST}/api/kernels/{kernel}/channels",
+            sock=stream,
+            origin="http://evil.localhost:8000",
+            open_timeout=120,
+        )  # type: ignore[arg-type]
+    jupyter.ask({"open": "end-kernel", "kernel": kernel})
+
+
+def test_a_jupyter_that_is_killed_comes_up_again(jupyter: Kept) -> None:
+    jupyter.http("GET", "/api/status")
+    [server] = [pid for pid in members(jupyter) if b"jupyterlab" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(server, signal.SIGKILL)
+    until(lambda: jupyter.ask({"open": "status"})["service"]["restarts"] == 1)
+    assert jupyter.http("GET", "/api/status")[0] == 200
+    assert "ended with code 137" in jupyter.log()
+
+
+def _execute(run: Kept, kernel: str, code: str) -> str:
+    stream = run.open({"open": "port", "door": "jupyter"})
+    with websocket(
+        f"ws://{HOST}/api/kernels/{kernel}/channels", sock=stream, origin=f"http://{HOST}", open_timeout=120
+    ) as channel:  # type: ignore[arg-type]
+        number, said = uuid.uuid4().hex, ""
+        asked = {"code": code, "silent": False, "store_history": False, "user_expressions": {}}
+        header = {"msg_id": number, "msg_type": "execute_request", "session": "s", "username": "u", "version": "5.3"}
+        message = {"channel": "shell", "parent_header": {}, "metadata": {}, "header": header, "content": asked}
+        channel.send(json.dumps(message))
+        while True:
+            message = json.loads(channel.recv(60))
+            if message["parent_header"].get("msg_id") != number:
+                continue
+            if message["msg_type"] == "stream":
+                said += message["content"]["text"]
+            if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                return said
+
+
+# --- editors ---
+
+
+def test_an_editor_on_the_path_is_used_and_its_socket_has_no_name(
+    hosting: Hosting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of code-server, which takes minutes to install: as strict about its options (its `--help`), it takes no
+    socket that is there, and runs in a process of a process that has none of the descriptors it was given."""
+    program = tmp_path / "code-server"
+    program.write_text(f"#!{sys.executable}\n{EDITOR}")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    run = named(hosting, "env-e", kind="vscode").start()
+    run.until(HostedPhase.RUNNING)
+    assert run.http("GET", "/healthz", door="vscode") == (200, b"editor")
+    content = hosting.render(run.spec).artifacts[0].content
+    assert not [name for name in os.listdir(content["service"]) if name.endswith(".sock")]
+    run.stop()
+
+
+# --- commands and terminals ---
+
+
+def test_a_command_has_its_pipes_its_folder_its_variables_and_its_exit_code(jupyter: Kept) -> None:
+    big = os.urandom(3 << 20)
+    assert jupyter.run("sh", "-c", "wc -c; echo wrong >&2; exit 3", given=big) == Ran(3, f"{len(big)}\n", "wrong\n")
+    workspace = jupyter.hosting.render(jupyter.spec).artifacts[0].content["workspace"]
+    assert jupyter.run("sh", "-c", 'mkdir -p d; echo "$COLOUR $OMP_NUM_THREADS $X"; pwd', env={"X": "y"}).out == (
+        f"red 3 y\n{workspace}\n"
+    )
+    assert jupyter.run("pwd", cwd="d").out == f"{workspace}/d\n"
+    assert jupyter.run("head", "-c", "5000000", "/dev/zero").out == "\0" * 5_000_000
+    assert jupyter.run("no-such-program").code == 127
+    assert jupyter.run("sh", "-c", "kill -9 $$").code == 128 + signal.SIGKILL
+    assert jupyter.run("pwd", cwd="nowhere").code == 126
+
+
+def test_a_signal_reaches_the_commands_group(jupyter: Kept) -> None:
+    stream = jupyter.open(
+        {"open": "exec", "command": ["sh", "-c", "trap 'echo got; exit 5' INT; echo on; sleep 60 & wait"]}
+    )
+    said = frames(stream)
+    assert next(said) == (wire.OUT, b"on\n")
+    stream.sendall(wire.control({"signal": "INT"}))
+    assert list(said) == [(wire.OUT, b"got\n"), (wire.CONTROL, b'{"exit": 5}')]
+
+
+def test_a_terminal_has_a_size_that_changes_and_a_shell(jupyter: Kept) -> None:
+    stream = jupyter.open({"open": "exec", "command": None, "tty": {"columns": 101, "rows": 31}})
+    stream.sendall(wire.frame(wire.IN, b"PS1=; stty -echo size; tty; command -v python; echo ready\n"))
+    said, seen = frames(stream), ""
+    while "ready\r\n" not in seen.split("echo ready")[-1]:
+        seen += next(said)[1].decode()
+    assert "31 101\r\n" in seen
+    assert "/dev/pts/" in seen
+    assert sys.executable.rpartition("/")[0] in seen
+    stream.sendall(wire.control({"resize": {"columns": 77, "rows": 22}}))
+    stream.sendall(wire.frame(wire.IN, b"stty size; exit 9\n"))
+    last = ran(stream)
+    assert last.code == 9
+    assert "22 77\r\n" in last.out
+
+
+def test_what_a_caller_started_goes_with_the_caller(jupyter: Kept) -> None:
+    for tty in (None, {"columns": 80, "rows": 24}):
+        command = ["sh", "-c", "trap '' HUP TERM; sleep 600 & echo $$ $!; wait"]
+        stream = jupyter.open({"open": "exec", "command": command, "tty": tty})
+        pids = [int(word) for word in next(frames(stream))[1].split()]
+        assert all(processes.start_time(pid) for pid in pids)
+        assert jupyter.ask({"open": "status"})["activity"]["connections"] == 1
+        stream.close()
+        until(lambda pids=pids: not any(processes.start_time(pid) for pid in pids))
+    until(lambda: jupyter.ask({"open": "status"})["activity"]["connections"] == 0)
+
+
+# --- who is let in, and where to ---
+
+
+def test_only_declared_ports_are_opened(jupyter: Kept, port: int) -> None:
+    assert jupyter.ask({"open": "port", "door": "board"})["code"] == "PORT_CLOSED"
+    serving = jupyter.open({"open": "exec", "command": [sys.executable, "-c", SERVES, str(port)]})
+    until(lambda: jupyter.ask({"open": "port", "port": port})["ok"])
+    assert jupyter.http("GET", "/", door="board") == (200, b"here")
+    serving.close()
+    for other in ({"port": 22}, {"door": "other"}, {}, {"door": "custom"}, {"port": "board"}):
+        assert jupyter.ask({"open": "port", **other})["code"] == "PORT_UNKNOWN", other
+
+
+def test_a_caller_without_the_token_gets_nothing(jupyter: Kept, data: Path) -> None:
+    jupyter.ask({"open": "status"})
+    run = data / "environments/env-a/runs/1"
+    for said in (b'{"open": "status"}\n', b'{"token": "wrong", "open": "status"}\n', b"nonsense\n", b"[]\n"):
+        folder = os.open(run, os.O_RDONLY)
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.connect(f"/proc/self/fd/{folder}/keeper.sock")
+            stranger.sendall(said)
+            answer = json.loads(stranger.makefile().readline())
+        os.close(folder)
+        assert answer["code"] in ("KEEPER_TOKEN_WRONG", "KEEPER_REQUEST_INVALID")
+    assert stat.S_IMODE((run / "keeper.sock").stat().st_mode) == 0o600
+    assert stat.S_IMODE((run / "keeper.token").stat().st_mode) == 0o600
+    for request in ({"open": "nothing"}, {"open": "exec", "command": "ls"}, {"open": "exec", "command": [1]}):
+        assert jupyter.ask(request)["code"] == "KEEPER_REQUEST_INVALID", request
+
+
+def test_an_environment_reaches_neither_another_nor_the_platforms_own(
+    hosting: Hosting, jupyter: Kept, data: Path
+) -> None:
+    if not hosting.backend.isolation.protects:  # type: ignore[attr-defined]
+        pytest.skip("nothing confines processes on this machine")
+    assert jupyter.run("sh", "-c", "echo mine > secret; touch ~/here").code == 0
+    (data / "token").write_text("secret")
+    (data / "token").chmod(0o600)
+    other = named(hosting, "env-b").start()
+    at = data / "environments"
+    for script in (
+        f"cat {at}/env-a/runs/1/keeper.token", f"cat {at}/env-b/runs/1/keeper.token", f"cat {data}/token",
+        f"echo x > {at}/env-b/runs/1/stop.json",
+        *([f"cat {at}/env-a/workspace/secret", f"echo x > {at}/env-a/home/y"]
+          if hosting.backend.isolation.landlock else []),  # type: ignore[attr-defined]
+    ):  # fmt: skip
+        assert other.run("sh", "-c", script).code != 0, script
+    assert other.run("sh", "-c", "echo fine > own && echo fine > ~/own && cat own").out == "fine\n"
+    other.stop()
+
+
+# --- lives ---
+
+
+def test_secrets_reach_processes_and_stand_in_no_file(hosting: Hosting, data: Path) -> None:
+    run = named(hosting, "env-s", kind="custom", secret_env={"KEY": "my-key"}).start({"KEY": "s3cr3t-value"})
+    run.until(HostedPhase.RUNNING)
+    assert run.run("sh", "-c", 'echo "$KEY"').out == "s3cr3t-value\n"
+    for path in (data / "environments/env-s").rglob("*"):
+        assert not path.is_file() or b"s3cr3t-value" not in path.read_bytes(), path
+    run.stop()
+
+
+def test_a_script_serves_a_declared_port_and_what_it_prints_is_the_log(hosting: Hosting, port: int) -> None:
+    script = f"echo begun\nexec {sys.executable} -c '{SERVES}' {port}\n"
+    run = named(hosting, "env-c", kind="custom", start_script=script, ports=(Port("web", port),)).start()
+    run.until(HostedPhase.RUNNING)
+    until(lambda: run.ask({"open": "port", "door": "web"})["ok"])
+    assert run.http("GET", "/", door="web") == (200, b"here")
+    assert run.log().startswith("begun\n")
+    assert run.stop().cause is None
+
+
+def test_a_script_that_fails_again_and_again_is_given_up_with_what_it_said(hosting: Hosting) -> None:
+    run = named(hosting, "env-f", kind="custom", start_script="echo no such thing; exit 7").start()
+    cause = run.until(HostedPhase.ENDED).cause
+    assert cause
+    assert (cause.code, cause.params["exitCode"]) == ("SERVICE_CRASHED", 7)
+    assert "no such thing" in cause.params["output"]
+    assert members(run) == []
+
+
+def test_packages_that_cannot_be_had_end_the_run_with_pips_own_words(hosting: Hosting, tmp_path: Path) -> None:
+    nowhere = (tmp_path / "absent-1.0-py3-none-any.whl").as_uri()
+    run = named(hosting, "env-p", packages=(f"absent @ {nowhere}",)).start()
+    cause = run.until(HostedPhase.ENDED).cause
+    assert cause
+    assert cause.code == "PACKAGES_FAILED"
+    assert "absent-1.0" in cause.params["output"]
+
+
+def test_packages_are_there_with_their_programs_and_are_the_projects(
+    hosting: Hosting, data: Path, tmp_path: Path
+) -> None:
+    package = f"tiny @ {_wheel(tmp_path).as_uri()}"
+    runs = [named(hosting, f"env-{name}", kind="custom", packages=(package,)).start() for name in "xy"]
+    for run in runs:
+        run.until(HostedPhase.RUNNING)
+        assert run.run("tiny").out == "tiny it is\n"
+        assert run.run("python", "-c", "import tiny, django; print('both')").out == "both\n", "on top of ours"
+        if hosting.backend.isolation.landlock:  # type: ignore[attr-defined]
+            assert run.run("sh", "-c", 'echo x >> "$(dirname "$(command -v python)")/../pyvenv.cfg"').code != 0
+        run.stop()
+    assert len([path for path in (data / "packages/project-1").iterdir() if path.is_dir()]) == 1, "made once"
+
+
+def _wheel(folder: Path) -> Path:
+    path = folder / "tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("tiny.py", "def main():\n    print('tiny it is')\n")
+        about = "tiny-1.0.dist-info"
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        wheel.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{about}/entry_points.txt", "[console_scripts]\ntiny = tiny:main\n")
+        wheel.writestr(f"{about}/RECORD", "")
+    return path
+
+
+def test_starting_and_stopping_again_does_nothing_twice(hosting: Hosting, data: Path) -> None:
+    run = named(hosting, "env-t").start()
+    for _ in range(2):
+        run.start()
+    keeper = json.loads(run.run("sh", "-c", 'echo "{\\"pid\\": $PPID}"').out)["pid"]
+    run.start()
+    assert json.loads(run.run("sh", "-c", 'echo "{\\"pid\\": $PPID}"').out)["pid"] == keeper
+    for _ in range(2):
+        assert run.stop().phase is HostedPhase.ENDED
+    run.start()
+    assert run.seen().phase is HostedPhase.ENDED
+    with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
+        run.ask({"open": "status"})
+    never = replace(run.spec, run=2)
+    after = Kept(hosting, never)
+    after.stop()
+    after.start()
+    assert (after.seen().phase, after.seen().left) == (HostedPhase.ABSENT, False), "it can no longer begin"
+    third = Kept(hosting, replace(run.spec, run=3)).start()
+    third.run("sh", "-c", "touch kept")
+    assert hosting.delete("env-t") is False, "something of it runs"
+    third.stop()
+    assert hosting.delete("env-t") is True
+    assert not (data / "environments/env-t").exists()
+    assert hosting.delete("env-t") is True
+
+
+def test_a_keeper_that_is_killed_leaves_nothing_and_begins_again_where_it_begins_on_demand(hosting: Hosting) -> None:
+    run = named(hosting, "env-k").start()
+    stream = run.open({"open": "exec", "command": ["sh", "-c", "setsid sleep 600 & echo $PPID $!; wait"]})
+    keeper, sleeper = (int(word) for word in next(frames(stream))[1].split())
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: processes.start_time(keeper) is None)
+    assert run.seen().phase is HostedPhase.RUNNING
+    assert run.run("echo", "again").out == "again\n"
+    assert processes.start_time(sleeper) is None
+    run.stop()
+
+
+def test_a_killed_keeper_of_a_script_is_a_lost_run_of_which_nothing_is_left(hosting: Hosting) -> None:
+    run = named(hosting, "env-l", kind="custom", start_script="setsid sleep 600 & sleep 600").start()
+    run.until(HostedPhase.RUNNING)
+    until(lambda: len(members(run)) >= 3)
+    keeper = kept.Disk.of(hosting.data_dir, "env-l").run(1).told()["runner"]["pid"]  # type: ignore[attr-defined]
+    os.kill(keeper, signal.SIGKILL)
+    seen = run.until(HostedPhase.ENDED)
+    assert seen.cause
+    assert (seen.cause.code, seen.left) == ("KEEPER_LOST", True)
+    assert run.stop().left is False
+    assert members(run) == []
+
+
+def test_a_platform_that_goes_down_takes_environments_along_and_they_come_back_with_it(
+    tmp_path: Path,
+) -> None:
+    hosting = registry.hosting("local", {"data_dir": str(tmp_path), "isolation": "off"})
+    assert hosting
+    lazy, script = (
+        named(hosting, "env-d").start(),
+        named(hosting, "env-g", kind="custom", start_script="sleep 600").start(),
+    )
+    lazy.run("true")
+    script.until(HostedPhase.RUNNING)
+    assert stop_everything(tmp_path, 30.0) == []
+    assert (members(lazy), members(script)) == ([], [])
+    assert lazy.seen().phase is HostedPhase.RUNNING
+    assert lazy.run("echo", "back").out == "back\n"
+    ended = script.seen()
+    assert ended.cause
+    assert (ended.phase, ended.cause.code, ended.left) == (HostedPhase.ENDED, "KEEPER_LOST", False)
+    stop_everything(tmp_path, 0.0)
+    assert (members(lazy), kept.living(tmp_path)) == ([], [])
+
+
+def test_many_who_dial_at_once_meet_one_keeper(hosting: Hosting) -> None:
+    run = named(hosting, "env-m").start()
+    with ThreadPoolExecutor(6) as pool:
+        told = {ran.out for ran in pool.map(lambda _: run.run("sh", "-c", "echo $PPID"), range(6))}
+    assert len(told) == 1
+    run.stop()
+
+
+def test_a_handle_that_nobody_knows_is_absent_and_away(hosting: Hosting) -> None:
+    handle = HostedHandle("env-none", 1)
+    assert hosting.observe([handle])[handle.name].phase is HostedPhase.ABSENT
+    with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
+        hosting.dial(handle)
