@@ -57,6 +57,11 @@ STATUS_NAMES: dict[str, str] = {
     EnvironmentStatus.RUNNING: said("RUNNING"),
     EnvironmentStatus.STOPPED: said("STOPPED"),
     EnvironmentStatus.UNHEALTHY: said("UNHEALTHY"),
+    EnvironmentStatus.CREATING: said("CREATING"),
+    EnvironmentStatus.STARTING: said("STARTING"),
+    EnvironmentStatus.STOPPING: said("STOPPING"),
+    EnvironmentStatus.FAILED: said("FAILED"),
+    EnvironmentStatus.DELETED: said("BEING_DELETED"),
 }
 
 
@@ -142,7 +147,7 @@ class EnvironmentAdmin(ReadOnlyAdmin):
     @display(
         description=said("STATUS"),
         ordering="status",
-        label={"running": "success", "stopped": "info", "unhealthy": "danger"},
+        label={"running": "success", "stopped": "info", "unhealthy": "danger", "failed": "danger"},
     )
     def shown_status(self, environment: DevEnvironment) -> tuple[str, str]:
         return environment.status, STATUS_NAMES[environment.status]

@@ -41,11 +41,16 @@ class EnvironmentKind(models.TextChoices):
 
 
 class EnvironmentStatus(models.TextChoices):
-    """Only a running environment can train."""
+    """Only a running environment can train. The last five are of those that the platform makes (apps.environments)."""
 
     RUNNING = "running"
     STOPPED = "stopped"
     UNHEALTHY = "unhealthy"
+    CREATING = "creating"
+    STARTING = "starting"
+    STOPPING = "stopping"
+    FAILED = "failed"
+    DELETED = "deleted"
 
 
 class DevEnvironment(models.Model):

@@ -24,6 +24,8 @@ KINDS = {
     "task_waits": Kind(Level.WARN, passes=True, owner=True),
     "budget": Kind(Level.WARN, maintainers=True),
     "node_lost": Kind(Level.FAIL, passes=True, maintainers=True, operators=True),
+    "environment_idle": Kind(Level.WARN, passes=True, owner=True),
+    "environment_wanted": Kind(Level.INFO, owner=True),
     "disk_full": Kind(Level.WARN, passes=True, operators=True),
     "token_ends": Kind(Level.WARN, owner=True),
     "certificate_ends": Kind(Level.WARN, passes=True, operators=True),

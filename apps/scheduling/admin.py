@@ -17,6 +17,7 @@ from apps.common.errors import ApiError
 from apps.common.texts import said, text
 from apps.scheduling.models import Limits, Price, Reservation, Usage, UserLimits
 from apps.scheduling.services import limits, prices, reservations
+from apps.scheduling.showing import USER_COLUMNS
 from fermi.launch.schedule.scene import NUMBERS
 from fermi.launch.spec import Problem
 
@@ -33,9 +34,14 @@ label(
     longest_run_seconds="LONGEST_RUN",
     user_most_gpus="USER_MOST_GPUS",
     user_most_tasks="USER_MOST_TASKS",
+    max_environments="MAX_ENVIRONMENTS",
+    max_environment_gpus="MAX_ENVIRONMENT_GPUS",
+    user_max_environments="USER_MAX_ENVIRONMENTS",
+    user_max_environment_gpus="USER_MAX_ENVIRONMENT_GPUS",
     user_gpu_hours="USER_GPU_HOURS",
     budget="BUDGET",
     at_budget="AT_BUDGET",
+    max_file_bytes="MAX_FILE_BYTES",
     updated_at="CHANGED",
     updated_by="CHANGED_BY",
 )
@@ -46,6 +52,8 @@ label(
     user="USER",
     most_gpus="MOST_GPUS",
     most_tasks="MOST_TASKS",
+    max_environments="MAX_ENVIRONMENTS",
+    max_environment_gpus="MAX_ENVIRONMENT_GPUS",
     gpu_hours="GPU_HOURS",
 )
 label(
@@ -189,7 +197,7 @@ class UserLimitsAdmin(AdministratorsAdmin):
         return ("project", "user") if obj else ()
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        values = {name: form.cleaned_data[name] for name in ("most_gpus", "most_tasks", "gpu_hours")}
+        values = {name: form.cleaned_data[name] for name in USER_COLUMNS.values()}
         limits.put_of_user(request.user, obj.project, obj.user.username, values)  # type: ignore[arg-type]
         obj.pk = UserLimits.objects.get(project=obj.project, user=obj.user).pk
 

@@ -26,7 +26,9 @@ class AtBudget(models.TextChoices):
 
 class Limits(models.Model):
     """What `fermi.launch.schedule.scene.Project` says; empty = no limit. Months are UTC's. `priorities`: names of
-    classes; empty = low, normal and high. The `user_…` hold for each member that has no `UserLimits`."""
+    classes; empty = low, normal and high. The `user_…` hold for each member that has no `UserLimits`.
+    `max_environments`: that the platform made and that are there, stopped ones too; `max_environment_gpus`: that those
+    have which run."""
 
     GOES_WITH_PROJECT = True
 
@@ -45,7 +47,12 @@ class Limits(models.Model):
     user_most_gpus = models.PositiveIntegerField(null=True, blank=True)
     user_most_tasks = models.PositiveIntegerField(null=True, blank=True)
     user_gpu_hours = models.FloatField(null=True, blank=True)
+    max_environments = models.PositiveIntegerField(null=True, blank=True)
+    max_environment_gpus = models.PositiveIntegerField(null=True, blank=True)
+    user_max_environments = models.PositiveIntegerField(null=True, blank=True)
+    user_max_environment_gpus = models.PositiveIntegerField(null=True, blank=True)
     budget = models.DecimalField(max_digits=14, decimal_places=2, null=True, blank=True)  # a month
+    max_file_bytes = models.BigIntegerField(null=True, blank=True)  # of files and outputs together
     at_budget = models.CharField(max_length=20, choices=AtBudget, default=AtBudget.WARN)
     budget_warned = models.CharField(max_length=7, default="", blank=True)  # the month, as 2026-11, that was warned of
     updated_at = models.DateTimeField()
@@ -66,6 +73,8 @@ class UserLimits(models.Model):
     most_gpus = models.PositiveIntegerField(null=True, blank=True)
     most_tasks = models.PositiveIntegerField(null=True, blank=True)
     gpu_hours = models.FloatField(null=True, blank=True)
+    max_environments = models.PositiveIntegerField(null=True, blank=True)
+    max_environment_gpus = models.PositiveIntegerField(null=True, blank=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "user"], name="one_limit_per_user")]

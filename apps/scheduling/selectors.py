@@ -90,6 +90,19 @@ def allowance(row: UserLimits) -> Allowance:
     return Allowance(row.most_gpus, row.most_tasks, row.gpu_hours)
 
 
+def of_each_user(row: Limits | None) -> dict[str, Any]:
+    """What holds for each member that has no limits of their own, by the columns of `UserLimits`."""
+    if row is None:
+        return {}
+    return {
+        "most_gpus": row.user_most_gpus,
+        "most_tasks": row.user_most_tasks,
+        "gpu_hours": row.user_gpu_hours,
+        "max_environments": row.user_max_environments,
+        "max_environment_gpus": row.user_max_environment_gpus,
+    }
+
+
 def _project(
     key: str, name: str, used: float, row: Limits | None, users: Mapping[str, Allowance], spent: Spent
 ) -> Project:

@@ -1,6 +1,6 @@
 """Limits as the API shows them, beside what is used of them now."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -29,17 +29,24 @@ COLUMNS = {
     "userMostGpus": "user_most_gpus",
     "userMostTasks": "user_most_tasks",
     "userGpuHours": "user_gpu_hours",
+    "maxEnvironments": "max_environments",
+    "maxEnvironmentGpus": "max_environment_gpus",
+    "userMaxEnvironments": "user_max_environments",
+    "userMaxEnvironmentGpus": "user_max_environment_gpus",
     "atBudget": "at_budget",
+    "maxFileBytes": "max_file_bytes",
 }
 
 
 @dataclass(slots=True)
 class Now:
-    """What tasks hold at a moment, and what the month has cost so far."""
+    """What tasks hold at a moment, and what the month has cost so far. `environments`: how many that the platform made
+    there are, and how many GPUs those have that run, by project, and by project and user name."""
 
     moment: datetime
     held: InitVar[Iterable[Held]]
     places: InitVar[Sequence[Place]]
+    environments: Mapping[Any, tuple[int, int]] = field(default_factory=dict)
     use: Use = field(init=False)
     spent: dict[str, Spent] = field(init=False)
 
@@ -49,6 +56,10 @@ class Now:
 
     def of(self, project: str) -> Spent:
         return self.spent.get(project, Spent())
+
+    def housed(self, key: Any) -> dict[str, int]:
+        count, gpus = self.environments.get(key, (0, 0))
+        return {"environments": count, "environmentGpus": gpus}
 
 
 def limits(user: Someone, project: Project, now: Now) -> dict[str, Any]:
@@ -70,6 +81,7 @@ def limits(user: Someone, project: Project, now: Now) -> dict[str, Any]:
             "gpuHours": round(sum(spent.hours.values()), 3),
             "cost": round(spent.cost, 2),
             "share": round(selectors.used(share, now.moment), 1),
+            **now.housed(project.pk),
         },
     }
 
@@ -82,19 +94,25 @@ def members(project: Project) -> QuerySet[Membership, Any]:
     return rows.values(username=F("user__username"), own=Subquery(own.values("pk")[:1]), **columns)
 
 
-USER_COLUMNS = {"mostGpus": "most_gpus", "mostTasks": "most_tasks", "gpuHours": "gpu_hours"}
+USER_COLUMNS = {
+    "mostGpus": "most_gpus",
+    "mostTasks": "most_tasks",
+    "gpuHours": "gpu_hours",
+    "maxEnvironments": "max_environments",
+    "maxEnvironmentGpus": "max_environment_gpus",
+}
 
 
 def of_members(project: Project, now: Now) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """What makes the API's shape of a row of `members`."""
-    each = selectors.known(project, selectors.limits_of(project)).each_user
+    each = selectors.of_each_user(selectors.limits_of(project))
     spent = now.of(project.pk)
 
     def shape(row: dict[str, Any]) -> dict[str, Any]:
         key = (project.pk, row["username"])
-        of_all = {name: getattr(each, column) for name, column in USER_COLUMNS.items()}
+        of_all = {name: each.get(column) for name, column in USER_COLUMNS.items()}
         hours = round(spent.hours.get(row["username"], 0.0), 3)
-        use = {"gpus": now.use.gpus[key], "tasks": now.use.tasks[key], "gpuHours": hours}
+        use = {"gpus": now.use.gpus[key], "tasks": now.use.tasks[key], "gpuHours": hours, **now.housed(key)}
         own = row["own"] is not None
         return {**row, **({} if own else of_all), "own": own, "use": use}
 

@@ -15,8 +15,9 @@ from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.clusters.selectors import connection
 from apps.common.clock import now
+from apps.environments.services import adopting
 from fermi.launch.backends.local import LocalBackend
-from server import demo, machine
+from server import demo, machine, templates
 
 ADMINISTRATOR = "admin"
 PROJECT = "default"
@@ -34,9 +35,15 @@ def run(data: Path, *, with_demo: bool) -> dict[str, str]:
         facts = machine.facts()
         _once("machine.register", lambda: _machine(user, project, cluster, facts))
         DevEnvironment.objects.filter(pk=THIS_MACHINE).update(**{name: facts[name] for name in HARDWARE})
+        _once("machine.host", lambda: _host([THIS_MACHINE], facts["gpu_count"]))
+        for environment in DevEnvironment.objects.filter(pk=THIS_MACHINE):
+            adopting.follow(environment)
+        _once("templates.add", lambda: templates.add(cluster))
         if with_demo:
             _once("demo.add", lambda: demo.environments(project, cluster, facts["versions"], facts["network"]))
             _once("demo.add-catalog", demo.catalog)
+            _once("demo.host", lambda: _host([one[0] for one in demo.ENVIRONMENTS], None))
+            _once("demo.add-templates", lambda: templates.add_demo(cluster))
     path = data / "token"
     _keep_token(user, path)
     isolation = LocalBackend(connection(cluster) | {"warm": False}).isolation
@@ -63,6 +70,12 @@ def _machine(user: User, project: Project, cluster: Cluster, facts: dict) -> Non
         pk=THIS_MACHINE,
         defaults={"project": project, "owner": user, "cluster": cluster, "zone": zone, "started_at": now(), **facts},
     )
+
+
+def _host(keys: list[str], gpus: int | None) -> None:
+    """They can be opened, started and stopped from now on; those that somebody has removed are not there."""
+    for environment in DevEnvironment.objects.select_related("zone").filter(pk__in=keys, cluster=CLUSTER):
+        adopting.adopt(environment, gpus)
 
 
 def _once(action: str, part: Callable[[], None]) -> None:

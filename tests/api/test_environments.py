@@ -45,6 +45,7 @@ def test_a_list_shows_everything_about_an_environment(viewer: Api) -> None:
         "shared": False,
         "labels": {},
         "heldBy": None,
+        "hosted": None,
         "discoveredAs": "",
         "engine": None,
     }
@@ -211,7 +212,7 @@ def test_a_longer_list_takes_no_more_queries(
         DevEnvironment(name=f"more-{n}", project=project, cluster=cluster, zone=zone, started_at=now())
         for n in range(60)
     )
-    with django_assert_num_queries(3):  # who is asking; the page; how many there are
+    with django_assert_num_queries(4):  # who is asking; the page; how many there are; which the platform made
         assert viewer.get("/dev-environments", pageSize=50).data["total"] == 65
 
 

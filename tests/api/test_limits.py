@@ -75,7 +75,8 @@ def test_what_is_used_now_is_told_beside_the_limits(colleague: Api, viewer: Api,
     assert use["cost"] == 10.0
     by_user = {one["username"]: one for one in viewer.get(f"{PATH}/users").data["items"]}
     assert by_user["colleague"]["use"]["gpus"] == sum(gpus.values())
-    assert by_user["viewer"]["use"] == {"gpus": 0, "tasks": 0, "gpuHours": 2.0}
+    used = {"gpus": 0, "tasks": 0, "gpuHours": 2.0, "environments": 0, "environmentGpus": 0}
+    assert by_user["viewer"]["use"] == used
 
 
 def test_a_maintainer_sets_limits_of_members(owner: Api, colleague: Api, stranger: Api, admin: Api) -> None:

@@ -12,6 +12,7 @@ from apps.accounts.models import ApiToken, AuditEvent, Project, User
 from apps.catalog import preparation
 from apps.catalog.models import Dataset, DatasetVersion, Model
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.environments.models import Hosted, Run, Template
 from fermi.launch import gpus
 from server import machine
 
@@ -173,3 +174,26 @@ def test_a_machine_whose_nvidia_smi_fails_has_no_gpus(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     facts = machine.facts()
     assert (facts["gpu_type"], facts["gpu_count"]) == ("", 0)
+
+
+def test_its_own_environments_have_a_life_and_nothing_of_them_is_started() -> None:
+    first_start("--demo")
+    lives = dict(Hosted.objects.values_list("pk", "state"))
+    assert lives == {"env-local": "running", "env-004": "stopped"} | dict.fromkeys(
+        ("env-001", "env-002", "env-003", "env-005"), "running"
+    )
+    assert Template.objects.filter(project=None).count() == 6
+    Template.objects.all().delete()
+    DevEnvironment.objects.filter(pk="env-005").delete()
+    first_start("--demo")
+    assert (Hosted.objects.count(), Template.objects.count()) == (5, 0), "what was removed stays so"
+
+
+def test_environments_of_an_earlier_release_come_to_life() -> None:
+    first_start("--demo")
+    Hosted.objects.all().delete()
+    Run.objects.all().delete()
+    AuditEvent.objects.filter(action__in=["machine.host", "demo.host"]).delete()
+    first_start("--demo")
+    assert Hosted.objects.count() == 6
+    assert Run.objects.count() == 5

@@ -66,7 +66,9 @@ class NetworkRequest(NetworkFacts):
     """What is known; what was known before is replaced."""
 
 
-class EnvironmentItem(serializers.Serializer):
+class KnownEnvironment(serializers.Serializer):
+    """What is known of any environment; `apps.environments` adds the lives of those that the platform makes."""
+
     id = serializers.CharField()
     name = serializers.CharField()
     projectId = serializers.CharField()
@@ -95,11 +97,6 @@ class EnvironmentItem(serializers.Serializer):
     heldBy = serializers.CharField(allow_null=True, help_text="id of the task that holds it")
     shared = serializers.BooleanField(help_text="tasks of any project may run there")
     labels = serializers.DictField(child=serializers.CharField())
-
-
-class EnvironmentDetail(EnvironmentItem):
-    discoveredAs = serializers.CharField(help_text="its key in the cluster; empty = registered by hand")
-    engine = serializers.DictField(allow_null=True, help_text="what its backend understands; for maintainers")
 
 
 class EnvironmentChangeRequest(serializers.Serializer):

@@ -1,41 +1,10 @@
-"""Clusters, availability zones and dev environments."""
+"""Clusters, availability zones, and what a choice of environments adds up to."""
 
-from apps.accounts import access
 from apps.clusters import selectors, services
 from apps.clusters.api import serializers as shapes
-from apps.clusters.models import Cluster, DevEnvironment
+from apps.clusters.models import Cluster
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError
-
-
-class EnvironmentsView(APIView):
-    @operation("listEnvironments", query=shapes.EnvironmentQuery, page=shapes.EnvironmentItem)
-    def get(self, request: Request, query: Query) -> Data:
-        """The dev environments of your projects."""
-        return page(selectors.environments(request.user, query), query, selectors.shown)
-
-    @operation("registerEnvironment", body=shapes.EnvironmentRegisterRequest, data=shapes.EnvironmentDetail, status=201)
-    def post(self, request: Request, body: Body) -> Data:
-        """An environment registered by hand (maintainer)."""
-        return _shown(request, services.register_environment(request.user, **body).pk)
-
-
-class EnvironmentView(APIView):
-    @operation("getEnvironment", data=shapes.EnvironmentDetail)
-    def get(self, request: Request, environment_id: str) -> Data:
-        """One dev environment."""
-        return _shown(request, environment_id)
-
-    @operation("changeEnvironment", body=shapes.EnvironmentChangeRequest, partial=True, data=shapes.EnvironmentDetail)
-    def patch(self, request: Request, environment_id: str, body: Body) -> Data:
-        """Changes what is known of it, or takes it out of service and back (maintainer)."""
-        services.change_environment(request.user, _environment(request, environment_id), body)
-        return _shown(request, environment_id)
-
-    @operation("removeEnvironment")
-    def delete(self, request: Request, environment_id: str) -> None:
-        """Forgets it, unless a task holds it (maintainer)."""
-        services.remove_environment(request.user, _environment(request, environment_id))
 
 
 class EnvironmentSummaryView(APIView):
@@ -102,14 +71,3 @@ def _shown_cluster(request: Request, cluster_id: str) -> Data:
     if row is None:
         raise ApiError(404, "NOT_FOUND")
     return selectors.shown_cluster(row)
-
-
-def _environment(request: Request, environment_id: str) -> DevEnvironment:
-    return access.get(DevEnvironment.objects.all(), request.user, environment_id)
-
-
-def _shown(request: Request, environment_id: str) -> Data:
-    found = selectors.environment(request.user, environment_id)
-    if found is None:
-        raise ApiError(404, "NOT_FOUND")
-    return found

@@ -1,0 +1,88 @@
+"""Templates for operators, each form keeping to the rules of its service; lives of environments to look at."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Model
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin
+
+from apps.accounts import audit
+from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
+from apps.common.texts import text
+from apps.environments.models import Hosted, Template
+from apps.environments.services import templates
+
+label_app("environments", "RESOURCES")
+label(
+    Template,
+    "ENVIRONMENT_TEMPLATES",
+    name="NAME",
+    project="PROJECT",
+    cluster="CLUSTER",
+    zone="ZONE",
+    kind="KIND",
+    gpu_type="GPU_TYPE",
+    gpu_count="GPUS",
+    emulated="EMULATED",
+    created_at="CREATED",
+)
+label(Hosted, "ENVIRONMENT_LIVES", environment="ENVIRONMENT", state="STATUS", run="RUN_NUMBER", task="TASK")
+
+
+class TemplateForm(forms.ModelForm):
+    def clean(self) -> dict[str, Any]:
+        """What the API would say of it, beside the form as a whole."""
+        cleaned = super().clean() or self.cleaned_data
+        if not self.errors:
+            known = {field.attname: getattr(self.instance, field.attname) for field in Template._meta.fields}
+            asked = Template(**{**known, **{name: cleaned[name] for name in cleaned}})
+            for problem in templates.checked(asked):
+                self.add_error(None, f"{problem.field}: {' '.join(text(problem.code, problem.params))}")
+        return cleaned
+
+
+@admin.register(Template)
+class TemplateAdmin(ModelAdmin):
+    form = TemplateForm
+    list_display = ("name", "id", "project", "kind", "gpu_type", "gpu_count", "emulated", "created_at")
+    list_filter = ("kind", "project", "cluster", "gpu_type")
+    list_select_related = ("project",)
+    search_help_text = SEARCH
+    search_fields = ("name", "id", "description")
+    exclude = ("id", "created_by")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.is_superuser)
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return bool(request.user.is_superuser)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return bool(request.user.is_superuser)
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        """One by one, through the service."""
+        found = super().get_actions(request)
+        found.pop("delete_selected", None)
+        return found
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if not change:
+            obj.created_by = request.user
+        super().save_model(request, obj, form, change)
+        verb = "change" if change else "create"
+        told = {"name": obj.name, "fields": form.changed_data}
+        audit.record(request.user, f"environment-template.{verb}", obj.pk, project=obj.project_id, **told)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        templates.delete(request.user, obj)  # type: ignore[arg-type]
+
+
+@admin.register(Hosted)
+class HostedAdmin(ReadOnlyAdmin):
+    list_display = ("environment", "state", "wanted", "run", "reason", "state_since", "active_at", "task")
+    list_filter = ("state", "wanted")
+    list_select_related = ("environment",)
+    search_fields = ("environment__name", "environment__id", "task")

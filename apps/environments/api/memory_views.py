@@ -1,0 +1,26 @@
+"""Who holds memory in an environment: ending a kernel, asking its owner."""
+
+from apps.accounts import access
+from apps.accounts.models import Role
+from apps.clusters.models import DevEnvironment
+from apps.common.api import APIView, Request, operation
+from apps.environments import memory
+
+
+class KernelEndView(APIView):
+    @operation("endKernel")
+    def post(self, request: Request, environment_id: str, kernel_id: str) -> None:
+        """Ends a kernel of an environment of your own; what it holds in memory is lost (member)."""
+        memory.end_kernel(request.user, _environment(request, environment_id), kernel_id)
+
+
+class AskOwnerView(APIView):
+    @operation("askOwner")
+    def post(self, request: Request, environment_id: str) -> None:
+        """Tells the environment's owner that you would like to train there, and what holds its memory (member)."""
+        memory.ask_owner(request.user, _environment(request, environment_id))
+
+
+def _environment(request: Request, environment_id: str) -> DevEnvironment:
+    rows = DevEnvironment.objects.select_related("cluster", "owner")
+    return access.get(rows, request.user, environment_id, Role.MEMBER)

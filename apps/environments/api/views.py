@@ -1,0 +1,204 @@
+"""Dev environments: those that people have, and those that the platform makes from templates."""
+
+from collections.abc import Callable
+from typing import Any
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.clusters import selectors as clusters
+from apps.clusters import services as registered
+from apps.clusters.api.serializers import EnvironmentChangeRequest, EnvironmentQuery, EnvironmentRegisterRequest
+from apps.clusters.models import DevEnvironment
+from apps.common.api import APIView, Body, Data, Query, Request, operation, page
+from apps.common.errors import ApiError
+from apps.environments import logs, showing
+from apps.environments.api import forms
+from apps.environments.building import Asked
+from apps.environments.models import Template
+from apps.environments.services import making, steering, templates
+
+KEY = "Idempotency-Key"
+LONGEST_KEY = 200
+
+
+class TemplatesView(APIView):
+    @operation("listEnvironmentTemplates", query=forms.EnvironmentTemplateQuery, page=forms.EnvironmentTemplate)
+    def get(self, request: Request, query: Query) -> Data:
+        """What environments can be made from: the operators' catalogue, and your projects' own."""
+        return page(showing.templates(request.user, query), query, showing.template)
+
+    @operation(
+        "createEnvironmentTemplate",
+        body=forms.EnvironmentTemplateCreateRequest,
+        data=forms.EnvironmentTemplate,
+        status=201,
+    )
+    def post(self, request: Request, body: Body) -> Data:
+        """A template of a project (member), or of the catalogue (administrator). All problems come at once."""
+        return _template_shown(request, templates.create(request.user, **body).pk)
+
+
+class TemplateView(APIView):
+    @operation("getEnvironmentTemplate", data=forms.EnvironmentTemplate)
+    def get(self, request: Request, template_id: str) -> Data:
+        """One template."""
+        return _template_shown(request, template_id)
+
+    @operation(
+        "changeEnvironmentTemplate",
+        body=forms.EnvironmentTemplateChangeRequest,
+        partial=True,
+        data=forms.EnvironmentTemplate,
+    )
+    def patch(self, request: Request, template_id: str, body: Body) -> Data:
+        """Changes it; environments that were made from it stay as they are."""
+        templates.change(request.user, _template(request, template_id), body)
+        return _template_shown(request, template_id)
+
+    @operation("deleteEnvironmentTemplate")
+    def delete(self, request: Request, template_id: str) -> None:
+        """Removes it; environments that were made from it stay."""
+        templates.delete(request.user, _template(request, template_id))
+
+
+class EnvironmentsView(APIView):
+    @operation("listEnvironments", query=EnvironmentQuery, page=forms.EnvironmentItem)
+    def get(self, request: Request, query: Query) -> Data:
+        """The dev environments of your projects."""
+        found = page(clusters.environments(request.user, query), query, clusters.shown)
+        showing.attach(request.user, found["items"])
+        return found
+
+    @operation("registerEnvironment", body=EnvironmentRegisterRequest, data=forms.EnvironmentDetail, status=201)
+    def post(self, request: Request, body: Body) -> Data:
+        """An environment registered by hand (maintainer)."""
+        return _shown(request, registered.register_environment(request.user, **body).pk)
+
+
+class MakeEnvironmentView(APIView):
+    @operation(
+        "makeEnvironment", body=forms.EnvironmentMakeRequest, data=forms.EnvironmentDetail, status=201, headers=[KEY]
+    )
+    def post(self, request: Request, body: Body) -> Data:
+        """Makes one from a template and starts it (member). All problems come at once."""
+        key = request.headers.get(KEY, "")
+        if len(key) > LONGEST_KEY:
+            raise ApiError(400, "IDEMPOTENCY_KEY_TOO_LONG", KEY, high=LONGEST_KEY)
+        named = {name: body.pop(name) for name in ("template", "project", "name")}
+        where = {name: body.pop(name, None) or "" for name in ("cluster", "zone", "host")}
+        asked = Asked(**named, **where, changes=body)
+        return _shown(request, making.make(request.user, asked, key=key).pk)
+
+
+class EnvironmentView(APIView):
+    @operation("getEnvironment", data=forms.EnvironmentDetail)
+    def get(self, request: Request, environment_id: str) -> Data:
+        """One dev environment."""
+        return _shown(request, environment_id)
+
+    @operation("changeEnvironment", body=EnvironmentChangeRequest, partial=True, data=forms.EnvironmentDetail)
+    def patch(self, request: Request, environment_id: str, body: Body) -> Data:
+        """Changes what is known of it, or takes it out of service and back (maintainer)."""
+        steering.change(request.user, _environment(request, environment_id), body)
+        return _shown(request, environment_id)
+
+    @operation("removeEnvironment", data=forms.EnvironmentDetail, nullable=True)
+    def delete(self, request: Request, environment_id: str) -> Data:
+        """Of one that the platform made: begins its deletion, disk and all (member). Of another: forgets it
+        (maintainer). Not while a task holds it."""
+        steering.delete(request.user, _environment(request, environment_id))
+        return _found(request, environment_id)
+
+
+class StartView(APIView):
+    @operation("startEnvironment", data=forms.EnvironmentDetail)
+    def post(self, request: Request, environment_id: str) -> Data:
+        """Starts one that the platform made and that does not run (member)."""
+        return _steer(request, environment_id, steering.start)
+
+
+class StopView(APIView):
+    @operation("stopEnvironment", data=forms.EnvironmentDetail)
+    def post(self, request: Request, environment_id: str) -> Data:
+        """Stops it; its disk stays (member). Not while a task holds it."""
+        return _steer(request, environment_id, steering.stop)
+
+
+class RestartView(APIView):
+    @operation("restartEnvironment", data=forms.EnvironmentDetail)
+    def post(self, request: Request, environment_id: str) -> Data:
+        """Ends its processes and begins anew, with its sizes as they are now (member)."""
+        return _steer(request, environment_id, steering.restart)
+
+
+class KeepView(APIView):
+    @operation("keepEnvironment", body=forms.EnvironmentKeepRequest, data=forms.EnvironmentDetail)
+    def post(self, request: Request, environment_id: str, body: Body) -> Data:
+        """However idle, it does not stop by itself for so many hours (member)."""
+        return _steer(request, environment_id, lambda user, one: steering.keep(user, one, body["hours"]))
+
+
+class ResizeView(APIView):
+    @operation("resizeEnvironment", body=forms.EnvironmentResizeRequest, data=forms.EnvironmentDetail)
+    def post(self, request: Request, environment_id: str, body: Body) -> Data:
+        """Other sizes, from the next start on (member)."""
+        return _steer(request, environment_id, lambda user, one: steering.resize(user, one, body))
+
+
+class CloneView(APIView):
+    @operation("cloneEnvironment", body=forms.EnvironmentCloneRequest, data=forms.EnvironmentDetail, status=201)
+    def post(self, request: Request, environment_id: str, body: Body) -> Data:
+        """Another one like it, with an empty disk (member)."""
+        environment = _environment(request, environment_id)
+        return _shown(request, making.clone(request.user, environment, body["name"]).pk)
+
+
+class LogsView(APIView):
+    @operation("getEnvironmentLogs", query=forms.EnvironmentLogsQuery, data=forms.EnvironmentLogs)
+    def get(self, request: Request, environment_id: str, query: Query) -> Data:
+        """What its newest run printed."""
+        environment = _environment(request, environment_id)
+        steering.find(environment)
+        return logs.read(environment, query["cursor"], query["limit"])
+
+
+class LifeView(APIView):
+    @operation("getEnvironmentLife", data=forms.EnvironmentLife)
+    def get(self, request: Request, environment_id: str) -> Data:
+        """What happened to it, and what each of its runs came to."""
+        return showing.life(_environment(request, environment_id).pk)
+
+
+def _template(request: Request, template_id: str) -> Template:
+    return access.get(Template.objects.all(), request.user, template_id, shared=True)
+
+
+def _template_shown(request: Request, template_id: str) -> Data:
+    row = showing.templates(request.user, {}).filter(pk=template_id).first()
+    if row is None:
+        raise ApiError(404, "NOT_FOUND")
+    return showing.template(row)
+
+
+def _environment(request: Request, environment_id: str) -> DevEnvironment:
+    rows = DevEnvironment.objects.select_related("cluster", "project", "owner")
+    return access.get(rows, request.user, environment_id)
+
+
+def _steer(request: Request, environment_id: str, act: Callable[[User, DevEnvironment], None]) -> Data:
+    act(request.user, _environment(request, environment_id))
+    return _shown(request, environment_id)
+
+
+def _found(request: Request, environment_id: str) -> dict[str, Any] | None:
+    found = clusters.environment(request.user, environment_id)
+    if found is not None:
+        showing.attach(request.user, [found])
+    return found
+
+
+def _shown(request: Request, environment_id: str) -> Data:
+    found = _found(request, environment_id)
+    if found is None:
+        raise ApiError(404, "NOT_FOUND")
+    return found

@@ -1,0 +1,31 @@
+"""What an environment's newest run printed."""
+
+from apps.clusters.models import DevEnvironment
+from apps.environments.reaching import handle_of, hosting_of
+from fermi.launch.errors import BackendError
+
+
+def read(environment: DevEnvironment, cursor: int, limit: int) -> dict[str, object]:
+    """Text from a byte on (negative: so many bytes before the present end). A character whose bytes are not all there
+    yet is left to the next page. Load the environment with its cluster. Raises BackendError."""
+    hosting = hosting_of(environment.cluster)
+    if hosting is None:
+        backend = environment.cluster.backend
+        raise BackendError("ENVIRONMENTS_NOT_MADE_HERE", permanent=True, backend=backend)
+    handle = handle_of(environment)
+    if handle.run == 0:
+        return {"text": "", "cursor": 0, "end": True}
+    chunk = hosting.logs(handle, cursor, limit)
+    kept = chunk.data[: len(chunk.data) - _unfinished(chunk.data)]
+    cursor = chunk.cursor - (len(chunk.data) - len(kept))
+    return {"text": kept.decode("utf-8", "replace"), "cursor": cursor, "end": chunk.end}
+
+
+def _unfinished(data: bytes) -> int:
+    """How many bytes at the end begin a character without ending it; none where there is nothing else."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        if error.reason == "unexpected end of data" and error.start:
+            return len(data) - error.start
+    return 0

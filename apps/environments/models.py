@@ -1,0 +1,160 @@
+"""Dev environments that the platform makes: what they are made from, how their lives go, what their runs cost.
+
+DevEnvironment 1──1 Hosted   its life: the one writer of its state is `transitions`
+      │ 1──* Event           what happened to it, as its page tells
+      │ 1──* Gpu             held on a host whose engine gives GPUs out by index
+      │ 1──* Run             one life of its processes; kept when the environment is gone, for what it cost
+Template ┄┄* Hosted          what it was made from, as it was then, stands in `spec`
+"""
+
+from functools import partial
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from apps.clusters.models import EnvironmentKind
+from apps.common.ids import new_id
+
+
+class Template(models.Model):
+    """What an environment is made from. `project` None = offered to every project, an operator's."""
+
+    GOES_WITH_PROJECT = True
+
+    id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "template"))
+    project = models.ForeignKey(
+        "accounts.Project", on_delete=models.CASCADE, null=True, blank=True, related_name="environment_templates"
+    )
+    name = models.CharField(max_length=100)
+    description = models.TextField(default="", blank=True)
+    cluster = models.ForeignKey("clusters.Cluster", on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    zone = models.ForeignKey(
+        "clusters.AvailabilityZone", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    kind = models.CharField(max_length=20, choices=EnvironmentKind, default=EnvironmentKind.JUPYTER)
+    image = models.CharField(max_length=200, default="", blank=True)
+    packages = models.JSONField(default=list, blank=True)
+    gpu_type = models.CharField(max_length=40, default="", blank=True)
+    gpu_count = models.PositiveIntegerField(default=0)
+    emulated = models.BooleanField(default=False)
+    cpu_cores = models.PositiveIntegerField(default=1)
+    memory_gb = models.PositiveIntegerField(default=1)
+    shared_memory_gb = models.PositiveIntegerField(default=0)
+    disk_gb = models.PositiveIntegerField(default=0)
+    ports = models.JSONField(default=list, blank=True)  # [{"name": …, "port": …}]
+    env = models.JSONField(default=dict, blank=True)
+    secret_env = models.JSONField(default=dict, blank=True)
+    start_script = models.TextField(default="", blank=True)
+    idle_stop_minutes = models.PositiveIntegerField(null=True, blank=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "name"], name="template_name_per_project"),
+            models.UniqueConstraint(fields=["name"], condition=Q(project=None), name="template_name_in_catalogue"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Hosted(models.Model):
+    """The life of an environment that the platform makes.
+
+    wanted     what somebody (or idleness) asked for: running, stopped or deleted; `asked_code`, `asked_params`: why
+    state      where it is; `due_at` is schedule and claim in one, as a task's
+    run        numbers its runs; 0 before the first. `asked_run`: the first one since somebody asked for it: those
+               after it came by themselves. `restart_run`: the one that somebody asked to begin anew
+    spec       `fermi.launch.hosting.HostedSpec` without its run. `seen`: what was last seen of the run
+    task       it was made for this task, and `afterwards` (delete, stop, keep) says what becomes of it then
+    """
+
+    environment = models.OneToOneField(
+        "clusters.DevEnvironment", on_delete=models.CASCADE, primary_key=True, related_name="hosted"
+    )
+    template = models.ForeignKey(Template, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    spec = models.JSONField()
+    wanted = models.CharField(max_length=10, default="running")
+    asked_code = models.CharField(max_length=40, default="", blank=True)
+    asked_params = models.JSONField(default=dict, blank=True)
+    state = models.CharField(max_length=10, default="creating", db_index=True)
+    state_since = models.DateTimeField()
+    reason = models.CharField(max_length=40, default="", blank=True)
+    reason_params = models.JSONField(default=dict, blank=True)
+    run = models.PositiveIntegerField(default=0)
+    asked_run = models.PositiveIntegerField(default=1)
+    restart_run = models.PositiveIntegerField(default=0)
+    seen = models.JSONField(default=dict, blank=True)
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    claimed_at = models.DateTimeField(null=True, blank=True)
+    deadline_at = models.DateTimeField(null=True, blank=True)
+    idle_stop_minutes = models.PositiveIntegerField(null=True, blank=True)
+    active_at = models.DateTimeField(null=True, blank=True)  # the last sign of somebody's work
+    warned_at = models.DateTimeField(null=True, blank=True)  # its owner was told that it is about to stop
+    keep_until = models.DateTimeField(null=True, blank=True)
+    task = models.CharField(max_length=40, default="", blank=True, db_index=True)
+    afterwards = models.CharField(max_length=10, default="", blank=True)
+    made_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    idempotency_key = models.CharField(max_length=200, null=True, blank=True)
+    request_hash = models.CharField(max_length=64, default="", blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["made_by", "idempotency_key"], name="one_environment_per_key"),
+        ]
+
+    def __str__(self) -> str:
+        return self.environment_id
+
+
+class Event(models.Model):
+    """`code` has a text in `fermi.messages`."""
+
+    hosted = models.ForeignKey(Hosted, on_delete=models.CASCADE, related_name="events")
+    at = models.DateTimeField()
+    code = models.CharField(max_length=60)
+    params = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        ordering = ["pk"]
+
+
+class Gpu(models.Model):
+    """A GPU of a host, held by an environment; the constraint makes a double booking impossible, whoever races.
+    `host`: a node's name; empty: the one machine of its cluster."""
+
+    hosted = models.ForeignKey(Hosted, on_delete=models.CASCADE, related_name="gpus")
+    cluster = models.ForeignKey("clusters.Cluster", on_delete=models.CASCADE, related_name="+")
+    host = models.CharField(max_length=200, default="", blank=True)
+    number = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "host", "number"], name="one_holder_per_gpu")]
+
+
+class Run(models.Model):
+    """One life of an environment's processes, kept for what it cost. `environment` is an id and not a key. `sent_at`:
+    its engine was told to begin it."""
+
+    environment = models.CharField(max_length=40)
+    number = models.PositiveIntegerField()
+    name = models.CharField(max_length=100)
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    zone = models.CharField(max_length=40, default="", blank=True)
+    gpu_type = models.CharField(max_length=40, default="", blank=True)
+    gpu_count = models.PositiveIntegerField(default=0)
+    rendered = models.JSONField(default=dict, blank=True)  # what its engine was sent
+    created_at = models.DateTimeField()
+    sent_at = models.DateTimeField(null=True, blank=True)
+    running_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    outcome = models.CharField(max_length=40, default="", blank=True)
+    outcome_params = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [models.UniqueConstraint(fields=["environment", "number"], name="one_run_per_number")]
+        indexes = [models.Index(fields=["project", "created_at"])]

@@ -1,0 +1,255 @@
+"""Brings environments from where they are to where they should be, one pass at a time.
+
+    claim the due row ─▶ load ─▶ observe the engine (no transaction open) ─▶ decide (pure) ─▶ act (idempotent) ─▶ record
+
+As with tasks: a pass needs nothing but the database and the engine, and acts before it records; a crash between the two
+is repaired by the next pass, which does the same under the same name.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from django.db import Error as AnyDatabaseError
+
+from apps.clusters import contact
+from apps.clusters.models import Cluster
+from apps.common import due
+from apps.common.clock import now
+from apps.environments import steps, watching
+from apps.environments.models import Hosted, Run
+from apps.environments.reaching import hosting_of
+from apps.environments.states import AT_REST, WITH_RUN, State, Wanted, idling
+from apps.environments.states.decisions import Act, Decision, Facts, decide
+from apps.environments.states.limits import CLAIM, LOOK_AGAIN, MOST_RETRIES, backoff
+from apps.environments.states.reasons import Reason, cause
+from apps.environments.transitions import Stale
+from fermi.launch import registry
+from fermi.launch.errors import BackendError, UnknownName
+from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, Hosting
+from fermi.launch.spec import Cause
+
+log = logging.getLogger(__name__)
+
+STEPS_PER_PASS = 12
+"""More than the longest way through the states; only a bug could need it."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """What one look at a cluster showed of its runs, and who is at work there."""
+
+    hosting: Hosting | None
+    seen: dict[str, HostedSeen]
+    held: Collection[str] = ()
+    busy: Collection[str] = ()
+
+
+def reconcile(environment_id: str) -> None:
+    """A pass over one environment, if it is due and nobody has claimed it."""
+    _go([environment_id])
+
+
+def sweep(limit: int = 500) -> int:
+    """A pass over everything that is due; one observation per cluster serves all its environments. Returns how many
+    there were."""
+    ids = list(Hosted.objects.filter(due_at__lte=now()).order_by("due_at").values_list("pk", flat=True)[:limit])
+    return _go(ids) if ids else 0
+
+
+def _go(ids: Sequence[str]) -> int:
+    claim = due.claim(Hosted.objects.filter(pk__in=ids), CLAIM)
+    rows = _load(ids, claim)
+    by_cluster: defaultdict[str, list[Hosted]] = defaultdict(list)
+    for hosted in rows:
+        by_cluster[hosted.environment.cluster_id].append(hosted)
+    quiet: list[str] = []
+    for members in by_cluster.values():
+        scene = _scene(members)
+        for hosted in members:
+            try:
+                if _nothing_new(hosted, scene):
+                    quiet.append(hosted.pk)
+                else:
+                    _pass(hosted, claim, scene)
+            except Exception:  # one bad row never stops the rest; its claim is its back-off
+                log.exception("environment %s: the pass failed; it is tried again in %s", hosted.pk, CLAIM)
+    due.let_go(Hosted.objects.filter(pk__in=quiet), claim, LOOK_AGAIN[State.RUNNING])
+    return len(rows)
+
+
+def _load(ids: Iterable[str], claim: datetime) -> list[Hosted]:
+    rows = Hosted.objects.select_related("environment__cluster", "environment__zone", "environment__owner")
+    return list(rows.filter(pk__in=ids, due_at=claim))
+
+
+def _scene(members: Sequence[Hosted]) -> Scene:
+    """Of environments of one cluster."""
+    cluster = members[0].environment.cluster
+    hosting = _hosting(cluster)
+    handles = [HostedHandle(one.pk, one.run) for one in members if one.state in WITH_RUN]
+    running = [one.pk for one in members if one.state == State.RUNNING and one.idle_stop_minutes]
+    held, busy = watching.at_work(running) if running else (set(), set())
+    return Scene(hosting, _observe(cluster, hosting, handles), held, busy)
+
+
+def _hosting(cluster: Cluster) -> Hosting | None:
+    try:
+        return hosting_of(cluster)
+    except (BackendError, UnknownName) as error:
+        log.warning("cluster %s cannot be connected to: %s", cluster, error)
+        return None
+
+
+def _observe(cluster: Cluster, hosting: Hosting | None, handles: Sequence[HostedHandle]) -> dict[str, HostedSeen]:
+    """By run name, each of them: what cannot be told is UNKNOWN and says why. One that an engine stumbles over hides no
+    other. Raises only what the database does."""
+    if not handles:
+        return {}
+    if hosting is None:
+        why = Cause("ENVIRONMENTS_NOT_MADE_HERE", {"backend": cluster.backend})
+        return {one.name: HostedSeen(HostedPhase.UNKNOWN, waiting=why) for one in handles}
+    try:
+        seen = hosting.observe(handles)
+        contact.found(cluster)
+        unknown = HostedSeen(HostedPhase.UNKNOWN)
+        return {one.name: _declared(cluster, seen.get(one.name, unknown)) for one in handles}
+    except AnyDatabaseError:
+        raise
+    except BackendError as error:
+        log.warning("cluster %s cannot be asked: %s", cluster, error)
+        contact.lost(cluster, error)
+        why = Cause(error.code, error.params)
+    except Exception as error:
+        if len(handles) > 1:
+            half = len(handles) // 2
+            return _observe(cluster, hosting, handles[:half]) | _observe(cluster, hosting, handles[half:])
+        log.exception("what cluster %s has of %s cannot be understood", cluster, handles[0].name)
+        why = Cause(Reason.UNREADABLE, {"why": f"{type(error).__name__}: {error}"[:300]})
+    return {one.name: HostedSeen(HostedPhase.UNKNOWN, waiting=why) for one in handles}
+
+
+def _declared(cluster: Cluster, seen: HostedSeen) -> HostedSeen:
+    known = registry.causes(cluster.backend)
+    ended, waits = seen.cause, seen.waiting
+    return replace(
+        seen,
+        cause=ended and cause(ended.code, ended.params, known),
+        waiting=waits and cause(waits.code, waits.params, known),
+    )
+
+
+def _nothing_new(hosted: Hosted, scene: Scene) -> bool:
+    """Of most that run, most of the time: no further question, no write."""
+    if hosted.state != State.RUNNING:
+        return False
+    seen = scene.seen[HostedHandle(hosted.pk, hosted.run).name]
+    on_demand = scene.hosting is not None and scene.hosting.on_demand
+    dormant = on_demand and seen.phase is HostedPhase.ABSENT and hosted.seen.get("phase") == HostedPhase.ABSENT
+    if not (dormant or seen.phase is HostedPhase.RUNNING) or hosted.reason or seen.waiting:
+        return False
+    if hosted.wanted != Wanted.RUNNING or hosted.restart_run == hosted.run:
+        return False
+    used = watching.use(hosted, seen, hosted.pk in scene.held, hosted.pk in scene.busy)
+    return idling.judge(used) is idling.Idle.USED and not watching.is_news(hosted, seen, used)
+
+
+def _pass(hosted: Hosted, claim: datetime, scene: Scene) -> None:
+    """Walks on until there is nothing to do but wait, then sets when to look again."""
+    try:
+        wait = _walk(hosted, scene)
+    except Stale:
+        wait = timedelta()
+    due.let_go(Hosted.objects.filter(pk=hosted.pk), claim, wait)
+
+
+def _walk(hosted: Hosted, scene: Scene) -> timedelta | None:
+    name = HostedHandle(hosted.pk, hosted.run).name
+    seen = scene.seen.get(name)
+    for _ in range(STEPS_PER_PASS):
+        handle = HostedHandle(hosted.pk, hosted.run)
+        if State(hosted.state) not in WITH_RUN:
+            seen = None
+        elif seen is None:
+            seen = _observe(hosted.environment.cluster, scene.hosting, [handle])[handle.name]
+        used = watching.use(hosted, seen, hosted.pk in scene.held, hosted.pk in scene.busy)
+        facts, run = _facts(hosted, scene.hosting, used)
+        decision = decide(facts, seen)
+        if seen is not None:
+            watching.remember(hosted, seen, used)
+        try:
+            wait = _do(hosted, run, scene.hosting, decision, used)
+        except BackendError as error:
+            log.warning("environment %s: %s cannot be done now: %s", hosted.pk, decision.act, error)
+            why = Cause(error.code, error.params)
+            wait = steps.refused(hosted, decision, why) if error.permanent else steps.away(hosted, why)
+        if decision.act is Act.REST:
+            return None
+        if wait is not None:
+            return wait
+        found = Hosted.objects.select_related("environment__cluster", "environment__zone", "environment__owner")
+        fresh = found.filter(pk=hosted.pk).first()
+        if fresh is None:
+            return None
+        hosted, seen = fresh, None
+    raise RuntimeError(f"environment {hosted.pk} does not come to rest in {hosted.state}")
+
+
+def _facts(hosted: Hosted, hosting: Hosting | None, used: idling.Use) -> tuple[Facts, Run | None]:
+    state = State(hosted.state)
+    known = registry.causes(hosted.environment.cluster.backend)
+    run = Run.objects.filter(environment=hosted.pk, number=hosted.run).first() if hosted.run else None
+    outcome = cause(run.outcome, run.outcome_params, known) if run and run.outcome else None
+    retries = hosted.run - hosted.asked_run
+    rested = True
+    if state in AT_REST and run and run.ended_at and hosted.run >= hosted.asked_run:
+        rested = run.ended_at + backoff(retries) <= now()
+    return Facts(
+        state=state,
+        wanted=Wanted(hosted.wanted),
+        asked=cause(hosted.asked_code or Reason.STOPPED, hosted.asked_params, known),
+        sent=run is not None and run.sent_at is not None,
+        outcome=outcome if state in WITH_RUN else None,
+        restart=hosted.restart_run == hosted.run != 0,
+        retries=MOST_RETRIES - max(retries, 0),
+        rested=rested,
+        overdue=hosted.deadline_at is not None and hosted.deadline_at <= now(),
+        on_demand=hosting.on_demand if hosting else False,
+        idle=idling.judge(used) if state is State.RUNNING else idling.Idle.USED,
+    ), run
+
+
+def _do(
+    hosted: Hosted, run: Run | None, hosting: Hosting | None, decision: Decision, used: idling.Use
+) -> timedelta | None:
+    """Returns how long to wait before looking again, or None to go on at once."""
+    match decision.act:
+        case Act.WAIT:
+            return steps.wait(hosted, decision.cause)
+        case Act.REST:
+            return timedelta()
+        case Act.MOVE:
+            return steps.advance(hosted, decision)
+        case Act.WARN:
+            return steps.warn(hosted, used)
+        case Act.RECORD:
+            return steps.record(hosted, decision)
+    if hosting is None:
+        backend = hosted.environment.cluster.backend
+        raise BackendError("ENVIRONMENTS_NOT_MADE_HERE", permanent=True, backend=backend)
+    match decision.act:
+        case Act.BEGIN:
+            return steps.begin(hosted, hosting)
+        case Act.REMOVE:
+            return steps.remove(hosted, hosting, decision)
+    assert run is not None
+    match decision.act:
+        case Act.START:
+            return steps.start(hosted, run, hosting, decision)
+        case Act.STOP:
+            return steps.stop(hosted, hosting, decision)
+        case Act.CLOSE:
+            return steps.close(hosted, run, decision)
+    raise ValueError(decision.act)

@@ -1,0 +1,84 @@
+"""Templates: the operators' catalogue, and each project's own beside it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from apps.accounts import access, audit, vault
+from apps.accounts.models import Project, Role, User
+from apps.clusters.models import AvailabilityZone, Cluster
+from apps.common.errors import ApiError, ProblemsError
+from apps.environments.building import COLUMNS, value_problems
+from apps.environments.models import Template
+from fermi.launch.spec import Problem
+
+
+def create(user: User, project_id: str | None = None, **values: Any) -> Template:
+    """Without a project it is offered to every one (administrator)."""
+    if project_id is None:
+        access.require_administrator(user)
+    elif access.role_in(user, project_id) is None or not Project.objects.filter(pk=project_id).exists():
+        raise ProblemsError([Problem("projectId", "PROJECT_UNKNOWN", {"project": project_id})])
+    else:
+        access.require(user, project_id, Role.MEMBER)
+    template = Template(project_id=project_id, created_by=user)
+    _fill(template, values)
+    return _save(user, template, "environment-template.create")
+
+
+def change(user: User, template: Template, values: Mapping[str, Any]) -> Template:
+    """Environments that were made from it stay as they are."""
+    require(user, template)
+    _fill(template, values)
+    return _save(user, template, "environment-template.change", fields=sorted(values))
+
+
+@transaction.atomic
+def delete(user: User, template: Template) -> None:
+    """Environments that were made from it stay."""
+    require(user, template)
+    audit.record(user, "environment-template.delete", template.pk, project=template.project_id, name=template.name)
+    template.delete()
+
+
+def require(user: User, template: Template) -> None:
+    if template.project_id is None:
+        access.require_administrator(user)
+    else:
+        access.require(user, template.project_id, Role.MEMBER)
+
+
+def checked(template: Template) -> list[Problem]:
+    """Everything that is wrong with it, wherever it is used."""
+    found = value_problems({name: getattr(template, name) for name in COLUMNS})
+    if template.project_id is not None:
+        found += vault.unknown(template.project_id, template.secret_env)
+    return found
+
+
+def _fill(template: Template, values: Mapping[str, Any]) -> None:
+    problems = []
+    for name in values.keys() - {"cluster_id", "zone"}:
+        setattr(template, name, values[name])
+    if "cluster_id" in values:
+        template.cluster_id = values["cluster_id"]
+        if template.cluster_id and not Cluster.objects.filter(pk=template.cluster_id).exists():
+            problems.append(Problem("clusterId", "CLUSTER_UNKNOWN", {"cluster": values["cluster_id"]}))
+    if "zone" in values:
+        named, zones = values["zone"], AvailabilityZone.objects.all()
+        template.zone = (zones.filter(pk=named).first() or zones.filter(name=named).first()) if named else None
+        if named and template.zone is None:
+            problems.append(Problem("zone", "ZONE_UNKNOWN", {"zone": named}))
+    if problems := [*problems, *checked(template)]:
+        raise ProblemsError(problems)
+
+
+def _save(user: User, template: Template, action: str, **told: Any) -> Template:
+    try:
+        with transaction.atomic():
+            template.save()
+            audit.record(user, action, template.pk, project=template.project_id, name=template.name, **told)
+    except IntegrityError:
+        raise ApiError(409, "TEMPLATE_NAME_TAKEN", "name", name=template.name) from None
+    return template

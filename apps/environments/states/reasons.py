@@ -1,0 +1,50 @@
+"""Why an environment waits, or why its run ended, in the platform's own words; what engines say beside it is theirs to
+declare (`fermi.launch.causes`). Texts for people are in `fermi.messages` under the same names."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any
+
+from fermi.launch.causes import declared
+from fermi.launch.spec import Cause
+
+
+class Reason(StrEnum):
+    # waiting
+    GPUS_TAKEN = "ENVIRONMENT_GPUS_TAKEN"
+    STARTS_AGAIN = "ENVIRONMENT_STARTS_AGAIN"
+    UNREADABLE = "ENVIRONMENT_UNREADABLE"
+    # ends of a run
+    STOPPED = "ENVIRONMENT_STOPPED"
+    RESTARTED = "ENVIRONMENT_RESTARTED"
+    DELETED = "ENVIRONMENT_DELETED"
+    IDLE = "ENVIRONMENT_IDLE"
+    TASK_ENDED = "ENVIRONMENT_TASK_ENDED"
+    LOST = "ENVIRONMENT_LOST"
+    ENDED = "ENVIRONMENT_ENDED"
+    START_TIMEOUT = "ENVIRONMENT_START_TIMEOUT"
+    # ends without a run
+    CREATE_TIMEOUT = "ENVIRONMENT_CREATE_TIMEOUT"
+    # the engine does not confirm that something is gone
+    STOP_UNCONFIRMED = "ENVIRONMENT_STOP_UNCONFIRMED"
+    DELETE_UNCONFIRMED = "ENVIRONMENT_DELETE_UNCONFIRMED"
+
+
+CAUSES = declared(
+    *map(Cause, Reason),
+    Cause(Reason.STOPPED, asked=True),
+    Cause(Reason.RESTARTED, asked=True),
+    Cause(Reason.DELETED, asked=True),
+    Cause(Reason.IDLE, asked=True),
+    Cause(Reason.TASK_ENDED, asked=True),
+    Cause(Reason.LOST, retry=True),
+    Cause(Reason.START_TIMEOUT, retry=True),
+)
+"""Every reason by its code, with what follows from it where it ends a run."""
+
+
+def cause(code: str, params: Mapping[str, Any], engine: Mapping[str, Cause]) -> Cause:
+    """With what is declared of it; `engine`: the causes that its engine declares. From a code that nobody declares
+    nothing follows: it is not tried again."""
+    return replace(CAUSES.get(code) or engine.get(code) or Cause(""), code=code, params=params)

@@ -1,0 +1,92 @@
+"""The reconciler dies at its k-th line, over a whole life of an environment; whoever comes next finishes it, nothing
+is started twice, and nothing is left."""
+
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Membership, Project, Role, User
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.common.clock import now
+from apps.environments import reconcile, services
+from apps.environments.models import Gpu, Hosted, Run, Template
+from apps.environments.services import Asked, steering
+from fermi.launch import registry
+from tests.hosts import Machine
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+WATCHED = ("environments/reconcile.py", "environments/steps.py", "environments/transitions.py", "environments/gpus.py",
+           "tests/hosts.py")  # fmt: skip
+EVERY = 61
+
+
+class Killed(BaseException):
+    """What a kill -9 leaves: nobody tidies up but the database."""
+
+
+def sweep(dies_at: int) -> int:
+    """How many lines it came to; it dies at one of them."""
+    lines = 0
+
+    def local(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        if event == "line":
+            lines += 1
+            if lines == dies_at:
+                sys.settrace(None)
+                raise Killed
+        return local
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        return local if frame.f_code.co_filename.endswith(WATCHED) else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        reconcile.sweep()
+    except Killed:
+        pass
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def passes(dies_at: int, rounds: int = 6) -> int:
+    """The first one dies; the others find what it left."""
+    lines = 0
+    for number in range(rounds):
+        Hosted.objects.exclude(due_at=None).update(due_at=now())
+        lines += sweep(dies_at if number == 0 else 0)
+    return lines
+
+
+def life(machine: Machine, user: User, name: str, dies_at: int) -> int:
+    made = services.make(user, Asked("template-x", "p", name))
+    lines = passes(dies_at)
+    assert Hosted.objects.get(pk=made.pk).state == "running"
+    for act in (steering.restart, steering.stop, steering.start, steering.delete):
+        act(user, DevEnvironment.objects.select_related("cluster", "project", "owner").get(pk=made.pk))
+        lines = max(lines, passes(dies_at))
+    assert not DevEnvironment.objects.filter(pk=made.pk).exists()
+    assert [run.number for run in Run.objects.filter(environment=made.pk)] == [1, 2, 3]
+    assert not Run.objects.filter(environment=made.pk, ended_at=None).exists()
+    assert not machine.disks
+    assert not machine.runs
+    assert not Gpu.objects.exists()
+    return lines
+
+
+def test_whatever_line_it_dies_at_a_life_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(gpus=2)
+    monkeypatch.setattr(registry, "hosting", lambda backend, connection: machine)
+    user, project = User.objects.create(username="u"), Project.objects.create(pk="p", name="p")
+    Membership.objects.create(user=user, project=project, role=Role.MEMBER)
+    cluster = Cluster.objects.create(name="c", backend="local")
+    AvailabilityZone.objects.create(name="z")
+    Template.objects.create(pk="template-x", name="x", cluster=cluster, gpu_count=2)
+    longest = life(machine, user, "whole", 0)
+    assert longest > EVERY
+    for dies_at in range(1, min(longest, 7 * EVERY), EVERY):
+        life(machine, user, f"dies-at-{dies_at}", dies_at)
