@@ -60,9 +60,14 @@ Data: TypeAlias = Mapping[str, Any] | HttpResponseBase | None
 
 _HEADERS: dict[str, dict[str, Any]] = {
     "Idempotency-Key": {"type": "string", "maxLength": 200},
+    "If-None-Match": {"type": "string", "maxLength": 1000},
+    "Range": {"type": "string", "maxLength": 100},
     "Last-Event-ID": {"type": "string"},
 }
-_CONTENT = {"application/gzip": OpenApiTypes.BINARY, "text/event-stream": OpenApiTypes.ANY}
+_CONTENT = {
+    **dict.fromkeys(("application/gzip", "application/octet-stream", "application/zip"), OpenApiTypes.BINARY),
+    "text/event-stream": OpenApiTypes.ANY,
+}
 
 
 def answer(data: Any, *, status: int = 200, message: str = "OK", **params: Any) -> Response:
@@ -78,19 +83,25 @@ def operation(
     partial: bool = False,
     most: bool = False,
     data: Shape | None = None,
+    nullable: bool = False,
     page: Shape | None = None,
     media: str | None = None,
+    takes: str | None = None,
     also: str | None = None,
     status: int = 200,
     message: str = "OK",
     headers: Sequence[str] = (),
 ) -> Callable[[Callable[..., Data]], Callable[..., HttpResponseBase]]:
-    """See the module. `name` is the operation's id in OpenAPI; `data` one object or `page` a page of them;
-    `media` for a method that answers with something else than JSON, `also` for one that may; `partial` for PATCH; with
-    `most`, and for a body that is a class of its own, the method also gets `wrong`: what is wrong with the body's
-    shape, and was left out."""
+    """See the module. `name` is the operation's id in OpenAPI; `data` one object (with `nullable`: or none) or `page` a
+    page of them; `takes` for a body of another kind than JSON, which the view's parser reads; `media` for a method that
+    answers with something else than JSON, `also` for one that may; `partial` for PATCH; with `most`, and for a body
+    that is a class of its own, the method also gets `wrong`: what is wrong with the body's shape, and was left out."""
     shape = page_of(page) if page else data
-    documented: Any = {(status, media): _CONTENT.get(media, OpenApiTypes.STR)} if media else {status: envelope(shape)}
+    documented: Any = (
+        {(status, media): _CONTENT.get(media, OpenApiTypes.STR)}
+        if media
+        else {status: envelope(shape, nullable=nullable)}
+    )
     if also:
         documented[status, also] = OpenApiTypes.STR
     document = extend_schema(
@@ -99,7 +110,7 @@ def operation(
             *([query] if query else []),
             *(OpenApiParameter(header, _HEADERS[header], OpenApiParameter.HEADER) for header in headers),
         ],
-        request=reference(body) if is_struct(body) else body,
+        request={takes: _CONTENT[takes]} if takes else reference(body) if is_struct(body) else body,
         responses={**documented, "default": ErrorEnvelope},
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from apps.common import handler, request_id, texts
+from apps.common.errors import ApiError
 from apps.common.renderers import as_json
 
 Scope = MutableMapping[str, Any]
@@ -33,25 +34,38 @@ class Answered:
         try:
             await self._onward(scope, receive, sending)
         except Exception as error:
-            if begun or scope["type"] != "http":
+            if begun or scope["type"] not in ("http", "websocket"):
                 raise
-            given = request_id.begin(_header(scope, b"x-request-id"))
+            given = request_id.begin(header(scope, b"x-request-id"))
             log.exception("request failed outside of Django")
-            known = handler.translate(error)
-            body = as_json(handler.envelope(known, language(scope)))
-            await answer(send, body, known.status, [(b"x-request-id", given.encode())])
+            await refuse(scope, send, handler.translate(error), [(b"x-request-id", given.encode())])
 
 
-async def answer(send: Send, body: bytes, status: int = 200, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    """JSON, in one piece."""
-    about = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *(headers or [])]
-    await send({"type": "http.response.start", "status": status, "headers": about})
-    await send({"type": "http.response.body", "body": body})
+async def answer(
+    send: Send,
+    body: bytes,
+    status: int = 200,
+    headers: list[tuple[bytes, bytes]] | None = None,
+    *,
+    of: str = "http",
+    content: bytes = b"application/json",
+) -> None:
+    """In one piece. `of` "websocket": instead of accepting one."""
+    about = [(b"content-type", content), (b"content-length", b"%d" % len(body)), *(headers or [])]
+    kind = "websocket.http.response" if of == "websocket" else "http.response"
+    await send({"type": f"{kind}.start", "status": status, "headers": about})
+    await send({"type": f"{kind}.body", "body": body})
+
+
+async def refuse(scope: Scope, send: Send, error: ApiError, headers: list[tuple[bytes, bytes]] | None = None) -> None:
+    """The envelope; of a WebSocket, before it is accepted."""
+    body = as_json(handler.envelope(error, language(scope)))
+    await answer(send, body, error.status, headers, of=scope["type"])
 
 
 def language(scope: Scope) -> str:
-    return texts.asked_for(_header(scope, b"accept-language"))
+    return texts.asked_for(header(scope, b"accept-language"))
 
 
-def _header(scope: Scope, wanted: bytes) -> str:
+def header(scope: Scope, wanted: bytes) -> str:
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), "")

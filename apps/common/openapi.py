@@ -118,10 +118,10 @@ class Nothing(serializers.Field):
 
 
 @cache
-def envelope(data: Shape | None) -> Any:
-    """`data` in its envelope; None = `"data": null`."""
-    name = data.__name__ if data else "Empty"
-    inner = data() if data else Nothing()
+def envelope(data: Shape | None, *, nullable: bool = False) -> Any:
+    """`data` in its envelope; None = `"data": null`, which with `nullable` it may be, too."""
+    name = f"{'Optional' if nullable else ''}{data.__name__}" if data else "Empty"
+    inner = data(allow_null=nullable) if data else Nothing()
     return _named(
         f"{name}Envelope",
         {"code": serializers.IntegerField(), "message": serializers.CharField(), "data": inner},

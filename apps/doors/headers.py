@@ -1,0 +1,100 @@
+"""What of a request reaches an environment, and what of its answer reaches a browser. Pure.
+
+The console's cookies and ours stay outside, and what one environment answers can neither set cookies for a name that it
+shares with others, nor rid the browser of theirs.
+"""
+
+from collections.abc import Iterable, Iterator
+
+Headers = list[tuple[bytes, bytes]]
+
+HOP_BY_HOP = frozenset(
+    (b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
+     b"trailer", b"transfer-encoding", b"upgrade")
+)  # fmt: skip
+_OURS_TO_SAY = (b"x-forwarded-", b"forwarded", b"x-real-ip", b"via", b"x-request-id")
+_HANDSHAKE = b"sec-websocket-"
+_NOT_ITS_TO_SAY = frozenset((b"clear-site-data", b"strict-transport-security", b"alt-svc", b"server-timing"))
+TOKEN = b"fermi_door"
+SECURE_TOKEN = b"__Host-fermi_door"
+"""A browser takes this name from nobody but the host itself, by https."""
+_OUR_BEARER = b"bearer fermi_"
+FRAMED_BY_ITSELF = (b"content-security-policy", b"frame-ancestors 'self'")
+
+
+def one(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
+
+
+def cookies(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """Each as name and value, as they stand."""
+    for key, value in headers:
+        if key.lower() == b"cookie":
+            for crumb in value.split(b";"):
+                name, _, held = crumb.strip().partition(b"=")
+                yield name.strip(), held.strip()
+
+
+def inward(
+    headers: Iterable[tuple[bytes, bytes]], *, origin: str, client: str, hidden: frozenset[bytes], socket: bool = False
+) -> Headers:
+    """`hidden`: cookies that stay outside. `socket`: of a WebSocket, whose handshake is made anew."""
+    listed = list(headers)
+    scheme, _, host = origin.encode().partition(b"://")
+    passed: Headers = [(b"host", host)] if not socket else []
+    framed = any(key.lower() == b"transfer-encoding" for key, _ in listed)
+    dropped = HOP_BY_HOP | _named(listed) | {b"host", b"cookie"} | ({b"content-length"} if framed else set())
+    for key, value in listed:
+        name = key.lower()
+        if name in dropped or name.startswith(_OURS_TO_SAY) or (socket and name.startswith(_HANDSHAKE)):
+            continue
+        if name == b"authorization" and value.lower().startswith(_OUR_BEARER):
+            continue
+        if socket and name in (b"origin", b"content-length"):
+            continue
+        passed.append((key, value))
+    kept = [b"=".join((name, value)) for name, value in cookies(listed) if name not in hidden]
+    if kept:
+        passed.append((b"cookie", b"; ".join(kept)))
+    if framed and not socket:
+        passed.append((b"transfer-encoding", b"chunked"))
+    passed += [(b"x-forwarded-host", host), (b"x-forwarded-proto", scheme)]
+    return [*passed, (b"x-forwarded-for", client.encode())] if client else passed
+
+
+def outward(headers: Iterable[tuple[bytes, bytes]], hidden: frozenset[bytes]) -> Headers:
+    """`hidden`: cookies that it may not set."""
+    listed = list(headers)
+    dropped = HOP_BY_HOP | _named(listed) | _NOT_ITS_TO_SAY
+    passed: Headers = []
+    for key, value in listed:
+        name = key.lower()
+        if name in dropped or name.startswith(_HANDSHAKE):
+            continue
+        if name == b"set-cookie":
+            if value.split(b"=", 1)[0].strip() in hidden:
+                continue
+            value = _without_domain(value)
+        passed.append((name, value))
+    return [*passed, FRAMED_BY_ITSELF]
+
+
+def token_cookie(token: str, origin: str) -> tuple[bytes, bytes]:
+    """For this host alone. Without an age: an old one still says where its person came from."""
+    secure = origin.startswith("https://")
+    name = SECURE_TOKEN if secure else TOKEN
+    rest = b"; Path=/; HttpOnly; SameSite=Lax" + (b"; Secure" if secure else b"")
+    return b"set-cookie", name + b"=" + token.encode() + rest
+
+
+def _named(headers: Headers) -> set[bytes]:
+    """What Connection says is for this hop alone."""
+    return {
+        word.strip().lower() for key, value in headers if key.lower() == b"connection" for word in value.split(b",")
+    }
+
+
+def _without_domain(cookie: bytes) -> bytes:
+    first, *attributes = cookie.split(b";")
+    kept = [part for part in attributes if part.split(b"=", 1)[0].strip().lower() != b"domain"]
+    return b";".join((first, *kept))

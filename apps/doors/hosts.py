@@ -1,0 +1,92 @@
+"""Each door of an environment is a host name, and so an origin, of its own:
+
+    env-7kq2m9x4td.localhost:8000              its main door, where the console is on this machine
+    tensorboard--env-7kq2m9x4td.localhost:8000 another of its doors
+    env-7kq2m9x4td.fermi-doors.example.org     with FERMI_DOOR_HOST=fermi-doors.example.org
+
+A browser sends cookies of one host to no other, so an environment reads neither the console's nor another's. Pure.
+"""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+LOCAL = "localhost"
+APART = "--"
+LONGEST = 63  # of a label, RFC 1035
+LONGEST_PATH = 2000
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
+_PATH = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
+_LOOPBACK = {"localhost", "127.0.0.1", "[::1]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """`door` empty: the main one."""
+
+    environment: str
+    door: str = ""
+
+
+def label(name: Name) -> str | None:
+    """None where it cannot be a host name."""
+    parts = [part for part in (name.door, name.environment) if part]
+    fits = all(_LABEL.fullmatch(part) and APART not in part for part in parts)
+    made = APART.join(parts)
+    return made if fits and len(made) <= LONGEST else None
+
+
+def split(host: str) -> tuple[str, str]:
+    """Of a Host header: the name in lower case, and `:port` or nothing."""
+    found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:]*?)\.?(:[0-9]{1,5})?", host)
+    return (found[1].lower(), found[2] or "") if found else (host.lower(), "")
+
+
+def read(host: str, door_host: str) -> Name | None:
+    """The door that a Host header names; None: it is no door's. A name below `door_host` that is none belongs to no
+    environment."""
+    name, _ = split(host)
+    for base in (split(door_host)[0], LOCAL):
+        if base and name.endswith(f".{base}"):
+            found = name.removesuffix(f".{base}")
+            if _LABEL.fullmatch(found) and len(found) <= LONGEST:
+                door, apart, environment = found.partition(APART)
+                return Name(environment, door) if apart else Name(found)
+            return None if base == LOCAL else Name("")
+    return None
+
+
+def is_local(host: str) -> bool:
+    return split(host)[0] in _LOOPBACK
+
+
+def base(console: str, door_host: str, public_url: str) -> str | None:
+    """Where doors are for somebody whose console is at the origin `console`, as `scheme://{}rest`; None: nowhere."""
+    scheme, _, host = console.partition("://")
+    _, port = split(host)
+    if is_local(host):
+        return f"{scheme}://{{}}.{LOCAL}{port}"
+    if not door_host:
+        return None
+    public = urlsplit(public_url)
+    named, own_port = split(door_host)
+    port = own_port or (f":{public.port}" if public.port else "" if public_url else port)
+    return f"{public.scheme or scheme}://{{}}.{named}{port}"
+
+
+def origin(name: Name, console: str, door_host: str, public_url: str) -> str | None:
+    made, where = label(name), base(console, door_host, public_url)
+    return where.format(made) if made and where else None
+
+
+def safe_path(path: str) -> str | None:
+    """A path on the door's own host and nothing else; None: it would lead elsewhere, or into what is the doors' own."""
+    path = path or "/"
+    quoted = "".join(letter if letter.isascii() else _percent(letter) for letter in path)
+    if len(quoted) > LONGEST_PATH or not _PATH.fullmatch(quoted) or quoted.startswith("/_fermi"):
+        return None
+    return quoted
+
+
+def _percent(letter: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in letter.encode("utf-8", "replace"))

@@ -1,0 +1,50 @@
+"""What a door shows when it leads nowhere: a page for somebody who looks at it, the envelope for what runs in one."""
+
+from django.utils.html import format_html
+
+from apps.common import asgi
+from apps.common.asgi import Scope, Send
+from apps.common.errors import ApiError
+from apps.common.texts import text
+
+_PAGE = """<!doctype html>
+<html lang="{lang}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">{refresh}
+<title>Fermi</title><style>
+:root {{ color-scheme: light dark; font: 16px/1.6 system-ui, sans-serif }}
+body {{ max-width: 36rem; margin: 18vh auto; padding: 0 1.5rem }}
+h1 {{ font-size: 1.25rem; font-weight: 600 }} code {{ opacity: .6 }}
+</style></head><body><h1>{message}</h1><p>{hint}</p><p>{link}</p><p><code>{code}</code></p></body></html>
+"""
+TO_CONSOLE = "DOOR_TO_CONSOLE"
+SAFE = [
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+
+def html(error: ApiError, lang: str, *, console: str = "", again_s: int = 0) -> bytes:
+    """`console`: where its environment is shown; `again_s`: it loads itself anew."""
+    [problem] = error.problems
+    message, hint = text(error.code, problem.params, lang)
+    there = format_html('<a href="{}">{}</a>', console, text(TO_CONSOLE, lang=lang)[0]) if console else ""
+    refresh = format_html('<meta http-equiv="refresh" content="{}">', again_s) if again_s else ""
+    page = format_html(_PAGE, lang=lang, refresh=refresh, message=message, hint=hint, link=there, code=error.code)
+    return str(page).encode()
+
+
+async def refuse(scope: Scope, send: Send, error: ApiError, *, console: str = "", again_s: int = 0) -> None:
+    more = [(b"retry-after", b"%d" % again_s)] if again_s else []
+    if not is_page(scope):
+        await asgi.refuse(scope, send, error, [(b"cache-control", b"no-store"), *more])
+        return
+    body = html(error, asgi.language(scope), console=console, again_s=again_s)
+    await asgi.answer(send, body, error.status, [*SAFE, *more], content=b"text/html; charset=utf-8")
+
+
+def is_page(scope: Scope) -> bool:
+    """Whether somebody looks at it: a browser's own navigation, of a GET."""
+    if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+        return False
+    mode = asgi.header(scope, b"sec-fetch-mode")
+    return mode == "navigate" if mode else "text/html" in asgi.header(scope, b"accept")

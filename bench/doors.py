@@ -1,0 +1,186 @@
+"""What a notebook loses when it is reached through its door: JupyterLab as it is, and JupyterLab behind keeper and web
+process, asked in turns.
+
+A download of a large file, as bytes a second; a kernel's answers to requests that wait for each other, and to many at
+once. All of it runs on the same cores: what the two hops cost, the notebook and its kernel lack.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
+
+from bench.scratch import inside, scratch
+from bench.table import Figure, Target
+from bench.timing import in_turns
+from bench.web import serving
+from fermi.launch import registry
+from fermi.launch.hosting import HostedHandle, HostedSpec
+from tests.running import free_port
+from tests.waiting import until
+
+FILE = 64 << 20
+ROUNDS = 5
+REQUESTS = 60
+AT_ONCE = 10
+LOSS = Target(0.9, "at least", "ratio")
+
+
+@dataclass
+class Notebook:
+    """One way to JupyterLab; `headers` are a browser's there."""
+
+    port: int
+    host: str
+    headers: dict[str, str]
+    kernel: str = ""
+
+    def prepare(self) -> "Notebook":
+        with httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60, trust_env=False) as client:
+            page = client.get("/lab", headers={"Host": self.host, "Accept": "text/html", **self.headers})
+            token = page.cookies["_xsrf"]
+            cookie = "; ".join(filter(None, (self.headers.get("Cookie"), f"_xsrf={token}")))
+            self.headers = {**self.headers, "Cookie": cookie, "X-XSRFToken": token}
+            made = client.post("/api/kernels", json={}, headers={"Host": self.host, **self.headers})
+            self.kernel = made.raise_for_status().json()["id"]
+        return self
+
+    def download(self) -> float:
+        """MiB a second."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as sock:
+            head = {"Host": self.host, "Connection": "close", **self.headers}
+            lines = ["GET /files/large.bin HTTP/1.1", *(f"{name}: {value}" for name, value in head.items())]
+            held, count, began = memoryview(bytearray(1 << 20)), 0, time.perf_counter()
+            sock.sendall("\r\n".join([*lines, "", ""]).encode())
+            while got := sock.recv_into(held):
+                count += got
+            took = time.perf_counter() - began
+        assert count > FILE, count
+        return FILE / took / 2**20
+
+    @contextmanager
+    def channels(self) -> Iterator[ClientConnection]:
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        url = f"ws://{self.host}/api/kernels/{self.kernel}/channels"
+        with connect(
+            url, sock=sock, proxy=None, max_size=None, compression=None,
+            origin=Origin(f"http://{self.host}"), additional_headers=self.headers,
+        ) as found:  # fmt: skip
+            yield found
+
+    def answers(self, at_once: int) -> float:
+        """Of a kernel, a second."""
+        with self.channels() as channels:
+            _ask(channels)
+            _hear(channels, 1)
+            began = time.perf_counter()
+            for _ in range(REQUESTS // at_once):
+                for _ in range(at_once):
+                    _ask(channels)
+                _hear(channels, at_once)
+            return REQUESTS / (time.perf_counter() - began)
+
+
+def _ask(channels: ClientConnection) -> None:
+    header = {
+        "msg_id": uuid.uuid4().hex, "msg_type": "execute_request", "username": "", "session": "bench", "version": "5.3",
+    }  # fmt: skip
+    content = {"code": "print(1)", "silent": False, "store_history": False, "user_expressions": {}}
+    said = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
+    channels.send(json.dumps(said))
+
+
+def _hear(channels: ClientConnection, count: int) -> None:
+    while count:
+        said = json.loads(channels.recv(60))
+        count -= said["msg_type"] == "execute_reply"
+
+
+def measure() -> Iterator[Figure]:
+    with scratch() as data:
+        inside(data, "tasks", "1")
+        with (
+            serving(data) as web,
+            web.client() as client,
+            _direct(data.parent / "direct") as direct,
+            _behind_a_door(data, client, web.port) as proxied,
+        ):
+            found = in_turns(
+                ROUNDS,
+                download_direct=direct.download, download=proxied.download,
+                one_direct=lambda: direct.answers(1), one=lambda: proxied.answers(1),
+                many_direct=lambda: direct.answers(AT_ONCE), many=lambda: proxied.answers(AT_ONCE),
+            )  # fmt: skip
+    yield Figure(f"download of {FILE >> 20} MiB", found["download"], "MiB/s", found["download_direct"], "direct", LOSS)
+    yield Figure("cells, one after the other", found["one"], "1/s", found["one_direct"], "direct", LOSS)
+    yield Figure(f"cells, {AT_ONCE} at once", found["many"], "1/s", found["many_direct"], "direct", LOSS)
+
+
+@contextmanager
+def _direct(folder: Path) -> Iterator[Notebook]:
+    folder.mkdir()
+    _large(folder)
+    port = free_port()
+    command = [
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.root_dir={folder}",
+        f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", "--IdentityProvider.token=",
+    ]  # fmt: skip
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdout=quiet, stderr=quiet, env={**os.environ, "HOME": str(folder)})
+    try:
+        until(lambda: _is_up(port), what="JupyterLab answers")
+        yield Notebook(port, f"localhost:{port}", {}).prepare()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def _behind_a_door(data: Path, client: httpx.Client, port: int) -> Iterator[Notebook]:
+    known = client.get("/api/v1/dev-environments").raise_for_status().json()["data"]["items"][0]
+    body = {
+        "name": "bench-door", "projectId": known["projectId"], "clusterId": known["clusterId"], "zone": "bench",
+        "kind": "jupyter",
+    }  # fmt: skip
+    made = client.post("/api/v1/dev-environments", json=body).raise_for_status().json()["data"]["id"]
+    hosting = registry.hosting("local", {"data_dir": str(data), "isolation": "auto"})
+    assert hosting is not None
+    handle = HostedHandle(made, 0)
+    rendered = hosting.render(HostedSpec(made, "bench-door", known["projectId"], 0))
+    hosting.start(rendered)
+    try:
+        headers = {"Host": f"localhost:{port}"}
+        opened = client.post(f"/api/v1/dev-environments/{made}/doors", json={}, headers=headers)
+        address = urlsplit(opened.raise_for_status().json()["data"]["url"])
+        entered = client.get(f"{address.path}?{address.query}", headers={"Host": address.netloc})
+        cookie = entered.headers["set-cookie"].partition(";")[0]
+        inside_it = {"Host": address.netloc, "Cookie": cookie, "Accept": "text/html"}
+        until(lambda: client.get("/lab", headers=inside_it).status_code == 200, what="JupyterLab is up")
+        _large(Path(rendered.artifacts[0].content["workspace"]))
+        yield Notebook(port, address.netloc, {"Cookie": cookie}).prepare()
+    finally:
+        until(lambda: (hosting.stop(handle, 0.0), hosting.observe([handle])[handle.name].left is False)[1])
+
+
+def _large(folder: Path) -> None:
+    (folder / "large.bin").write_bytes(os.urandom(1 << 20) * (FILE >> 20))
+    (folder / "large.bin").chmod(0o644)
+
+
+def _is_up(port: int) -> bool:
+    try:
+        return httpx.get(f"http://localhost:{port}/api/status", timeout=5, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
