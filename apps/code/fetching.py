@@ -1,0 +1,102 @@
+"""Code that the platform brings itself.
+
+fetching, due ──claim (compare-and-set on due_at)──▶ fetching, due again in CLAIM ──▶ ready | failed
+
+One that a process died with is due again when its claim is over, and begins anew; it makes the same snapshot.
+"""
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts import audit, vault
+from apps.accounts.models import Project, User
+from apps.code import collecting, git, hints
+from apps.code.models import Fetch, FetchStatus, Snapshot
+from apps.common.clock import now
+from apps.common.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+CLAIM = timedelta(seconds=2 * git.SECONDS)
+"""Longer than all that a try may take."""
+DEADLINE = timedelta(minutes=30)
+MOST_TRIES = 5
+AGAIN = timedelta(seconds=10)
+
+
+def ask(user: User, project: Project, source: dict[str, Any]) -> Fetch:
+    moment = now()
+    with transaction.atomic():
+        made = Fetch.objects.create(
+            project=project,
+            created_by=user,
+            source=source,
+            created_at=moment,
+            deadline_at=moment + DEADLINE,
+            due_at=moment,
+        )
+        audit.record(user, "code.fetch", made.pk, project=project, source=_told(source))
+        transaction.on_commit(lambda: hints.fetch(made.pk))
+    return made
+
+
+def due() -> list[str]:
+    return list(Fetch.objects.filter(status=FetchStatus.FETCHING, due_at__lte=now()).values_list("pk", flat=True))
+
+
+def fetch(fetch_id: str) -> bool:
+    """False = somebody else has it, or nothing is to be done."""
+    row = Fetch.objects.select_related("project", "created_by").filter(pk=fetch_id).first()
+    if row is None or row.status != FetchStatus.FETCHING or row.due_at is None or row.due_at > now():
+        return False
+    mine = Fetch.objects.filter(pk=row.pk, status=FetchStatus.FETCHING, due_at=row.due_at)
+    if not mine.update(due_at=now() + CLAIM, tries=row.tries + 1):
+        return False
+    try:
+        _end(row, FetchStatus.READY, snapshot=_bring(row))
+    except git.FetchError as error:
+        failed = {"code": error.code, **error.params}
+        if error.retry and row.tries + 1 < MOST_TRIES and now() + AGAIN < row.deadline_at:
+            again = Fetch.objects.filter(pk=row.pk, status=FetchStatus.FETCHING)
+            again.update(due_at=now() + AGAIN * 2**row.tries, error=failed)
+        else:
+            _end(row, FetchStatus.FAILED, error=failed)
+    except vault.Unavailable as absent:
+        _end(row, FetchStatus.FAILED, error={"code": absent.code, **absent.params})
+    except ApiError as error:
+        problem = error.problems[0]
+        _end(row, FetchStatus.FAILED, error={"code": problem.code, **problem.params})
+    except Exception as error:
+        log.exception("fetch %s", row.pk)
+        _end(row, FetchStatus.FAILED, error={"code": "CODE_FETCH_BROKE", "why": f"{type(error).__name__}: {error}"})
+    return True
+
+
+def _bring(row: Fetch) -> Snapshot:
+    asked = row.source["git"]
+    named = asked.get("secret")
+    secret = vault.reveal(row.project_id, {"code.git": named})["code.git"] if named else ""
+    with git.fetched(asked["url"], asked["revision"], secret) as found:
+        origin = {
+            "kind": "git",
+            "url": git.shown(asked["url"]),
+            "revision": asked["revision"],
+            "commit": found.commit,
+            "branch": found.branch,
+            "dirty": False,
+        }
+        return collecting.collect(row.created_by, row.project, found.folder, origin)
+
+
+def _end(row: Fetch, status: FetchStatus, **values: Any) -> None:
+    """The first to end it counts."""
+    left = {"error": None, **values}
+    Fetch.objects.filter(pk=row.pk, status=FetchStatus.FETCHING).update(status=status, due_at=None, **left)
+
+
+def _told(source: dict[str, Any]) -> dict[str, Any]:
+    asked = source.get("git")
+    return {**source, "git": {**asked, "url": git.shown(asked["url"])}} if asked else source

@@ -1,0 +1,232 @@
+"""Code from a Git repository: one revision of it, as files. Neither submodules nor LFS; hooks and filters never run.
+
+Where it may be fetched from is the operator's to say (FERMI_GIT_HOSTS, as FERMI_NOTICE_HOSTS; any public host by
+default). The address is looked up and judged here, and git is told to go to just that one, without redirects: what a
+name leads to a moment later is of no account.
+"""
+
+import ipaddress
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from django.conf import settings
+
+from apps.notices.sending.guard import Allowed
+from fermi.launch.spec import Problem
+
+SECONDS = 300
+PORTS = {"https": 443, "ssh": 22}
+ASK = """#!/bin/sh
+case "$1" in User*) echo x-access-token;; *) echo "$FERMI_GIT_TOKEN";; esac
+"""
+_SCP = re.compile(r"(?:(?P<user>[\w.-]+)@)?(?P<host>[\w.-]+):(?P<path>[^/].*)")
+_REVISION = re.compile(r"(?!-)[\w./@^~{}+-]{1,200}")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class FetchError(Exception):
+    """`retry`: another try may go well."""
+
+    def __init__(self, code: str, *, retry: bool = False, **params: Any) -> None:
+        super().__init__(f"{code}: {params}")
+        self.code, self.params, self.retry = code, params, retry
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """`folder`: a work tree without `.git`."""
+
+    folder: Path
+    commit: str
+    branch: str
+
+
+def problems(url: str, revision: str, field: str = "code.git") -> list[Problem]:
+    """What can be told without asking anybody."""
+    found = []
+    parts = split(url)
+    if parts is None:
+        found.append(Problem(f"{field}.url", "GIT_URL_REFUSED", {"url": shown(url)}))
+    elif not allowed().name(parts.hostname or ""):
+        found.append(Problem(f"{field}.url", "GIT_HOST_REFUSED", {"host": parts.hostname}))
+    if not _REVISION.fullmatch(revision) or ".." in revision:
+        found.append(Problem(f"{field}.revision", "GIT_REVISION_REFUSED", {"revision": revision}))
+    return found
+
+
+def split(url: str) -> SplitResult | None:
+    """https://host/…, ssh://user@host/… or user@host:path, without a password; else None."""
+    if "://" not in url and (match := _SCP.fullmatch(url)):
+        url = f"ssh://{match['user'] or 'git'}@{match['host']}/{match['path']}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    strange = parts.password or (parts.scheme == "https" and parts.username) or parts.query or parts.fragment
+    if parts.scheme not in PORTS or not parts.hostname or strange or port == 0 or len(parts.path) < 2:
+        return None
+    return None if any(ord(letter) <= 32 for letter in url) or parts.netloc.startswith("-") else parts
+
+
+def shown(url: str) -> str:
+    """Without what may be a password."""
+    return re.sub(r"(?<=://)[^/@]*@", "", url)[:300]
+
+
+def allowed() -> Allowed:
+    return Allowed(settings.GIT_HOSTS)
+
+
+@contextmanager
+def fetched(url: str, revision: str, secret: str) -> Iterator[Fetched]:
+    """Raises FetchError."""
+    parts = split(url)
+    if parts is None or problems(url, revision):
+        raise FetchError("GIT_URL_REFUSED", url=shown(url))
+    address = _address(parts)
+    with tempfile.TemporaryDirectory(prefix="fermi-git-") as scratch:
+        git = _Git(Path(scratch), parts, address, secret)
+        yield git.fetch(revision)
+
+
+def _address(parts: SplitResult) -> str:
+    """Of the host, one that may be connected to. Raises FetchError."""
+    host, rules = parts.hostname or "", allowed()
+    try:
+        found = socket.getaddrinfo(host, parts.port or PORTS[parts.scheme], type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise FetchError("GIT_HOST_UNKNOWN", retry=True, host=host, why=error.strerror or str(error)) from error
+    addresses = [ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in found]
+    named = not _is_address(host)
+    usable = [one for one in addresses if rules.address(one, named=named)]
+    if not usable:
+        raise FetchError("GIT_HOST_REFUSED", host=f"{host} ({addresses[0]})" if named else host)
+    return str(usable[0])
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+class _Git:
+    def __init__(self, scratch: Path, parts: SplitResult, address: str, secret: str) -> None:
+        self.scratch, self.parts, self.repository = scratch, parts, scratch / "repository"
+        self.options = [
+            "-c", "core.hooksPath=/dev/null", "-c", "credential.helper=", "-c", "protocol.allow=never",
+            "-c", f"protocol.{parts.scheme}.allow=always", "-c", "http.followRedirects=false",
+            "-c", "core.symlinks=true", "-c", "core.fsmonitor=false", "-c", "filter.lfs.required=false",
+        ]  # fmt: skip
+        self.env = {
+            "PATH": os.environ.get("PATH", os.defpath), "HOME": str(scratch), "LANG": "C", "LC_ALL": "C",
+            "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_LFS_SKIP_SMUDGE": "1",
+        }  # fmt: skip
+        for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO"):
+            if name in os.environ:
+                self.env[name] = os.environ[name]
+        if parts.scheme == "https":
+            self._https(address, secret)
+        else:
+            self._ssh(address, secret)
+
+    def _https(self, address: str, secret: str) -> None:
+        """The token reaches git through a program that prints it: it is in no argument and no file of ours."""
+        port = self.parts.port or PORTS["https"]
+        literal = f"[{address}]" if ":" in address else address
+        self.options += ["-c", f"http.curloptResolve={self.parts.hostname}:{port}:{literal}"]
+        if secret:
+            script = self.scratch / "ask"
+            script.write_text(ASK)
+            script.chmod(0o700)
+            self.env |= {"GIT_ASKPASS": str(script), "FERMI_GIT_TOKEN": secret}
+
+    def _ssh(self, address: str, secret: str) -> None:
+        known = settings.DATA_DIR / "code" / "known_hosts"
+        known.parent.mkdir(parents=True, exist_ok=True)
+        words = [
+            "ssh", "-F", "/dev/null", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new",
+            "-o", f"UserKnownHostsFile={known}", "-o", f"HostName={address}",
+            "-o", f"HostKeyAlias={self.parts.hostname}", "-o", "ConnectTimeout=20", "-o", "IdentitiesOnly=yes",
+        ]  # fmt: skip
+        if secret:
+            key = self.scratch / "key"
+            key.touch(0o600)
+            key.write_text(secret.rstrip("\n") + "\n")
+            words += ["-i", str(key)]
+        self.env["GIT_SSH_COMMAND"] = " ".join(f"'{word}'" for word in words)
+
+    def fetch(self, revision: str) -> Fetched:
+        """The revision alone where the server gives it by name; else all, and the revision among them."""
+        url = self.parts.geturl()
+        self._run("init", "--quiet", str(self.repository))
+        asked = "HEAD" if revision == "HEAD" else revision
+        try:
+            self._in("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", url, asked)
+            commit = self._in("rev-parse", "--verify", "FETCH_HEAD^{commit}")
+        except FetchError as error:
+            if error.code != "GIT_REVISION_UNKNOWN" and not _COMMIT.match(revision):
+                raise
+            refs = "+refs/*:refs/remotes/origin/*"
+            self._in("fetch", "--quiet", "--no-recurse-submodules", url, refs)
+            commit = self._known(revision)
+        folder = self.scratch / "tree"
+        folder.mkdir()
+        attributes = self.repository / ".git" / "info" / "attributes"
+        attributes.parent.mkdir(exist_ok=True)
+        attributes.write_text("* -filter -text -ident -export-subst -working-tree-encoding\n")
+        self._in("--work-tree", str(folder), "checkout", "--quiet", "--force", commit, "--", ".")
+        branch = "" if _COMMIT.fullmatch(revision) or revision == "HEAD" else revision
+        return Fetched(folder, commit, branch)
+
+    def _known(self, revision: str) -> str:
+        for name in (f"refs/remotes/origin/heads/{revision}", f"refs/remotes/origin/tags/{revision}", revision):
+            try:
+                return self._in("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+            except FetchError:
+                continue
+        raise FetchError("GIT_REVISION_UNKNOWN", url=shown(self.parts.geturl()), why=revision)
+
+    def _in(self, *words: str) -> str:
+        return self._run("-C", str(self.repository), *words)
+
+    def _run(self, *words: str) -> str:
+        if shutil.which("git") is None:
+            raise FetchError("GIT_MISSING")
+        try:
+            done = subprocess.run(
+                ["git", *self.options, *words], env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
+                encoding="utf-8", errors="replace", timeout=SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise FetchError("GIT_TIMEOUT", retry=True, seconds=SECONDS, url=shown(self.parts.geturl())) from None
+        if done.returncode:
+            raise self._error(done.stderr)
+        return done.stdout.strip()
+
+    def _error(self, said: str) -> FetchError:
+        """As git says it in English (LANG=C): fetch-pack.c, remote-curl.c, http.c, and ssh's own words."""
+        url, last = shown(self.parts.geturl()), " ".join(said.split())[-300:]
+        low = said.lower()
+        if "couldn't find remote ref" in low or "not our ref" in low or "unadvertised object" in low:
+            return FetchError("GIT_REVISION_UNKNOWN", url=url, why=last)
+        refused = ("authentication failed", "permission denied", "could not read username", "terminal prompts disabled")
+        if any(words in low for words in refused) or "403" in low:
+            return FetchError("GIT_FORBIDDEN", url=url, why=last)
+        if "not found" in low or "does not exist" in low or "does not appear to be a git repository" in low:
+            return FetchError("GIT_REPOSITORY_UNKNOWN", url=url, why=last)
+        return FetchError("GIT_FAILED", retry=True, url=url, why=last)

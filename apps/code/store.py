@@ -1,0 +1,169 @@
+"""Where bytes of snapshots lie, in the data directory:
+
+    code/blobs/ab/abcd…           each content once, by its SHA-256
+    code/manifests/<id>.json      what a snapshot consists of
+    code/archives/<id>/           manifest.json and code.tar: what nodes read; made when it is first wanted, and again
+                                  when somebody has removed it
+
+Nothing here knows projects: who may have what is said by rows.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from django.conf import settings
+
+from fermi.launch import snapshot
+from fermi.launch.code import ARCHIVES
+from fermi.launch.snapshot import File
+
+PIECE = 1 << 20
+
+
+class Lost(Exception):
+    """A content that a row tells of is not there any more, or is another."""
+
+    def __init__(self, path: str, sha256: str) -> None:
+        super().__init__(f"{path}: {sha256}")
+        self.path, self.sha256 = path, sha256
+
+
+class Different(Exception):
+    """What was sent is not what it was said to be."""
+
+
+def root() -> Path:
+    return settings.DATA_DIR / "code"
+
+
+def blob(sha256: str) -> Path:
+    return root() / "blobs" / sha256[:2] / sha256
+
+
+def put_blob(source: IO[bytes], sha256: str, size: int) -> None:
+    """Reads `size` bytes and keeps them, verified. Raises Different."""
+    target = blob(sha256)
+    _folder(target.parent)
+    with _temporary(target) as (file, keep):
+        digest, left = hashlib.sha256(), size
+        while left and (piece := source.read(min(PIECE, left))):
+            digest.update(piece)
+            file.write(piece)
+            left -= len(piece)
+        if left or digest.hexdigest() != sha256:
+            raise Different
+        keep()
+
+
+def read_blob(sha256: str) -> bytes:
+    return blob(sha256).read_bytes()
+
+
+def put_manifest(manifest: bytes) -> None:
+    target = _manifest(snapshot.identity(manifest))
+    if not target.exists():
+        _folder(target.parent)
+        with _temporary(target) as (file, keep):
+            file.write(manifest)
+            keep()
+
+
+def read_manifest(digest: str) -> bytes:
+    return _manifest(digest).read_bytes()
+
+
+def files(digest: str) -> list[File]:
+    return snapshot.load(read_manifest(digest))
+
+
+def folder_of(digest: str) -> Path:
+    """Where its archive is, or will be: what a task's plan names."""
+    return Path(settings.DATA_DIR / ARCHIVES / digest)
+
+
+def archive(digest: str) -> Path:
+    """The folder that carries it, made where it is not there. Raises Lost."""
+    folder = folder_of(digest)
+    if (folder / snapshot.ARCHIVE).exists() and (folder / snapshot.MANIFEST).exists():
+        return folder
+    _folder(folder)
+    manifest = read_manifest(digest)
+    with _temporary(folder / snapshot.ARCHIVE) as (file, keep):
+        snapshot.write_archive(file, snapshot.load(manifest), _Verified)
+        os.fchmod(file.fileno(), 0o644)
+        keep()
+    with _temporary(folder / snapshot.MANIFEST) as (file, keep):
+        file.write(manifest)
+        os.fchmod(file.fileno(), 0o644)
+        keep()
+    return folder
+
+
+class _Verified:
+    """A blob, hashed while it is read: a damaged one is found before any node has it."""
+
+    def __init__(self, sha256: str) -> None:
+        self.sha256, self._digest = sha256, hashlib.sha256()
+
+    def __enter__(self) -> "_Verified":
+        try:
+            self._file = blob(self.sha256).open("rb")
+        except OSError as error:
+            raise Lost(str(error.filename), self.sha256) from error
+        return self
+
+    def read(self, size: int) -> bytes:
+        piece = self._file.read(size)
+        self._digest.update(piece)
+        return piece
+
+    def __exit__(self, kind: object, *raised: object) -> None:
+        self._file.close()
+        if self._digest.hexdigest() != self.sha256:  # also why there were too few bytes
+            raise Lost(str(blob(self.sha256)), self.sha256)
+
+
+def _manifest(digest: str) -> Path:
+    return root() / "manifests" / f"{digest}.json"
+
+
+_made: set[Path] = set()
+
+
+def _folder(path: Path) -> None:
+    if path not in _made or not path.is_dir():
+        path.mkdir(parents=True, exist_ok=True)
+        _made.add(path)
+
+
+@contextmanager
+def _temporary(target: Path) -> Iterator[tuple[BinaryIO, "_Keep"]]:
+    """A file beside `target` that takes its place once it is whole."""
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".")
+    keep = _Keep()
+    try:
+        with open(descriptor, "wb") as file:
+            yield file, keep
+        if keep.wanted:
+            os.replace(name, target)
+            name = ""
+    finally:
+        if name:
+            os.unlink(name)
+
+
+class _Keep:
+    wanted = False
+
+    def __call__(self) -> None:
+        self.wanted = True
+
+
+def remove_archive(digest: str) -> None:
+    shutil.rmtree(folder_of(digest), ignore_errors=True)

@@ -1,0 +1,162 @@
+"""How code comes in: a manifest, the contents that its project has not got yet, and the word that all are there.
+
+    put_manifest ─▶ put_blobs … ─▶ finish          each may come again; what has come is not wanted twice
+
+Whether a content is wanted depends on the project alone: of what others have sent, nobody learns and nobody gets
+anything.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import IO, Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from apps.accounts import access, audit
+from apps.accounts.models import Membership, Project, Role, User
+from apps.code import store
+from apps.code.models import Blob, Snapshot
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from fermi.launch import snapshot
+from fermi.launch.snapshot import File
+
+MB = 1 << 20
+LONGEST_HEAD = 128
+MOST_PATCH = 256 * 1024
+TOGETHER = 1000
+_HEAD = re.compile(rb"([0-9a-f]{64}) (\d{1,15})\n")
+
+
+def project_for(user: User, project_id: str | None) -> Project:
+    """The one that is named, or the only one that the user may change. Raises ApiError."""
+    if project_id:
+        access.require(user, project_id, Role.MEMBER)
+        return access.project(user, project_id)
+    mine = Membership.objects.filter(user=user).exclude(role=Role.VIEWER).select_related("project").order_by("project")
+    found = [one.project for one in mine] or list(Project.objects.all() if user.is_superuser else ())
+    if len(found) != 1:
+        raise ApiError(400, "CODE_PROJECT_NEEDED", "project", projects=", ".join(one.pk for one in found) or "–")
+    return found[0]
+
+
+def put_manifest(user: User, project_id: str | None, digest: str, manifest: bytes) -> dict[str, Any]:
+    """What is missing of it. Raises ApiError."""
+    project = project_for(user, project_id)
+    if (found := snapshot.identity(manifest)) != digest:
+        raise ApiError(400, "SNAPSHOT_DIFFERS", expected=digest[:12], found=found[:12])
+    files = read(manifest)
+    store.put_manifest(manifest)
+    row = begin(user, project, digest, files)
+    missing = {} if row.finished_at else _missing(project, files)
+    return {
+        "id": digest,
+        "projectId": project.pk,
+        "finished": row.finished_at is not None,
+        "missing": list(missing),
+        "missingBytes": sum(missing.values()),
+    }
+
+
+def read(manifest: bytes) -> list[File]:
+    """Raises ApiError where it is none, or more than may be."""
+    try:
+        files = snapshot.load(manifest)
+    except snapshot.Wrong as error:
+        raise ApiError(400, error.code, **error.params) from error
+    within_limits(files)
+    return files
+
+
+def within_limits(files: Iterable[File]) -> None:
+    """Raises ApiError, and names the largest."""
+    files = list(files)
+    if len(files) > settings.CODE_MAX_FILES:
+        raise ApiError(413, "SNAPSHOT_TOO_MANY_FILES", found=len(files), limit=settings.CODE_MAX_FILES)
+    largest = sorted(files, key=lambda one: -one.size)[:5]
+    named = ", ".join(f"{one.path} ({one.size / MB:.1f} MiB)" for one in largest)
+    if largest and largest[0].size > settings.CODE_MAX_FILE_MB * MB:
+        raise ApiError(413, "SNAPSHOT_FILE_TOO_LARGE", largest=named, limit=settings.CODE_MAX_FILE_MB)
+    if (total := sum(one.size for one in files)) > settings.CODE_MAX_MB * MB:
+        found = f"{total / MB:.1f}"
+        raise ApiError(413, "SNAPSHOT_TOO_LARGE", found=found, largest=named, limit=settings.CODE_MAX_MB)
+
+
+def begin(user: User, project: Project, digest: str, files: Iterable[File]) -> Snapshot:
+    files = list(files)
+    values = {"files": len(files), "size_bytes": sum(one.size for one in files)}
+    try:
+        with transaction.atomic():
+            made = {**values, "created_by": user, "created_at": now()}
+            return Snapshot.objects.get_or_create(project=project, digest=digest, defaults=made)[0]
+    except IntegrityError:  # the same came twice at the same time
+        return Snapshot.objects.get(project=project, digest=digest)
+
+
+def _missing(project: Project, files: Iterable[File]) -> dict[str, int]:
+    """Size by hash, of what the project has not sent or is not there any more."""
+    wanted = {one.sha256: one.size for one in files if one.sha256}
+    digests = list(wanted)
+    for at in range(0, len(digests), TOGETHER):
+        rows = Blob.objects.filter(project=project, sha256__in=digests[at : at + TOGETHER])
+        for known in rows.values_list("sha256", flat=True):
+            if store.blob(known).exists():
+                del wanted[known]
+    return wanted
+
+
+def put_blobs(user: User, project_id: str | None, digest: str, stream: IO[bytes]) -> dict[str, Any]:
+    """Contents, each as `<sha256> <size>\\n` and its bytes. What came before something went wrong is kept."""
+    project, row = _mine(user, project_id, digest)
+    sizes = {one.sha256: one.size for one in store.files(digest) if one.sha256}
+    taken: list[str] = []
+    try:
+        while head := stream.readline(LONGEST_HEAD):
+            match = _HEAD.fullmatch(head)
+            sha256, size = (match[1].decode(), int(match[2])) if match else ("", 0)
+            if sizes.get(sha256) != size:
+                raise ApiError(400, "SNAPSHOT_BLOB_UNKNOWN", found=head[:80].decode(errors="replace").strip())
+            try:
+                store.put_blob(stream, sha256, size)
+            except store.Different:
+                raise ApiError(400, "SNAPSHOT_BLOB_DIFFERS", sha256=sha256[:12]) from None
+            taken.append(sha256)
+    finally:
+        own(project, taken)
+    return {"id": row.digest, "stored": len(taken)}
+
+
+def own(project: Project, digests: Iterable[str]) -> None:
+    """The project has shown that it has them."""
+    rows = [Blob(project=project, sha256=one) for one in digests]
+    Blob.objects.bulk_create(rows, ignore_conflicts=True, batch_size=TOGETHER)
+
+
+def finish(
+    user: User, project_id: str | None, digest: str, origin: Mapping[str, Any] | None = None, patch: str = ""
+) -> Snapshot:
+    """Raises ApiError while something is missing. Done again it changes nothing but where it says to come from."""
+    project, row = _mine(user, project_id, digest)
+    if row.finished_at is None and (missing := _missing(project, store.files(digest))):
+        raise ApiError(409, "SNAPSHOT_INCOMPLETE", missing=len(missing))
+    return complete(user, row, {"kind": "upload", **(origin or {})}, patch)
+
+
+def complete(user: User, row: Snapshot, origin: Mapping[str, Any], patch: str = "") -> Snapshot:
+    with transaction.atomic():
+        first = Snapshot.objects.filter(pk=row.pk, finished_at=None).update(finished_at=now())
+        Snapshot.objects.filter(pk=row.pk).update(origin=dict(origin), patch=patch[:MOST_PATCH])
+        if first:
+            params = {"files": row.files, "sizeBytes": row.size_bytes, "kind": origin.get("kind", "")}
+            audit.record(user, "code.add", row.digest, project=row.project_id, **params)
+    row.refresh_from_db()
+    return row
+
+
+def _mine(user: User, project_id: str | None, digest: str) -> tuple[Project, Snapshot]:
+    project = project_for(user, project_id)
+    row = Snapshot.objects.filter(project=project, digest=digest).first()
+    if row is None:
+        raise ApiError(404, "NOT_FOUND")
+    return project, row

@@ -1,0 +1,80 @@
+"""A task's own code: from what its request names to the snapshot that every attempt gets."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from apps.accounts import vault
+from apps.accounts.models import Project, User
+from apps.code import fetching, git, selectors, store
+from apps.code.models import Fetch, FetchStatus
+from fermi.launch import code
+from fermi.launch.request import CodeRequest
+from fermi.launch.spec import Code, JobSpec, Problem
+
+FIELD = "code"
+
+
+def named(project: Project | None, asked: CodeRequest | None) -> tuple[Code | None, list[Problem]]:
+    """What a request's `code` means in its project, and what is wrong with it."""
+    if asked is None or project is None:
+        return None, []
+    given = [name for name in ("snapshot", "git", "environment") if getattr(asked, name)]
+    if len(given) != 1:
+        return None, [Problem(FIELD, "CODE_ONE_SOURCE", {"found": ", ".join(given) or "–"})]
+    if asked.snapshot:
+        found = selectors.in_project(project.pk, asked.snapshot)
+        if found is None:
+            return None, [Problem(f"{FIELD}.snapshot", "SNAPSHOT_UNKNOWN", {"snapshot": asked.snapshot[:12]})]
+        return ready(Code(requirements=asked.requirements), found.digest, found.origin), []
+    if asked.git:
+        wrong = git.problems(asked.git.url, asked.git.revision)
+        named = {"code.git.secret": asked.git.secret} if asked.git.secret else {}
+        wrong += [replace(one, field="code.git.secret") for one in vault.unknown(project.pk, named)]
+        source = {"url": asked.git.url, "revision": asked.git.revision, "secret": asked.git.secret or ""}
+        return Code(requirements=asked.requirements, source={"git": source}), wrong
+    return None, [Problem(f"{FIELD}.environment", "CODE_ENVIRONMENT_UNREACHABLE")]
+
+
+def ready(asked: Code, digest: str, origin: Mapping[str, Any]) -> Code:
+    return replace(asked, snapshot=digest, folder=str(store.folder_of(digest)), origin=dict(origin))
+
+
+def problems(job: JobSpec) -> list[Problem]:
+    """What the job wants of its code and does not find there; of code that is yet to come, nothing is known."""
+    if job.code is None or not job.code.snapshot:
+        return []
+    return code.problems(job, store.files(job.code.snapshot))
+
+
+def begin(job: JobSpec, user: User) -> JobSpec:
+    """In the transaction that stores its task: what is yet to be fetched is asked for."""
+    if job.code is None or job.code.snapshot or "fetch" in job.code.source:
+        return job
+    project = Project.objects.get(pk=job.project)
+    asked = fetching.ask(user, project, dict(job.code.source))
+    return replace(job, code=replace(job.code, source={**job.code.source, "fetch": asked.pk}))
+
+
+def fetched(job: JobSpec) -> tuple[JobSpec | None, Fetch | None]:
+    """The job with its snapshot; None while it is being fetched, or where that failed (see the fetch)."""
+    if job.code is None or job.code.snapshot:
+        return job, None
+    found = Fetch.objects.select_related("snapshot").filter(pk=job.code.source.get("fetch")).first()
+    if found is None or found.status != FetchStatus.READY or found.snapshot is None:
+        return None, found
+    return replace(job, code=ready(job.code, found.snapshot.digest, found.snapshot.origin)), found
+
+
+def lay_ready(job: JobSpec) -> None:
+    """Has the archive where the plan says. Raises store.Lost and OSError."""
+    if job.code and job.code.snapshot:
+        store.archive(job.code.snapshot)
+
+
+def again(request: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's request, made once more: what it was made from has become a snapshot, which stays what it is."""
+    found = spec.get("code") or {}
+    if not found.get("snapshot"):
+        return dict(request)
+    return {**request, "code": {"snapshot": found["snapshot"], "requirements": found["requirements"]}}

@@ -1,0 +1,29 @@
+"""A task's code, as the API shows it."""
+
+from typing import Any
+
+from apps.code import selectors
+from apps.code.models import Fetch
+from apps.training.models import Task
+
+
+def shown(task: Task) -> dict[str, Any]:
+    held = task.spec.get("code") or {}
+    row = selectors.in_project(task.project_id, held.get("snapshot") or "")
+    fetch = Fetch.objects.select_related("snapshot").filter(pk=(held.get("source") or {}).get("fetch")).first()
+    return {
+        "snapshot": selectors.shown(row) if row else None,
+        "origin": selectors.origin_shown(held.get("origin") or {}) if row else None,
+        "fetch": selectors.fetch_shown(fetch) if fetch else None,
+        "requirements": held.get("requirements") or "off",
+        "script": (task.spec.get("entrypoint") or {}).get("script") or "",
+        "previous": _before(task),
+    }
+
+
+def _before(task: Task) -> dict[str, Any] | None:
+    earlier = Task.trainings.filter(project=task.project_id, name=task.name, created_at__lt=task.created_at)
+    for before in earlier.order_by("-created_at").only("pk", "created_at", "spec")[:20]:
+        if digest := (before.spec.get("code") or {}).get("snapshot"):
+            return {"taskId": before.pk, "createdAt": before.created_at, "snapshotId": digest}
+    return None

@@ -1,0 +1,52 @@
+"""A folder of 10,000 files as a snapshot: the first time, again without a change, with ten changes; and on a node."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.live import platform
+from bench.table import Figure, Target
+from fermi.runner.code import unpack
+
+FILES = 10_000
+
+
+def measure() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="fermi-bench-") as scratch, platform(FERMI_STAND_BY="0") as running:
+        top = Path(scratch, "mine")
+        _fill(top)
+        env = {**running.env, "XDG_CACHE_HOME": scratch, "XDG_CONFIG_HOME": scratch}
+        yield Figure(f"{FILES:,} files sent", _send(env, top), "s", target=Target(5))
+        yield Figure("again, unchanged", _send(env, top), "s", target=Target(2))
+        for number in range(10):
+            (top / f"pkg{number:03}" / "m0000.py").write_text(f"CHANGED = {time.time()}\n")
+        yield Figure("ten of them changed", _send(env, top), "s", target=Target(2))
+        items = running.get("/code/snapshots")["items"]
+        key = items[0]["id"]
+        began = time.monotonic()
+        running.api.get(f"/code/snapshots/{key}/archive", timeout=120).raise_for_status()
+        yield Figure("its archive made and read", time.monotonic() - began, "s")
+        began = time.monotonic()
+        unpack(str(running.data / "code" / "archives" / key), key, str(Path(scratch, "node")))
+        yield Figure("unpacked and verified on a node", time.monotonic() - began, "s", target=Target(5))
+
+
+def _fill(top: Path) -> None:
+    old = time.time() - 3600
+    for number in range(FILES):
+        path = top / f"pkg{number // 100:03}" / f"m{number % 100:04}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# module {number}\n" + "VALUE = 1\n" * (number % 200))
+        os.utime(path, (old, old))
+
+
+def _send(env: dict[str, str], top: Path) -> float:
+    began = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-m", "fermi.cli", "code", "send", str(top)], env=env, check=True, capture_output=True
+    )
+    return time.monotonic() - began

@@ -1,0 +1,273 @@
+"""Code of a project: brought in parts, seen by its members alone, compared, and what a task may ask of it."""
+
+import hashlib
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.code import fetching, git, store
+from apps.code.models import Blob, Fetch, Snapshot
+from fermi.launch import snapshot
+from fermi.launch.snapshot import File
+from tests.api.conftest import BASE, Answer, Api
+
+
+@pytest.fixture(autouse=True)
+def data_dir(settings: Any, tmp_path: Path) -> Path:
+    settings.DATA_DIR = tmp_path / "platform"
+    settings.DATA_DIR.mkdir()
+    return settings.DATA_DIR
+
+
+def file(path: str, content: bytes, mode: int = snapshot.PLAIN) -> File:
+    return File(path, mode, len(content), hashlib.sha256(content).hexdigest())
+
+
+TREE = {"train.py": b"print('one')\n", "lib/model.py": b"SIZE = 1\n", "data.bin": b"\0\1\2", "same.py": b"SIZE = 1\n"}
+
+
+def manifest(tree: dict[str, bytes], *links: File) -> bytes:
+    return snapshot.dump([*(file(path, content) for path, content in tree.items()), *links])
+
+
+def framed(*contents: bytes) -> bytes:
+    return b"".join(b"%s %d\n%s" % (hashlib.sha256(one).hexdigest().encode(), len(one), one) for one in contents)
+
+
+def raw(api: Api, path: str, body: bytes, project: str = "project-one") -> Answer:
+    sent = api.client.generic("PUT", f"{BASE}{path}?project={project}", body, "application/octet-stream",
+                              headers={"Authorization": f"Bearer {api.token}"})  # fmt: skip
+    return Answer(sent.status_code, sent.json())
+
+
+def put(api: Api, tree: dict[str, bytes], *links: File, project: str = "project-one") -> str:
+    """Its id, once all of it is there."""
+    said = manifest(tree, *links)
+    key = snapshot.identity(said)
+    answer = raw(api, f"/code/snapshots/{key}", said, project).data
+    by_hash = {hashlib.sha256(one).hexdigest(): one for one in tree.values()}
+    raw(api, f"/code/snapshots/{key}/blobs", framed(*(by_hash[one] for one in answer["missing"])), project)
+    assert api.post(f"/code/snapshots/{key}/finish", {"projectId": project}).status == 200
+    return key
+
+
+def test_only_what_the_project_has_not_sent_is_wanted_and_equal_contents_once(owner: Api) -> None:
+    said = manifest(TREE)
+    key = snapshot.identity(said)
+    first = raw(owner, f"/code/snapshots/{key}", said).data
+    assert (len(first["missing"]), first["missingBytes"], first["finished"]) == (3, 13 + 9 + 3, False)
+    put(owner, TREE)
+    more = {**TREE, "new.py": b"new\n"}
+    assert raw(owner, f"/code/snapshots/{snapshot.identity(manifest(more))}", manifest(more)).data["missingBytes"] == 4
+    assert raw(owner, f"/code/snapshots/{key}", said).data["finished"] is True
+
+
+def test_an_upload_that_broke_off_goes_on_where_it_was(owner: Api) -> None:
+    said = manifest(TREE)
+    key = snapshot.identity(said)
+    raw(owner, f"/code/snapshots/{key}", said)
+    torn = raw(owner, f"/code/snapshots/{key}/blobs", framed(TREE["train.py"], TREE["data.bin"])[:-2])
+    assert torn.error == "SNAPSHOT_BLOB_DIFFERS"
+    assert owner.post(f"/code/snapshots/{key}/finish", {"projectId": "project-one"}).error == "SNAPSHOT_INCOMPLETE"
+    left = raw(owner, f"/code/snapshots/{key}", said).data["missing"]
+    assert hashlib.sha256(TREE["train.py"]).hexdigest() not in left
+    assert len(left) == 2
+    assert owner.get("/code/snapshots").data["items"] == [], "what is not whole is not there"
+    assert put(owner, TREE) == key
+    assert [item["id"] for item in owner.get("/code/snapshots").data["items"]] == [key]
+
+
+def test_what_is_not_what_it_says_is_refused(owner: Api) -> None:
+    said = manifest(TREE)
+    key = snapshot.identity(said)
+    assert raw(owner, f"/code/snapshots/{'0' * 64}", said).error == "SNAPSHOT_DIFFERS"
+    raw(owner, f"/code/snapshots/{key}", said)
+    lie = framed(TREE["train.py"]).replace(b"one", b"two")
+    assert raw(owner, f"/code/snapshots/{key}/blobs", lie).error == "SNAPSHOT_BLOB_DIFFERS"
+    assert raw(owner, f"/code/snapshots/{key}/blobs", framed(b"a stranger")).error == "SNAPSHOT_BLOB_UNKNOWN"
+    assert raw(owner, f"/code/snapshots/{key}/blobs", b"nonsense").error == "SNAPSHOT_BLOB_UNKNOWN"
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("../x", "SNAPSHOT_PATH_REFUSED"), ("/etc/x", "SNAPSHOT_PATH_REFUSED"), ("a//b", "SNAPSHOT_PATH_REFUSED"),
+     ("a\nb", "SNAPSHOT_PATH_REFUSED"), ("lib", "SNAPSHOT_PATH_TWICE"), ("x" * 300, "SNAPSHOT_PATH_REFUSED")],
+)  # fmt: skip
+def test_no_path_leaves_the_tree(owner: Api, path: str, code: str) -> None:
+    said = manifest({**TREE, path: b"x"})
+    assert raw(owner, f"/code/snapshots/{snapshot.identity(said)}", said).error == code
+
+
+@pytest.mark.parametrize("link", ["/etc/passwd", "../../x", "lib/../../x", ""])
+def test_no_link_leaves_the_tree(owner: Api, link: str) -> None:
+    said = manifest(TREE, File("lib/way", link=link)) if link else b'{"version":1,"files":[{"path":"x"}]}'
+    answer = raw(owner, f"/code/snapshots/{snapshot.identity(said)}", said)
+    assert answer.error in ("SNAPSHOT_LINK_LEAVES", "SNAPSHOT_MALFORMED")
+
+
+def test_what_is_too_large_is_refused_with_the_largest(owner: Api, settings: Any) -> None:
+    settings.CODE_MAX_FILES = 3
+    said = manifest(TREE)
+    assert raw(owner, f"/code/snapshots/{snapshot.identity(said)}", said).error == "SNAPSHOT_TOO_MANY_FILES"
+    settings.CODE_MAX_FILES, settings.CODE_MAX_MB = 100, 0
+    answer = raw(owner, f"/code/snapshots/{snapshot.identity(said)}", said)
+    assert (answer.status, answer.error) == (413, "SNAPSHOT_TOO_LARGE")
+    assert "train.py" in answer.body["message"]
+    settings.CODE_MAX_FILE_MB = -32
+    assert raw(owner, f"/code/snapshots/{snapshot.identity(said)}", said).error == "BODY_TOO_LARGE"
+
+
+def test_its_tree_files_archive_and_manifest_are_read_back(owner: Api, viewer: Api) -> None:
+    key = put(owner, TREE, File("run.py", link="train.py"))
+    items = viewer.get(f"/code/snapshots/{key[:10]}/tree").data["items"]
+    assert [(one["name"], one["kind"]) for one in items] == [
+        ("lib", "folder"), ("data.bin", "file"), ("run.py", "link"), ("same.py", "file"), ("train.py", "file")
+    ]  # fmt: skip
+    assert [one["path"] for one in viewer.get(f"/code/snapshots/{key}/tree?path=lib").data["items"]] == ["lib/model.py"]
+    assert viewer.get(f"/code/snapshots/{key}/file?path=train.py").data["text"] == "print('one')\n"
+    assert viewer.get(f"/code/snapshots/{key}/file?path=data.bin").data["text"] is None
+    assert viewer.get(f"/code/snapshots/{key}/file?path=absent").status == 404
+    sent = viewer.client.get(
+        f"{BASE}/code/snapshots/{key}/archive", headers={"Authorization": f"Bearer {viewer.token}"}
+    )
+    with tarfile.open(fileobj=io.BytesIO(b"".join(sent.streaming_content))) as tar:
+        assert tar.extractfile("lib/model.py").read() == b"SIZE = 1\n"
+        assert tar.getmember("run.py").linkname == "train.py"
+    whole = viewer.client.get(
+        f"{BASE}/code/snapshots/{key}/manifest", headers={"Authorization": f"Bearer {viewer.token}"}
+    )
+    assert snapshot.identity(whole.content) == key
+
+
+def test_two_snapshots_are_compared_line_by_line(owner: Api) -> None:
+    before = put(owner, TREE)
+    after = put(owner, {"train.py": b"print('two')\n", "lib/model.py": b"SIZE = 1\n", "data.bin": b"\0", "new": b"n"})
+    items = {one["path"]: one for one in owner.get(f"/code/snapshots/{after}/diff", before=before).data["items"]}
+    assert {path: one["change"] for path, one in items.items()} == {
+        "train.py": "changed", "data.bin": "changed", "same.py": "removed", "new": "added"
+    }  # fmt: skip
+    assert "-print('one')\n+print('two')\n" in items["train.py"]["diff"]
+    assert items["data.bin"]["binary"] is True
+
+
+def test_strangers_find_nothing_and_a_hash_gives_them_nothing(owner: Api, stranger: Api, viewer: Api) -> None:
+    key = put(owner, TREE)
+    for path in ("", "/tree", "/file?path=train.py", "/manifest", "/archive", "/patch", f"/diff?before={key}"):
+        assert stranger.get(f"/code/snapshots/{key}{path}").status == 404, path
+    assert stranger.get("/code/snapshots").data["items"] == []
+    said = manifest(TREE)
+    theirs = raw(stranger, f"/code/snapshots/{key}", said, "project-two").data
+    assert len(theirs["missing"]) == 3, "they have to send what they say they have"
+    finished = stranger.post(f"/code/snapshots/{key}/finish", {"projectId": "project-two"})
+    assert finished.error == "SNAPSHOT_INCOMPLETE"
+    assert stranger.get(f"/code/snapshots/{key}").status == 404
+    assert raw(stranger, f"/code/snapshots/{key}", said).status == 404
+    assert raw(viewer, f"/code/snapshots/{key}", said).error == "FORBIDDEN"
+    put(stranger, TREE, project="project-two")
+    assert len(list((store.root() / "blobs").glob("*/*"))) == 3, "kept once"
+    assert Blob.objects.count() == 6
+
+
+def task(**more: Any) -> dict[str, Any]:
+    return {"taskName": "t", "datasetId": None, "datasetVersionId": None, "modelId": None,
+            "environmentIds": ["env-001"], "entrypoint": {"script": "train.py"}, **more}  # fmt: skip
+
+
+def test_a_task_names_the_snapshot_and_a_script_in_it(owner: Api, environments: Any) -> None:
+    key = put(owner, TREE)
+    shown = owner.post("/training-tasks/preview", task(code={"snapshot": key[:16]})).data
+    assert shown["problems"] == []
+    node = next(one for one in shown["artifacts"] if one["kind"] == "node")
+    assert key in node["content"]
+    made = owner.post("/training-tasks", task(code={"snapshot": key[:16]}))
+    assert made.status == 201, made.body
+    absent = owner.post("/training-tasks", task(code={"snapshot": key}, entrypoint={"script": "trian.py"}))
+    assert absent.problems == {"entrypoint.script": "ENTRYPOINT_NOT_IN_CODE"}
+    unknown = owner.post("/training-tasks", task(code={"snapshot": "0" * 64}))
+    assert unknown.problems["code.snapshot"] == "SNAPSHOT_UNKNOWN"
+    two = owner.post("/training-tasks", task(code={"snapshot": key, "git": {"url": "https://example.org/x.git"}}))
+    assert two.problems["code"] == "CODE_ONE_SOURCE"
+    wanted = owner.post("/training-tasks", task(code={"snapshot": key, "requirements": "other.txt"}))
+    assert wanted.problems == {"code.requirements": "REQUIREMENTS_NOT_IN_CODE"}
+    copy = owner.post(f"/training-tasks/{made.data['taskId']}/clone").data["request"]
+    assert copy["code"] == {"snapshot": key, "requirements": "auto"}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    for words in (["init", "-q", "-b", "main", str(folder)],):
+        subprocess.run(["git", *words], check=True)
+    (folder / "train.py").write_text("print('git')\n")
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", "-C", str(folder), "add", "."], check=True)
+    subprocess.run(["git", "-C", str(folder), *who, "commit", "-qm", "one"], check=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [("file:///etc", "GIT_URL_REFUSED"), ("http://example.org/x", "GIT_URL_REFUSED"), ("/tmp/x", "GIT_URL_REFUSED"),
+     ("ext::sh -c id", "GIT_URL_REFUSED"), ("https://u:p@example.org/x", "GIT_URL_REFUSED"),
+     ("https://127.0.0.1/x", "GIT_HOST_REFUSED"), ("https://169.254.169.254/x", "GIT_HOST_REFUSED"),
+     ("ssh://-oProxyCommand=id/x", "GIT_URL_REFUSED")],
+)  # fmt: skip
+def test_code_comes_from_no_local_place(owner: Api, url: str, code: str) -> None:
+    answer = owner.post("/code/fetches", {"projectId": "project-one", "git": {"url": url}})
+    assert answer.problems["git.url"] == code
+
+
+def test_a_name_that_leads_to_a_local_address_is_refused_when_it_is_looked_up(
+    owner: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked_up(*_: Any, **__: Any) -> list[Any]:
+        return [(2, 1, 6, "", ("10.0.0.7", 443))]
+
+    monkeypatch.setattr(git.socket, "getaddrinfo", looked_up)
+    made = owner.post("/code/fetches", {"projectId": "project-one", "git": {"url": "https://inside.example.org/x"}})
+    fetching.fetch(made.data["id"])
+    found = owner.get(f"/code/fetches/{made.data['id']}").data
+    assert (found["status"], found["error"]["code"]) == ("failed", "GIT_HOST_REFUSED")
+
+
+def test_a_revision_becomes_a_snapshot_with_its_commit(
+    owner: Api, stranger: Api, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real git from a real repository; only that it lies in a folder is let through."""
+    monkeypatch.setattr(git, "_address", lambda parts: "192.0.2.1")
+    before = git._Git.__init__
+
+    def local(self: Any, *given: Any) -> None:
+        before(self, *given)
+        self.options += ["-c", "protocol.file.allow=always", "-c", f"url.{repository}.insteadOf=https://example.org/x"]
+
+    monkeypatch.setattr(git._Git, "__init__", local)
+    asked = {"url": "https://example.org/x", "revision": "main"}
+    made = owner.post("/code/fetches", {"projectId": "project-one", "git": asked}).data
+    assert fetching.due() == [made["id"]]
+    assert fetching.fetch(made["id"])
+    assert not fetching.fetch(made["id"]), "once"
+    found = owner.get(f"/code/fetches/{made['id']}").data
+    assert found["status"] == "ready", found
+    origin = owner.get(f"/code/snapshots/{found['snapshotId']}").data["origin"]
+    commit = subprocess.run(["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    assert (origin["kind"], origin["branch"], origin["commit"]) == ("git", "main", commit.strip())
+    assert owner.get(f"/code/snapshots/{found['snapshotId']}/file?path=train.py").data["text"] == "print('git')\n"
+    assert stranger.get(f"/code/fetches/{made['id']}").status == 404
+    absent = owner.post("/code/fetches", {"projectId": "project-one", "git": {**asked, "revision": "nope"}}).data
+    fetching.fetch(absent["id"])
+    assert owner.get(f"/code/fetches/{absent['id']}").data["error"]["code"] == "GIT_REVISION_UNKNOWN"
+    assert Fetch.objects.filter(due_at=None).count() == 2
+    assert Snapshot.objects.count() == 1
+
+
+def test_a_damaged_content_is_found_before_a_node_has_it(owner: Api) -> None:
+    key = put(owner, TREE)
+    store.blob(hashlib.sha256(TREE["train.py"]).hexdigest()).write_bytes(b"print('bad')\n")
+    with pytest.raises(store.Lost):
+        store.archive(key)
+    assert owner.get(f"/code/snapshots/{key}/archive").error == "CODE_LOST"
