@@ -1,0 +1,102 @@
+"""Shapes of requests and answers about files."""
+
+from django.db.models import F
+from rest_framework import serializers
+
+from apps.common.openapi import INT8
+from apps.common.pages import OrderingField, PageQuery
+from apps.files.models import UploadState
+from apps.files.paths import LONGEST_PATH
+
+
+class Path(serializers.CharField):
+    """Within the project, relative, `/` between folders."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**{"max_length": LONGEST_PATH, "trim_whitespace": False, **options})  # type: ignore[arg-type]
+
+
+class FileQuery(PageQuery):
+    path = Path(default="", allow_blank=True, help_text="a folder; empty = the whole project")
+    search = serializers.CharField(
+        max_length=100, default="", allow_blank=True, help_text="in the names of all that is below the folder"
+    )
+    ordering = OrderingField("name", name="name", sizeBytes="size", modifiedAt=F("changed_at").asc())
+
+
+class FileItem(serializers.Serializer):
+    path = serializers.CharField()
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(["file", "folder"])
+    sizeBytes = serializers.IntegerField(allow_null=True, help_text="null of a folder")
+    sha256 = serializers.CharField(help_text="empty where it is not known: of folders, and of what tasks write")
+    modifiedAt = serializers.DateTimeField()
+    by = serializers.CharField(help_text="who put it there; empty: a task")
+    busy = serializers.BooleanField(help_text="it is being moved or replaced")
+
+
+class FileUse(serializers.Serializer):
+    usedBytes = serializers.IntegerField(help_text="all of the below")
+    fileBytes = serializers.IntegerField()
+    arrivingBytes = serializers.IntegerField(help_text="set aside for uploads under way")
+    outputBytes = serializers.IntegerField(help_text="what tasks have written to FERMI_OUTPUT_DIR")
+    maxFileBytes = serializers.IntegerField(allow_null=True, help_text="null: no limit")
+    place = serializers.CharField(help_text="for the project's ranks: FERMI_FILES_DIR, or FERMI_FILES_URL")
+    remote = serializers.BooleanField(help_text="it is object storage")
+
+
+class FileKey(serializers.Serializer):
+    path = Path()
+
+
+class FileDeleteQuery(serializers.Serializer):
+    path = Path()
+    recursive = serializers.BooleanField(default=False, help_text="also a folder with something in it")
+
+
+class ArchiveQuery(serializers.Serializer):
+    path = Path(default="", allow_blank=True)
+    format = serializers.ChoiceField(["tar", "zip"], default="zip")
+
+
+class FolderCreateRequest(serializers.Serializer):
+    path = Path()
+
+
+class FileMoveRequest(serializers.Serializer):
+    path = Path()
+    to = Path(help_text="the whole new path")
+
+
+class UploadCreateRequest(serializers.Serializer):
+    path = Path()
+    sizeBytes = serializers.IntegerField(source="size", min_value=0, max_value=INT8 // 4)
+    sha256 = serializers.RegexField("^[0-9a-fA-F]{64}$", help_text="of the whole file")
+    replace = serializers.BooleanField(default=False, help_text="a file that is there with another content")
+
+
+class UploadQuery(PageQuery):
+    ordering = OrderingField("-createdAt", createdAt="created_at")
+
+
+class UploadError(serializers.Serializer):
+    code = serializers.CharField()
+    message = serializers.CharField()
+    hint = serializers.CharField()
+
+
+class UploadItem(serializers.Serializer):
+    id = serializers.CharField(help_text="empty: nothing has to be sent, the same content is there")
+    path = serializers.CharField()
+    sizeBytes = serializers.IntegerField()
+    sha256 = serializers.CharField()
+    state = serializers.ChoiceField(UploadState.choices)
+    offset = serializers.IntegerField(help_text="bytes that are here: where to go on")
+    by = serializers.CharField()
+    error = UploadError(allow_null=True)
+    createdAt = serializers.DateTimeField()
+    expiresAt = serializers.DateTimeField(help_text="when it is given up, unless somebody goes on with it")
+
+
+class PieceQuery(serializers.Serializer):
+    offset = serializers.IntegerField(min_value=0, max_value=INT8 // 4)

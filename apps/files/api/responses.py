@@ -1,0 +1,69 @@
+"""Contents on their way out: ranges, conditions, archives. Never shown by the browser on the console's own origin: what
+a member has uploaded could be a page."""
+
+import re
+from collections.abc import Iterable
+from typing import BinaryIO
+from urllib.parse import quote
+
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from apps.common.errors import ApiError
+from apps.files import archives
+from apps.files.archives import Form, Member
+from apps.files.store import pieces
+
+RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
+
+
+def content(request: HttpRequest, file: BinaryIO, *, name: str, size: int, tag: str) -> HttpResponseBase:
+    """All of it, or the one range that was asked for (RFC 9110, 14.2); `tag` names the content."""
+    etag = f'"{tag}"'
+    headers = {"ETag": etag, "Accept-Ranges": "bytes", **_attachment(name)}
+    if _among(request.headers.get("If-None-Match", ""), etag):
+        file.close()
+        return HttpResponse(status=304, headers=headers)
+    begin, end = 0, size
+    asked = request.headers.get("Range", "")
+    if asked and request.headers.get("If-Range", etag) == etag and (found := RANGE.fullmatch(asked.strip())):
+        first, last = found.groups()
+        if first:
+            begin, end = int(first), min(int(last) + 1 if last else size, size)
+        elif last:
+            begin = max(size - int(last), 0)
+        if begin >= end or not (first or last):
+            file.close()
+            raise ApiError(416, "RANGE_OUTSIDE", found=asked[:60], size=size)
+    part = (begin, end) != (0, size)
+    if part:
+        headers["Content-Range"] = f"bytes {begin}-{end - 1}/{size}"
+    headers["Content-Length"] = str(end - begin)
+    if request.method == "HEAD":
+        file.close()
+        return HttpResponse(headers=headers, content_type="application/octet-stream")
+    return StreamingHttpResponse(
+        pieces(file, begin, end - begin),
+        status=206 if part else 200,
+        headers=headers,
+        content_type="application/octet-stream",
+    )
+
+
+def archive(form: Form, name: str, members: Iterable[Member]) -> HttpResponseBase:
+    body = archives.stream(form, members)
+    return StreamingHttpResponse(body, headers=_attachment(f"{name}.{form}"), content_type=archives.MEDIA[form])
+
+
+def _attachment(name: str) -> dict[str, str]:
+    """RFC 6266; `filename` for those that know nothing else."""
+    plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII) or "file"
+    return {
+        "Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "private, no-cache",
+    }
+
+
+def _among(given: str, etag: str) -> bool:
+    return any(one.strip().removeprefix("W/") in (etag, "*") for one in given.split(",") if one.strip())

@@ -1,0 +1,138 @@
+"""Files of a project: looked at, downloaded, put there in pieces, moved and deleted."""
+
+import io
+from typing import IO, Any, cast
+
+from django.conf import settings
+
+from apps.accounts import access
+from apps.accounts.models import Project
+from apps.common.api import APIView, Body, Data, Query, Request, operation, page
+from apps.common.errors import ApiError
+from apps.files import paths, selectors
+from apps.files.api import forms, responses
+from apps.files.api.bodies import PieceParser
+from apps.files.services import folders, uploads
+
+
+def _project(request: Request, project_id: str) -> Project:
+    return access.project(request.user, project_id)
+
+
+class FilesView(APIView):
+    @operation("listFiles", query=forms.FileQuery, page=forms.FileItem)
+    def get(self, request: Request, project_id: str, query: Query) -> Data:
+        """What is in a folder, folders first; with `search` all below it."""
+        project = _project(request, project_id)
+        rows = selectors.rows(project, paths.clean(query["path"], root=True), query["search"])
+        return page(rows, {**query, "ordering": ["-folder", *query["ordering"]]}, selectors.file_shown)
+
+    @operation("deleteFile", query=forms.FileDeleteQuery)
+    def delete(self, request: Request, project_id: str, query: Query) -> None:
+        """A file, or a folder (member their own; maintainer anybody's)."""
+        folders.delete(request.user, _project(request, project_id), query["path"], recursive=query["recursive"])
+
+
+class FileUseView(APIView):
+    @operation("getFileUse", data=forms.FileUse)
+    def get(self, request: Request, project_id: str) -> Data:
+        """How much the project keeps, how much it may, and where its ranks find it."""
+        return selectors.use_shown(_project(request, project_id))
+
+
+class FileContentView(APIView):
+    @operation(
+        "downloadFile", query=forms.FileKey, media="application/octet-stream", headers=["Range", "If-None-Match"]
+    )
+    def get(self, request: Request, project_id: str, query: Query) -> Data:
+        """A file's content; its ETag is its SHA-256. Takes one range."""
+        project, path = _project(request, project_id), paths.clean(query["path"])
+        file = folders.find(project, path)
+        if file.folder:
+            raise ApiError(409, "FILE_IS_FOLDER", "path", path=path)
+        return responses.content(
+            request._request, selectors.opened(file), name=file.name, size=file.size, tag=file.sha256
+        )
+
+
+class FileArchiveView(APIView):
+    @operation("downloadFiles", query=forms.ArchiveQuery, media="application/zip")
+    def get(self, request: Request, project_id: str, query: Query) -> Data:
+        """A folder with all that is in it, as one archive (zip or tar), made while it is sent."""
+        project, path = _project(request, project_id), paths.clean(query["path"], root=True)
+        if path and not folders.find(project, path).folder:
+            raise ApiError(409, "FILE_NOT_FOLDER", "path", path=path)
+        name = paths.split(path)[1] or project.name
+        return responses.archive(query["format"], name, selectors.members(project, path))
+
+
+class FoldersView(APIView):
+    @operation("makeFolder", body=forms.FolderCreateRequest, data=forms.FileItem, status=201)
+    def post(self, request: Request, project_id: str, body: Body) -> Data:
+        """A folder and those that it is in (member). Asking again changes nothing."""
+        return selectors.file_shown(folders.make(request.user, _project(request, project_id), body["path"]))
+
+
+class FileMoveView(APIView):
+    @operation("moveFile", body=forms.FileMoveRequest, data=forms.FileItem)
+    def post(self, request: Request, project_id: str, body: Body) -> Data:
+        """Another name or folder, of a file or of a folder with all that is in it (member; maintainer anybody's)."""
+        moved = folders.move(request.user, _project(request, project_id), body["path"], body["to"])
+        return selectors.file_shown(moved)
+
+
+class UploadsView(APIView):
+    @operation("listUploads", query=forms.UploadQuery, page=forms.UploadItem)
+    def get(self, request: Request, project_id: str, query: Query) -> Data:
+        """Uploads under way or failed: your own (maintainer: all)."""
+        rows = selectors.under_way(request.user, _project(request, project_id))
+        return page(rows.filter(path__icontains=query["search"]), query, selectors.upload_shown)
+
+    @operation("beginUpload", body=forms.UploadCreateRequest, data=forms.UploadItem, status=201)
+    def post(self, request: Request, project_id: str, body: Body) -> Data:
+        """The upload to send pieces to, from its `offset` on (member). The same path, size and hash give the same
+        upload again, and `done` where that content is there already."""
+        return selectors.upload_shown(uploads.begin(request.user, _project(request, project_id), **body))
+
+
+class UploadView(APIView):
+    @operation("getUpload", data=forms.UploadItem)
+    def get(self, request: Request, project_id: str, upload_id: str) -> Data:
+        """How far it is."""
+        return selectors.upload_shown(uploads.find(request.user, _project(request, project_id), upload_id))
+
+    @operation("cancelUpload")
+    def delete(self, request: Request, project_id: str, upload_id: str) -> None:
+        """Gives it up."""
+        uploads.cancel(request.user, _project(request, project_id), upload_id)
+
+
+class UploadContentView(APIView):
+    parser_classes = (PieceParser,)
+
+    @operation("sendPiece", query=forms.PieceQuery, takes="application/octet-stream", data=forms.UploadItem)
+    def put(self, request: Request, project_id: str, upload_id: str, query: Query) -> Data:
+        """Bytes of the file from `offset` on, at most 16 MiB. Sending a piece again changes nothing."""
+        project = _project(request, project_id)
+        file = cast(IO[bytes], cast(dict[str, Any], request.data).get("file") or io.BytesIO())
+        return selectors.upload_shown(uploads.append(request.user, project, upload_id, query["offset"], _whole(file)))
+
+
+class UploadFinishView(APIView):
+    @operation("finishUpload", data=forms.UploadItem)
+    def post(self, request: Request, project_id: str, upload_id: str) -> Data:
+        """All bytes are sent: the hash is checked, and the file put in place whole. A large one is `checking` for a
+        while. Asking again changes nothing."""
+        return selectors.upload_shown(uploads.finish(request.user, _project(request, project_id), upload_id))
+
+
+def _whole(body: Any) -> IO[bytes]:
+    """Behind our own server a file that can be gone back in; elsewhere (tests) a stream, which is read."""
+    inner = getattr(body, "_stream", body)
+    if not (hasattr(inner, "seekable") and inner.seekable()):
+        inner = io.BytesIO(body.read(settings.FILES_PIECE_BYTES + 1))
+    inner.seek(0, io.SEEK_END)
+    if inner.tell() > settings.FILES_PIECE_BYTES:
+        raise ApiError(413, "BODY_TOO_LARGE", limit=settings.FILES_PIECE_BYTES)
+    inner.seek(0)
+    return cast(IO[bytes], inner)

@@ -1,0 +1,61 @@
+"""Names of files as people give them: relative, with `/` between folders, and the same however they were typed."""
+
+import unicodedata
+
+from apps.common.errors import ApiError
+
+LONGEST_NAME, LONGEST_PATH = 255, 600
+"""Bytes (UTF-8): of a name on any common file system, and of what an index of PostgreSQL holds with room to spare."""
+
+
+def clean(path: str, field: str = "path", *, root: bool = False) -> str:
+    """`path` as it is stored. `root`: empty, or `/`, is the whole project. Raises ApiError 400."""
+    path = unicodedata.normalize("NFC", path)
+    bare = path.strip("/") if root else path
+    if not bare and root:
+        return ""
+    names = (bare.removesuffix("/") if root else bare).split("/")
+    why = _wrong(names) or ("PATH_TOO_LONG" if len(bare.encode("utf-8", "replace")) > LONGEST_PATH else "")
+    if why:
+        raise ApiError(400, "FILE_PATH_INVALID", field, path=path[:200], why=why, high=LONGEST_PATH)
+    return "/".join(names)
+
+
+def is_clean(path: str) -> bool:
+    """Whether it can be the name of a stored file just as it is."""
+    try:
+        return clean(path) == path
+    except ApiError:
+        return False
+
+
+def _wrong(names: list[str]) -> str:
+    """Of which kind the fault is; empty: there is none."""
+    for name in names:
+        if name in ("", ".", ".."):
+            return "PATH_NOT_BELOW"
+        if len(name.encode("utf-8", "replace")) > LONGEST_NAME:
+            return "PATH_TOO_LONG"
+        if name != name.strip() or "\\" in name or any(unicodedata.category(char) in _UNFIT for char in name):
+            return "PATH_CHARACTERS"
+    return ""
+
+
+_UNFIT = ("Cc", "Cs", "Zl", "Zp")
+"""Control characters, halves of surrogate pairs, and what breaks a line."""
+
+
+def split(path: str) -> tuple[str, str]:
+    """The folder that it is in, and its name."""
+    parent, _, name = path.rpartition("/")
+    return parent, name
+
+
+def join(parent: str, name: str) -> str:
+    return f"{parent}/{name}" if parent else name
+
+
+def folders(path: str) -> list[str]:
+    """All that it is within, the outermost first."""
+    names = path.split("/")[:-1]
+    return ["/".join(names[: length + 1]) for length in range(len(names))]

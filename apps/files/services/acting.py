@@ -1,0 +1,55 @@
+"""What rows say that the store is to be told, carried out. Each act may be repeated; the row is settled after it."""
+
+import logging
+from datetime import timedelta
+
+from django.db.models import Q, QuerySet
+
+from apps.accounts.models import Project
+from apps.common.clock import now
+from apps.files import claims
+from apps.files.models import Doing, File
+from apps.files.store import Unusable, key, store
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 100
+"""So many are done while whoever asked waits; the rest is the sweep's."""
+IN_A_SWEEP = 2_000
+LATER = timedelta(seconds=60)
+
+
+def sweep() -> None:
+    due = File.objects.filter(due_at__lte=now()).exclude(doing__in=[Doing.NOTHING, Doing.PUT])
+    for file in due.order_by("due_at", "pk")[:IN_A_SWEEP]:
+        act(file)
+
+
+def now_or_later(project: Project, rows: QuerySet[File]) -> None:
+    due = list(rows.filter(Q(doing=Doing.MOVE) | Q(doing=Doing.DELETE), project=project, due_at__lte=now())[:AT_ONCE])
+    for file in due:
+        act(file)
+
+
+def act(file: File) -> None:
+    """What fails is tried again in a minute: a row that raises never stops the rest."""
+    if not claims.take(file):
+        return
+    try:
+        _act(file)
+    except (OSError, Unusable) as error:
+        log.warning("cannot %s %s of %s: %s", file.doing, file.path, file.project_id, error)
+        File.objects.filter(pk=file.pk, doing=file.doing).update(due_at=now() + LATER)
+
+
+def _act(file: File) -> None:
+    place = key(file.project_id, file.path, file.task)
+    mine = File.objects.filter(pk=file.pk, doing=file.doing)
+    if file.doing == Doing.DELETE:
+        if file.source:  # it was to be moved
+            store().delete(key(file.project_id, file.source, file.task))
+        store().delete(place)
+        mine.delete()
+    elif file.doing == Doing.MOVE:
+        store().move(key(file.project_id, file.source, file.task), place)
+        mine.update(doing=Doing.NOTHING, source="", due_at=None)

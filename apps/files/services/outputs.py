@@ -1,0 +1,121 @@
+"""What a task writes to FERMI_OUTPUT_DIR: a folder in the data directory that only its ranks write to.
+
+counted while the task goes on ─▶ ended ─▶ counted once more
+                                   └ where files lie in object storage: each is brought there, then the folder goes
+
+A process that dies on the way leaves the row due; what has been brought is not brought again.
+"""
+
+import hashlib
+import logging
+import unicodedata
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+from django.conf import settings
+from django.db import transaction
+
+from apps.accounts.models import Project
+from apps.common.clock import now
+from apps.files import claims, hints, paths
+from apps.files.models import File, Outputs
+from apps.files.services import folders
+from apps.files.store import Unusable, key, store
+from apps.files.trees import Entry, Tree
+from fermi.launch.userpaths import OUTPUTS
+
+log = logging.getLogger(__name__)
+
+EVERY, LATER = timedelta(seconds=60), timedelta(seconds=60)
+
+
+def places_of(project: str) -> dict[str, Any]:
+    """Where a job finds its project's files: what `JobSpec` says of it."""
+    if not project:
+        return {}
+    return {"files_url" if store().remote else "files_dir": store().place(project)}
+
+
+def tree(task: str) -> Tree:
+    return Tree(Path(settings.DATA_DIR, OUTPUTS, task))
+
+
+def begin(task: str, project: str) -> None:
+    """With the task, in its transaction. Its project's folder of files is there before a rank looks for it."""
+    Outputs.objects.get_or_create(task=task, defaults={"project_id": project, "due_at": now() + EVERY})
+    if not store().remote:
+        try:
+            Path(store().place(project)).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            log.warning("cannot make the folder of %s: %s", project, error)
+
+
+def due() -> Iterable[Outputs]:
+    return Outputs.objects.filter(due_at__lte=now()).select_related("project").order_by("due_at")[:200]
+
+
+def settle(row: Outputs, *, ended: bool) -> None:
+    """Of a row that is due. `ended`: nothing writes there any more."""
+    if not claims.take(row):
+        return
+    mine = Outputs.objects.filter(pk=row.pk)
+    with claims.kept(row):
+        there = tree(row.task)
+        if not row.stored:
+            files = [entry for entry in there.walk() if not entry.folder]
+            mine.update(size=sum(file.size for file in files), count=len(files), counted_at=now())
+            if not ended:
+                mine.update(due_at=now() + EVERY)
+                return
+            if files and store().remote and not _stored(row, there, files):
+                return
+        if store().remote:
+            there.remove()
+        mine.update(due_at=None)
+
+
+def _stored(row: Outputs, there: Tree, files: list[Entry]) -> bool:
+    mine = Outputs.objects.filter(pk=row.pk)
+    if odd := next((file.path for file in files if not paths.is_clean(file.path)), None):
+        # they stay where they are, and can be had from there
+        mine.update(due_at=None, error=f"{unicodedata.normalize('NFC', odd)[:200]}: name")
+        return False
+    try:
+        for file in files:
+            _bring(row, there, file)
+    except (OSError, Unusable) as error:
+        log.warning("cannot store the outputs of %s: %s", row.task, error)
+        mine.update(due_at=now() + LATER, error=str(error)[:300])
+        return False
+    return bool(mine.update(stored=True, error=""))
+
+
+def _bring(row: Outputs, there: Tree, entry: Entry) -> None:
+    parent, name = paths.split(entry.path)
+    own: dict[str, Any] = {"project": row.project, "task": row.task, "parent": parent, "name": name}
+    if File.objects.filter(**own, size=entry.size).exclude(sha256="").exists():
+        return
+    with there.open(entry.path) as file:
+        found = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
+        store().put(Path(f"/proc/self/fd/{file.fileno()}"), key(row.project_id, entry.path, row.task))
+    with transaction.atomic():
+        folders.ensure(row.project, paths.folders(entry.path), None, row.task)
+        values = {"size": entry.size, "sha256": found, "changed_at": now()}
+        File.objects.update_or_create(**own, defaults=values)
+
+
+def forget(project: str, task: str) -> None:
+    """With the task: from the disk at once, from object storage soon."""
+    tree(task).remove()
+    with transaction.atomic():
+        Outputs.objects.filter(pk=task).delete()
+        rows = File.objects.filter(project=project, task=task)
+        rows.filter(folder=True).delete()
+        folders.discard(rows, list(rows.values_list("pk", flat=True)))
+        hints.due()
+
+
+def stored(project: Project, task: str) -> bool:
+    return Outputs.objects.filter(pk=task, project=project, stored=True).exists()

@@ -1,0 +1,44 @@
+"""How much a project may keep, and how much it does: its files, those that are arriving, and what its tasks wrote."""
+
+from dataclasses import dataclass
+
+from django.db.models import Sum
+
+from apps.accounts.models import Project
+from apps.common.errors import ApiError
+from apps.files.models import File, Outputs, Upload, UploadState
+from fermi.launch.figures import size
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Bytes. `most` None: no limit."""
+
+    files: int
+    arriving: int
+    outputs: int
+    most: int | None
+
+    @property
+    def all(self) -> int:
+        return self.files + self.arriving + self.outputs
+
+
+def use(project_id: str) -> Use:
+    kept = File.objects.filter(project=project_id, folder=False)
+    arriving = Upload.objects.filter(project=project_id, state__in=[UploadState.RECEIVING, UploadState.CHECKING])
+    written = Outputs.objects.filter(project=project_id, stored=False)
+    sums = [
+        rows.aggregate(sum=Sum("size"))["sum"] or 0
+        for rows in (kept.filter(task=""), kept.exclude(task=""), arriving, written)
+    ]
+    most = Project.objects.filter(pk=project_id).values_list("limits__max_file_bytes", flat=True).first()
+    return Use(files=sums[0], arriving=sums[2], outputs=sums[1] + sums[3], most=most)
+
+
+def refuse_beyond(project_id: str, more: int, instead: int) -> None:
+    """Room for `more` bytes that take the place of `instead`. In a transaction: whoever asks at the same time waits."""
+    Project.objects.select_for_update().filter(pk=project_id).first()
+    found = use(project_id)
+    if found.most is not None and found.all - instead + more > found.most:
+        raise ApiError(409, "FILES_FULL", "sizeBytes", used=size(found.all), limit=size(found.most), needed=size(more))

@@ -1,0 +1,248 @@
+"""Files that arrive: begun with path, size and hash, sent in pieces by offset, checked, and put in place whole.
+
+receiving ──all bytes are there──▶ checking ──the hash is right──▶ done
+                                      └────────it is not────────▶ failed
+
+Who is killed asks again with the same path, size and hash, gets the same upload, and goes on from its offset.
+"""
+
+import fcntl
+import hashlib
+import logging
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import IO
+
+from django.db import transaction
+
+from apps.accounts import access, audit
+from apps.accounts.models import Project, Role, User
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.files import claims, hints, paths
+from apps.files.models import Doing, File, Upload, UploadState
+from apps.files.services import folders, quota
+from apps.files.store import Unusable, key, store
+
+log = logging.getLogger(__name__)
+
+LIFE = timedelta(days=1)
+"""Of an upload that nobody goes on with, and of what is remembered of one that has ended."""
+SOON, LATER = timedelta(seconds=2), timedelta(seconds=60)
+AT_ONCE = 64 << 20
+"""So many bytes are checked while whoever asked waits."""
+BLOCK = 1 << 20
+
+
+def begin(user: User, project: Project, *, path: str, size: int, sha256: str, replace: bool = False) -> Upload:
+    """The upload to go on with. What is there already, with the same content, is done."""
+    access.require(user, project, Role.MEMBER)
+    path, sha256 = paths.clean(path), sha256.lower()
+    parent, name = paths.split(path)
+    moment = now()
+    with transaction.atomic():
+        there = folders.shown(project).filter(parent=parent, name=name).first()
+        if there and there.folder:
+            raise ApiError(409, "FILE_IN_THE_WAY", "path", path=path)
+        own = {"project": project, "user": user, "path": path, "size": size, "sha256": sha256}
+        if there and not there.doing and (there.size, there.sha256) == (size, sha256):
+            return Upload(**own, id="", state=UploadState.DONE, created_at=moment, touched_at=moment)
+        going_on = [UploadState.RECEIVING, UploadState.CHECKING]
+        if mine := Upload.objects.filter(**own, state__in=going_on).order_by("created_at").first():
+            Upload.objects.filter(pk=mine.pk).update(touched_at=moment)
+            if mine.state == UploadState.RECEIVING:
+                _make(mine)
+            return mine
+        if there:
+            if not replace:
+                raise ApiError(409, "FILE_EXISTS", "path", path=path)
+            folders.refuse_others(user, project, [there])
+        for folder in paths.folders(path):
+            above, last = paths.split(folder)
+            if File.objects.filter(project=project, task="", parent=above, name=last, folder=False).exists():
+                raise ApiError(409, "FILE_IN_THE_WAY", "path", path=folder)
+        quota.refuse_beyond(project.pk, size, there.size if there else 0)
+        upload = Upload.objects.create(**own, created_at=moment, touched_at=moment)
+    _make(upload)
+    return upload
+
+
+def find(user: User, project: Project, upload_id: str) -> Upload:
+    """Their own; a maintainer's are all."""
+    row = Upload.objects.filter(project=project, pk=upload_id).first()
+    if row is None or (row.user_id != user.pk and access.role_in(user, project) != Role.MAINTAINER):
+        raise ApiError(404, "UPLOAD_NOT_FOUND")
+    return row
+
+
+def offset(upload: Upload) -> int:
+    if upload.state != UploadState.RECEIVING:
+        return upload.size
+    try:
+        return staged(upload.pk).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def append(user: User, project: Project, upload_id: str, begin: int, body: IO[bytes]) -> Upload:
+    """By offset: a piece that comes again, or in part, leaves the file as it should be. 409 where bytes are missing
+    before it; `offset` of the upload says where to go on."""
+    upload = find(user, project, upload_id)
+    access.require(user, project, Role.MEMBER)
+    if upload.state != UploadState.RECEIVING:
+        return upload
+    try:
+        _append(upload, begin, body)
+    except OSError as error:
+        raise ApiError(507, "DISK_UNUSABLE", path=str(store().staging), why=error.strerror or str(error)) from error
+    Upload.objects.filter(pk=upload.pk).update(touched_at=now())
+    return upload
+
+
+def _append(upload: Upload, begin: int, body: IO[bytes]) -> None:
+    there = os.open(staged(upload.pk), os.O_WRONLY | os.O_APPEND)  # one that has been put in place is not made anew
+    with os.fdopen(there, "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        size = os.fstat(file.fileno()).st_size
+        if begin > size:
+            raise ApiError(409, "UPLOAD_GAP", "offset", found=begin, offset=size)
+        body.seek(0, os.SEEK_END)
+        if begin + body.tell() > upload.size:
+            raise ApiError(409, "UPLOAD_TOO_LONG", "offset", found=begin + body.tell(), size=upload.size)
+        body.seek(size - begin)
+        while piece := body.read(BLOCK):
+            file.write(piece)
+
+
+def finish(user: User, project: Project, upload_id: str) -> Upload:
+    """All bytes are there; checked at once where they are few, else by the sweep. Asking again changes nothing."""
+    upload = find(user, project, upload_id)
+    access.require(user, project, Role.MEMBER)
+    there = offset(upload)
+    if there < upload.size:
+        raise ApiError(409, "UPLOAD_INCOMPLETE", found=there, size=upload.size)
+    with transaction.atomic():
+        rows = Upload.objects.filter(pk=upload.pk, state=UploadState.RECEIVING)
+        if rows.update(state=UploadState.CHECKING, due_at=now(), touched_at=now()):
+            hints.due()
+    upload.refresh_from_db()
+    if upload.state == UploadState.CHECKING and upload.size <= AT_ONCE:
+        check(upload)
+        upload.refresh_from_db()
+    return upload
+
+
+def cancel(user: User, project: Project, upload_id: str) -> None:
+    upload = find(user, project, upload_id)
+    access.require(user, project, Role.MEMBER)
+    if not Upload.objects.filter(pk=upload.pk, state__in=[UploadState.RECEIVING, UploadState.FAILED]).delete()[0]:
+        raise ApiError(409, "UPLOAD_NOT_OPEN", status=upload.state)
+    staged(upload.pk).unlink(missing_ok=True)
+
+
+def check(upload: Upload) -> None:
+    """Of one that is being checked: to its end, whoever began it. Does nothing where somebody else has it."""
+    if upload.due_at is None or upload.due_at > now() or not claims.take(upload):
+        return
+    with claims.kept(upload):
+        try:
+            _check(upload)
+        except ApiError as error:
+            problem = error.problems[0]
+            if error.code == "FILE_BUSY":
+                mine = Upload.objects.filter(pk=upload.pk, state=UploadState.CHECKING)
+                mine.update(due_at=now() + SOON)
+                return
+            _fail(upload, problem.code, dict(problem.params))
+        except (OSError, Unusable) as error:
+            log.warning("cannot put %s in place: %s", upload, error)
+            Upload.objects.filter(pk=upload.pk, state=UploadState.CHECKING).update(due_at=now() + LATER)
+
+
+def _check(upload: Upload) -> None:
+    source, project = staged(upload.pk), upload.project
+    parent, name = paths.split(upload.path)
+    rows = File.objects.filter(project=project, task="", parent=parent, name=name)
+    placed = rows.filter(doing=Doing.PUT, upload=upload.pk).exists()
+    if source.exists():
+        found = _hash(source)
+        if found != upload.sha256:
+            raise ApiError(409, "UPLOAD_CORRUPT", found=found, expected=upload.sha256)
+        with transaction.atomic():
+            _reserve(upload)
+        store().put(source, key(project.pk, upload.path))
+    elif not placed or store().size(key(project.pk, upload.path)) != upload.size:
+        raise ApiError(409, "UPLOAD_LOST")
+    with transaction.atomic():
+        settled = {"doing": Doing.NOTHING, "upload": "", "size": upload.size, "sha256": upload.sha256}
+        rows.filter(upload=upload.pk).update(**settled, by=upload.user, changed_at=now(), due_at=None)
+        Upload.objects.filter(pk=upload.pk).update(state=UploadState.DONE, due_at=None, touched_at=now())
+        audit.record(upload.user, "file.put", upload.path, project=project, size=upload.size, sha256=upload.sha256)
+    source.unlink(missing_ok=True)
+
+
+def _reserve(upload: Upload) -> None:
+    """The name is this upload's until its content is in place."""
+    project, path = upload.project, upload.path
+    parent, name = paths.split(path)
+    folders.refuse_busy(project, path)
+    folders.ensure(project, paths.folders(path), upload.user)
+    own = {"by": upload.user, "changed_at": now()}
+    row, _ = File.objects.get_or_create(project=project, task="", parent=parent, name=name, defaults=own)
+    if row.folder:
+        raise ApiError(409, "FILE_IN_THE_WAY", path=path)
+    if row.upload not in ("", upload.pk):
+        raise ApiError(409, "FILE_BUSY", path=path)
+    File.objects.filter(pk=row.pk).update(doing=Doing.PUT, upload=upload.pk)
+
+
+def _fail(upload: Upload, code: str, params: dict[str, object]) -> None:
+    with transaction.atomic():
+        rows = File.objects.filter(project=upload.project_id, upload=upload.pk)
+        rows.filter(sha256="").delete()
+        rows.update(doing=Doing.NOTHING, upload="")
+        error = {"code": code, **params}
+        mine = Upload.objects.filter(pk=upload.pk, state=UploadState.CHECKING)
+        mine.update(state=UploadState.FAILED, error=error, due_at=None, touched_at=now())
+    staged(upload.pk).unlink(missing_ok=True)
+
+
+def sweep() -> None:
+    for upload in Upload.objects.filter(state=UploadState.CHECKING, due_at__lte=now()).order_by("due_at"):
+        check(upload)
+
+
+def forget() -> None:
+    """Uploads that nobody went on with for a day, and what of none is left in the staging folder."""
+    old = Upload.objects.exclude(state=UploadState.CHECKING).filter(touched_at__lt=now() - LIFE)
+    for upload in old.select_related("project"):
+        with transaction.atomic():
+            if upload.state == UploadState.RECEIVING:
+                audit.record(None, "file.upload-abandoned", upload.path, project=upload.project, size=upload.size)
+            upload.delete()
+    if not store().staging.is_dir():
+        return
+    for left in list(store().staging.iterdir()):
+        aged = now().timestamp() - left.stat().st_mtime > LIFE.total_seconds()
+        if aged and not Upload.objects.filter(pk=left.name).exists():
+            left.unlink(missing_ok=True)
+
+
+def staged(upload_id: str) -> Path:
+    return store().staging / upload_id
+
+
+def _make(upload: Upload) -> None:
+    try:
+        store().staging.mkdir(parents=True, exist_ok=True, mode=0o700)
+        staged(upload.pk).touch(mode=0o644)
+    except OSError as error:
+        raise ApiError(507, "DISK_UNUSABLE", path=str(store().staging), why=error.strerror or str(error)) from error
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+    return found

@@ -1,0 +1,181 @@
+"""Where contents lie: a folder, or object storage that `fsspec` speaks to (FERMI_FILES=s3://bucket/prefix).
+
+    <root>/<project>/<path>        files of a project: a folder of the project's own, which its ranks may read
+    <root>/.outputs/<task>/<path>  in object storage: what a task has written
+
+Contents arrive whole or not at all: a rename in a folder, the end of a multipart upload in object storage. Each act may
+be repeated: one that is done already changes nothing.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, cast
+
+from django.conf import settings
+
+from apps.files.trees import Tree
+
+OUTPUTS = ".outputs"
+PART_BYTES, MOST_PARTS = 64 << 20, 9_000
+"""Of a multipart upload: S3 takes 10,000 parts (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
+
+
+def key(project: str, path: str, task: str = "") -> str:
+    return f"{OUTPUTS}/{task}/{path}" if task else f"{project}/{path}"
+
+
+class Unusable(Exception):
+    """The store does not answer as it should; `why` is what it says."""
+
+
+class Store(Protocol):
+    """`remote`: no rank sees it as files. `staging`: where what arrives is gathered."""
+
+    remote: bool
+    staging: Path
+
+    def put(self, source: Path, key: str) -> None:
+        """`source` may be gone afterwards."""
+
+    def open(self, key: str) -> BinaryIO:
+        """Seekable. Raises FileNotFoundError."""
+
+    def size(self, key: str) -> int | None:
+        """None: there is no such thing."""
+
+    def move(self, key: str, to: str) -> None: ...
+
+    def delete(self, key: str) -> None: ...
+
+    def place(self, project: str) -> str:
+        """Where a project's files are, for its ranks: a folder, or an address."""
+
+
+class Folder:
+    remote = False
+
+    def __init__(self, root: Path) -> None:
+        self._tree = Tree(root)
+        self.staging = root / ".incoming"
+
+    def put(self, source: Path, key: str) -> None:
+        self._tree.put(source, key)
+
+    def open(self, key: str) -> BinaryIO:
+        try:
+            return self._tree.open(key)
+        except OSError as error:
+            raise FileNotFoundError(key) from error
+
+    def size(self, key: str) -> int | None:
+        with suppress(OSError):
+            found = self._tree.look(key)
+            return None if found.folder else found.size
+        return None
+
+    def move(self, key: str, to: str) -> None:
+        try:
+            self._tree.move(key, to)
+        except FileNotFoundError:
+            if self.size(to) is None:
+                raise
+
+    def delete(self, key: str) -> None:
+        self._tree.delete(key)
+
+    def place(self, project: str) -> str:
+        return str(self._tree.root / project)
+
+
+class Objects:
+    """Credentials and the address of the service: FERMI_FILES_KEY, FERMI_FILES_SECRET, FERMI_FILES_ENDPOINT, or where
+    the service's own library looks for them (AWS_ACCESS_KEY_ID, a role of the machine, …)."""
+
+    remote = True
+
+    def __init__(self, url: str, staging: Path) -> None:
+        protocol, _, root = url.partition("://")
+        self._url, self._root, self.staging = url.rstrip("/"), root.strip("/"), staging
+        self._fs: Any = _filesystem(protocol, settings.FILES_ENDPOINT, settings.FILES_KEY, settings.FILES_SECRET)
+
+    def put(self, source: Path, key: str) -> None:
+        """One request, or a multipart upload, which is not seen before it is whole."""
+        size = source.stat().st_size
+        part = max(PART_BYTES, size // MOST_PARTS + 1)
+        with _Saying():
+            self._fs.put_file(str(source), self._at(key), chunksize=part)
+            if self._fs.info(self._at(key))["size"] != size:
+                raise Unusable(f"{key} has another size there")
+
+    def open(self, key: str) -> BinaryIO:
+        with _Saying():
+            return cast(BinaryIO, self._fs.open(self._at(key), "rb", block_size=8 << 20, cache_type="readahead"))
+
+    def size(self, key: str) -> int | None:
+        with suppress(FileNotFoundError), _Saying():
+            return int(self._fs.info(self._at(key))["size"])
+        return None
+
+    def move(self, key: str, to: str) -> None:
+        """Object storage knows no rename: a copy, made by the service, then the original goes."""
+        if self.size(key) is None:
+            if self.size(to) is None:
+                raise FileNotFoundError(key)
+            return
+        with _Saying():
+            self._fs.cp_file(self._at(key), self._at(to))
+        self.delete(key)
+
+    def delete(self, key: str) -> None:
+        with suppress(FileNotFoundError), _Saying():
+            self._fs.rm_file(self._at(key))
+
+    def place(self, project: str) -> str:
+        return f"{self._url}/{project}"
+
+    def _at(self, key: str) -> str:
+        return f"{self._root}/{key}"
+
+
+class _Saying:
+    """What libraries of object storage raise, as one exception: they have dozens, by library and service."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, FileNotFoundError | Unusable):
+            raise Unusable(f"{type(error).__name__}: {error}"[:300]) from error
+
+
+@lru_cache(maxsize=4)
+def _filesystem(protocol: str, endpoint: str, name: str, secret: str) -> Any:
+    """One for all threads: its requests are made by a thread of its own."""
+    import fsspec  # type: ignore[import-untyped]
+
+    given = {"endpoint_url": endpoint, "key": name, "secret": secret}
+    given = {option: value for option, value in given.items() if value} if protocol == "s3" else {}
+    return fsspec.filesystem(protocol, use_listings_cache=False, skip_instance_cache=True, **given)
+
+
+def store() -> Store:
+    return _store(settings.FILES, str(settings.DATA_DIR), settings.FILES_ENDPOINT, settings.FILES_KEY)
+
+
+@lru_cache(maxsize=4)
+def _store(files: str, data: str, *_: str) -> Store:
+    if "://" in files:
+        return Objects(files, Path(data, "incoming"))
+    return Folder(Path(files or os.path.join(data, "files")))
+
+
+def pieces(file: BinaryIO, begin: int, length: int, size: int = 1 << 20) -> Iterator[bytes]:
+    """`length` bytes from `begin` on, or as many as there are; the file is closed afterwards."""
+    with file:
+        file.seek(begin)
+        while length > 0 and (piece := file.read(min(size, length))):
+            length -= len(piece)
+            yield piece

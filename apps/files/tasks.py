@@ -1,0 +1,16 @@
+"""Celery's way in. Losing any of these messages loses nothing: the sweep comes again."""
+
+from celery import shared_task
+
+from apps.files.services import acting, uploads
+
+
+@shared_task(name="files.sweep", ignore_result=True)
+def sweep() -> None:
+    acting.sweep()
+    uploads.sweep()
+
+
+@shared_task(name="files.forget", ignore_result=True)
+def forget() -> None:
+    uploads.forget()

@@ -1,0 +1,22 @@
+"""Shapes of what is asked and answered about outputs and checkpoints as files."""
+
+from rest_framework import serializers
+
+from apps.files.api.forms import Path
+
+
+class TaskOutputs(serializers.Serializer):
+    sizeBytes = serializers.IntegerField()
+    count = serializers.IntegerField(help_text="of files")
+    countedAt = serializers.DateTimeField(allow_null=True, help_text="every minute or so, until the task has ended")
+    stored = serializers.BooleanField(help_text="they have been brought to object storage, and are read from there")
+    error = serializers.CharField(help_text="why they could not be brought there, at the last try; empty: nothing")
+
+
+class OutputKey(serializers.Serializer):
+    path = Path(max_length=4096)
+
+
+class OutputArchiveQuery(serializers.Serializer):
+    path = Path(default="", allow_blank=True, max_length=4096)
+    format = serializers.ChoiceField(["tar", "zip"], default="zip")

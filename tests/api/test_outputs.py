@@ -1,0 +1,174 @@
+"""What tasks write: counted, listed, downloaded, brought to object storage when the task has ended, deleted with it."""
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from apps.common.clock import now
+from apps.files.models import File, Outputs
+from apps.files.services import acting
+from apps.training.models import Checkpoint, Task
+from apps.training.output import outputs
+from apps.training.states import State
+from tests.api.conftest import BASE, Api
+from tests.api.test_files import bucket, store  # noqa: F401
+from tests.api.test_tasks_create import changed
+
+pytestmark = pytest.mark.usefixtures("environments", "dataset", "model", "store")
+FOLDER = pytest.mark.parametrize("store", ["folder"], indirect=True)
+
+
+@pytest.fixture
+def task(colleague: Api) -> Task:
+    return Task.objects.get(pk=colleague.post("/training-tasks", changed()).data["taskId"])
+
+
+@pytest.fixture
+def written(task: Task, settings: Any) -> dict[str, bytes]:
+    files = {"model.pt": os.urandom(5000), "plots/loss.png": b"png", "plots/deep/曲线.txt": b""}
+    for name, data in files.items():
+        path = Path(settings.DATA_DIR, "outputs", task.pk, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return files
+
+
+def end(task: Task) -> None:
+    ended = {"state": State.SUCCEEDED, "due_at": None, "ended_at": timezone.now()}
+    Task.objects.filter(pk=task.pk).update(**ended)
+    Outputs.objects.update(due_at=now())
+    outputs.sweep()
+
+
+def get(api: Api, where: str, **query: str) -> Any:
+    answer = api.client.get(BASE + where, query_params=query, headers={"Authorization": f"Bearer {api.token}"})
+    answer.body = b"".join(answer.streaming_content) if answer.streaming else answer.content
+    return answer
+
+
+def listed(api: Api, task: Task, path: str = "", **more: Any) -> list[str]:
+    answer = api._send("GET", f"/training-tasks/{task.pk}/outputs", query={"path": path, **more})
+    return [item["path"] for item in answer.data["items"]]
+
+
+def test_a_task_knows_where_it_writes_and_where_its_projects_files_are(task: Task, settings: Any, store: Any) -> None:  # noqa: F811
+    assert task.spec["output_dir"] == f"{settings.DATA_DIR}/outputs/{task.pk}"
+    assert task.spec["files_url" if store.remote else "files_dir"] == store.place("project-one")
+
+
+def test_outputs_are_read_the_same_while_the_task_runs_and_when_it_has_ended(
+    viewer: Api,
+    stranger: Api,
+    task: Task,
+    written: dict[str, bytes],
+    settings: Any,
+    store: Any,  # noqa: F811
+) -> None:
+    where = f"/training-tasks/{task.pk}/outputs"
+    for _ in range(2):
+        assert listed(viewer, task) == ["plots", "model.pt"]
+        assert listed(viewer, task, "plots") == ["plots/deep", "plots/loss.png"]
+        assert listed(viewer, task, search="曲") == ["plots/deep/曲线.txt"]
+        assert get(viewer, f"{where}/content", path="model.pt").body == written["model.pt"]
+        assert get(viewer, f"{where}/content", path="plots").status_code == 409
+        whole = io.BytesIO(get(viewer, f"{where}/archive", format="tar").body)
+        with tarfile.open(fileobj=whole) as archive:
+            assert {one.name: archive.extractfile(one).read() for one in archive if one.isfile()} == written
+        for door in ("", "/summary", "/content?path=model.pt", "/archive"):
+            assert stranger.client.get(
+                f"{BASE}{where}{door}", headers={"Authorization": f"Bearer {stranger.token}"}
+            ).status_code == 404  # fmt: skip
+        end(task)
+    summary = viewer.get(f"{where}/summary").data
+    assert (summary["sizeBytes"], summary["count"], summary["stored"]) == (5003, 3, store.remote)
+    assert viewer.get("/projects/project-one/files/use").data["outputBytes"] == 5003
+    assert Path(settings.DATA_DIR, "outputs", task.pk).exists() == (not store.remote)
+    if store.remote:
+        found = get(viewer, f"{where}/content", path="model.pt")["ETag"]
+        assert found == f'"{hashlib.sha256(written["model.pt"]).hexdigest()}"'
+    assert Outputs.objects.get().due_at is None
+
+
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+def test_what_was_brought_before_a_crash_is_not_brought_again(
+    viewer: Api,
+    task: Task,
+    written: dict[str, bytes],
+    store: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inner, brought = type(store).put, []
+
+    def dies(self: Any, source: Path, key: str) -> None:
+        if len(brought) == 2:
+            brought.append("")
+            raise KeyboardInterrupt
+        inner(self, source, key)
+        brought.append(key)
+
+    monkeypatch.setattr(type(store), "put", dies)
+    with pytest.raises(KeyboardInterrupt):
+        end(task)
+    outputs.sweep()
+    assert len(brought) == 3  # the claim of who died holds for a while
+    Outputs.objects.update(due_at=now())
+    outputs.sweep()
+    assert len(set(brought)) == len(brought) == 4
+    assert listed(viewer, task) == ["plots", "model.pt"]
+
+
+def test_outputs_go_with_their_task(colleague: Api, task: Task, written: dict[str, bytes], settings: Any) -> None:
+    end(task)
+    assert colleague.delete(f"/training-tasks/{task.pk}").status == 200
+    acting.sweep()
+    assert not Path(settings.DATA_DIR, "outputs", task.pk).exists()
+    assert not Outputs.objects.exists()
+    assert not File.objects.exists()
+
+
+@FOLDER
+def test_links_in_outputs_lead_nowhere(viewer: Api, task: Task, settings: Any, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    folder = Path(settings.DATA_DIR, "outputs", task.pk)
+    folder.mkdir(parents=True)
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "above").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe")
+    (folder / os.fsdecode(b"\xff\xfe")).write_text("no name that anybody could say")
+    where = f"/training-tasks/{task.pk}/outputs"
+    assert listed(viewer, task) == []
+    for path in ("link", "above/secret", "pipe", "../../secret", "x/../../../secret", "/etc/passwd"):
+        answer = get(viewer, f"{where}/content", path=path)
+        assert (answer.status_code, json.loads(answer.body)["error"]) == (404, "FILE_NOT_FOUND")
+    whole = io.BytesIO(get(viewer, f"{where}/archive", format="tar").body)
+    with tarfile.open(fileobj=whole) as archive:
+        assert archive.getnames() == []
+
+
+@FOLDER
+def test_a_checkpoint_is_downloaded_as_a_file_or_as_a_tar(
+    viewer: Api, stranger: Api, task: Task, settings: Any
+) -> None:
+    own = Path(settings.DATA_DIR, "checkpoints", task.pk)
+    (own / "step_2").mkdir(parents=True)
+    (own / "step_1.pt").write_bytes(b"one")
+    (own / "step_2" / "shard").write_bytes(b"two")
+    (own / "step_2" / "link").symlink_to("/etc/passwd")
+    (own / "step_4").symlink_to("/etc")
+    for step, path in enumerate((own / "step_1.pt", own / "step_2", "/etc/passwd", own / "step_4"), 1):
+        Checkpoint.objects.create(task=task, attempt=1, step=step, path=str(path), at=timezone.now())
+    where = f"/training-tasks/{task.pk}/checkpoints/content"
+    assert get(viewer, where, path=str(own / "step_1.pt")).body == b"one"
+    with tarfile.open(fileobj=io.BytesIO(get(viewer, where, path=str(own / "step_2")).body)) as archive:
+        assert archive.getnames() == ["step_2/shard"]
+    assert json.loads(get(viewer, where, path="/etc/passwd").body)["error"] == "CHECKPOINT_ELSEWHERE"
+    assert json.loads(get(viewer, where, path=str(own / "step_4")).body)["error"] == "CHECKPOINT_NOT_FOUND"
+    assert json.loads(get(viewer, where, path=str(own)).body)["error"] == "CHECKPOINT_NOT_FOUND"
+    assert get(stranger, where, path=str(own / "step_1.pt")).status_code == 404
