@@ -5,6 +5,8 @@ Project 1──* JoinToken   lets a host's agent register workers
    │ 1──* Worker         one GPU slot of a host; carries what it is to do
                1──1 Report    what it last said, written in batches
 Launch 1──* Order        an attempt as its workers were told it, and what each said of its own rank
+HostRun                  a dev environment's run as its host was told it, and what the host's agent said of it
+Channel                  a stream into such a run that somebody waits for
 
 Two clocks, each a single row. `Revision` numbers every change of what any worker is to do, in the order of commits (its
 row is locked until then), so that a web process that remembers the workers asks only for what is newer. `Listening`
@@ -73,7 +75,8 @@ class Group(models.Model):
 class Worker(models.Model):
     """`id` is `<node>-<number>`, and one row is all that bears it: no worker is in two groups, no id is there twice.
     `machine` and `incarnation`: the host and the start of the agent that drives it now; `digest`: of its own token.
-    `desired` is what a heartbeat is answered with, `generation` the revision at which that (or the token) changed."""
+    `desired` and `hosted` are what a heartbeat is answered with (a rank, and dev environments on its host),
+    `generation` the revision at which these (or the token) changed. `held_by`: the dev environment that has its GPU."""
 
     id = models.CharField(primary_key=True, max_length=80)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="workers")
@@ -90,6 +93,8 @@ class Worker(models.Model):
     digest = models.CharField(max_length=64)
     generation = models.PositiveBigIntegerField(default=0, db_index=True)
     desired = models.JSONField(default=dict, blank=True)
+    hosted = models.JSONField(default=dict, blank=True)
+    held_by = models.CharField(max_length=40, default="", blank=True, db_index=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -161,6 +166,38 @@ class Order(models.Model):
             models.UniqueConstraint(fields=["launch", "worker"], name="one_order_per_worker"),
             models.UniqueConstraint(fields=["launch", "rank"], name="one_order_per_rank"),
         ]
+
+
+class HostRun(models.Model):
+    """The newest run of a dev environment on a host: `worker` carries its orders, `machine` is the host it was given
+    to; both empty where it was stopped before it was ordered. `removing`: all of the environment is to go; `gone`: its
+    host said that it is. `said`: `fermi.launch.hosting.HostedSeen`. Ids and not keys: it outlives workers."""
+
+    name = models.CharField(primary_key=True, max_length=80)
+    environment = models.CharField(max_length=40, unique=True)
+    number = models.PositiveIntegerField()
+    worker = models.CharField(max_length=80, default="", blank=True, db_index=True)
+    node = models.CharField(max_length=NODE_LENGTH, default="", blank=True)
+    machine = models.CharField(max_length=100, default="", blank=True)
+    body = models.JSONField(default=dict)
+    stopped = models.BooleanField(default=False)
+    grace_seconds = models.FloatField(null=True)
+    removing = models.BooleanField(default=False)
+    gone = models.BooleanField(default=False)
+    said = models.JSONField(null=True, blank=True)
+    incarnation = models.CharField(max_length=64, default="")
+    sequence = models.BigIntegerField(default=-1)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
+class Channel(models.Model):
+    """`id` is a secret that is good for one connection; `address`: where the process that waits listens."""
+
+    id = models.CharField(primary_key=True, max_length=64)
+    worker = models.CharField(max_length=80, db_index=True)
+    run = models.CharField(max_length=80)
+    address = models.CharField(max_length=100)
+    until = models.DateTimeField()
 
 
 class Revision(models.Model):

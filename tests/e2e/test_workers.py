@@ -240,3 +240,31 @@ def test_a_host_that_is_lost_ends_the_attempt_and_the_next_one_waits_for_it(plat
     outcomes = [attempt["outcome"] for attempt in done["attempts"]]
     assert len(outcomes) == 2, outcomes
     assert "of attempt 2" in platform.log(task, 1, attempt=2)
+
+
+def test_an_environment_on_a_host_is_kept_by_its_agent_and_reached_from_the_platform(
+    platform: Running, lab: Hosts
+) -> None:
+    lab.start("gn12", "0,1")
+    begun = scene(platform, "begin", "gn12")
+    assert begun["engine"]["workers"] == ["gn12-0"]
+    colour, folder = begun["said"].split()
+    assert colour == "blue"
+    assert Path(folder).is_relative_to(lab.folder / "gn12" / "hosted")
+    (node,) = [one for one in platform.get("/dev-environments", pageSize=100)["items"] if one["name"] == "gn12"]
+    assert node["gpuCount"] == 1, "the other worker is the environment's"
+
+    agent = lab.agents.pop("gn12")
+    os.killpg(agent.pid, signal.SIGKILL)  # the environment goes on
+    agent.wait()
+    lab.start("gn12", "0,1")
+    assert scene(platform, "end", "gn12")["said"] == "kept\n"
+    assert not (lab.folder / "gn12" / "hosted" / "environments" / "env-onhost").exists()
+    assert list((lab.folder / "gn12" / "hosted" / "told").iterdir()) == []
+
+
+def scene(platform: Running, step: str, host: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.e2e.hosted_script", step, host]
+    done = subprocess.run(command, env=platform.env, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])

@@ -198,6 +198,9 @@ class WorkerBeat(serializers.Serializer):
     telemetry = serializers.JSONField(
         allow_null=True, required=False, help_text="what its GPU, its rank and its host used, once each 15 seconds"
     )
+    hosted = serializers.JSONField(
+        allow_null=True, required=False, help_text="the dev environments on its host: `runs` by name, and `gone`"
+    )
     logs = WorkerLogs(required=False, allow_null=True)
 
 
@@ -233,11 +236,34 @@ class WorkerError(serializers.Serializer):
     message = serializers.CharField()
 
 
+class WorkerHostedStop(serializers.Serializer):
+    graceSeconds = serializers.FloatField(allow_null=True)
+
+
+class WorkerHostedRef(serializers.Serializer):
+    name = serializers.CharField()
+    environment = serializers.CharField()
+    run = serializers.IntegerField()
+    stop = WorkerHostedStop(allow_null=True)
+
+
+class WorkerChannelRef(serializers.Serializer):
+    id = serializers.CharField(help_text="good for one WebSocket: /api/v1/workers/{worker}/channels/{id}")
+    run = serializers.CharField()
+
+
+class WorkerHostedDesired(serializers.Serializer):
+    runs = WorkerHostedRef(many=True, help_text="dev environments that the host is to keep; end others")
+    removed = serializers.ListField(child=serializers.CharField(), help_text="environments of which nothing may stay")
+    channels = WorkerChannelRef(many=True, help_text="somebody waits for a stream into such a run")
+
+
 class WorkerDesired(serializers.Serializer):
     id = serializers.CharField()
     generation = serializers.IntegerField()
     order = WorkerOrderRef(allow_null=True)
     stop = WorkerStop(allow_null=True)
+    hosted = WorkerHostedDesired(allow_null=True)
     error = WorkerError(allow_null=True)
 
 
@@ -256,6 +282,12 @@ class WorkerOrder(serializers.Serializer):
         child=serializers.CharField(),
         help_text="variables that the rank gets beside its spec's; not part of the digest",
     )
+
+
+class WorkerHosted(serializers.Serializer):
+    name = serializers.CharField()
+    spec = serializers.JSONField(help_text="what the run is made from")
+    secrets = serializers.DictField(child=serializers.CharField(), help_text="variables that it gets beside its own")
 
 
 class WorkerLogQuery(serializers.Serializer):

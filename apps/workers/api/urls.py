@@ -15,6 +15,8 @@ urlpatterns = [
     path(f"{WORKER}/telemetry", views.WorkerTelemetryView.as_view()),
     path(f"{WORKER}/order", views.WorkerOrderView.as_view()),
     path(f"{WORKER}/logs/<str:task_id>/<str:attempt>/<str:rank>", views.WorkerLogView.as_view()),
+    path(f"{WORKER}/hosted/<str:run>", views.WorkerHostedView.as_view()),
+    path(f"{WORKER}/hosted/<str:run>/log", views.WorkerHostedLogView.as_view()),
     path("worker-groups", views.GroupsView.as_view()),
     path("worker-groups/move", views.GroupMoveView.as_view()),
     path(GROUP, views.GroupView.as_view()),

@@ -15,7 +15,7 @@ from apps.telemetry.api.forms import MachineTelemetry, TelemetryQuery
 from apps.workers import health, selectors, telemetry
 from apps.workers.api import serializers as shapes
 from apps.workers.api.authentication import JoinAuthentication, WorkerAuthentication
-from apps.workers.engine import shipping, store
+from apps.workers.engine import hosted, shipping, store
 from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.schema import read
 from apps.workers.models import JoinToken
@@ -111,6 +111,34 @@ class WorkerLogView(APIView):
         except shipping.Gap as gap:
             return _gap(gap, query["offset"])
         return {"acknowledged": known}
+
+
+class WorkerHostedView(APIView):
+    authentication_classes = (WorkerAuthentication,)
+    permission_classes = (AllowAny,)
+
+    @operation("getWorkerHosted", data=shapes.WorkerHosted)
+    def get(self, request: Request, worker_id: str, run: str) -> Data:
+        """A dev environment's run that the worker's host is to keep, in full; with the worker's own token."""
+        found = hosted.body_of(worker_id, run)
+        if found is None:
+            raise ApiError(404, "RUN_NOT_OF_WORKER", worker=worker_id, run=run)
+        return found
+
+
+class WorkerHostedLogView(APIView):
+    authentication_classes = (WorkerAuthentication,)
+    permission_classes = (AllowAny,)
+    parser_classes = (RawParser,)
+
+    @operation("appendWorkerHostedLog", query=shapes.WorkerLogQuery, data=shapes.WorkerLogAnswer)
+    def put(self, request: Request, worker_id: str, run: str, query: Query) -> Data:
+        """A piece of what a dev environment's run printed, as a rank's log is sent."""
+        data = cast(dict[str, Any], request.data).get("bytes", b"")
+        try:
+            return {"acknowledged": shipping.append_hosted(worker_id, run, query["offset"], data)}
+        except shipping.Gap as gap:
+            return _gap(gap, query["offset"])
 
 
 def _gap(gap: shipping.Gap, offset: int) -> HttpResponse:

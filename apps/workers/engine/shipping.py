@@ -8,7 +8,9 @@ from pathlib import Path
 from django.conf import settings
 
 from apps.common.errors import ApiError
-from apps.workers.models import Order
+from apps.workers.models import HostRun, Order
+from fermi.launch.backends.agent.hosting import log_path
+from fermi.launch.hosting import HostedHandle
 
 
 class Gap(Exception):
@@ -24,7 +26,18 @@ def append(worker_id: str, task: str, attempt: int, rank: int, offset: int, data
     theirs = Order.objects.filter(launch__task=task, launch__attempt=attempt, worker=worker_id, rank=rank)
     if not theirs.exists():
         raise ApiError(404, "RANK_NOT_OF_WORKER", worker=worker_id, task=task, attempt=attempt, rank=rank)
-    path = Path(settings.DATA_DIR, "logs", task, str(attempt), f"{rank}.log")
+    return _append(Path(settings.DATA_DIR, "logs", task, str(attempt), f"{rank}.log"), offset, data)
+
+
+def append_hosted(worker_id: str, run: str, offset: int, data: bytes) -> int:
+    """The same of what a dev environment's keeper and service print; only the newest run's is taken."""
+    row = HostRun.objects.filter(pk=run, worker=worker_id).first()
+    if row is None:
+        raise ApiError(404, "RUN_NOT_OF_WORKER", worker=worker_id, run=run)
+    return _append(log_path(Path(settings.DATA_DIR), HostedHandle(row.environment, row.number)), offset, data)
+
+
+def _append(path: Path, offset: int, data: bytes) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -23,7 +23,7 @@ from apps.common.clock import now
 from apps.common.texts import text
 from apps.workers import health, hints, revisions, tokens
 from apps.workers.heartbeat.schema import Beat
-from apps.workers.models import Listening, Order, Report, Worker
+from apps.workers.models import HostRun, Listening, Order, Report, Worker
 from fermi.launch.spec import attempt_parts
 
 SAID_AGAIN = timedelta(seconds=30)
@@ -39,15 +39,24 @@ SET state = %s, pid = %s, exit_code = %s, ended_at = %s, "left" = %s, asked = %s
 WHERE launch_id = %s AND worker = %s AND (incarnation <> %s OR sequence < %s)"""
 
 
+_HOSTED = f"""UPDATE {HostRun._meta.db_table}
+SET said = %s, incarnation = %s, sequence = %s
+WHERE name = %s AND worker = %s AND (incarnation <> %s OR sequence < %s)"""
+
+
 @dataclass(slots=True)
 class _Known:
-    """`process`: as it was stored last, and when."""
+    """`process`: as it was stored last, and when; `seen`, `seen_at`: the same of dev environments, and of those that
+    are gone."""
 
     digest: str
     generation: int
     desired: dict[str, Any]
+    hosted: dict[str, Any]
     process: Any = None
     stored_at: datetime | None = None
+    seen: Any = None
+    seen_at: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -57,6 +66,7 @@ class _Heard:
 
     beats: dict[str, tuple[datetime, Beat]] = field(default_factory=dict)
     processes: dict[tuple[str, str], Beat] = field(default_factory=dict)
+    hosted: dict[str, Beat] = field(default_factory=dict)  # by worker
 
 
 class Cache:
@@ -102,6 +112,8 @@ class Cache:
         known, process = self._known[beat.worker], beat.process
         with self._guard:
             self._heard.beats[beat.worker] = moment, beat
+            if beat.hosted or beat.gone:
+                self._note_hosted(known, beat, moment)
             if process is None:
                 return
             changed = process != known.process
@@ -110,18 +122,26 @@ class Cache:
                 known.process, known.stored_at = process, moment
                 self.urgent = self.urgent or changed
 
+    def _note_hosted(self, known: _Known, beat: Beat, moment: datetime) -> None:
+        said = beat.hosted, beat.gone
+        if said != known.seen or known.seen_at is None or moment - known.seen_at > SAID_AGAIN:
+            self._heard.hosted[beat.worker] = beat
+            self.urgent = self.urgent or _phases(said) != _phases(known.seen)
+            known.seen, known.seen_at = said, moment
+
     def _answer(self, beat: Beat, lang: str | None) -> dict[str, Any]:
         known = self._known.get(beat.worker)
         if known is None or not self._is_known(beat):
             code = "WORKER_UNKNOWN" if known is None else "WORKER_TOKEN_INVALID"
             message = text(code, {"workers": beat.worker}, lang)[0]
-            nothing = {"generation": 0, "order": None, "stop": None}
+            nothing = {"generation": 0, "order": None, "stop": None, "hosted": None}
             return {"id": beat.worker, **nothing, "error": {"code": code, "message": message}}
         return {
             "id": beat.worker,
             "generation": known.generation,
             "order": known.desired.get("order"),
             "stop": known.desired.get("stop"),
+            "hosted": known.hosted or None,
             "error": None,
         }
 
@@ -149,12 +169,12 @@ class Cache:
 
     def _load(self, rows: Any) -> list[str]:
         changed = []
-        for key, digest, generation, desired in rows.values_list("pk", "digest", "generation", "desired"):
+        for key, *told in rows.values_list("pk", "digest", "generation", "desired", "hosted"):
             before = self._known.get(key)
             if before is None:
-                self._known[key] = _Known(digest, generation, desired)
+                self._known[key] = _Known(*told)
             else:
-                before.digest, before.generation, before.desired = digest, generation, desired
+                before.digest, before.generation, before.desired, before.hosted = told
             changed.append(key)
         return changed
 
@@ -169,11 +189,19 @@ class Cache:
                         cursor.executemany(_REPORT, [_report_row(*one) for one in heard.beats.values()])
                     if heard.processes:
                         cursor.executemany(_ORDER, [_order_row(beat) for beat in heard.processes.values()])
+                    if rows := [row for beat in heard.hosted.values() for row in _hosted_rows(beat)]:
+                        cursor.executemany(_HOSTED, rows)
+                for worker, beat in heard.hosted.items():
+                    if beat.gone:
+                        HostRun.objects.filter(worker=worker, removing=True, environment__in=beat.gone).update(
+                            gone=True
+                        )
                 listen()
         except BaseException:
             with self._guard:
                 beats = {**heard.beats, **self._heard.beats}
-                self._heard = _Heard(beats, {**heard.processes, **self._heard.processes})
+                processes, hosted = heard.processes | self._heard.processes, heard.hosted | self._heard.hosted
+                self._heard = _Heard(beats, processes, hosted)
             raise
         hints.reported({attempt_parts(name)[0] for name, _ in heard.processes})
         return len(heard.beats) + len(heard.processes)
@@ -207,6 +235,19 @@ def _order_row(beat: Beat) -> tuple[Any, ...]:
         *(_json(process.get(name)) for name in ("error", "stalled", "kill")),
         beat.incarnation[:64], beat.sequence, process["name"], beat.worker, beat.incarnation[:64], beat.sequence,
     )  # fmt: skip
+
+
+def _hosted_rows(beat: Beat) -> list[tuple[Any, ...]]:
+    said = beat.incarnation[:64], beat.sequence
+    adapt = connection.ops.adapt_json_value
+    return [(adapt(dict(seen), None), *said, name, beat.worker, *said) for name, seen in beat.hosted.items()]
+
+
+def _phases(said: Any) -> Any:
+    """What somebody waits for, apart from what people do in there."""
+    if said is None:
+        return None
+    return {name: (one["phase"], one["left"], one.get("cause")) for name, one in said[0].items()}, said[1]
 
 
 def _json(value: Any) -> Any:

@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
+
+import msgspec
 
 from apps.common.openapi import INT4
 from apps.workers.taken import PORTS
+from fermi.launch import storable, stored
 from fermi.launch.backends import believed, measured, reported
+from fermi.launch.hosting import HostedSeen
 from fermi.launch.spec import Sample
 
 STATES = ("starting", "running", "exited")
@@ -20,12 +24,16 @@ USAGE = ("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", 
 MOST_PORTS = 1024
 CAUSE = ("code", "path", "free", "total", "rank", "port", "holder")
 LONGEST = 4096
+MOST_RUNS = 256
+LARGEST_RUN = 1 << 16
+"""Bytes that a host may say of one dev environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
     """One worker's part. `generation`: the newest one it has acted on; `process`: what it drives, None = nothing;
-    `pulse`: how that gets on; `used`: what its GPU, its rank and (one of them says it for all) its host used."""
+    `pulse`: how that gets on; `used`: what its GPU, its rank and (one of them says it for all) its host used; `hosted`:
+    what is seen of the dev environments there, by run; `gone`: those of which nothing is left."""
 
     worker: str
     token: str
@@ -36,6 +44,8 @@ class Beat:
     usage: Mapping[str, Any]
     pulse: Mapping[str, Any] | None = None
     used: Sample | None = None
+    hosted: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    gone: tuple[str, ...] = ()
 
 
 def read(body: Any) -> tuple[float, list[Beat]]:
@@ -65,7 +75,30 @@ def _beat(item: Any) -> Beat:
         _number(item, "generation"), process and {**_known(process, PROCESS), **news},
         _known(usage, (*USAGE, PORTS)), believed.PULSE(item.get("pulse")),
         measured.sample(item["telemetry"]) if "telemetry" in item else None,
+        *_hosted(item.get("hosted")),
     )  # fmt: skip
+
+
+def _hosted(said: Any) -> tuple[Mapping[str, Mapping[str, Any]], tuple[str, ...]]:
+    """What has no such shape is not believed."""
+    if not isinstance(said, dict):
+        return {}, ()
+    runs, gone = said.get("runs"), said.get("gone")
+    found = {}
+    for name, one in list(runs.items())[:MOST_RUNS] if isinstance(runs, dict) else ():
+        seen = _seen(one)
+        if seen is not None and isinstance(name, str) and 0 < len(name) <= 80:
+            found[storable.text(name)] = seen
+    words = gone[:MOST_RUNS] if isinstance(gone, list) else []
+    return found, tuple(storable.text(one) for one in words if isinstance(one, str) and len(one) <= 40)
+
+
+def _seen(said: Any) -> Mapping[str, Any] | None:
+    try:
+        found = stored.dump(msgspec.convert(storable.params(said), HostedSeen))
+    except (msgspec.ValidationError, TypeError, ValueError):
+        return None
+    return found if len(msgspec.json.encode(found)) <= LARGEST_RUN else None
 
 
 def _known(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

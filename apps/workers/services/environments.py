@@ -45,7 +45,12 @@ def held(environments: Iterable[str]) -> dict[str, str]:
 def in_use(workers: Sequence[Worker], field: str) -> list[Problem]:
     """Why these may not be moved or removed now."""
     holders = held(worker.environment_id for worker in workers if worker.environment_id)
-    return [
+    made = [
+        Problem(f"{field}.{index}", "WORKER_HELD", {"worker": worker.pk, "environment": worker.held_by})
+        for index, worker in enumerate(workers)
+        if worker.held_by
+    ]
+    return made + [
         Problem(f"{field}.{index}", "WORKER_IN_USE", {"worker": worker.pk, "task": holders[worker.environment_id]})
         for index, worker in enumerate(workers)
         if worker.environment_id in holders
@@ -60,6 +65,8 @@ def settle(project: str, nodes: Collection[str]) -> None:
     members: defaultdict[str, list[Worker]] = defaultdict(list)
     for worker in rows.order_by("node", "number"):
         on_node[worker.node] += 1
+        if worker.held_by:  # what it is part of, `hosting` says
+            continue
         members[environment_id(home.pk, f"{project}/{worker.node}/{worker.group_id or ''}")].append(worker)
     there = DevEnvironment.objects.filter(cluster=home, project=project, discovered_as__in=nodes)
     there.exclude(pk__in=members).delete()
@@ -80,7 +87,7 @@ def settle_health() -> int:
     judge, changed, back = health.judge(), 0, False
     lost: list[str] = []
     heard: defaultdict[tuple[str, str], list[datetime | None]] = defaultdict(list)
-    rows = Worker.objects.exclude(environment=None)
+    rows = Worker.objects.filter(held_by="").exclude(environment=None)
     row: Any
     for row in rows.values_list("environment_id", "environment__status", "report__at"):
         heard[row[0], row[1]].append(row[2])
@@ -104,16 +111,28 @@ def _facts(workers: Sequence[Worker], on_node: int) -> dict[str, Any]:
     first, told = workers[0], workers[-1].facts
     name = f"{first.node} ({first.group.name})" if first.group else first.node
     zone, _ = AvailabilityZone.objects.get_or_create(name=str(told.get("zone") or CLUSTER)[:100])
-    on_gpu = all(worker.gpu is not None for worker in workers) and not told.get("emulated")
     return {
         "name": name,
         "zone_id": zone.pk,
         "gpu_type": gpus.short_name(told.get("gpuType") or "")[:40],
         "gpu_count": len(workers),
-        "emulated": not on_gpu,
+        "emulated": not _on_gpu(workers),
         "cpu_cores": max(1, told.get("cpuCores", 1) * len(workers) // on_node),
         "memory_gb": max(1, told.get("memoryGb", 1) * len(workers) // on_node),
-        "host": (told.get("host") or first.node)[:200],
+        **host_facts(workers),
+        "discovered_as": first.node,
+    }
+
+
+def _on_gpu(workers: Sequence[Worker]) -> bool:
+    return all(worker.gpu is not None for worker in workers) and not workers[-1].facts.get("emulated")
+
+
+def host_facts(workers: Sequence[Worker]) -> dict[str, Any]:
+    """What only their host knows, and what training on these workers needs."""
+    told, on_gpu = workers[-1].facts, _on_gpu(workers)
+    return {
+        "host": (told.get("host") or workers[0].node)[:200],
         "ip": told.get("ip") or None,
         "versions": {key: str(value)[:60] for key, value in (told.get("versions") or {}).items() if value},
         "network": told.get("network") or {},
@@ -123,7 +142,6 @@ def _facts(workers: Sequence[Worker], on_node: int) -> dict[str, Any]:
             **({"address": told["address"]} if told.get("address") else {}),
             **({"lacks": told["lacks"]} if told.get("lacks") is not None else {}),
         },
-        "discovered_as": first.node,
     }
 
 

@@ -13,7 +13,7 @@ from apps.common.errors import ApiError, ProblemsError
 from apps.workers import health, revisions, tokens
 from apps.workers.models import NODE_LENGTH, JoinToken, Order, Report, Worker
 from apps.workers.projects import chosen_project
-from apps.workers.services import environments
+from apps.workers.services import environments, hosting
 from fermi.launch.ranks import split
 from fermi.launch.spec import Problem
 
@@ -70,6 +70,7 @@ def register(token: JoinToken, *, workers: Entries, incarnation: str, facts: dic
             worker.gpu, worker.facts, worker.machine, worker.incarnation = entry["gpu"], facts, machine, incarnation
             worker.digest, worker.generation = tokens.digest(given[worker.pk]), revision
             worker.desired = _still_desired(worker) if same else {}  # what another host was to run is not this one's
+            worker.hosted = hosting.told(worker)
             worker.save(force_insert=before is None)
             Report.objects.update_or_create(
                 worker=worker,

@@ -1,9 +1,10 @@
-"""The agent: one process that drives the workers of its node, in four threads that share nothing but `Agent`.
+"""The agent: one process that drives the workers of its node, in threads that share nothing but `Agent`.
 
     supervise   looks at the processes, takes each worker a step towards what is wanted       (the main thread)
     listen      a heartbeat that the server holds until something else is wanted: the long poll
     report      a heartbeat at once when a process changed, so that nobody waits for the next
     ship        logs
+    host        dev environments of this host, and streams into them (see `hosted`)
 
 A server that is away stops none of this but the answers: training goes on, ends, and is told of later.
 """
@@ -20,6 +21,7 @@ from typing import Any
 from fermi.agent import facts
 from fermi.agent.confining import Confining
 from fermi.agent.errors import AgentError
+from fermi.agent.hosted import Hosted
 from fermi.agent.ports import TakenPorts
 from fermi.agent.runs import Host, Run
 from fermi.agent.server import Server
@@ -39,6 +41,7 @@ LOOK_SECONDS = 0.1, 1.0  # while something runs, else
 SHIP_SECONDS = 0.5
 RETRY_SECONDS = 0.5, 5.0
 USAGE_SECONDS = 5.0
+IDLE_SECONDS = 60.0
 RELAUNCH_SECONDS = 3.0
 """How long after a launch a rank without a trace is launched again."""
 
@@ -83,12 +86,18 @@ class Agent:
         self._changed = threading.Event()  # a process is not as it was last reported
         self._ship_now = threading.Event()  # a process ended: the rest of its log is there
         self._reported: dict[str, Any] = {}  # by worker
+        kept = {
+            "data_dir": str(state / "hosted"), "python": python,
+            "isolation": "landlock" if settings.confine else "off",
+            "private": [str(state / "workers"), *map(str, private)],
+        }  # fmt: skip
+        self.hosted = Hosted(kept, self.server, self.secrets.__getitem__, self._changed.set, self._say)
 
     def run(self) -> None:
         """Until `stop`. Training goes on afterwards."""
         self._register()
         others = [threading.Thread(target=self._guarded, args=(loop,), name=loop.__name__, daemon=True)
-                  for loop in (self._listen, self._report, self._ship, self._measure)]  # fmt: skip
+                  for loop in (self._listen, self._report, self._ship, self._measure, self._host)]  # fmt: skip
         for thread in others:
             thread.start()
         if self.address.startswith("127."):
@@ -102,7 +111,7 @@ class Agent:
         self.launcher.close()
 
     def stop(self) -> None:
-        for event in (self._ending, self._news, self._changed, self._ship_now):
+        for event in (self._ending, self._news, self._changed, self._ship_now, self.hosted.news):
             event.set()
 
     def close(self) -> None:
@@ -192,7 +201,7 @@ class Agent:
             said = [
                 {"id": worker.id, "token": tokens[worker.id], "incarnation": self.incarnation,
                  "sequence": self._sequence, **worker.report(self._usage[worker.id]), "pulse": worker.pulse(),
-                 **self._news_of_use(worker.id)}
+                 **self._news_of_use(worker.id), **self.hosted.report(worker.id)}
                 for worker in workers
             ]  # fmt: skip
         asked_at = time.monotonic()
@@ -216,6 +225,8 @@ class Agent:
             with self._lock:
                 if worker.learn(item, asked_at, time.monotonic()):
                     self._news.set()
+                if worker.desired and worker.desired.generation == item["generation"]:
+                    self.hosted.learn(worker.id, item.get("hosted"))
         for worker in workers:
             self._fetch(worker)
         if refused:
@@ -260,7 +271,7 @@ class Agent:
                 token = self.secrets[worker.id]
 
                 def append(name: str, offset: int, data: bytes, worker: Worker = worker, token: str = token) -> int:
-                    return self.server.append(worker.id, token, name, offset, data)
+                    return self.server.append(worker.id, token, f"logs/{name}", offset, data)
 
                 if token:
                     failure = ship_all(waiting, append) or failure
@@ -284,6 +295,12 @@ class Agent:
             with self._lock:
                 self._usage, self._used = usage, sampler.told
             self._pause(min(USAGE_SECONDS, self.interval))
+
+    def _host(self) -> None:
+        while not self._ending.is_set():
+            busy = self.hosted.step()
+            self.hosted.news.wait(LOOK_SECONDS[1] if busy else IDLE_SECONDS)
+            self.hosted.news.clear()
 
     # register
 

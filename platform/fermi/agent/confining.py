@@ -13,7 +13,7 @@ from typing import Any
 from fermi import messages
 from fermi.launch import isolation
 from fermi.launch.isolation import Isolation, Place
-from fermi.launch.userpaths import CHECKPOINTS, task_folder
+from fermi.launch.userpaths import CHECKPOINTS, FILES, output_folder, task_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +26,31 @@ class Confining:
         place = Place(state, workspace, python, private=tuple(path.expanduser().absolute() for path in private))
         return cls(place, isolation.chosen("landlock" if wanted else "off", place))
 
-    def order(self, files: Path, logs: Path, env: Mapping[str, str]) -> dict[str, Any] | None:
-        """For the runner of one rank, whose environment is `env`; see `fermi.runner.confine`."""
-        place, own, readable = self.place, [], [files]
+    def order(
+        self,
+        files: Path,
+        logs: Path,
+        env: Mapping[str, str],
+        code: Sequence[Path] = (),
+        packages: Sequence[Path] = (),
+    ) -> dict[str, Any] | None:
+        """For the runner of one rank, whose environment is `env`; see `fermi.runner.confine`. `code`: the tree that it
+        starts in, where it brings one, and its packages."""
+        place, own, readable = self.place, [*code], [files, *packages]
         checkpoints = Path(env.get("FERMI_CHECKPOINT_DIR", ""))
         if self.isolation.protects and checkpoints.parent.name == CHECKPOINTS and len(checkpoints.parents) > 2:
             data = checkpoints.parents[1]
             place = replace(place, private=(*place.private, data))
             with suppress(OSError):  # a script may do without
                 checkpoints.mkdir(parents=True, exist_ok=True)
-            own = [checkpoints] if checkpoints.is_dir() else []
+            own += [checkpoints] if checkpoints.is_dir() else []
             resume = task_folder(data, env.get("FERMI_RESUME_FROM", ""))
+            if outputs := output_folder(data, env.get("FERMI_OUTPUT_DIR", "")):
+                with suppress(OSError):
+                    outputs.mkdir(parents=True, exist_ok=True)
+                own += [outputs] if outputs.is_dir() else []
+            shared = Path(env.get("FERMI_FILES_DIR", ""))
+            readable += [shared] if shared.parent == data / FILES else []
             readable += [data / "datasets", data / "workspace", *([resume] if resume else [])]
         return self.isolation.order(place, own=own, readable=readable, logs=logs)
 

@@ -63,9 +63,13 @@ class Run:
         spec["command"] = [decode(word, known) for word in spec["command"]]
         spec["env"] = {name: decode(value, known) for name, value in spec["env"].items()}
         spec["ranks"] = [_rank(rank, known, host) for rank in spec["ranks"]]
+        own, packages = [], []
+        if code := spec.get("code"):
+            packages, own = [host.state / code["cache"]], [folder / "code"]
+            spec.update(cwd=str(own[0] / "0"), code={**code, "cache": str(packages[0]), "python": host.python})
         if rank := next(iter(spec["ranks"]), None):
             env = {**spec["env"], **rank["env"]}
-            spec["confine"] = host.confining.order(plans, Path(rank["log"]).parent, env)
+            spec["confine"] = host.confining.order(plans, Path(rank["log"]).parent, env, own, packages)
         spec["digest"] = body["digest"]
         if secrets := body.get("secrets"):
             files.write_atomically(str(folder / files.SECRETS), secrets, 0o600)

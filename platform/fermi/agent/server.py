@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import ClientConnection, connect
 
 from fermi.agent.errors import AgentError
 from fermi.client import FermiError, UnexpectedAnswer, Unreachable
@@ -48,10 +50,28 @@ class Server:
         answer: dict[str, Any] = self._ask("GET", f"/workers/{worker}/order", token)
         return answer
 
+    def hosted(self, worker: str, token: str, run: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self._ask("GET", f"/workers/{worker}/hosted/{run}", token)
+        return answer
+
+    def channel(self, worker: str, token: str, channel: str) -> ClientConnection:
+        """The WebSocket by which a stream goes to whoever waits for it."""
+        path = f"{API}/workers/{worker}/channels/{channel}"
+        try:
+            return connect(
+                "ws" + self.url.removeprefix("http") + path,
+                additional_headers={"Authorization": f"Bearer {token}"},
+                compression=None,
+                max_size=None,
+                open_timeout=TIMEOUT_SECONDS,
+            )
+        except (OSError, TimeoutError, WebSocketException) as error:
+            raise Unreachable(f"{self.url}: {error or type(error).__name__}", code="UNREACHABLE") from error
+
     def append(self, worker: str, token: str, log: str, offset: int, data: bytes) -> int:
-        """`log`: `<task>/<attempt>/<rank>`. How many bytes of it the server has."""
+        """`log`: `logs/<task>/<attempt>/<rank>`, or `hosted/<run>/log`. How many bytes of it the server has."""
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream"}
-        path = f"/workers/{worker}/logs/{log}"
+        path = f"/workers/{worker}/{log}"
         response = self._send("PUT", path, params={"offset": offset}, content=data, headers=headers)
         if response.status_code == 409 and (known := _acknowledged(response)) is not None:
             return known

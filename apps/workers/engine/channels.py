@@ -1,0 +1,94 @@
+"""Streams from an agent's host to whoever dials an environment there. The host cannot be reached, so its agent dials
+out:
+
+    dial: listens on a port of its own, writes down where (Channel) ──heartbeat──▶ agent
+    dial ◀──TCP, its first line is the channel's id── the web process that the WebSocket reaches ◀──WebSocket── agent
+
+It does not matter which web process the agent reaches, nor which process dials. The port takes the one connection that
+knows the id, for a few seconds, on an address of which only the platform's own processes need to know
+(`FERMI_INTERNAL_ADDRESS`).
+"""
+
+import secrets
+import socket
+import time
+from contextlib import suppress
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import transaction
+
+from apps.common.clock import now
+from apps.workers import revisions
+from apps.workers.models import Channel, HostRun, Worker
+from apps.workers.services import hosting
+from fermi.launch.errors import BackendError
+
+SECONDS = 10.0
+"""How long one waits: an agent that listens is there at once."""
+LONGEST = 100
+
+
+def wait(run: HostRun) -> socket.socket:
+    """Raises BackendError(ENVIRONMENT_AWAY)."""
+    with socket.create_server((settings.INTERNAL_ADDRESS, 0), family=_family()) as listening:
+        host, port = listening.getsockname()[:2]
+        channel = _ask(run, f"{host}|{port}")
+        try:
+            return _accepted(listening, channel, time.monotonic() + SECONDS)
+        except TimeoutError:
+            raise BackendError("ENVIRONMENT_AWAY", environment=run.environment) from None
+        finally:
+            Channel.objects.filter(pk=channel).delete()
+
+
+def claim(worker: str, channel: str) -> tuple[str, int] | None:
+    """Where it is waited for; None for one that nobody waits for, and for the second who asks."""
+    row = Channel.objects.filter(pk=channel, worker=worker, until__gt=now()).first()
+    if row is None or not Channel.objects.filter(pk=channel).delete()[0]:
+        return None
+    host, _, port = row.address.rpartition("|")
+    return host, int(port)
+
+
+def _ask(run: HostRun, address: str) -> str:
+    channel = secrets.token_urlsafe(32)
+    with transaction.atomic():
+        revision = revisions.following()
+        Channel.objects.filter(until__lt=now()).delete()
+        if not Worker.objects.filter(pk=run.worker, machine=run.machine).exists():
+            raise BackendError("ENVIRONMENT_AWAY", environment=run.environment)
+        until = now() + timedelta(seconds=SECONDS)
+        Channel.objects.create(pk=channel, worker=run.worker, run=run.name, address=address, until=until)
+        hosting.tell(run.worker, revision)
+    return channel
+
+
+def _accepted(listening: socket.socket, channel: str, until: float) -> socket.socket:
+    """The connection that knows the id. Raises TimeoutError."""
+    while (left := until - time.monotonic()) > 0:
+        listening.settimeout(left)
+        stream, _ = listening.accept()
+        with suppress(OSError):
+            stream.settimeout(1.0)
+            if secrets.compare_digest(_line(stream), channel.encode()):
+                stream.settimeout(None)
+                stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return stream
+        stream.close()
+    raise TimeoutError
+
+
+def _line(stream: socket.socket) -> bytes:
+    """Not a byte behind it is taken. Raises OSError."""
+    said = bytearray()
+    while len(said) < LONGEST:
+        byte = stream.recv(1)
+        if byte in (b"", b"\n"):
+            break
+        said += byte
+    return bytes(said)
+
+
+def _family() -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in settings.INTERNAL_ADDRESS else socket.AF_INET

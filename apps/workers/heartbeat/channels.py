@@ -1,0 +1,103 @@
+"""The WebSockets by which agents bring streams from their hosts: taken from the agent, handed to whoever waits (see
+`apps.workers.engine.channels`). Answered in the event loop, before Django.
+
+Bytes travel as binary messages, and `{"end": true}` as a text message where a side has no more.
+"""
+
+import asyncio
+import hmac
+import json
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from django.db import close_old_connections
+
+from apps.common.asgi import App, Receive, Scope, Send
+from apps.workers import tokens
+from apps.workers.engine import channels
+from apps.workers.models import Worker
+
+PATH = re.compile(r"/api/v1/workers/([^/]+)/channels/([A-Za-z0-9_-]+)")
+PIECE = 1 << 16
+REFUSED = 4404
+END = json.dumps({"end": True})
+
+
+class Channels:
+    def __init__(self, onward: App) -> None:
+        self._onward = onward
+        self._database = ThreadPoolExecutor(2, "channels")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = PATH.fullmatch(scope["path"]) if scope["type"] == "websocket" else None
+        if path is None:
+            await self._onward(scope, receive, send)
+            return
+        await receive()
+        loop = asyncio.get_running_loop()
+        token = _bearer(scope)
+        address = await loop.run_in_executor(self._database, _claim, path[1], path[2], token)
+        try:
+            if address is None:
+                raise OSError("nobody waits for it")
+            reader, writer = await asyncio.open_connection(*address)
+        except OSError:
+            await send({"type": "websocket.close", "code": REFUSED})  # before it was accepted: HTTP 403
+            return
+        writer.write(path[2].encode() + b"\n")
+        await send({"type": "websocket.accept"})
+        await _bridge(reader, writer, receive, send)
+
+
+async def _bridge(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, receive: Receive, send: Send) -> None:
+    """Until both sides have said all, or one is gone."""
+    both = [asyncio.ensure_future(_outward(reader, send)), asyncio.ensure_future(_inward(receive, writer))]
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for one in both:
+            one.cancel()
+        await asyncio.gather(*both, return_exceptions=True)
+        writer.close()
+        with suppress(Exception):  # the agent may have gone first
+            await send({"type": "websocket.close", "code": 1000})
+
+
+async def _outward(reader: asyncio.StreamReader, send: Send) -> None:
+    while data := await reader.read(PIECE):
+        await send({"type": "websocket.send", "bytes": data})
+    await send({"type": "websocket.send", "text": END})
+
+
+async def _inward(receive: Receive, writer: asyncio.StreamWriter) -> None:
+    """Raises ConnectionError when the agent went without having said all."""
+    while True:
+        message = await receive()
+        if message["type"] == "websocket.disconnect":
+            raise ConnectionAbortedError
+        if data := message.get("bytes"):
+            writer.write(data)
+            await writer.drain()
+        elif message.get("text"):
+            writer.write_eof()
+            return
+
+
+def _claim(worker: str, channel: str, token: str) -> tuple[str, int] | None:
+    close_old_connections()
+    try:
+        known = Worker.objects.filter(pk=worker).values_list("digest", flat=True).first()
+        if known is None or not hmac.compare_digest(known, tokens.digest(token)):
+            return None
+        return channels.claim(worker, channel)
+    finally:
+        close_old_connections()
+
+
+def _bearer(scope: Mapping[str, Any]) -> str:
+    said = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
+    scheme, _, token = said.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""

@@ -1,0 +1,54 @@
+"""Dev environments on workers' hosts, as rows: what a host's agent is told, and which workers an environment holds.
+
+All of this happens in the caller's transaction, behind a number of `revisions`: changes come one after the other.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from apps.common.clock import now
+from apps.workers.models import Channel, HostRun, Worker
+from apps.workers.services import environments
+
+
+def told(worker: Worker) -> dict[str, Any]:
+    """What the agent that drives it is to keep on its host, and who waits for a stream from there. A run that was given
+    to another machine is not this one's."""
+    rows = list(HostRun.objects.filter(worker=worker.pk, machine=worker.machine).order_by("name"))
+    waiting = Channel.objects.filter(worker=worker.pk, until__gt=now())
+    found = {
+        "runs": [_order(row) for row in rows if not row.removing],
+        "removed": [row.environment for row in rows if row.removing],
+        "channels": [{"id": one.pk, "run": one.run} for one in waiting.order_by("until")],
+    }
+    return found if any(found.values()) else {}
+
+
+def tell(worker: str, revision: int) -> None:
+    """Nothing where it was removed."""
+    for one in Worker.objects.filter(pk=worker):
+        one.hosted, one.generation = told(one), revision
+        one.save(update_fields=["hosted", "generation"])
+
+
+def hold(environment: str, workers: Iterable[Worker]) -> None:
+    """These and no others: they leave the environment of their node."""
+    wanted = [worker.pk for worker in workers]
+    before = Worker.objects.filter(held_by=environment).exclude(pk__in=wanted)
+    touched = {
+        *before.values_list("project", "node"),
+        *Worker.objects.filter(pk__in=wanted).values_list("project", "node"),
+    }
+    before.update(held_by="", environment=None)
+    Worker.objects.filter(pk__in=wanted).update(held_by=environment, environment=environment)
+    for project, node in touched:
+        environments.settle(project, {node})
+
+
+def release(environment: str) -> None:
+    hold(environment, ())
+
+
+def _order(row: HostRun) -> dict[str, Any]:
+    stop = {"graceSeconds": row.grace_seconds} if row.stopped else None
+    return {"name": row.name, "environment": row.environment, "run": row.number, "stop": stop}

@@ -1,0 +1,48 @@
+"""A stream of this host, joined to a WebSocket of the platform: bytes as binary messages, and `{"end": true}` as a text
+message where a side has no more."""
+
+import json
+import socket
+import threading
+from contextlib import suppress
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection
+
+PIECE = 1 << 16
+END = json.dumps({"end": True})
+
+
+def join(stream: socket.socket, web: ClientConnection) -> None:
+    """Until both sides have said all, or one is gone; closes the WebSocket, not the stream."""
+    stream.settimeout(None)
+    outward = threading.Thread(target=_outward, args=(stream, web), daemon=True)
+    outward.start()
+    try:
+        for message in web:
+            if isinstance(message, str):
+                stream.shutdown(socket.SHUT_WR)
+                outward.join()
+                return
+            stream.sendall(message)
+        _cut(stream)  # the platform went without a word
+    except (OSError, ConnectionClosed):
+        _cut(stream)
+    finally:
+        with suppress(OSError, ConnectionClosed):
+            web.close()
+
+
+def _outward(stream: socket.socket, web: ClientConnection) -> None:
+    try:
+        while data := stream.recv(PIECE):
+            web.send(data)
+        web.send(END)
+    except (OSError, ConnectionClosed):
+        with suppress(OSError, ConnectionClosed):
+            web.close()
+
+
+def _cut(stream: socket.socket) -> None:
+    with suppress(OSError):
+        stream.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,252 @@
+"""Dev environments on workers' hosts: what the platform remembers, and how a stream from a host reaches who dials."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project
+from apps.clusters.models import DevEnvironment, Lease
+from apps.common.clock import now
+from apps.workers.engine import channels
+from apps.workers.engine.hosted import body_of
+from apps.workers.heartbeat.cache import Cache
+from apps.workers.heartbeat.channels import Channels
+from apps.workers.heartbeat.schema import read
+from apps.workers.models import Channel, Listening, Report, Worker
+from apps.workers.services import environments
+from apps.workers.tokens import digest
+from fermi.launch import stored
+from fermi.launch.backends.agent import hosting
+from fermi.launch.errors import BackendError
+from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec
+from fermi.launch.spec import Cause
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+IDS = ["gn6-0", "gn6-1", "gn7-0"]
+
+
+@pytest.fixture(autouse=True)
+def environment(transactional_db: None) -> DevEnvironment:
+    """One that is to be made, beside those of the nodes."""
+    project, moment = Project.objects.create(pk="one", name="one"), now()
+    Listening.objects.create(pk=1, since=moment - timedelta(hours=1), heard_at=moment)
+    for key in IDS:
+        node, _, number = key.partition("-")
+        worker = Worker.objects.create(
+            pk=key, node=node, number=int(number), gpu=int(number), project=project, machine=node, digest=digest(key),
+            facts={"host": node, "address": f"10.0.0.{node[-1]}", "cpuCores": 8, "memoryGb": 64},
+        )  # fmt: skip
+        Report.objects.create(worker=worker, at=moment)
+    environments.settle(project.pk, ["gn6", "gn7"])
+    home = DevEnvironment.objects.get(name="gn6")
+    return DevEnvironment.objects.create(
+        pk="env-a", name="mine", project=project, cluster=home.cluster, zone=home.zone, status="stopped"
+    )
+
+
+def spec(run: int = 1, **about: Any) -> HostedSpec:
+    return HostedSpec("env-a", "mine", "one", run, **{"kind": "custom", "host": "gn6", **about})
+
+
+def start(run: int = 1, **about: Any) -> None:
+    made = hosting.connect({}).render(spec(run, **about))
+    hosting.AgentHosting({}).start(made)
+
+
+def observe(run: int = 1) -> HostedSeen:
+    handle = HostedHandle("env-a", run)
+    return hosting.AgentHosting({}).observe([handle])[handle.name]
+
+
+def beat(worker: str = "gn6-0", sequence: int = 1, token: str = "", **hosted: Any) -> dict[str, Any]:
+    """What its agent is answered."""
+    cache = Cache()
+    cache.load([worker])
+    said = {"id": worker, "token": token or worker, "incarnation": "a", "sequence": sequence, "generation": 0}
+    _, beats = read({"workers": [{**said, "process": None, "usage": {}, "hosted": hosted}]})
+    answer = cache.hear(beats)[0]
+    cache.flush()
+    return answer
+
+
+def say(seen: HostedSeen, run: int = 1, sequence: int = 1) -> dict[str, Any]:
+    return beat(sequence=sequence, runs={f"env-a-{run}": stored.dump(seen)})
+
+
+def test_a_run_goes_to_its_host_with_a_heartbeat_and_what_is_said_of_it_comes_back() -> None:
+    start()
+    assert observe().phase is HostedPhase.STARTING
+    told = beat()["hosted"]
+    assert told["runs"] == [{"name": "env-a-1", "environment": "env-a", "run": 1, "stop": None}]
+    assert beat("gn7-0")["hosted"] is None
+    body = body_of("gn6-0", "env-a-1")
+    assert body
+    assert body["spec"]["kind"] == "custom"
+    assert body_of("gn7-0", "env-a-1") is None
+    say(HostedSeen(HostedPhase.RUNNING, True, facts={"versions": {"python": "3.13"}}))
+    seen = observe()
+    assert (seen.phase, seen.left) == (HostedPhase.RUNNING, True)
+    assert seen.facts["host"] == "gn6"
+    start()  # again: nothing happens
+    assert observe() == seen
+
+
+def test_an_environment_holds_the_workers_of_its_gpus_until_its_run_is_over() -> None:
+    start(gpu_count=1)
+    node = DevEnvironment.objects.get(name="gn6")
+    assert (node.gpu_count, node.engine["workers"]) == (1, ["gn6-1"])
+    assert Worker.objects.get(pk="gn6-0").environment_id == "env-a"
+    assert body_of("gn6-0", "env-a-1")["spec"]["gpus"] == [0]  # type: ignore[index]
+    say(HostedSeen(HostedPhase.RUNNING, True))
+    facts = observe().facts
+    assert facts["engine"] == {"workers": ["gn6-0"], "gpus": [0], "address": "10.0.0.6"}
+    environments.settle_health()
+    assert DevEnvironment.objects.get(pk="env-a").status == "stopped", "its life is not the workers' to write"
+    hosting.AgentHosting({}).stop(HostedHandle("env-a", 1), 5)
+    assert beat(sequence=2)["hosted"]["runs"][0]["stop"] == {"graceSeconds": 5}
+    say(HostedSeen(HostedPhase.ENDED, False), sequence=3)
+    assert observe().left is False
+    assert DevEnvironment.objects.get(name="gn6").engine["workers"] == ["gn6-0", "gn6-1"]
+
+
+def test_workers_that_a_task_uses_are_not_taken() -> None:
+    Lease.objects.create(environment=DevEnvironment.objects.get(name="gn6"), holder="task-7")
+    with pytest.raises(BackendError) as refused:
+        start(gpu_count=2)
+    assert refused.value.code == "HOST_WORKERS_BUSY"
+    assert refused.value.params["holders"] == "task-7"
+    assert not refused.value.permanent
+    assert observe().phase is HostedPhase.ABSENT
+    start(gpu_count=0)  # one without GPUs is in nobody's way
+    assert observe().phase is HostedPhase.STARTING
+
+
+def test_the_next_run_goes_to_where_the_disk_is() -> None:
+    start(host="gn7")
+    say_on = {"runs": {"env-a-1": stored.dump(HostedSeen(HostedPhase.ENDED, False))}}
+    beat("gn7-0", **say_on)
+    start(2, host="")
+    assert [run["name"] for run in beat("gn7-0", sequence=2)["hosted"]["runs"]] == ["env-a-2"]
+
+
+def test_a_run_that_was_stopped_before_it_was_ordered_never_begins() -> None:
+    hosting.AgentHosting({}).stop(HostedHandle("env-a", 1), 5)
+    start()
+    assert (observe().phase, observe().left) == (HostedPhase.ABSENT, False)
+    assert beat()["hosted"] is None
+
+
+def test_deleting_is_done_when_the_host_says_that_nothing_is_left() -> None:
+    start()
+    engine = hosting.AgentHosting({})
+    assert engine.delete("env-a") is False
+    assert beat()["hosted"] == {"runs": [], "removed": ["env-a"], "channels": []}
+    assert engine.delete("env-a") is False
+    beat(sequence=2, gone=["env-a"])
+    assert engine.delete("env-a") is True
+    assert beat(sequence=3)["hosted"] is None
+    assert engine.delete("env-a") is True
+
+
+def test_a_silent_host_says_nothing_and_a_stopped_run_of_it_is_over() -> None:
+    start()
+    say(HostedSeen(HostedPhase.RUNNING, True))
+    Report.objects.filter(worker="gn6-0").update(at=now() - timedelta(minutes=5))
+    seen = observe()
+    assert (seen.phase, seen.left, seen.waiting) == (HostedPhase.UNKNOWN, None, Cause("HOST_LOST", {"host": "gn6"}))
+    hosting.AgentHosting({}).stop(HostedHandle("env-a", 1), 5)
+    assert (observe().phase, observe().left) == (HostedPhase.ENDED, False)
+
+
+def test_what_an_agent_says_out_of_shape_is_not_believed() -> None:
+    start()
+    for nonsense in ({"phase": "dancing"}, [], "x", {"phase": "running", "activity": 7}, None):
+        beat(runs={"env-a-1": nonsense}, gone=[1, "x" * 99])
+    assert observe().phase is HostedPhase.STARTING
+    beat(sequence=2, runs={"env-a-1": {"phase": "running", "left": True, "facts": {"ip": "a\0b"}, "new": 1}})
+    assert observe().phase is HostedPhase.RUNNING
+    beat("gn7-0", sequence=3, runs={"env-a-1": {"phase": "ended", "left": False}})  # another worker's
+    assert observe().phase is HostedPhase.RUNNING
+
+
+def test_what_stands_in_the_way_is_said_before_anything_is_ordered() -> None:
+    engine = hosting.AgentHosting({})
+    assert engine.problems(spec()) == []
+    assert [one.code for one in engine.problems(spec(host="gn9"))] == ["HOST_UNKNOWN"]
+    assert [one.code for one in engine.problems(spec(gpu_count=3))] == ["HOST_TOO_SMALL"]
+    assert [one.code for one in engine.problems(spec(image="pytorch"))] == ["HOST_WITHOUT_CONTAINERS"]
+    other = HostedSpec("env-a", "mine", "another project", 1)
+    assert [one.code for one in engine.problems(other)] == ["WORKERS_NONE"]
+
+
+def web_socket(worker: str, token: str, channel: str, *said: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the platform answers to one that says this."""
+
+    async def scene() -> list[dict[str, Any]]:
+        inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        sent: list[dict[str, Any]] = []
+        for message in ({"type": "websocket.connect"}, *said):
+            inbox.put_nowait(message)
+
+        async def send(message: Any) -> None:
+            sent.append(dict(message))
+
+        async def onward(*_: Any) -> None:
+            raise AssertionError
+
+        path = f"/api/v1/workers/{worker}/channels/{channel}"
+        headers = [(b"authorization", f"Bearer {token}".encode())]
+        await Channels(onward)({"type": "websocket", "path": path, "headers": headers}, inbox.get, send)
+        return sent
+
+    return asyncio.run(scene())
+
+
+def test_a_stream_from_a_host_reaches_who_dials_and_is_good_for_one_connection() -> None:
+    start()
+    say(HostedSeen(HostedPhase.RUNNING, True))
+    with ThreadPoolExecutor(1) as pool:
+        dialling = pool.submit(hosting.AgentHosting({}).dial, HostedHandle("env-a", 1))
+        found = threading.Event()
+        while not found.wait(0.02):
+            if waiting := (beat(sequence=2)["hosted"] or {}).get("channels"):
+                found.set()
+        (channel,) = waiting
+        assert channel["run"] == "env-a-1"
+        refused = {"type": "websocket.close", "code": 4404}
+        assert web_socket("gn6-0", "gn7-0", channel["id"]) == [refused], "another worker's token"
+        assert web_socket("gn7-0", "gn7-0", channel["id"]) == [refused], "another worker's channel"
+        assert web_socket("gn6-0", "gn6-0", "x" * 43) == [refused], "nobody's"
+
+        with ThreadPoolExecutor(1) as other:
+
+            def talk() -> bytes:
+                with dialling.result() as stream:
+                    stream.sendall(b"down")
+                    stream.shutdown(1)
+                    return b"".join(iter(lambda: stream.recv(100), b""))
+
+            heard = other.submit(talk)
+            up = {"type": "websocket.receive", "bytes": b"up"}
+            end = {"type": "websocket.receive", "text": '{"end": true}'}
+            answers = web_socket("gn6-0", "gn6-0", channel["id"], up, end)
+            assert heard.result() == b"up"
+        kinds = [(one["type"], one.get("bytes") or one.get("text")) for one in answers]
+        assert kinds == [
+            ("websocket.accept", None), ("websocket.send", b"down"), ("websocket.send", '{"end": true}'),
+            ("websocket.close", None),
+        ]  # fmt: skip
+        assert web_socket("gn6-0", "gn6-0", channel["id"]) == [refused], "used up"
+
+
+def test_a_host_that_opens_nothing_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "SECONDS", 0.2)
+    start()
+    with pytest.raises(BackendError) as away:
+        hosting.AgentHosting({}).dial(HostedHandle("env-a", 1))
+    assert away.value.code == "ENVIRONMENT_AWAY"
+    assert not Channel.objects.exists()
