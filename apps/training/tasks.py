@@ -12,7 +12,8 @@ from apps.clusters import noticing as environments
 from apps.common import bus
 from apps.common.clock import now
 from apps.scheduling.services import budgets
-from apps.training.ground import launching, noticing
+from apps.training.ground import launching, making, noticing
+from apps.training.output import outputs
 from apps.training.queue import load, yielding
 from apps.training.reconcile import engines, reconciler
 
@@ -33,6 +34,12 @@ def sweep() -> None:
 def orphans() -> None:
     engines.sweep()
     discovery.forget()
+    making.finish_all()
+
+
+@shared_task(name="training.outputs", ignore_result=True)
+def keep_outputs() -> None:
+    outputs.sweep()
 
 
 @shared_task(name="training.windows", ignore_result=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.common.openapi import INT4, Key
+from apps.common.openapi import INT4, INT8, Key
 from apps.common.pages import OrderingField, PageQuery
 from apps.scheduling.models import AtBudget
 from apps.training.api.serializers import CLASSES
@@ -43,6 +43,10 @@ class LimitsRequest(serializers.Serializer):
     userMostGpus = _count("user_most_gpus", "of each member that has no limits of their own")
     userMostTasks = _count("user_most_tasks")
     userGpuHours = _amount("user_gpu_hours", MOST_HOURS, "in a month (UTC)")
+    maxEnvironments = _count("max_environments", "that the platform makes for it; stopped ones count")
+    maxEnvironmentGpus = _count("max_environment_gpus", "that those have which run")
+    userMaxEnvironments = _count("user_max_environments", "of each member that has no limits of their own")
+    userMaxEnvironmentGpus = _count("user_max_environment_gpus")
     budget = _amount(None, MOST_MONEY, "of a month (UTC), in the platform's currency")
     atBudget = serializers.ChoiceField(
         AtBudget.choices,
@@ -50,6 +54,10 @@ class LimitsRequest(serializers.Serializer):
         default=AtBudget.WARN,
         help_text="what happens to new tasks once it is spent",
     )
+    maxFileBytes = serializers.IntegerField(
+        source="max_file_bytes", min_value=0, max_value=INT8, allow_null=True, default=None,
+        help_text="that its files, and what its tasks write, may take together",
+    )  # fmt: skip
 
 
 class LimitsUse(serializers.Serializer):
@@ -58,6 +66,8 @@ class LimitsUse(serializers.Serializer):
     tasks = serializers.IntegerField(help_text="that hold environments now")
     gpuHours = serializers.FloatField(help_text="of this month (UTC) so far")
     cost = serializers.FloatField(help_text="of this month (UTC) so far")
+    environments = serializers.IntegerField(help_text="that the platform made and that are there now")
+    environmentGpus = serializers.IntegerField(help_text="of those of them that run")
     share = serializers.FloatField(help_text="GPU-seconds used, half of which are forgotten in seven days")
 
 
@@ -77,8 +87,13 @@ class Limits(serializers.Serializer):
     userMostGpus = serializers.IntegerField(allow_null=True)
     userMostTasks = serializers.IntegerField(allow_null=True)
     userGpuHours = serializers.FloatField(allow_null=True)
+    maxEnvironments = serializers.IntegerField(allow_null=True)
+    maxEnvironmentGpus = serializers.IntegerField(allow_null=True)
+    userMaxEnvironments = serializers.IntegerField(allow_null=True)
+    userMaxEnvironmentGpus = serializers.IntegerField(allow_null=True)
     budget = serializers.FloatField(allow_null=True)
     atBudget = serializers.ChoiceField(AtBudget.choices)
+    maxFileBytes = serializers.IntegerField(allow_null=True)
     currency = serializers.CharField()
     updatedAt = serializers.DateTimeField(allow_null=True)
     updatedBy = serializers.CharField(help_text="empty: nobody yet")
@@ -96,12 +111,16 @@ class UserLimitsRequest(serializers.Serializer):
     mostGpus = _count("most_gpus", "that their tasks hold at once")
     mostTasks = _count("most_tasks", "that hold environments at once")
     gpuHours = _amount("gpu_hours", MOST_HOURS, "in a month (UTC)")
+    maxEnvironments = _count("max_environments", "that the platform makes for them; stopped ones count")
+    maxEnvironmentGpus = _count("max_environment_gpus", "that those have which run")
 
 
 class UserUse(serializers.Serializer):
     gpus = serializers.IntegerField()
     tasks = serializers.IntegerField()
     gpuHours = serializers.FloatField()
+    environments = serializers.IntegerField()
+    environmentGpus = serializers.IntegerField()
 
 
 class UserLimits(serializers.Serializer):
@@ -109,5 +128,7 @@ class UserLimits(serializers.Serializer):
     mostGpus = serializers.IntegerField(allow_null=True)
     mostTasks = serializers.IntegerField(allow_null=True)
     gpuHours = serializers.FloatField(allow_null=True)
+    maxEnvironments = serializers.IntegerField(allow_null=True)
+    maxEnvironmentGpus = serializers.IntegerField(allow_null=True)
     own = serializers.BooleanField(help_text="false: what the project's limits say of each member")
     use = UserUse()

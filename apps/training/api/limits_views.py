@@ -3,6 +3,7 @@
 from apps.accounts import access
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.clock import now
+from apps.environments import quota
 from apps.scheduling import showing
 from apps.scheduling.services import limits
 from apps.training.api import limits_forms as forms
@@ -48,4 +49,4 @@ class UserLimitsView(APIView):
 
 def _use() -> showing.Now:
     moment = now()
-    return showing.Now(moment, load.held(moment), load.places())
+    return showing.Now(moment, load.held(moment), load.places(), quota.use())

@@ -6,6 +6,7 @@ from rest_framework import serializers
 from apps.clusters.api.serializers import WarningItem
 from apps.common.openapi import INT4, INT8, Key, Moment, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
+from apps.environments import memory
 from apps.training.output import levels
 from apps.training.states import Action, State
 from fermi.launch.byhand import TARGETS
@@ -19,6 +20,7 @@ CLASSES = [(one.name.lower(), one.name.lower()) for one in Priority]
 ACTIONS = [(action.value, action.value) for action in Action]
 LEVELS = [(level.value, level.value) for level in Level]
 LOG_LEVELS = [(level, level) for level in levels.LEVELS]
+HOLDERS = [(kind, kind) for kind in memory.HOLDERS]
 TO_DO = [(code.value, code.value) for code in Do]
 
 
@@ -147,6 +149,28 @@ class ChosenEnvironments(serializers.Serializer):
     reasons = WarningItem(many=True, help_text="why these")
 
 
+class MemoryHolder(serializers.Serializer):
+    kind = serializers.ChoiceField(HOLDERS)
+    id = serializers.CharField(help_text="of the kernel, or the process id")
+    name = serializers.CharField(help_text="the notebook, or how its command line begins")
+    owner = serializers.CharField(allow_null=True, help_text="of the environment")
+    since = serializers.FloatField(allow_null=True, help_text="unix seconds")
+    rssBytes = serializers.IntegerField()
+    gpuBytes = serializers.IntegerField()
+    mine = serializers.BooleanField(help_text="you may end it")
+
+
+class EnvironmentInUse(serializers.Serializer):
+    environmentId = serializers.CharField()
+    environment = serializers.CharField()
+    processes = MemoryHolder(many=True)
+
+
+class HourlyPrice(serializers.Serializer):
+    amount = serializers.DecimalField(16, 4, help_text="of all its GPUs for an hour, at today's prices")
+    currency = serializers.CharField()
+
+
 class TaskPreview(serializers.Serializer):
     worldSize = serializers.IntegerField()
     nodeCount = serializers.IntegerField()
@@ -168,6 +192,8 @@ class TaskPreview(serializers.Serializer):
         allow_null=True, help_text="null: too little is known of the model, or a rule is broken"
     )
     summary = PreviewSummary()
+    hourly = HourlyPrice(allow_null=True, help_text="null: nobody has said what one of its GPUs costs")
+    inUse = EnvironmentInUse(many=True, help_text="of its environments, those in which others hold memory")
 
 
 class TaskQuery(PageQuery):

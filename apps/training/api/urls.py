@@ -4,6 +4,7 @@ from apps.training.api import (
     drill_views,
     framework_views,
     limits_views,
+    output_views,
     preflight_views,
     pulse_views,
     queue_views,
@@ -13,10 +14,12 @@ from apps.training.api import (
     usage_views,
     views,
 )
+from apps.training.api.code_views import TaskCodeView
 
 TASK = "training-tasks/<str:task_id>"
 
 urlpatterns = [
+    path("training-tasks/<str:task_id>/code", TaskCodeView.as_view()),
     path("training-tasks", views.TasksView.as_view()),
     path("training-tasks/preview", views.TaskPreviewView.as_view()),
     path("task-templates", template_views.TemplatesView.as_view()),
@@ -58,6 +61,11 @@ urlpatterns = [
     path("dev-environments/<str:environment_id>/telemetry", telemetry_views.EnvironmentTelemetryView.as_view()),
     path(f"{TASK}/scaling", views.TaskScalingView.as_view()),
     path(f"{TASK}/checkpoints", views.TaskCheckpointsView.as_view()),
+    path(f"{TASK}/checkpoints/content", output_views.TaskCheckpointContentView.as_view()),
+    path(f"{TASK}/outputs", output_views.TaskOutputsView.as_view()),
+    path(f"{TASK}/outputs/summary", output_views.TaskOutputsSummaryView.as_view()),
+    path(f"{TASK}/outputs/content", output_views.TaskOutputContentView.as_view()),
+    path(f"{TASK}/outputs/archive", output_views.TaskOutputArchiveView.as_view()),
     path(f"{TASK}/plan", views.TaskPlanView.as_view()),
     path(f"{TASK}/scripts", views.TaskScriptsView.as_view()),
     path(f"{TASK}/logs", views.TaskLogsView.as_view()),

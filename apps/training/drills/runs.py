@@ -8,7 +8,7 @@ showed, and its place before a task.
 import shutil
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -31,7 +31,7 @@ from fermi.launch.drill import Ending, Killed, Resumed, Saved
 from fermi.launch.errors import BackendError
 from fermi.launch.ranks import place
 from fermi.launch.spec import Cause, JobSpec
-from fermi.launch.userpaths import CHECKPOINTS
+from fermi.launch.userpaths import CHECKPOINTS, OUTPUTS
 
 KILLED = "SCRIPT_DRILLED"
 
@@ -42,6 +42,7 @@ def begin(
     """Stores a drill of `job` and has it looked at. `own`: further columns of its run."""
     key = new_id(drills.DRILL)
     job = drills.rehearsal(job, key, str(settings.DATA_DIR / CHECKPOINTS / key))
+    job = replace(job, output_dir=str(settings.DATA_DIR / OUTPUTS / key))
     with transaction.atomic():
         own = {"request": {}, "trace": tracing.within(task if stage else None), **own}
         run = storing.store(job, user, cluster, Kind.DRILL, name=name, **own)
@@ -173,8 +174,9 @@ def finish(run: Task) -> None:
     if task := drill.task:
         transitions.record(task.pk, task.attempt, "drill", verdict["code"], {**verdict["params"], "drill": run.pk})
         hints.poke(task.pk)
-    folder = Path(run.spec["checkpoint_dir"])
-    transaction.on_commit(lambda: shutil.rmtree(folder, ignore_errors=True))
+    for folder in (run.spec["checkpoint_dir"], run.spec.get("output_dir")):
+        if folder:
+            transaction.on_commit(partial(shutil.rmtree, folder, ignore_errors=True))
 
 
 def end_with(task: Task) -> None:

@@ -64,11 +64,15 @@ def job_for(task: Task, attempt: Attempt, remaining: timedelta | None) -> JobSpe
 
 def seen_from(cluster: Cluster, job: JobSpec) -> JobSpec:
     """The job with its paths as the cluster has them: what a plan is made from."""
+    code = job.code and replace(job.code, folder=paths.there(cluster, job.code.folder))
     return replace(
         job,
+        code=code,
         train_data=paths.there(cluster, job.train_data),
         valid_data=paths.there(cluster, job.valid_data),
         checkpoint_dir=paths.there(cluster, job.checkpoint_dir),
+        output_dir=paths.there(cluster, job.output_dir),
+        files_dir=paths.there(cluster, job.files_dir),
         resume_from=paths.there(cluster, job.resume_from),
     )
 

@@ -7,8 +7,9 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.clusters.models import Cluster
 from apps.common.clock import now
+from apps.files.services import outputs
 from apps.training import models
-from apps.training.ground import hints
+from apps.training.ground import code, hints
 from apps.training.ground.launching import backend_for
 from apps.training.models import Task
 from apps.training.states import Kind, State
@@ -25,6 +26,7 @@ FIRST = {Kind.TRAINING: State.INITIALIZING, Kind.PREFLIGHT: State.QUEUED, Kind.D
 def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAINING, **own: Any) -> Task:
     """A new task with its nodes; once that is committed, it is looked at."""
     moment, state = now(), FIRST[kind]
+    job = code.begin(job, owner)
     task = Task.objects.create(
         id=job.task_id,
         kind=kind,
@@ -40,6 +42,8 @@ def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAININ
         created_at=moment,
         **own,
     )
+    if kind is Kind.TRAINING:
+        outputs.begin(task.pk, task.project_id)
     if task.select is None or backend_for(cluster).queues:
         store_nodes(task, job)  # of what asks for capacity, they are known when its turn comes
     hints.poke(task.pk)

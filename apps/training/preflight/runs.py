@@ -23,6 +23,7 @@ from apps.training.models import Preflight, Task
 from apps.training.states import ACTIVE, FINAL, Kind, State
 from apps.training.states.limits import LOOK_AGAIN
 from apps.training.states.reasons import Reason
+from fermi.launch.code import OFF
 from fermi.launch.preflight import PREFLIGHT, judge
 from fermi.launch.spec import JobSpec
 from fermi.launch.userpaths import CHECKPOINTS
@@ -40,6 +41,8 @@ def begin(user: User, cluster: Cluster, job: JobSpec, level: str, before: Task |
         entrypoint=None, hyperparameters={}, strategy={}, train_data="", valid_data="", resume_from="",
         checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS), grace_seconds=5.0,
         max_restarts=0, spares=(), preflight="off", elastic=None,
+        code=replace(job.code, requirements=OFF) if job.code and job.code.snapshot else None,
+        output_dir="", files_dir="", files_url="",
     )  # fmt: skip
     with transaction.atomic():
         name = before.name if before else PREFLIGHT

@@ -177,7 +177,8 @@ def places(failures: Mapping[str, int] = MappingProxyType({}), among: Collection
     wanted = DevEnvironment.objects.all() if among is None else DevEnvironment.objects.filter(pk__in=among)
     rows = wanted.values_list(
         "id", "name", "project_id", "cluster_id", "zone_id", "zone__name", "gpu_type", "gpu_count", "shared", "labels",
-        "status", "cordoned", "network",
+        "status", "cordoned", "network", "hosted__task",
+        "hosted__afterwards",
     )  # fmt: skip
     return [
         Place(
@@ -194,6 +195,7 @@ def places(failures: Mapping[str, int] = MappingProxyType({}), among: Collection
             usable=row[10] == EnvironmentStatus.RUNNING and not row[11],
             health=failures.get(row[0], 0),
             link=f"{row[4]}/infiniband" if row[12].get("infiniband") else "",
+            made_for=row[13] if row[14] else "",
         )
         for row in rows
     ]

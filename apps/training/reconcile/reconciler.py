@@ -8,7 +8,6 @@ time do no harm: acts are idempotent and records are compare-and-set.
 """
 
 import logging
-import random
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Prefetch, QuerySet
 
+from apps.common import due
 from apps.common.clock import now
 from apps.training.ground.launching import cause, handle_for, observe
 from apps.training.ground.transitions import Stale
@@ -46,11 +46,11 @@ def sweep(limit: int = 1000) -> int:
     """A pass over everything that is due; one observation per cluster serves all its tasks. Returns how many there
     were."""
     deciding.decide_if_due()
-    due = list(Task.objects.filter(due_at__lte=now()).order_by("due_at").values_list("pk", flat=True)[:limit])
-    if not due:
+    ids = list(Task.objects.filter(due_at__lte=now()).order_by("due_at").values_list("pk", flat=True)[:limit])
+    if not ids:
         return 0
-    claim = _claim(due)
-    tasks = _load(due, claim)
+    claim = _claim(ids)
+    tasks = _load(ids, claim)
     seen = _observe(tasks)
     quiet: dict[State, list[str]] = defaultdict(list)
     for task in tasks:
@@ -71,16 +71,11 @@ def sweep(limit: int = 1000) -> int:
 
 
 def _claim(ids: Iterable[str]) -> datetime:
-    """Takes those of `ids` that are due by moving `due_at` to a moment that is this pass's own."""
-    moment = now()
-    claim = moment + CLAIM + timedelta(microseconds=random.randrange(1_000_000))
-    Task.objects.filter(pk__in=ids, due_at__lte=moment).update(due_at=claim, claimed_at=moment)
-    return claim
+    return due.claim(Task.objects.filter(pk__in=ids), CLAIM)
 
 
 def _let_go(ids: Iterable[str], claim: datetime, wait: timedelta) -> None:
-    """Those that a hint has pulled forward meanwhile stay due, and are claimed anew at once."""
-    Task.objects.filter(pk__in=ids, due_at=claim).update(due_at=now() + wait, claimed_at=None)
+    due.let_go(Task.objects.filter(pk__in=ids), claim, wait)
 
 
 def _load(ids: Iterable[str], claim: datetime) -> list[Task]:

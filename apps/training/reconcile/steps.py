@@ -9,18 +9,19 @@ from typing import Any
 from django.db import transaction
 
 from apps.accounts import vault
-from apps.catalog.models import DatasetVersion, VersionStatus
 from apps.clusters import leases
+from apps.code import store
 from apps.common.clock import now
+from apps.environments import memory
 from apps.training.drills import runs as drills
-from apps.training.ground import hints, holding, placing, resuming, sizing, transitions
+from apps.training.ground import code, hints, holding, making, placing, resuming, sizing, transitions
 from apps.training.ground.launching import backend_for, cause, declared, handle_for, job_for, secrets_of
 from apps.training.models import Attempt, Task
 from apps.training.output import ingest
 from apps.training.preflight import runs
 from apps.training.queue import line
 from apps.training.queue.bounds import OverLimit
-from apps.training.reconcile import crashes, ports, restarts, verdicts
+from apps.training.reconcile import crashes, ports, preparing, restarts, verdicts
 from apps.training.states import FINAL, Kind, State
 from apps.training.states.decisions import Decision
 from apps.training.states.limits import (
@@ -38,18 +39,19 @@ from fermi.launch.spec import Cause, JobSpec, Observation, Phase, Rendered, atte
 
 
 def prepare(task: Task) -> timedelta | None:
-    if task.dataset_version_id is None:
-        transitions.move(task, State.QUEUED)
-        return None
-    version = DatasetVersion.objects.get(pk=task.dataset_version_id)
-    if version.status == VersionStatus.FAILED:
-        transitions.move(task, State.FAILED, Reason.DATASET_FAILED, {"version": version.name, **(version.error or {})})
+    """What it needs is made side by side; what cannot be had ends it at once."""
+    needs = preparing.needs(task)
+    if failed := next((need.failed for need in needs if need.failed), None):
+        with transaction.atomic():
+            transitions.move(task, State.FAILED, failed.code, failed.params)
+            _release_if_final(task)
         return timedelta()
-    if version.status == VersionStatus.PREPARING:
-        params = {"version": version.name, "percent": int(version.progress * 100)}
-        transitions.explain(task, Reason.DATASET_PREPARING, params)
+    if waits := next((need.waits for need in needs if need.waits), None):
+        transitions.explain(task, waits.code, waits.params)
         return LOOK_AGAIN[State.INITIALIZING]
-    spec = {**task.spec, "train_data": version.train_path, "valid_data": version.valid_path}
+    spec = dict(task.spec)
+    for need in needs:
+        spec |= need.known
     transitions.move(task, State.QUEUED, spec=spec)
     return None
 
@@ -78,6 +80,8 @@ def lease(task: Task) -> timedelta | None:
         if task.select and line.decides(task):
             return line.stand(task, job)
         return _aside(task, Reason.ENVIRONMENT_UNAVAILABLE, lost)
+    if job.when_in_use == "wait" and not task.attempt and (found := memory.in_use(node.id for node in job.nodes)):
+        return _aside(task, Reason.ENVIRONMENTS_IN_USE, {"environments": memory.named(found)})
     try:
         secrets_of(task)
     except vault.Unavailable as absent:
@@ -89,6 +93,10 @@ def lease(task: Task) -> timedelta | None:
     for stage in (runs.stage, drills.stage):
         if (wait := stage(task)) is not None:
             return wait
+    try:
+        code.lay_ready(job)
+    except (store.Lost, OSError) as lost_code:
+        return _aside(task, Reason.CODE_LOST, {"why": str(lost_code)})
     backend = backend_for(task.cluster)
     there = ports.look(task, backend)
     number, (resume_from, in_vain) = task.attempt + 1, resuming.point(task)
@@ -292,4 +300,5 @@ def _release_if_final(task: Task) -> None:
             drills.finish(task)
         if not line.give_on(task):
             holding.give_back(task)
+        making.finish(task)
         hints.poke_waiting()

@@ -12,7 +12,8 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.ground import hints, resuming, sizing, transitions
+from apps.files.services import outputs
+from apps.training.ground import code, hints, resuming, sizing, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Task
 from apps.training.shown import discretion
@@ -79,12 +80,13 @@ def again(user: User, task_id: str) -> dict[str, Any]:
     task = find(user, task_id, Role.MEMBER)
     _refuse_unless(task, Action.RETRY)
     newest = resuming.newest(task)
-    return {**task.request, **({"resumeFrom": newest} if newest else {})}
+    return {**code.again(task.request, task.spec), **({"resumeFrom": newest} if newest else {})}
 
 
 def clone(user: User, task_id: str) -> dict[str, Any]:
     """The request of a task, ready to be edited and sent."""
-    return {"request": discretion.request(find(user, task_id), user)}
+    task = find(user, task_id)
+    return {"request": code.again(discretion.request(task, user), task.spec)}
 
 
 def delete(user: User, task_id: str) -> None:
@@ -104,6 +106,7 @@ def delete(user: User, task_id: str) -> None:
             backend_for(each.cluster).forget(handle_for(each, number))
         shutil.rmtree(settings.DATA_DIR / "logs" / each.pk, ignore_errors=True)
     shutil.rmtree(checkpoints, ignore_errors=True)
+    outputs.forget(task.project_id, task.pk)
     with transaction.atomic():
         audit.record(user, "task.delete", task.pk, project=task.project_id, name=task.name)
         for run in runs:

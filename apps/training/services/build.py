@@ -15,17 +15,19 @@ from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster, Lease
 from apps.common.clock import now
 from apps.common.errors import together, unread
+from apps.environments import memory
+from apps.files.services.outputs import places_of
 from apps.scheduling.services import asking
-from apps.training.ground import checkpoints
+from apps.training.ground import checkpoints, code
 from apps.training.ground.launching import backend_for
 from apps.training.queue import load
 from apps.training.services import choosing
 from apps.training.services.choosing import Choice
 from fermi.launch import credentials, installed, recipes, registry, scenes, sizes, summary, validate
 from fermi.launch.errors import UnknownName
-from fermi.launch.request import TaskRequest, cut, job, places
+from fermi.launch.request import EXISTING, NEW, TaskRequest, cut, job, places
 from fermi.launch.spec import JobSpec, Node, Problem
-from fermi.launch.userpaths import CHECKPOINTS
+from fermi.launch.userpaths import CHECKPOINTS, OUTPUTS
 
 CONFIG = "distributedConfig"
 
@@ -54,9 +56,11 @@ def build(
     problems: list[Problem] = []
     if not asked.task_name:
         problems.append(Problem("taskName", "NAME_REQUIRED"))
-    if asked.launch_mode != "existing":
+    if asked.launch_mode not in (EXISTING, NEW):
         problems.append(Problem("launchMode", "LAUNCH_MODE_UNKNOWN", {"found": asked.launch_mode}))
-    choice = choosing.choose(user, asked, problems)
+    elif asked.launch_mode == EXISTING and asked.new_environments:
+        problems.append(Problem("newEnvironments", "NEW_WITHOUT_MODE", {"found": asked.launch_mode}))
+    choice = choosing.choose(user, asked, task_id, problems)
     choosing.check_spares(user, asked, choice, problems)
     environments, project = choice.environments, choice.project
     if project:
@@ -69,7 +73,7 @@ def build(
     master = choosing.master(asked, choice, problems)
     framework = None if unread(wrong, f"{CONFIG}.framework") else _framework(asked, len(environments), problems)
     job = _job(draft, asked, framework or registry.DEFAULT, master, task_id, problems)
-    problems += validate.general(job)
+    problems += validate.general(job) + code.problems(job)
     if version:
         problems += recipes.vocabulary_problems(job, version.largest_token)
     if environments:
@@ -148,6 +152,8 @@ def _job(
 ) -> JobSpec:
     """Of no nodes while no environment is known."""
     model, version, choice = draft.model, draft.version, draft.choice
+    brought, wrong = code.named(choice.project, asked.code)
+    problems += wrong
     first = next(iter(choice.environments), None)
     nodes: Sequence[Node] = clusters.snapshots(choice.environments)
     if first and choice.select:
@@ -166,6 +172,8 @@ def _job(
         master=master,
         master_port=settings.MASTER_PORTS.start,
         checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS / task_id),
+        output_dir=str(settings.DATA_DIR / OUTPUTS / task_id),
+        **places_of(choice.project.pk if choice.project else ""),
         resume_from=checkpoints.named(first.cluster, asked.resume_from or "") if first else "",
         recipe=model.recipe if model else "gpt",
         defaults=model.defaults if model else {},
@@ -174,6 +182,7 @@ def _job(
         valid_data=version.valid_path if version else "",
         project=choice.project.pk if choice.project else "",
         project_name=choice.project.name if choice.project else "",
+        code=brought,
     )
 
 
@@ -202,6 +211,8 @@ def _warnings(job: JobSpec) -> list[Problem]:
     found += sizes.warnings(job)
     held = Lease.objects.filter(environment__in=[node.id for node in job.nodes]).select_related("environment")
     found += credentials.warnings(job.env)
+    if using := memory.in_use(node.id for node in job.nodes):
+        found.append(Problem("", "ENVIRONMENTS_IN_USE", {"environments": memory.named(using)}))
     if busy := [f"{lease.environment.name} ({lease.holder})" for lease in held]:
         found.append(Problem("", "ENVIRONMENTS_BUSY", {"environments": ", ".join(busy)}))
     return found

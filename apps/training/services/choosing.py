@@ -10,8 +10,11 @@ from apps.clusters import selectors as clusters
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.scheduling import selectors as sharing
+from apps.training.ground import making
 from apps.training.queue import load
-from fermi.launch.request import SelectRequest, TaskRequest
+from apps.training.services import planned
+from apps.training.services.planned import Planned
+from fermi.launch.request import NEW, SelectRequest, TaskRequest
 from fermi.launch.schedule import placement, wanted
 from fermi.launch.schedule.scene import Place, Select, Waiting
 from fermi.launch.spec import Problem
@@ -23,16 +26,19 @@ SELECT = f"{CONFIG}.select"
 @dataclass(slots=True)
 class Choice:
     """`where`: the field that named the environments. `select`: what was asked for instead, of which the environments
-    are what suits best now, master first; they may be others when the turn comes."""
+    are what suits best now, master first; they may be others when the turn comes. `planned`: they are to be made."""
 
     environments: list[DevEnvironment]
     where: str
     project: Project | None = None
     select: Select | None = None
+    planned: Planned | None = None
 
 
-def choose(user: User, asked: TaskRequest, problems: list[Problem]) -> Choice:
+def choose(user: User, asked: TaskRequest, task_id: str, problems: list[Problem]) -> Choice:
     """What is wrong is added to `problems`."""
+    if asked.launch_mode == NEW:
+        return _to_be_made(user, asked, task_id, problems)
     if asked.distributed.select is not None:
         return _by_capacity(user, asked, asked.distributed.select, problems)
     ids, where = asked.environment_ids, environments_field(asked)
@@ -51,6 +57,8 @@ def choose(user: User, asked: TaskRequest, problems: list[Problem]) -> Choice:
 def environments_field(asked: TaskRequest) -> str:
     """Which of the fields that say where it runs counts."""
     config = asked.distributed_config
+    if asked.launch_mode == NEW:
+        return planned.FIELD
     if asked.distributed.select is not None:
         return SELECT
     chosen = config and config.enabled and (config.node_ids or not asked.environment_ids)
@@ -63,8 +71,12 @@ def environments_named(user: User, ids: Sequence[str], where: str, problems: lis
         problems.append(Problem(where, "ENVIRONMENT_REQUIRED"))
     found, wrong = clusters.pick(user, ids, where)
     problems += wrong
+    kept = making.kept([environment.pk for environment in found])
     for environment in found:
         at = f"{where}.{ids.index(environment.pk)}"
+        if task := kept.get(environment.pk):
+            params = {"environment": environment.name, "task": task}
+            problems.append(Problem(at, "ENVIRONMENT_MADE_FOR_TASK", params))
         if obstacle := clusters.obstacle(environment.name, environment.status, environment.cordoned):
             problems.append(Problem(at, obstacle.code, obstacle.params))
         problems += _of_another_cluster(at, environment, found[0])
@@ -109,6 +121,8 @@ def master(asked: TaskRequest, choice: Choice, problems: list[Problem]) -> str:
     if choice.select is not None:
         if chosen:
             problems.append(Problem(where, "SELECT_WITH_MASTER", {"master": chosen}))
+    elif choice.planned is not None:
+        pass  # the first
     elif chosen in ids:
         return chosen
     elif chosen:
@@ -179,6 +193,13 @@ def _by_capacity(user: User, asked: TaskRequest, wanted: SelectRequest, problems
     return choice
 
 
+def _to_be_made(user: User, asked: TaskRequest, task_id: str, problems: list[Problem]) -> Choice:
+    choice = Choice([], planned.FIELD, _project(user, asked, [], problems))
+    if choice.project and (found := planned.plan(user, asked, choice.project, task_id, problems)):
+        choice.planned, choice.environments = found, found.environments
+    return choice
+
+
 def _impossible(select: Select | None, project: str, homes: Sequence[str], there: Sequence[Place]) -> Problem:
     assert select is not None
     found = wanted.possible(select, project, homes[0] if len(homes) == 1 else "", there)
@@ -200,7 +221,7 @@ def _project(
     ]
     if owners:
         return Project.objects.get(pk=owners[0])
-    if found or asked.distributed.select is not None:
+    if found or asked.distributed.select is not None or asked.launch_mode == NEW:
         several = list(mine.order_by("name")[:20])
         if len(several) == 1:
             return several[0]

@@ -13,7 +13,7 @@ from apps.common.errors import ApiError, ProblemsError
 from apps.common.ids import new_id
 from apps.training.ground import storing, tracing, transitions
 from apps.training.models import Task
-from apps.training.services import actions
+from apps.training.services import actions, planned
 from apps.training.services.build import Draft, build
 from fermi.launch import shape
 from fermi.launch.request import TaskRequest
@@ -74,6 +74,8 @@ def _before(user: User, key: str, digest: str) -> Task | None:
 def _store(user: User, draft: Draft, key: str | None, digest: str, trace: Mapping[str, Any]) -> Task:
     assert draft.job
     assert draft.cluster
+    if draft.choice.planned:
+        planned.make(user, draft.choice.planned, draft.job.task_id)
     task = storing.store(
         draft.job,
         user,

@@ -15,6 +15,7 @@ from apps.training.models import Drill
 from apps.training.preflight.presenters import STATES
 from apps.training.services import actions, create
 from fermi.launch.drill import DRILL
+from fermi.launch.request import NEW
 from fermi.launch.spec import Problem
 
 
@@ -29,6 +30,8 @@ def ask(user: User, *, task_id: str | None, request: Mapping[str, Any] | None, m
         return find(user, drill.pk)
     asked = {**(request or {}), **({} if minutes is None else {"drillMinutes": minutes})}
     draft = create.draft(user, asked, new_id(DRILL))
+    if draft.asked.launch_mode == NEW:
+        draft.problems.append(Problem("launchMode", "DRILL_NEEDS_ENVIRONMENTS"))
     if draft.problems:
         raise ProblemsError(draft.problems)
     assert draft.job

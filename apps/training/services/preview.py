@@ -6,9 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from django.conf import settings
+
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.common.clock import now
+from apps.environments import memory
+from apps.scheduling import pricing
 from apps.training.ground.launching import backend_for, seen_from
 from apps.training.queue import load
 from apps.training.services import choosing, scaling
@@ -34,7 +38,8 @@ def preview(
         "warnings": [presenters.warning(warning.code, warning.params) for warning in draft.warnings],
         "chosen": None, "proposal": None, "splits": [], "batch": None, "scaling": None, "worldSize": 0, "nodeCount": 0,
         "masterNode": None,
-        "summary": summary.summarise([]), "ranks": [], "files": [], "artifacts": [], "command": [],
+        "summary": summary.summarise([]), "hourly": None, "inUse": [],
+        "ranks": [], "files": [], "artifacts": [], "command": [],
     }  # fmt: skip
     job = draft.job
     if draft.choice.select and draft.choice.environments:
@@ -46,6 +51,8 @@ def preview(
         "nodeCount": len(job.nodes),
         "masterNode": job.master,
         "summary": summary.summarise(job.nodes),
+        "hourly": _hourly(draft, job),
+        "inUse": memory.in_use((node.id for node in job.nodes), user),
         "proposal": presenters.proposal(job),
         "splits": registry.framework(job.framework).splits(job),
         "batch": presenters.batch(job),
@@ -84,6 +91,17 @@ def _chosen(user: User, draft: Draft) -> dict[str, Any]:
         "reason": presenters.reason(turn.why.code, turn.why.params) if turn.why else None,
         "reasons": [presenters.warning(one.code, one.params) for one in reasons],
     }
+
+
+def _hourly(draft: Draft, job: JobSpec) -> dict[str, Any] | None:
+    """What its GPUs cost for an hour now."""
+    zones = {environment.pk: environment.zone_id for environment in draft.choice.environments}
+    known, moment = pricing.prices(), now()
+    each = [(node.gpu_count, known.of(node.gpu_type, zones[node.id], moment)) for node in job.nodes if node.gpu_count]
+    amounts = [count * price for count, price in each if price is not None]
+    if not amounts or len(amounts) < len(each):
+        return None
+    return {"amount": sum(amounts), "currency": settings.CURRENCY}
 
 
 def named(job: JobSpec | None) -> dict[str, str]:

@@ -30,7 +30,7 @@ def warning(code: str, params: Mapping[str, Any], lang: str | None = None) -> di
     return {"code": code, "message": message, "hint": hint}
 
 
-OF_THE_QUEUE = {"ENVIRONMENTS_BUSY"}
+OF_THE_QUEUE = {"ENVIRONMENTS_BUSY", "ENVIRONMENTS_IN_USE"}
 """Warnings of a request that say nothing once its task has its environments."""
 
 
