@@ -64,7 +64,15 @@ def _headline(error: FermiError) -> str:
             return _("SECOND_FACTOR_ASKED")
         case Unreachable():
             return _("PLATFORM_NOT_REACHED", why=error.message)
-    return error.message
+    return _text(error)[0] or error.message
+
+
+def _text(error: FermiError) -> tuple[str, str]:
+    """Of an error that came as its code alone, as a connection's end does: what it means, and what to do."""
+    from fermi import messages
+    from fermi.cli.texts import language
+
+    return messages.text(error.code, language()) if error.message == error.code and error.code else ("", "")
 
 
 def _advice(error: FermiError) -> list[str]:
@@ -79,6 +87,7 @@ def _advice(error: FermiError) -> list[str]:
             return [_("SIGN_IN_FIRST")]
         case Unreachable():
             return [_("IS_IT_RUNNING")]
-    hints = [item.hint for item in error.errors if item.hint] if len(error.errors) == 1 else []
+    known = [item.hint for item in error.errors] if len(error.errors) == 1 else [_text(error)[1]]
+    hints = [hint for hint in known if hint]
     request = [_("REQUEST_ID", id=error.request_id)] if error.status >= 500 and error.request_id else []
     return ([] if any(item.field for item in error.errors) else hints) + request

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 from fermi.cli import everywhere, texts
 from fermi.cli.registry import COMMANDS, summary
@@ -30,6 +31,13 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         entry = COMMANDS.get(name)
         return getattr(import_module(f"fermi.cli.commands.{entry.module}"), entry.name) if entry else None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """By their summaries: no module is imported for it."""
+        return [
+            *(CompletionItem(name, help=_(summary(name))) for name in COMMANDS if name.startswith(incomplete)),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
 
     def invoke(self, ctx: click.Context) -> int | None:
         try:

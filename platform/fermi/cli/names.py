@@ -32,6 +32,24 @@ class Names:
     def environments(self, given: Sequence[str]) -> list[str]:
         return [_id_of(name, self._environments, _("AN_ENVIRONMENT")) for name in given]
 
+    def environment(self, given: str) -> str:
+        [found] = self.environments([given])
+        return found
+
+    def reachable(self, given: str | None) -> str:
+        """Of those that one can go into: the one named, or the only one that runs."""
+        if given:
+            return self.environment(given)
+        running = [one for one in self._environments if is_reachable(one)]
+        if not running:
+            raise click.UsageError(_("NO_ENVIRONMENT_RUNS"))
+        chosen = _only(running, _("AN_ENVIRONMENT"), "--env")
+        say(_("ENVIRONMENT_CHOSEN", name=chosen["name"], id=chosen["id"]))
+        return str(chosen["id"])
+
+    def template(self, given: str) -> str:
+        return _id_of(given, self._fermi.environment_templates.list(), _("A_TEMPLATE"))
+
     def cluster(self, given: str | None, known: Sequence[ClusterItem]) -> str:
         if given:
             return _id_of(given, known, _("A_CLUSTER"))
@@ -44,6 +62,11 @@ class Names:
             return _id_of(given, known, _("A_PROJECT"))
         chosen: ProjectItem = _only(known, _("A_PROJECT"), "--project")
         return chosen["id"]
+
+    def project_of(self, environments: Sequence[str]) -> str | None:
+        """Of these, where they are of one and the same."""
+        found = {one.get("projectId") for one in self._environments if one["id"] in environments}
+        return found.pop() if len(found) == 1 else None
 
     def model(self, given: str | None) -> str:
         models = list(self._fermi.models.list())
@@ -75,6 +98,12 @@ class Names:
         else:
             say(_("DATASET_CHOSEN_NOT_READY", **place))
         return chosen["id"], newest["id"]
+
+
+def is_reachable(environment: Mapping[str, Any]) -> bool:
+    """Whether there is a way into it; an older platform has none."""
+    hosted = environment.get("hosted")
+    return hosted is not None and hosted["state"] == "running"
 
 
 def _usable(dataset: DatasetItem) -> list[DatasetVersionItem]:

@@ -32,12 +32,26 @@ session = click.make_pass_decorator(Session, ensure=True)
 """Gives a command the session as its first argument."""
 
 
-def command(name: str, more: str = "", *, output: bool = True) -> Callable[[Function], click.Command]:
-    """A command of the registry that knows --url, --lang and, if need be, --output; `more` follows its summary."""
+def command(name: str, more: str = "", *, output: bool = True, **settings: Any) -> Callable[[Function], click.Command]:
+    """A command of the registry that knows --url, --lang and, if need be, --output; `more` follows its summary. Of one
+    within a group, `name` is both: `environments make`."""
 
     def decorate(function: Function) -> click.Command:
-        made: Any = click.command(name, help=f"{_(summary(name))}\n\n{more}".strip())(session(function))
+        own, about = name.rpartition(" ")[2], f"{_(summary(name))}\n\n{more}".strip()
+        made: Any = click.command(own, help=about, context_settings=settings)(session(function))
         made.params += everywhere.options(_keep, output=output)
+        return made
+
+    return decorate
+
+
+def group(name: str, more: str = "") -> Callable[[Function], click.Group]:
+    """A command of the registry that has commands of its own; alone it does what the function does."""
+
+    def decorate(function: Function) -> click.Group:
+        about = f"{_(summary(name))}\n\n{more}".strip()
+        made: Any = click.group(name, help=about, invoke_without_command=True)(session(function))
+        made.params += everywhere.options(_keep)
         return made
 
     return decorate

@@ -20,6 +20,7 @@ STATUS_STYLES = {
     "running": "green",
     "ready": "green",
     "succeeded": "green",
+    "creating": "cyan",
     "starting": "cyan",
     "queued": "yellow",
     "initializing": "yellow",
@@ -28,6 +29,7 @@ STATUS_STYLES = {
     "failed": "red",
     "unhealthy": "red",
     "stopped": "dim",
+    "deleted": "dim",
 }
 
 Cell = str | int | float | Text | None

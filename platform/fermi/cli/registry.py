@@ -17,6 +17,12 @@ COMMANDS = {
     "whoami": Entry("account", "whoami"),
     "version": Entry("account", "version"),
     "envs": Entry("inventory", "envs"),
+    "environments": Entry("environments", "environments"),
+    "open": Entry("reach", "open_door"),
+    "shell": Entry("reach", "shell"),
+    "run": Entry("reach", "run"),
+    "proxy": Entry("ssh", "proxy"),
+    "ssh-config": Entry("ssh", "ssh_config"),
     "clusters": Entry("clusters", "clusters"),
     "workers": Entry("workers", "workers"),
     "groups": Entry("workers", "groups"),
@@ -46,6 +52,8 @@ COMMANDS = {
     "telemetry": Entry("telemetry", "telemetry"),
     "events": Entry("watch", "events"),
     "checkpoints": Entry("watch", "checkpoints"),
+    "outputs": Entry("files", "outputs"),
+    "files": Entry("files", "files"),
     "stop": Entry("tasks", "stop"),
     "grow": Entry("tasks", "grow"),
     "usage": Entry("costs", "usage"),
@@ -56,6 +64,7 @@ COMMANDS = {
     "retry": Entry("tasks", "retry"),
     "restart": Entry("why", "restart"),
     "clone": Entry("tasks", "clone"),
+    "code": Entry("code", "code"),
     "worker": Entry("worker", "worker"),
     "scripts": Entry("scripts", "scripts"),
     "render": Entry("scripts", "render"),
@@ -65,6 +74,14 @@ COMMANDS = {
 }
 
 
+WITHIN = {
+    "environments": (
+        "show", "make", "start", "stop", "restart", "keep", "resize", "clone", "delete", "logs", "templates",
+    ),
+}  # fmt: skip
+"""The commands of those that have some of their own."""
+
+
 def summary(name: str) -> str:
     """The code of what a command does."""
-    return f"SUMMARY_{name.upper().replace('-', '_')}"
+    return f"SUMMARY_{name.upper().replace('-', '_').replace(' ', '_')}"

@@ -11,6 +11,7 @@ from fermi.cli.fields import CONFIG, part
 from fermi.cli.names import Names
 from fermi.cli.output import say
 from fermi.cli.texts import _
+from fermi.launch.request import EXISTING, NEW
 
 NONE = "none"
 
@@ -36,11 +37,12 @@ class Flags:
 
 def build(file: Mapping[str, Any], flags: Flags, names: Names) -> dict[str, Any]:
     """The body of POST /training-tasks. What is wrong with it is the platform's to say, all at once."""
-    request = {"launchMode": "existing", **file}
+    request = {**file}
     if strange := [key for key in BY_HAND if request.pop(key, None) is not None]:
         say(_("LEFT_OUT_BY_HAND", keys=", ".join(strange)))
     enabled = part(request, CONFIG, dict)
     fields.apply(request, flags.fields)
+    request = {"launchMode": NEW if request.get("newEnvironments") else EXISTING, **request}
     _script(request, flags)
     _environments(request, flags, names, distributed=bool(enabled and enabled.get("enabled", True)))
     if spares := list(flags.spares) or part(request, "spareEnvironmentIds", list):
@@ -64,6 +66,10 @@ def _environments(request: dict[str, Any], flags: Flags, names: Names, *, distri
     config = {**part(request, CONFIG, dict), **({"masterNode": flags.master} if flags.master else {})}
     nodes = list(flags.environments) or part(config, "nodeIds", list) or part(request, "environmentIds", list)
     asked = any(flags.fields.get(one.name) not in (None, ()) for one in fields.fields() if one.within == CONFIG)
+    if request["launchMode"] == NEW and not nodes:
+        if config or asked:
+            request[CONFIG] = {**config, "enabled": True}
+        return
     if not (len(nodes) > 1 or distributed or flags.master or asked):
         if nodes:
             request["environmentIds"] = names.environments(nodes)

@@ -6,9 +6,12 @@ from urllib.parse import quote
 
 from fermi.client import config
 from fermi.client.accounts import Projects, Tokens
+from fermi.client.code import Code
 from fermi.client.costs import Costs
 from fermi.client.drills import Drills
-from fermi.client.inventory import Clusters, Datasets, Environments, Models
+from fermi.client.environments import Environments, EnvironmentTemplates
+from fermi.client.files import Files, Outputs
+from fermi.client.inventory import Clusters, Datasets, Models
 from fermi.client.listing import Listing
 from fermi.client.notices import Notices
 from fermi.client.preflights import Preflights
@@ -52,9 +55,11 @@ class Fermi:
         self._transport = Transport(place, lang, timeout, retries)
         self.clusters = Clusters(self._transport)
         self.environments = Environments(self._transport)
+        self.environment_templates = EnvironmentTemplates(self._transport)
         self.datasets = Datasets(self._transport)
         self.models = Models(self._transport)
         self.tasks = Tasks(self._transport)
+        self.code = Code(self._transport)
         self.workers = Workers(self._transport)
         self.groups = Groups(self._transport)
         self.preflights = Preflights(self._transport)
@@ -62,6 +67,8 @@ class Fermi:
         self.reservations = Reservations(self._transport)
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
+        self.files = Files(self._transport)
+        self.outputs = Outputs(self._transport)
         self.costs = Costs(self._transport)
         self.notices = Notices(self._transport)
 

@@ -2,12 +2,13 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Literal
 from urllib.parse import quote
 
+from fermi.client.environments import Completed, run_to_end
 from fermi.client.errors import FermiError
 from fermi.client.listing import Listing
 from fermi.client.logs import LogLine, follow_log, read_log
@@ -20,6 +21,7 @@ from fermi.client.types import (
     MetricItem,
     TaskBrief,
     TaskClone,
+    TaskCode,
     TaskCreated,
     TaskCreateRequest,
     TaskDetail,
@@ -34,6 +36,7 @@ from fermi.client.types import (
     TaskUsage,
     TaskUse,
 )
+from fermi.client.way import Way
 
 PATIENCE_S = 300.0  # how long the platform may be away (a restart, an upgrade) before following gives up
 
@@ -130,6 +133,10 @@ class Tasks:
     def clone(self, task_id: str) -> TaskClone:
         """The request it was made from, to be changed and created anew."""
         return self._transport.call("POST", _path(task_id, "/clone"), repeatable=True)
+
+    def code(self, task_id: str) -> TaskCode:
+        """Its snapshot, where it came from, and the one of the task before it of its name."""
+        return self._transport.call("GET", _path(task_id, "/code"))
 
     def delete(self, task_id: str) -> None:
         """With its logs and checkpoints; Conflict unless it has ended."""
@@ -288,6 +295,23 @@ class Tasks:
                 raise TimeoutError(f"{task_id} has not ended within {timeout:g} s")
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, 1.0)
+
+    def run(
+        self,
+        task_id: str,
+        command: Sequence[str],
+        *,
+        rank: int = 0,
+        stdin: bytes = b"",
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        """Runs a command beside a running rank: on its node, with its variables, in its working directory."""
+        return run_to_end(self.channel(task_id, rank), command, stdin=stdin, cwd=cwd, env=env)
+
+    def channel(self, task_id: str, rank: int = 0) -> Way:
+        """The way to a running rank, for `fermi.client.channels`."""
+        return self._transport.way(_path(task_id, f"/ranks/{rank}/channel"))
 
     def _get(self, task_id: str, patience: float) -> TaskDetail:
         return self._transport.call("GET", _path(task_id), patience=patience)

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import httpx
 
 from fermi.client.config import Place
 from fermi.client.errors import FermiError, NotFound, UnexpectedAnswer, Unreachable, error_type
+from fermi.client.way import Way
 
 API = "/api/v1"
 REPEATABLE = {"GET", "HEAD", "PUT", "DELETE"}
@@ -34,6 +35,7 @@ class Transport:
             headers["Authorization"] = f"Bearer {place.token}"
         self.url = place.url
         self.retries = retries
+        self._headers = headers
         try:
             self._http = httpx.Client(base_url=place.url, headers=headers, timeout=timeout)
         except (httpx.InvalidURL, ValueError) as error:
@@ -49,18 +51,21 @@ class Transport:
         *,
         params: Mapping[str, Any] | None = None,
         json: Any = None,
+        content: Callable[[], Iterator[bytes]] | None = None,
         headers: Mapping[str, str] | None = None,
         repeatable: bool | None = None,
         patience: float = 0.0,
     ) -> Any:
         """`data` of the answer. `repeatable`: doing it twice is the same as once (default: what HTTP says of the
-        method); it is then tried for at least `patience` seconds. Parameters that are None are left out."""
+        method); it is then tried for at least `patience` seconds. Parameters that are None are left out.
+        `content`: a body of another kind, from its beginning each time."""
         begun = time.monotonic()
         repeatable = method in REPEATABLE if repeatable is None else repeatable
         attempt = 0
         while True:
             try:
-                return self._once(method, path, params=_given(params), json=json, headers=dict(headers or {}))
+                body = {"json": json} if content is None else {"content": content()}
+                return self._once(method, path, params=_given(params), headers=dict(headers or {}), **body)
             except FermiError as error:
                 if method == "DELETE" and attempt and isinstance(error, NotFound):
                     return None  # an earlier attempt did it and its answer was lost
@@ -103,6 +108,10 @@ class Transport:
                 response.close()
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
+
+    def way(self, path: str) -> Way:
+        """What `fermi.client.channels` opens."""
+        return Way(self.url, API + path, self._headers, self.retries)
 
     def _unreachable(self, error: httpx.HTTPError) -> Unreachable:
         return Unreachable(f"{self.url} does not answer: {error or type(error).__name__}", code="UNREACHABLE")

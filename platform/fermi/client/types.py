@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 AllowedActionsEnum: TypeAlias = Literal["stop", "retry", "clone", "delete", "pause", "resume"]
@@ -74,6 +75,9 @@ CapacityEventKind: TypeAlias = Literal[
 ]
 
 
+ChangeEnum: TypeAlias = Literal["added", "removed", "changed"]
+
+
 class CheckpointItem(TypedDict):
     attempt: int
     step: int
@@ -102,6 +106,32 @@ class ClusterItem(TypedDict):
     """
 
 
+class CodeLimits(TypedDict):
+    files: int
+    fileMb: int
+    """
+    of one file
+    """
+    totalMb: int
+
+
+class CodeOrigin(TypedDict):
+    kind: str
+    """
+    upload, git or environment
+    """
+    url: str
+    revision: str
+    commit: str
+    branch: str
+    dirty: bool
+    """
+    it differed from its commit
+    """
+    environment: str
+    path: str
+
+
 CommunicationBackend: TypeAlias = Literal["nccl", "gloo"]
 
 
@@ -114,6 +144,14 @@ class DatasetCreateRequest(TypedDict):
     on the server: a folder with train.bin and val.bin, or a text file or folder
     """
     versionName: NotRequired[str]
+
+
+class DeclaredPort(TypedDict):
+    name: str
+    """
+    what its door is called
+    """
+    port: int
 
 
 DiagnosisLevel: TypeAlias = Literal["fail", "warn", "info"]
@@ -152,6 +190,16 @@ class DistributedInfo(TypedDict):
     """
     number of processes, not of nodes
     """
+
+
+class DoorRequest(TypedDict):
+    door: NotRequired[str]
+    path: NotRequired[str]
+
+
+class DoorTicket(TypedDict):
+    url: str
+    expiresAt: str
 
 
 class DrillCheckpoint(TypedDict):
@@ -216,10 +264,161 @@ class EntrypointRequest(TypedDict):
     args: NotRequired[list[str]]
 
 
+class EnvironmentCloneRequest(TypedDict):
+    name: str
+
+
+class EnvironmentKeepRequest(TypedDict):
+    hours: float
+
+
 EnvironmentKind: TypeAlias = Literal["jupyter", "vscode", "custom"]
 
 
-EnvironmentStatus: TypeAlias = Literal["running", "stopped", "unhealthy"]
+class EnvironmentLogs(TypedDict):
+    text: str
+    cursor: int
+    """
+    where to read on
+    """
+    end: bool
+    """
+    nothing more right now
+    """
+
+
+class EnvironmentMakeRequest(TypedDict):
+    """
+    What is left out is as the template has it.
+    """
+
+    gpuCount: NotRequired[int]
+    cpuCores: NotRequired[int]
+    memoryGb: NotRequired[int]
+    sharedMemoryGb: NotRequired[int]
+    """
+    0: as the engine has it
+    """
+    diskGb: NotRequired[int]
+    """
+    0: as the engine has it; it only grows
+    """
+    kind: NotRequired[EnvironmentKind]
+    image: NotRequired[str]
+    packages: NotRequired[list[str]]
+    """
+    as pip reads them
+    """
+    gpuType: NotRequired[str]
+    emulated: NotRequired[bool]
+    """
+    CPU processes stand in for the GPUs
+    """
+    ports: NotRequired[list[DeclaredPort]]
+    env: NotRequired[dict[str, str]]
+    """
+    variables
+    """
+    secretEnv: NotRequired[dict[str, str]]
+    """
+    variables with the names of the project's secrets
+    """
+    startScript: NotRequired[str]
+    """
+    run by a shell before the service begins; of a custom one without an image, the service
+    """
+    idleStopMinutes: NotRequired[int | None]
+    """
+    that nobody uses it, before it stops by itself; null: never
+    """
+    templateId: str
+    projectId: str
+    name: str
+    clusterId: NotRequired[str | None]
+    zone: NotRequired[str | None]
+    """
+    id or name
+    """
+    host: NotRequired[str]
+    """
+    on engines of hosts; empty: the engine chooses
+    """
+
+
+class EnvironmentResizeRequest(TypedDict):
+    """
+    Holds from the next start.
+    """
+
+    gpuCount: NotRequired[int]
+    cpuCores: NotRequired[int]
+    memoryGb: NotRequired[int]
+    sharedMemoryGb: NotRequired[int]
+    """
+    0: as the engine has it
+    """
+    diskGb: NotRequired[int]
+    """
+    0: as the engine has it; it only grows
+    """
+
+
+EnvironmentStatus: TypeAlias = Literal[
+    "running", "stopped", "unhealthy", "creating", "starting", "stopping", "failed", "deleted"
+]
+
+
+class EnvironmentTemplateCreateRequest(TypedDict):
+    gpuCount: NotRequired[int]
+    cpuCores: NotRequired[int]
+    memoryGb: NotRequired[int]
+    sharedMemoryGb: NotRequired[int]
+    """
+    0: as the engine has it
+    """
+    diskGb: NotRequired[int]
+    """
+    0: as the engine has it; it only grows
+    """
+    kind: NotRequired[EnvironmentKind]
+    image: NotRequired[str]
+    packages: NotRequired[list[str]]
+    """
+    as pip reads them
+    """
+    gpuType: NotRequired[str]
+    emulated: NotRequired[bool]
+    """
+    CPU processes stand in for the GPUs
+    """
+    ports: NotRequired[list[DeclaredPort]]
+    env: NotRequired[dict[str, str]]
+    """
+    variables
+    """
+    secretEnv: NotRequired[dict[str, str]]
+    """
+    variables with the names of the project's secrets
+    """
+    startScript: NotRequired[str]
+    """
+    run by a shell before the service begins; of a custom one without an image, the service
+    """
+    idleStopMinutes: NotRequired[int | None]
+    """
+    that nobody uses it, before it stops by itself; null: never
+    """
+    name: str
+    description: NotRequired[str]
+    clusterId: NotRequired[str | None]
+    zone: NotRequired[str | None]
+    """
+    id or name
+    """
+    projectId: NotRequired[str | None]
+    """
+    null: offered to every project
+    """
 
 
 class FailingNode(TypedDict):
@@ -259,6 +458,62 @@ class FailureCause(TypedDict):
     """
 
 
+FetchItemStatusEnum: TypeAlias = Literal["fetching", "ready", "failed"]
+
+
+class FetchProblem(TypedDict):
+    code: str
+    message: str
+    hint: str
+
+
+class FileDifference(TypedDict):
+    path: str
+    change: ChangeEnum
+    diff: str
+    binary: bool
+    cut: bool
+
+
+FileItemKindEnum: TypeAlias = Literal["file", "folder"]
+
+
+class FileMoveRequest(TypedDict):
+    path: str
+    to: str
+    """
+    the whole new path
+    """
+
+
+class FileUse(TypedDict):
+    usedBytes: int
+    """
+    all of the below
+    """
+    fileBytes: int
+    arrivingBytes: int
+    """
+    set aside for uploads under way
+    """
+    outputBytes: int
+    """
+    what tasks have written to FERMI_OUTPUT_DIR
+    """
+    maxFileBytes: int | None
+    """
+    null: no limit
+    """
+    place: str
+    """
+    for the project's ranks: FERMI_FILES_DIR, or FERMI_FILES_URL
+    """
+    remote: bool
+    """
+    it is object storage
+    """
+
+
 FindingActionCode: TypeAlias = Literal[
     "RESTART_FROM_CHECKPOINT",
     "WITHOUT_NODE",
@@ -294,6 +549,10 @@ class FindingPlace(TypedDict):
     """
 
 
+class FolderCreateRequest(TypedDict):
+    path: str
+
+
 class FrameworkCluster(TypedDict):
     clusterId: str
     available: bool | None
@@ -323,6 +582,27 @@ class FrameworkRecommendRequest(TypedDict):
     """
     as in a task's request: those of the model that differ from its defaults
     """
+
+
+class GitRequest(TypedDict):
+    url: str
+    """
+    https://… or ssh://…; submodules and LFS are not fetched
+    """
+    revision: NotRequired[str]
+    """
+    a branch, a tag or a commit; by default the remote's HEAD
+    """
+    secret: NotRequired[str | None]
+    """
+    a secret of the project: a token for https, a private key for ssh
+    """
+
+
+class GitSource(TypedDict):
+    url: str
+    revision: NotRequired[str]
+    secret: NotRequired[str | None]
 
 
 class GpuTally(TypedDict):
@@ -408,6 +688,57 @@ class GroupRef(TypedDict):
     name: str
 
 
+class HostedCost(TypedDict):
+    gpuHours: float
+    amount: float | None
+    """
+    null: nobody has said what it costs
+    """
+    currency: str
+
+
+class HostedDoing(TypedDict):
+    code: str
+    message: str
+
+
+class HostedDoor(TypedDict):
+    name: str
+    port: int | None
+    """
+    null: the service itself
+    """
+
+
+HostedItemAllowedActionsEnum: TypeAlias = Literal[
+    "open", "start", "stop", "restart", "keep", "resize", "clone", "delete"
+]
+
+
+HostedItemStateEnum: TypeAlias = Literal["creating", "starting", "running", "stopping", "stopped", "failed", "deleted"]
+
+
+class HostedKernel(TypedDict):
+    id: str
+    name: str
+    busy: bool
+    since: str | None
+
+
+class HostedReason(TypedDict):
+    code: str
+    message: str
+    hint: str
+
+
+class HourlyPrice(TypedDict):
+    amount: Decimal
+    """
+    of all its GPUs for an hour, at today's prices
+    """
+    currency: str
+
+
 class InboxReadRequest(TypedDict):
     ids: NotRequired[list[str] | None]
     """
@@ -427,6 +758,8 @@ IncidentKind: TypeAlias = Literal[
     "task_waits",
     "budget",
     "node_lost",
+    "environment_idle",
+    "environment_wanted",
     "disk_full",
     "token_ends",
     "certificate_ends",
@@ -473,6 +806,28 @@ LanguageEnum: TypeAlias = Literal["zh", "en"]
 LearningRateScalingEnum: TypeAlias = Literal["none", "linear", "sqrt"]
 
 
+class LifeEvent(TypedDict):
+    at: str
+    code: str
+    message: str
+
+
+class LifeRun(TypedDict):
+    gpuHours: float
+    amount: float | None
+    """
+    null: nobody has said what it costs
+    """
+    currency: str
+    number: int
+    createdAt: str
+    runningAt: str | None
+    endedAt: str | None
+    outcome: HostedReason | None
+    gpuType: str
+    gpuCount: int
+
+
 class LimitsUse(TypedDict):
     gpus: int
     """
@@ -493,6 +848,14 @@ class LimitsUse(TypedDict):
     cost: float
     """
     of this month (UTC) so far
+    """
+    environments: int
+    """
+    that the platform made and that are there now
+    """
+    environmentGpus: int
+    """
+    of those of them that run
     """
     share: float
     """
@@ -519,6 +882,9 @@ class LogLine(TypedDict):
     text: str
     level: NotRequired[LogLevel]
     time: NotRequired[str]
+
+
+MemoryHolderKindEnum: TypeAlias = Literal["kernel", "process"]
 
 
 MetricEnum: TypeAlias = Literal[
@@ -653,6 +1019,33 @@ class NetworkRequest(TypedDict):
     """
 
 
+class NewEnvironmentsRequest(TypedDict):
+    """
+    Environments that are made for the task, of `launchMode` new; all of one kind, the first is the master.
+    """
+
+    template: NotRequired[str]
+    """
+    id of an environment template
+    """
+    count: NotRequired[int]
+    """
+    how many environments
+    """
+    afterwards: NotRequired[Literal["delete", "stop", "keep"]]
+    """
+    what becomes of them when the task has ended; stop keeps their disks
+    """
+    clusterId: NotRequired[str | None]
+    """
+    where; as the template says by default
+    """
+    zone: NotRequired[str | None]
+    """
+    id or name; as the template says by default
+    """
+
+
 class NotSelectableReason(TypedDict):
     code: str
     message: str
@@ -686,6 +1079,13 @@ class OpenFinding(TypedDict):
     code: str
     level: DiagnosisLevel
     message: str
+
+
+class OriginRequest(TypedDict):
+    url: NotRequired[str]
+    commit: NotRequired[str]
+    branch: NotRequired[str]
+    dirty: NotRequired[bool]
 
 
 OutcomeEnum: TypeAlias = Literal["waiting", "sent", "failed", "dropped"]
@@ -819,6 +1219,55 @@ class PatchedEnvironmentChangeRequest(TypedDict):
     tasks of any project may run there
     """
     labels: NotRequired[dict[str, str]]
+
+
+class PatchedEnvironmentTemplateChangeRequest(TypedDict):
+    gpuCount: NotRequired[int]
+    cpuCores: NotRequired[int]
+    memoryGb: NotRequired[int]
+    sharedMemoryGb: NotRequired[int]
+    """
+    0: as the engine has it
+    """
+    diskGb: NotRequired[int]
+    """
+    0: as the engine has it; it only grows
+    """
+    kind: NotRequired[EnvironmentKind]
+    image: NotRequired[str]
+    packages: NotRequired[list[str]]
+    """
+    as pip reads them
+    """
+    gpuType: NotRequired[str]
+    emulated: NotRequired[bool]
+    """
+    CPU processes stand in for the GPUs
+    """
+    ports: NotRequired[list[DeclaredPort]]
+    env: NotRequired[dict[str, str]]
+    """
+    variables
+    """
+    secretEnv: NotRequired[dict[str, str]]
+    """
+    variables with the names of the project's secrets
+    """
+    startScript: NotRequired[str]
+    """
+    run by a shell before the service begins; of a custom one without an image, the service
+    """
+    idleStopMinutes: NotRequired[int | None]
+    """
+    that nobody uses it, before it stops by itself; null: never
+    """
+    name: NotRequired[str]
+    description: NotRequired[str]
+    clusterId: NotRequired[str | None]
+    zone: NotRequired[str | None]
+    """
+    id or name
+    """
 
 
 class PatchedGroupChangeRequest(TypedDict):
@@ -1359,6 +1808,70 @@ class SignIn(TypedDict):
     """
 
 
+class SnapshotDiff(TypedDict):
+    before: str
+    after: str
+    items: list[FileDifference]
+
+
+class SnapshotFile(TypedDict):
+    path: str
+    sizeBytes: int
+    sha256: str
+    link: str
+    text: str | None
+    """
+    null: it is not text
+    """
+    cut: bool
+
+
+class SnapshotFinishRequest(TypedDict):
+    projectId: NotRequired[str | None]
+    origin: NotRequired[OriginRequest]
+    patch: NotRequired[str]
+    """
+    `git diff HEAD`
+    """
+
+
+class SnapshotItem(TypedDict):
+    id: str
+    """
+    the SHA-256 of its manifest
+    """
+    projectId: str
+    files: int
+    sizeBytes: int
+    origin: CodeOrigin
+    hasPatch: bool
+    """
+    it says how it differed from its commit
+    """
+    createdBy: str
+    createdAt: str
+
+
+class SnapshotMissing(TypedDict):
+    id: str
+    projectId: str
+    finished: bool
+    missing: list[str]
+    """
+    SHA-256 of contents to be sent
+    """
+    missingBytes: int
+
+
+class SnapshotPatch(TypedDict):
+    patch: str
+
+
+class SnapshotStored(TypedDict):
+    id: str
+    stored: int
+
+
 class SummaryRequest(TypedDict):
     environmentIds: list[str]
     masterNode: NotRequired[str | None]
@@ -1379,6 +1892,12 @@ class TaskAttempt(TypedDict):
     createdAt: str
     runningAt: str | None
     endedAt: str | None
+
+
+class TaskBefore(TypedDict):
+    taskId: str
+    createdAt: str
+    snapshotId: str
 
 
 class TaskClone(TypedDict):
@@ -1447,6 +1966,26 @@ class TaskNode(TypedDict):
     CPU processes stand in for the GPUs
     """
     ranks: list[int]
+
+
+class TaskOutputs(TypedDict):
+    sizeBytes: int
+    count: int
+    """
+    of files
+    """
+    countedAt: str | None
+    """
+    every minute or so, until the task has ended
+    """
+    stored: bool
+    """
+    they have been brought to object storage, and are read from there
+    """
+    error: str
+    """
+    why they could not be brought there, at the last try; empty: nothing
+    """
 
 
 class TaskPlan(TypedDict):
@@ -1664,6 +2203,31 @@ class TokenItem(TypedDict):
     expiresAt: str | None
 
 
+TreeEntryKindEnum: TypeAlias = Literal["folder", "file", "link"]
+
+
+class UploadCreateRequest(TypedDict):
+    path: str
+    sizeBytes: int
+    sha256: str
+    """
+    of the whole file
+    """
+    replace: NotRequired[bool]
+    """
+    a file that is there with another content
+    """
+
+
+class UploadError(TypedDict):
+    code: str
+    message: str
+    hint: str
+
+
+UploadState: TypeAlias = Literal["receiving", "checking", "done", "failed"]
+
+
 class UsageItem(TypedDict):
     """
     In GPU-hours.
@@ -1799,12 +2363,22 @@ class UserLimitsRequest(TypedDict):
     """
     in a month (UTC)
     """
+    maxEnvironments: NotRequired[int | None]
+    """
+    that the platform makes for them; stopped ones count
+    """
+    maxEnvironmentGpus: NotRequired[int | None]
+    """
+    that those have which run
+    """
 
 
 class UserUse(TypedDict):
     gpus: int
     tasks: int
     gpuHours: float
+    environments: int
+    environmentGpus: int
 
 
 class UtilisationPoint(TypedDict):
@@ -1866,6 +2440,9 @@ class WaitingReason(TypedDict):
     """
 
 
+WantedEnum: TypeAlias = Literal["running", "stopped", "deleted"]
+
+
 class WarningItem(TypedDict):
     code: str
     message: str
@@ -1887,6 +2464,14 @@ class WorkerCause(TypedDict):
     rank: NotRequired[int | None]
     port: NotRequired[int | None]
     holder: NotRequired[str | None]
+
+
+class WorkerChannelRef(TypedDict):
+    id: str
+    """
+    good for one WebSocket: /api/v1/workers/{worker}/channels/{id}
+    """
+    run: str
 
 
 class WorkerEntry(TypedDict):
@@ -1947,6 +2532,22 @@ class WorkerFacts(TypedDict):
     """
     of the agent
     """
+
+
+class WorkerHosted(TypedDict):
+    name: str
+    spec: Any
+    """
+    what the run is made from
+    """
+    secrets: dict[str, str]
+    """
+    variables that it gets beside its own
+    """
+
+
+class WorkerHostedStop(TypedDict):
+    graceSeconds: float | None
 
 
 WorkerItemAllowedActionsEnum: TypeAlias = Literal["move", "delete"]
@@ -2185,6 +2786,30 @@ class ClusterReport(TypedDict):
     findings: list[ClusterFinding]
 
 
+class CodeRequest(TypedDict):
+    """
+    One of snapshot, git and environment.
+    """
+
+    snapshot: NotRequired[str | None]
+    """
+    the id of a snapshot of the project
+    """
+    git: NotRequired[GitRequest | None]
+    environment: NotRequired[Literal["master"]]
+    """
+    the working directory of the master environment
+    """
+    path: NotRequired[str]
+    """
+    of the environment: the folder, from its working directory
+    """
+    requirements: NotRequired[str]
+    """
+    packages prepared once per node: auto (uv.lock or requirements.txt in its root), off, or a file of it
+    """
+
+
 class DatasetVersionItem(TypedDict):
     id: str
     datasetId: str
@@ -2324,98 +2949,9 @@ class EffectiveBatch(TypedDict):
     """
 
 
-class EnvironmentDetail(TypedDict):
-    id: str
-    name: str
-    projectId: str
-    owner: str | None
-    clusterId: str
-    backend: str
-    zone: ZoneRef
-    kind: EnvironmentKind
-    status: EnvironmentStatus
-    cordoned: bool
-    selectable: bool
-    """
-    running and not cordoned; a held one is: the task waits
-    """
-    notSelectableReason: NotSelectableReason | None
-    image: str
-    stack: str
-    gpuType: str
-    gpuCount: int
-    emulated: bool
-    """
-    CPU processes stand in for the GPUs
-    """
-    cpuCores: int
-    memoryGb: int
-    host: str
-    ip: str | None
-    versions: dict[str, str]
-    network: NetworkFacts
-    startedAt: str | None
-    uptimeSeconds: int | None
-    heldBy: str | None
-    """
-    id of the task that holds it
-    """
-    shared: bool
-    """
-    tasks of any project may run there
-    """
-    labels: dict[str, str]
-    discoveredAs: str
-    """
-    its key in the cluster; empty = registered by hand
-    """
-    engine: dict[str, Any] | None
-    """
-    what its backend understands; for maintainers
-    """
-
-
-class EnvironmentItem(TypedDict):
-    id: str
-    name: str
-    projectId: str
-    owner: str | None
-    clusterId: str
-    backend: str
-    zone: ZoneRef
-    kind: EnvironmentKind
-    status: EnvironmentStatus
-    cordoned: bool
-    selectable: bool
-    """
-    running and not cordoned; a held one is: the task waits
-    """
-    notSelectableReason: NotSelectableReason | None
-    image: str
-    stack: str
-    gpuType: str
-    gpuCount: int
-    emulated: bool
-    """
-    CPU processes stand in for the GPUs
-    """
-    cpuCores: int
-    memoryGb: int
-    host: str
-    ip: str | None
-    versions: dict[str, str]
-    network: NetworkFacts
-    startedAt: str | None
-    uptimeSeconds: int | None
-    heldBy: str | None
-    """
-    id of the task that holds it
-    """
-    shared: bool
-    """
-    tasks of any project may run there
-    """
-    labels: dict[str, str]
+class EnvironmentLife(TypedDict):
+    events: list[LifeEvent]
+    runs: list[LifeRun]
 
 
 class EnvironmentRegisterRequest(TypedDict):
@@ -2465,6 +3001,72 @@ class EnvironmentSummary(TypedDict):
     crossZone: bool
     isDistributed: bool
     warnings: list[WarningItem]
+
+
+class EnvironmentTemplate(TypedDict):
+    id: str
+    name: str
+    description: str
+    projectId: str | None
+    """
+    null: offered to every project
+    """
+    clusterId: str | None
+    zone: ZoneRef | None
+    kind: EnvironmentKind
+    image: str
+    packages: list[str]
+    gpuType: str
+    gpuCount: int
+    emulated: bool
+    cpuCores: int
+    memoryGb: int
+    sharedMemoryGb: int
+    diskGb: int
+    ports: list[DeclaredPort]
+    env: dict[str, str]
+    secretEnv: dict[str, str]
+    startScript: str
+    idleStopMinutes: int | None
+    createdBy: str
+    createdAt: str
+
+
+class FetchItem(TypedDict):
+    id: str
+    projectId: str
+    status: FetchItemStatusEnum
+    snapshotId: str | None
+    error: FetchProblem | None
+    createdAt: str
+
+
+class FetchRequest(TypedDict):
+    projectId: NotRequired[str | None]
+    git: GitSource
+
+
+class FileItem(TypedDict):
+    path: str
+    name: str
+    kind: FileItemKindEnum
+    sizeBytes: int | None
+    """
+    null of a folder
+    """
+    sha256: str
+    """
+    empty where it is not known: of folders, and of what tasks write
+    """
+    modifiedAt: str
+    by: str
+    """
+    who put it there; empty: a task
+    """
+    busy: bool
+    """
+    it is being moved or replaced
+    """
 
 
 class FindingAction(TypedDict):
@@ -2551,6 +3153,57 @@ class GroupTask(TypedDict):
     status: TaskState
 
 
+class HostedItem(TypedDict):
+    state: HostedItemStateEnum
+    since: str
+    reason: HostedReason | None
+    """
+    why it waits, or ended
+    """
+    doing: HostedDoing | None
+    """
+    what it is at while it starts
+    """
+    wanted: WantedEnum
+    allowedActions: list[HostedItemAllowedActionsEnum]
+    templateId: str | None
+    templateName: str | None
+    run: int
+    """
+    0 before the first
+    """
+    idleStopMinutes: int | None
+    activeAt: str | None
+    """
+    the last sign of somebody's work
+    """
+    stopsAt: str | None
+    """
+    when it stops by itself, if nobody uses it
+    """
+    keepUntil: str | None
+    taskId: str | None
+    """
+    it was made for this task
+    """
+    afterwards: str | None
+    """
+    what becomes of it then: delete, stop, keep
+    """
+    doors: list[HostedDoor]
+    kernels: list[HostedKernel]
+    connections: int
+    """
+    doors, terminals and tunnels that are open
+    """
+    sharedMemoryGb: int
+    diskGb: int
+    cost: HostedCost
+    """
+    so far, of all its runs
+    """
+
+
 class InboxItem(TypedDict):
     """
     An incident that concerns you; `body` says why, and what to do.
@@ -2601,8 +3254,13 @@ class Limits(TypedDict):
     userMostGpus: int | None
     userMostTasks: int | None
     userGpuHours: float | None
+    maxEnvironments: int | None
+    maxEnvironmentGpus: int | None
+    userMaxEnvironments: int | None
+    userMaxEnvironmentGpus: int | None
     budget: float | None
     atBudget: AtBudgetEnum
+    maxFileBytes: int | None
     currency: str
     updatedAt: str | None
     updatedBy: str
@@ -2660,6 +3318,19 @@ class LimitsRequest(TypedDict):
     """
     in a month (UTC)
     """
+    maxEnvironments: NotRequired[int | None]
+    """
+    that the platform makes for it; stopped ones count
+    """
+    maxEnvironmentGpus: NotRequired[int | None]
+    """
+    that those have which run
+    """
+    userMaxEnvironments: NotRequired[int | None]
+    """
+    of each member that has no limits of their own
+    """
+    userMaxEnvironmentGpus: NotRequired[int | None]
     budget: NotRequired[float | None]
     """
     of a month (UTC), in the platform's currency
@@ -2667,6 +3338,10 @@ class LimitsRequest(TypedDict):
     atBudget: NotRequired[AtBudgetEnum]
     """
     what happens to new tasks once it is spent
+    """
+    maxFileBytes: NotRequired[int | None]
+    """
+    that its files, and what its tasks write, may take together
     """
 
 
@@ -2691,6 +3366,32 @@ class MemberAddRequest(TypedDict):
 class MemberItem(TypedDict):
     username: str
     role: Role
+
+
+class MemoryHolder(TypedDict):
+    kind: MemoryHolderKindEnum
+    id: str
+    """
+    of the kernel, or the process id
+    """
+    name: str
+    """
+    the notebook, or how its command line begins
+    """
+    owner: str | None
+    """
+    of the environment
+    """
+    since: float | None
+    """
+    unix seconds
+    """
+    rssBytes: int
+    gpuBytes: int
+    mine: bool
+    """
+    you may end it
+    """
 
 
 class NoticeChannel(TypedDict):
@@ -3099,6 +3800,27 @@ class TaskBrief(TypedDict):
     """
 
 
+class TaskCode(TypedDict):
+    snapshot: SnapshotItem | None
+    """
+    null: it brings none, or it is being fetched
+    """
+    origin: CodeOrigin | None
+    """
+    where this task's came from
+    """
+    fetch: FetchItem | None
+    requirements: str
+    script: str
+    """
+    what of it the ranks run; empty: a recipe
+    """
+    previous: TaskBefore | None
+    """
+    the task before it of its name in its project, with code
+    """
+
+
 class TaskCreateRequest(TypedDict):
     """
     What is missing here is found by the rules, together with everything else that is wrong.
@@ -3126,7 +3848,11 @@ class TaskCreateRequest(TypedDict):
     """
     launchMode: NotRequired[str]
     """
-    existing
+    existing, or new for environments that are made for the task
+    """
+    newEnvironments: NotRequired[NewEnvironmentsRequest | None]
+    """
+    with launchMode new: made for this task from a template
     """
     environmentIds: NotRequired[list[str]]
     spareEnvironmentIds: NotRequired[list[str]]
@@ -3135,6 +3861,10 @@ class TaskCreateRequest(TypedDict):
     """
     distributedConfig: NotRequired[DistributedConfigRequest | None]
     entrypoint: NotRequired[EntrypointRequest | None]
+    code: NotRequired[CodeRequest | None]
+    """
+    a snapshot that every node gets before the ranks start in it; relative scripts are looked for there
+    """
     hyperparameters: NotRequired[dict[str, Any]]
     env: NotRequired[dict[str, str]]
     secretEnv: NotRequired[dict[str, str]]
@@ -3161,6 +3891,10 @@ class TaskCreateRequest(TypedDict):
     maxRunSeconds: NotRequired[int | None]
     """
     so long it holds its environments at most, all attempts together; then it ends
+    """
+    whenInUse: NotRequired[Literal["start", "wait"]]
+    """
+    when a notebook or another program holds memory in one of its environments: start beside it, or wait
     """
     resumeFrom: NotRequired[str | None]
     preflight: NotRequired[Literal["off", "quick", "full"]]
@@ -3390,6 +4124,38 @@ TimelineSpan = TypedDict(
 )
 
 
+class TreeEntry(TypedDict):
+    name: str
+    path: str
+    kind: TreeEntryKindEnum
+    sizeBytes: int
+    files: int
+    link: str
+    executable: bool
+
+
+class UploadItem(TypedDict):
+    id: str
+    """
+    empty: nothing has to be sent, the same content is there
+    """
+    path: str
+    sizeBytes: int
+    sha256: str
+    state: UploadState
+    offset: int
+    """
+    bytes that are here: where to go on
+    """
+    by: str
+    error: UploadError | None
+    createdAt: str
+    expiresAt: str
+    """
+    when it is given up, unless somebody goes on with it
+    """
+
+
 UsageReport = TypedDict(
     "UsageReport",
     {
@@ -3407,6 +4173,8 @@ class UserLimits(TypedDict):
     mostGpus: int | None
     mostTasks: int | None
     gpuHours: float | None
+    maxEnvironments: int | None
+    maxEnvironmentGpus: int | None
     own: bool
     """
     false: what the project's limits say of each member
@@ -3425,17 +4193,11 @@ class Utilisation(TypedDict):
     """
 
 
-class WorkerDesired(TypedDict):
-    id: str
-    generation: int
-    order: WorkerOrderRef | None
-    stop: WorkerStop | None
-    error: WorkerError | None
-
-
-class WorkerHeartbeatAnswer(TypedDict):
-    intervalSeconds: float
-    workers: list[WorkerDesired]
+class WorkerHostedRef(TypedDict):
+    name: str
+    environment: str
+    run: int
+    stop: WorkerHostedStop | None
 
 
 class WorkerItem(TypedDict):
@@ -3554,6 +4316,122 @@ class DiagnosisRulesTest(TypedDict):
     empty: none knows a line of it
     """
     finding: TaskFinding | None
+
+
+class EnvironmentDetail(TypedDict):
+    """
+    What is known of any environment; `apps.environments` adds the lives of those that the platform makes.
+    """
+
+    id: str
+    name: str
+    projectId: str
+    owner: str | None
+    clusterId: str
+    backend: str
+    zone: ZoneRef
+    kind: EnvironmentKind
+    status: EnvironmentStatus
+    cordoned: bool
+    selectable: bool
+    """
+    running and not cordoned; a held one is: the task waits
+    """
+    notSelectableReason: NotSelectableReason | None
+    image: str
+    stack: str
+    gpuType: str
+    gpuCount: int
+    emulated: bool
+    """
+    CPU processes stand in for the GPUs
+    """
+    cpuCores: int
+    memoryGb: int
+    host: str
+    ip: str | None
+    versions: dict[str, str]
+    network: NetworkFacts
+    startedAt: str | None
+    uptimeSeconds: int | None
+    heldBy: str | None
+    """
+    id of the task that holds it
+    """
+    shared: bool
+    """
+    tasks of any project may run there
+    """
+    labels: dict[str, str]
+    hosted: HostedItem | None
+    """
+    null: the platform did not make it
+    """
+    discoveredAs: str
+    """
+    its key in the cluster; empty = registered by hand
+    """
+    engine: dict[str, Any] | None
+    """
+    what its backend understands; for maintainers
+    """
+
+
+class EnvironmentInUse(TypedDict):
+    environmentId: str
+    environment: str
+    processes: list[MemoryHolder]
+
+
+class EnvironmentItem(TypedDict):
+    """
+    What is known of any environment; `apps.environments` adds the lives of those that the platform makes.
+    """
+
+    id: str
+    name: str
+    projectId: str
+    owner: str | None
+    clusterId: str
+    backend: str
+    zone: ZoneRef
+    kind: EnvironmentKind
+    status: EnvironmentStatus
+    cordoned: bool
+    selectable: bool
+    """
+    running and not cordoned; a held one is: the task waits
+    """
+    notSelectableReason: NotSelectableReason | None
+    image: str
+    stack: str
+    gpuType: str
+    gpuCount: int
+    emulated: bool
+    """
+    CPU processes stand in for the GPUs
+    """
+    cpuCores: int
+    memoryGb: int
+    host: str
+    ip: str | None
+    versions: dict[str, str]
+    network: NetworkFacts
+    startedAt: str | None
+    uptimeSeconds: int | None
+    heldBy: str | None
+    """
+    id of the task that holds it
+    """
+    shared: bool
+    """
+    tasks of any project may run there
+    """
+    labels: dict[str, str]
+    hosted: HostedItem | None
+    """
+    null: the platform did not make it
+    """
 
 
 class FirstError(TypedDict):
@@ -3675,6 +4553,10 @@ class Overview(TypedDict):
     """
     of the last seven days, the newest first
     """
+
+
+class SnapshotTree(TypedDict):
+    items: list[TreeEntry]
 
 
 class TaskDetail(TypedDict):
@@ -3827,6 +4709,14 @@ class TaskPreview(TypedDict):
     null: too little is known of the model, or a rule is broken
     """
     summary: PreviewSummary
+    hourly: HourlyPrice | None
+    """
+    null: nobody has said what one of its GPUs costs
+    """
+    inUse: list[EnvironmentInUse]
+    """
+    of its environments, those in which others hold memory
+    """
 
 
 TaskTelemetry = TypedDict(
@@ -3896,6 +4786,10 @@ class WorkerBeat(TypedDict):
     """
     what its GPU, its rank and its host used, once each 15 seconds
     """
+    hosted: NotRequired[Any]
+    """
+    the dev environments on its host: `runs` by name, and `gone`
+    """
     logs: NotRequired[WorkerLogs | None]
 
 
@@ -3905,6 +4799,21 @@ class WorkerHeartbeatRequest(TypedDict):
     how long the answer may be held while there is nothing new
     """
     workers: list[WorkerBeat]
+
+
+class WorkerHostedDesired(TypedDict):
+    runs: list[WorkerHostedRef]
+    """
+    dev environments that the host is to keep; end others
+    """
+    removed: list[str]
+    """
+    environments of which nothing may stay
+    """
+    channels: list[WorkerChannelRef]
+    """
+    somebody waits for a stream into such a run
+    """
 
 
 class Attention(TypedDict):
@@ -3923,3 +4832,17 @@ class Attention(TypedDict):
 
 class Timeline(TypedDict):
     environments: list[TimelineEnvironment]
+
+
+class WorkerDesired(TypedDict):
+    id: str
+    generation: int
+    order: WorkerOrderRef | None
+    stop: WorkerStop | None
+    hosted: WorkerHostedDesired | None
+    error: WorkerError | None
+
+
+class WorkerHeartbeatAnswer(TypedDict):
+    intervalSeconds: float
+    workers: list[WorkerDesired]

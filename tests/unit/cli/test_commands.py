@@ -790,9 +790,11 @@ def test_secrets_are_listed_and_removed_by_name(api: FakeApi, command: Command) 
 
 NONE = {"weight": 1, "guaranteedGpus": None, "mostGpus": 16, "mostTasks": None, "gpuHours": None, "gpuTypes": [],
         "zones": [], "priorities": [], "longestRunSeconds": None, "userMostGpus": 4, "userMostTasks": None,
-        "userGpuHours": None, "budget": 500.0, "atBudget": "warn"}  # fmt: skip
+        "userGpuHours": None, "maxEnvironments": None, "maxEnvironmentGpus": None, "userMaxEnvironments": None,
+        "userMaxEnvironmentGpus": None, "budget": 500.0, "atBudget": "warn"}  # fmt: skip
 LIMITS = {**NONE, "projectId": "project-1", "currency": "CNY", "updatedAt": None, "updatedBy": "", "mayChange": True,
-          "use": {"gpus": 6, "sharedGpus": 4, "tasks": 2, "gpuHours": 31.5, "cost": 120.0, "share": 9.0}}  # fmt: skip
+          "use": {"gpus": 6, "sharedGpus": 4, "tasks": 2, "gpuHours": 31.5, "cost": 120.0, "share": 9.0,
+                  "environments": 0, "environmentGpus": 0}}  # fmt: skip
 ANN = {"username": "ann", "mostGpus": 2, "mostTasks": None, "gpuHours": None, "own": True,
        "use": {"gpus": 1, "tasks": 1, "gpuHours": 2.0}}  # fmt: skip
 

@@ -10,7 +10,7 @@ import pytest
 
 from fermi.cli import missing
 from fermi.cli.main import group
-from fermi.cli.registry import COMMANDS
+from fermi.cli.registry import COMMANDS, WITHIN
 
 ROOT = Path(__file__).resolve().parents[3]
 CLI, BY_HAND, QUICK, TROUBLE = (
@@ -70,8 +70,19 @@ def test_an_example_is_understood(arguments: list[str]) -> None:
     name, *rest = missing.keep(above, arguments)
     command = group().get_command(above, name)
     assert command is not None
-    command.make_context(name, rest)
+    understood(command, name, rest)
+
+
+def understood(command: click.Command, name: str, arguments: list[str]) -> None:
+    context = command.make_context(name, arguments)
+    if isinstance(command, click.Group) and context._protected_args:
+        own, inner, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert own is not None
+        assert inner is not None
+        understood(inner, own, rest)
 
 
 def test_every_command_has_an_example() -> None:
     assert {arguments[0] for arguments in examples(CLI)} == set(COMMANDS)
+    for name, inner in WITHIN.items():
+        assert {words[1] for words in examples(CLI) if words[0] == name and len(words) > 1} >= set(inner)

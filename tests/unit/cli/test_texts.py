@@ -9,7 +9,7 @@ import pytest
 from fermi import messages
 from fermi.cli import fields, texts
 from fermi.cli.commands import quickstart
-from fermi.cli.registry import COMMANDS, summary
+from fermi.cli.registry import COMMANDS, WITHIN, summary
 from fermi.client import config
 from fermi.client.config import Config
 from fermi.launch.byhand.request import HandRequest
@@ -21,6 +21,7 @@ ENGLISH = tomllib.loads((messages.FOLDER / "en" / "cli.toml").read_text("utf-8")
 def spoken() -> Iterator[tuple[str, set[str]]]:
     """Every sentence that the command line can say, and the parts that it gets where they are written there."""
     yield from ((summary(name), set()) for name in COMMANDS)
+    yield from ((summary(f"{name} {one}"), set()) for name, inner in WITHIN.items() for one in inner)
     yield from ((field.code, set()) for field in fields.fields(HandRequest))
     for file in CLI.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):

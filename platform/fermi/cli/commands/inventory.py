@@ -12,6 +12,8 @@ from fermi.cli.texts import _
 from fermi.cli.times import short
 from fermi.client.listing import Listing
 
+STATUSES = ["creating", "starting", "running", "stopping", "stopped", "failed", "unhealthy", "deleted"]
+
 
 def _show(session: Session, listing: Listing[Any], render: Callable[[list[Any]], Iterable[RenderableType]]) -> None:
     items = list(listing)
@@ -20,17 +22,17 @@ def _show(session: Session, listing: Listing[Any], render: Callable[[list[Any]],
 
 @command("envs")
 @click.option("--zone", multiple=True, help=_("OPTION_INVENTORY_ZONE"))
-@click.option("--status", multiple=True, type=click.Choice(["running", "stopped", "unhealthy"]))
+@click.option("--status", multiple=True, type=click.Choice(STATUSES))
 @click.option("--gpu-type", multiple=True, help=_("OPTION_INVENTORY_GPU_TYPE"))
 @click.option("--kind", multiple=True, type=click.Choice(["jupyter", "vscode", "custom"]))
 @click.option("--min-gpus", type=int)
 @click.option("--search", help=_("OPTION_INVENTORY_SEARCH"))
 @click.option("--ordering", metavar="COLUMN", help=_("OPTION_INVENTORY_ORDERING"))
 def envs(session: Session, **filters: Any) -> None:
-    _show(session, session.fermi.environments.list(**filters), _environments)
+    _show(session, session.fermi.environments.list(**filters), environments_table)
 
 
-def _environments(items: list[Any]) -> Iterator[RenderableType]:
+def environments_table(items: list[Any]) -> Iterator[RenderableType]:
     rows = [
         [
             item["id"],

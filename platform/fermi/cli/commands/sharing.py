@@ -114,7 +114,7 @@ def _value(name: str, text: str) -> Any:
 
 def _own(items: Any, user: str) -> dict[str, Any]:
     found = next((one for one in items if one["username"] == user and one["own"]), None)
-    return {name: found[name] for name in ("mostGpus", "mostTasks", "gpuHours")} if found else {}
+    return {name: value for name, value in found.items() if name not in ("username", "own", "use")} if found else {}
 
 
 def _moment(option: str, text: str | None) -> str | None:
@@ -145,6 +145,10 @@ def _limits(found: Limits) -> Iterator[RenderableType]:
         ["userMostGpus", found["userMostGpus"], None],
         ["userMostTasks", found["userMostTasks"], None],
         ["userGpuHours", found["userGpuHours"], None],
+        ["maxEnvironments", found["maxEnvironments"], use["environments"]],
+        ["maxEnvironmentGpus", found["maxEnvironmentGpus"], use["environmentGpus"]],
+        ["userMaxEnvironments", found["userMaxEnvironments"], None],
+        ["userMaxEnvironmentGpus", found["userMaxEnvironmentGpus"], None],
     ]
     shown = [[name, output.plain(limit), output.plain(used)] for name, limit, used in rows]
     yield output.table([_("LIMIT"), _("AT_MOST"), _("USED_NOW")], shown)
@@ -160,14 +164,18 @@ def _members(items: list[UserLimits]) -> output.Table:
             one["use"]["tasks"],
             one["gpuHours"],
             one["use"]["gpuHours"],
+            one["maxEnvironments"],
+            one["use"]["environments"],
+            one["maxEnvironmentGpus"],
+            one["use"]["environmentGpus"],
             _("YES") if one["own"] else _("NO"),
         ]
         for one in items
     ]
     used = _("USED_NOW")
-    return output.table(
-        [_("USER"), "mostGpus", used, "mostTasks", used, "gpuHours", used, _("LIMITS_OF_THEIR_OWN")], rows
-    )
+    names = ("mostGpus", "mostTasks", "gpuHours", "maxEnvironments", "maxEnvironmentGpus")
+    headers = [header for name in names for header in (name, used)]
+    return output.table([_("USER"), *headers, _("LIMITS_OF_THEIR_OWN")], rows)
 
 
 def _reserved(items: list[Reservation]) -> output.Table:

@@ -19,6 +19,7 @@ from fermi.client.types import TaskCreated, TaskPreview
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+CODE = ("code", "git", "revision", "git_secret", "requirements")
 OWN = ("environments", "spares", "master", "dataset", "model", "script", "args", "project")
 
 
@@ -36,6 +37,11 @@ def request_options(function: Function) -> Function:
             click.option("--model", help=_("OPTION_SUBMIT_MODEL")),
             click.option("--script", help=_("OPTION_SCRIPTS_SCRIPT")),
             click.option("--project", help=_("OPTION_SUBMIT_PROJECT")),
+            click.option("--code", metavar="FOLDER", help=_("OPTION_CODE")),
+            click.option("--git", metavar="URL", help=_("OPTION_GIT")),
+            click.option("--revision", help=_("OPTION_REVISION")),
+            click.option("--git-secret", metavar="SECRET", help=_("OPTION_GIT_SECRET")),
+            click.option("--requirements", metavar="auto|off|FILE", help=_("OPTION_REQUIREMENTS")),
             fields.options(),
             click.argument("args", nargs=-1, type=click.UNPROCESSED),
         ]
@@ -46,6 +52,7 @@ def request_options(function: Function) -> Function:
 
 def _request(session: Session, file: str | None, given: dict[str, Any]) -> Any:
     own = {name: given.pop(name) for name in OWN}
+    code = {name: given.pop(name) for name in CODE}
     template, small = given.pop("template"), given.pop("small")
     flags = Flags(**own, fields=given)
     asked = reading.request(file) if file else {}
@@ -53,7 +60,45 @@ def _request(session: Session, file: str | None, given: dict[str, Any]) -> Any:
         asked = {**_template(session, template, small, own["environments"]), **asked}
     elif small:
         raise click.UsageError(_("SMALL_NEEDS_TEMPLATE"))
-    return build(asked, flags, Names(session.fermi))
+    names = Names(session.fermi)
+    request = build(asked, flags, names)
+    if any(code.values()):
+        request["code"] = _code(session, request, names, **code)
+    return request
+
+
+def _code(
+    session: Session,
+    request: dict[str, Any],
+    names: Names,
+    *,
+    code: str | None,
+    git: str | None,
+    revision: str | None,
+    git_secret: str | None,
+    requirements: str | None,
+) -> dict[str, Any]:
+    """What the flags say of the task's code; a folder is sent first."""
+    if code and (git or revision or git_secret):
+        raise click.UsageError(_("CODE_OR_GIT"))
+    if (revision or git_secret) and not git:
+        raise click.UsageError(_("REVISION_NEEDS_GIT"))
+    found: dict[str, Any] = dict(request.get("code") or {})
+    if code:
+        from fermi.cli import snapshots
+
+        config = request.get(fields.CONFIG) or {}
+        nodes = config.get("nodeIds") or request.get("environmentIds") or []
+        project = request.get("projectId") or names.project_of(nodes)
+        found = {**_kept(found), "snapshot": snapshots.send(session.fermi, code, project)["id"]}
+    elif git:
+        source = {"url": git, "revision": revision, "secret": git_secret}
+        found = {**_kept(found), "git": {name: value for name, value in source.items() if value}}
+    return {**found, **({"requirements": requirements} if requirements else {})}
+
+
+def _kept(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name == "requirements"}
 
 
 def _template(session: Session, template: str, small: bool, environments: tuple[str, ...]) -> dict[str, Any]:

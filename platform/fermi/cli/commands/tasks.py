@@ -1,5 +1,6 @@
 """Tasks: list, look at, stop, run again, remove."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +17,7 @@ from fermi.cli.times import ago
 from fermi.client import NotFound
 from fermi.client.types import RankPulse, TaskQueue
 
+_SNAPSHOT = re.compile(r"[0-9a-f]{8,64}")
 STATUSES = ["initializing", "queued", "starting", "running", "stopping", "succeeded", "failed", "stopped"]
 
 
@@ -130,8 +132,15 @@ def retry(session: Session, task: str, wait: bool, follow: bool) -> int:
 
 
 @command("clone", _("MORE_CLONE"))
-@click.argument("task")
-def clone(session: Session, task: str) -> None:
+@click.argument("task", metavar="TASK|SNAPSHOT")
+@click.argument("folder", required=False, metavar="[FOLDER]")
+@click.option("--code", "with_code", is_flag=True, help=_("OPTION_CLONE_CODE"))
+def clone(session: Session, task: str, folder: str | None, with_code: bool) -> None:
+    if folder or with_code or _SNAPSHOT.fullmatch(task):
+        from fermi.cli.commands.code import bring
+
+        bring(session, task, folder)
+        return
     found = session.fermi.tasks.clone(task)
     if session.form == "table":
         click.echo(output.as_yaml(found["request"]), nl=False)

@@ -1,7 +1,9 @@
 """What a task says and what is said of it: logs, metrics, events, checkpoints."""
 
+import sys
 from collections.abc import Iterator
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import Any, Literal
 
 import click
@@ -140,11 +142,37 @@ def _events(items: list[Any]) -> Iterator[RenderableType]:
     yield output.table([_("TIME"), _("ATTEMPT"), _("KIND"), _("CODE"), _("WHAT_HAPPENED")], rows)
 
 
-@command("checkpoints")
+@command("checkpoints", _("MORE_CHECKPOINTS"))
 @click.argument("task")
-def checkpoints(session: Session, task: str) -> None:
+@click.argument("action", type=click.Choice(["list", "get"]), default="list")
+@click.argument("step", type=int, required=False)
+@click.option("--to", "into", metavar="FILE", help=_("OPTION_CHECKPOINTS_TO"))
+def checkpoints(session: Session, task: str, action: str, step: int | None, into: str | None) -> None:
     items = list(session.fermi.tasks.checkpoints(task))
+    if action == "get":
+        found = next((item for item in items if step is None or item["step"] == step), None)
+        if found is None:
+            raise click.UsageError(_("NO_SUCH_CHECKPOINT"))
+        _fetch(session, task, found["path"], into)
+        return
     output.show({"items": items, "total": len(items)}, session.form, lambda: _checkpoints(items))
+
+
+def _fetch(session: Session, task: str, path: str, into: str | None) -> None:
+    """A folder arrives as a tar; there whole or not at all."""
+    kind, pieces = session.fermi.outputs.checkpoint(task, path)
+    name = path.rstrip("/").rpartition("/")[2] + (".tar" if kind.startswith("application/x-tar") else "")
+    if into == "-":
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        return
+    place = Path(into or name)
+    part = place.with_name(f"{place.name}.part")
+    with part.open("wb") as file:
+        for piece in pieces:
+            file.write(piece)
+    part.replace(place)
+    output.say(_("FILE_WRITTEN", path=str(place)))
 
 
 def _checkpoints(items: list[Any]) -> Iterator[RenderableType]:

@@ -1,0 +1,127 @@
+"""Code that tasks were made from: listed, shown, compared, brought back."""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import RenderableType
+
+from fermi.cli import output
+from fermi.cli.options import Session, command
+from fermi.cli.texts import _
+from fermi.cli.times import ago
+from fermi.launch import snapshot
+
+ACTIONS = click.Choice(["list", "show", "diff", "send"])
+_SNAPSHOT = re.compile(r"[0-9a-f]{8,64}")
+
+
+@command("code", _("MORE_CODE"))
+@click.argument("action", type=ACTIONS)
+@click.argument("of", nargs=-1, metavar="[TASK|SNAPSHOT|FOLDER]…")
+@click.option("--path", default="", metavar="FILE|FOLDER", help=_("OPTION_CODE_PATH"))
+@click.option("--project", help=_("OPTION_SUBMIT_PROJECT"))
+@click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True)
+def code(session: Session, action: str, of: tuple[str, ...], path: str, project: str | None, limit: int) -> None:
+    if action == "list":
+        found = session.fermi.code.list(project=project).first(limit)
+        output.show(found, session.form, lambda: _list(found))
+    elif action == "send":
+        from fermi.cli import snapshots
+
+        sent = snapshots.send(session.fermi, of[0] if of else ".", project)
+        output.show(sent, session.form, lambda: [output.line(sent["id"])])
+    elif not of:
+        raise click.UsageError(_("CODE_OF_WHAT"))
+    elif action == "show":
+        _show(session, of[0], path)
+    else:
+        _diff(session, of)
+
+
+def _list(found: list[Any]) -> Iterator[RenderableType]:
+    rows = [
+        [one["id"][:12], one["files"], f"{one['sizeBytes'] / (1 << 20):.1f}", whence(one["origin"]), one["createdBy"],
+         ago(one["createdAt"])]
+        for one in found
+    ]  # fmt: skip
+    yield output.table(["ID", _("FILES"), "MiB", _("ORIGIN"), _("OWNER"), _("CREATED")], rows)
+
+
+def whence(origin: Any) -> str:
+    commit = origin["commit"][:10] + ("+" if origin["dirty"] else "")
+    words = (origin["url"] or origin["environment"] or origin["kind"], origin["branch"], commit)
+    return " ".join(filter(None, words))
+
+
+def snapshot_of(session: Session, key: str) -> str:
+    """The snapshot itself, or that of a task."""
+    if _SNAPSHOT.fullmatch(key):
+        return key
+    found = session.fermi.tasks.code(key)["snapshot"]
+    if found is None:
+        raise click.UsageError(_("CODE_NONE", task=key))
+    return str(found["id"])
+
+
+def _show(session: Session, key: str, path: str) -> None:
+    found = snapshot_of(session, key)
+    if path and not path.endswith("/"):
+        file: Any = session.fermi.code.file(found, path)
+        output.show(file, session.form, lambda: [output.line((file["text"] or _("CODE_BINARY")).rstrip("\n"))])
+        return
+    item, tree = session.fermi.code.get(found), session.fermi.code.tree(found, path)
+
+    def shown() -> Iterator[RenderableType]:
+        yield output.pairs([("ID", item["id"]), (_("FILES"), item["files"]), (_("ORIGIN"), whence(item["origin"]))])
+        rows: list[list[output.Cell]] = [
+            [one["name"] + ("/" if one["kind"] == "folder" else ""), one["sizeBytes"]] for one in tree["items"]
+        ]
+        yield output.table([_("NAME"), "bytes"], rows)
+
+    output.show({**item, "tree": tree["items"]}, session.form, shown)
+
+
+def _diff(session: Session, of: tuple[str, ...]) -> None:
+    """Of one task: against the one before it of its name."""
+    after = snapshot_of(session, of[-1])
+    if len(of) > 1:
+        before = snapshot_of(session, of[0])
+    else:
+        previous = None if _SNAPSHOT.fullmatch(of[0]) else session.fermi.tasks.code(of[0])["previous"]
+        if previous is None:
+            raise click.UsageError(_("CODE_NO_PREVIOUS", task=of[0]))
+        before = previous["snapshotId"]
+    found = session.fermi.code.diff(before, after)
+
+    def shown() -> Iterator[RenderableType]:
+        for one in found["items"]:
+            why = _("CODE_BINARY") if one["binary"] else ""
+            yield output.line(one["diff"].rstrip("\n") or f"{one['change']}: {one['path']} {why}".rstrip())
+
+    output.show(found, session.form, shown)
+
+
+def bring(session: Session, key: str, folder: str | None) -> None:
+    """Into a folder that is not there, or is empty; every file verified."""
+    found = session.fermi.code.get(snapshot_of(session, key))["id"]
+    target = Path(folder or found[:12])
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise click.UsageError(_("FOLDER_EXISTS_NEVER", folder=target))
+    manifest = session.fermi.code.manifest(found)
+    if snapshot.identity(manifest) != found:
+        raise click.UsageError(_("CODE_DIFFERS", id=found[:12]))
+    with tempfile.TemporaryFile() as archive:
+        session.fermi.code.archive(found, archive)
+        archive.seek(0)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            target.rmdir()
+        try:
+            snapshot.extract(archive, snapshot.load(manifest), str(target), "code.tar")
+        except (snapshot.Broken, snapshot.Wrong) as error:
+            raise click.UsageError(_("CODE_DIFFERS", id=str(error))) from error
+    output.say(_("CODE_BROUGHT", id=found[:12], folder=target))

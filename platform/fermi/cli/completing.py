@@ -1,0 +1,34 @@
+"""What the shell offers when one types the beginning of a name. It never says anything else: no platform, no names."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+SECONDS = 3.0
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _names(list_of: Callable[[Any], Iterable[Any]]) -> Complete:
+    def complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from fermi.client import Fermi, FermiError
+
+        try:
+            with Fermi(timeout=SECONDS, retries=0) as fermi:
+                found = list(list_of(fermi))
+        except FermiError:
+            return []
+        fitting = [one for one in found if one["name"].startswith(incomplete) or one["id"].startswith(incomplete)]
+        return [
+            CompletionItem(one["name" if one["name"].startswith(incomplete) else "id"], help=one["id"])
+            for one in fitting
+        ]
+
+    return complete
+
+
+environments = _names(lambda fermi: fermi.environments.list())
+templates = _names(lambda fermi: fermi.environment_templates.list())
+projects = _names(lambda fermi: fermi.projects.list())

@@ -1,0 +1,242 @@
+"""SFTP's version 3 on standard input and output, for environments whose image has no OpenSSH: `far.sftp` sends this
+text to their Python. Standard library only; it imports nothing of ours. What the messages are:
+draft-ietf-secsh-filexfer-02, and `posix-rename@openssh.com` and `fsync@openssh.com` of OpenSSH's PROTOCOL.
+"""
+
+import errno
+import os
+import pwd
+import stat
+import struct
+import sys
+import time
+from typing import Any
+
+EOF, NO_SUCH_FILE, DENIED, FAILURE, UNSUPPORTED = 1, 2, 3, 4, 8
+SIZE, OWNER, MODE, TIMES = 1, 2, 4, 8
+READ, WRITE, APPEND, CREATE, TRUNCATE, EXCLUSIVE = 1, 2, 4, 8, 16, 32
+STATUS, HANDLE, DATA, NAME, ATTRS = 101, 102, 103, 104, 105
+EXTENSIONS = {b"posix-rename@openssh.com": b"1", b"fsync@openssh.com": b"1"}
+LONGEST = 1 << 18
+
+
+class Refused(Exception):
+    """A status and what it says."""
+
+
+def u32(value: int) -> bytes:
+    return struct.pack(">I", value & 0xFFFFFFFF)
+
+
+def text(value: bytes | str) -> bytes:
+    data = value if isinstance(value, bytes) else os.fsencode(value)
+    return u32(len(data)) + data
+
+
+class Message:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, count: int) -> bytes:
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def u32(self) -> int:
+        return int.from_bytes(self.take(4), "big")
+
+    def u64(self) -> int:
+        return int.from_bytes(self.take(8), "big")
+
+    def text(self) -> bytes:
+        return self.take(self.u32())
+
+    def attributes(self) -> dict[str, Any]:
+        flags = self.u32()
+        found: dict[str, Any] = {}
+        if flags & SIZE:
+            found["size"] = self.u64()
+        if flags & OWNER:
+            found["owner"] = (self.u32(), self.u32())
+        if flags & MODE:
+            found["mode"] = stat.S_IMODE(self.u32())
+        if flags & TIMES:
+            found["times"] = (self.u32(), self.u32())
+        return found
+
+
+def attributes(seen: os.stat_result) -> bytes:
+    numbers = (seen.st_uid, seen.st_gid, seen.st_mode, int(seen.st_atime), int(seen.st_mtime))
+    return u32(SIZE | OWNER | MODE | TIMES) + struct.pack(">Q", seen.st_size) + b"".join(map(u32, numbers))
+
+
+def listed(name: bytes, seen: os.stat_result) -> bytes:
+    """A name, as `ls -l` has it, and its attributes."""
+    try:
+        owner = pwd.getpwuid(seen.st_uid).pw_name
+    except KeyError:
+        owner = str(seen.st_uid)
+    when = time.strftime("%b %d %H:%M", time.localtime(seen.st_mtime))
+    line = f"{stat.filemode(seen.st_mode)} {seen.st_nlink:4} {owner:8} {seen.st_gid:8} {seen.st_size:10} {when} "
+    return text(name) + text(line.encode() + name) + attributes(seen)
+
+
+def change(where: bytes | int, given: dict[str, Any]) -> None:
+    """`where`: a path or a descriptor."""
+    if "size" in given:
+        os.truncate(where, given["size"])
+    if "owner" in given:
+        os.chown(where, *given["owner"])
+    if "mode" in given:
+        os.chmod(where, given["mode"])
+    if "times" in given:
+        os.utime(where, given["times"])
+
+
+class Server:
+    def __init__(self) -> None:
+        self.handles: dict[bytes, Any] = {}
+        self.next = 0
+
+    def answer(self, kind: int, message: Message) -> bytes:
+        number = message.take(4)
+        try:
+            said = self.ACTS[kind](self, message) if kind in self.ACTS else self.status(UNSUPPORTED, "not supported")
+        except Refused as error:
+            said = self.status(*error.args)
+        except FileNotFoundError as error:
+            said = self.status(NO_SUCH_FILE, error.strerror)
+        except PermissionError as error:
+            said = self.status(DENIED, error.strerror)
+        except (OSError, ValueError) as error:
+            said = self.status(FAILURE, getattr(error, "strerror", None) or str(error))
+        said = self.status(0, "") if said is None else said
+        return said[:1] + number + said[1:]
+
+    def status(self, code: int, why: str | None) -> bytes:
+        return bytes([STATUS]) + u32(code) + text(why or "") + text("")
+
+    def keep(self, thing: Any) -> bytes:
+        self.next += 1
+        name = str(self.next).encode()
+        self.handles[name] = thing
+        return bytes([HANDLE]) + text(name)
+
+    def held(self, message: Message, kind: type) -> Any:
+        thing = self.handles.get(message.text())
+        if not isinstance(thing, kind):
+            raise Refused(FAILURE, "no such handle")
+        return thing
+
+    def open(self, message: Message) -> bytes:
+        path, asked, given = message.text(), message.u32(), message.attributes()
+        flags = os.O_RDWR if asked & READ and asked & WRITE else os.O_WRONLY if asked & WRITE else os.O_RDONLY
+        for bit, flag in ((APPEND, os.O_APPEND), (CREATE, os.O_CREAT), (TRUNCATE, os.O_TRUNC), (EXCLUSIVE, os.O_EXCL)):
+            flags |= flag if asked & bit else 0
+        return self.keep(os.open(path, flags, given.get("mode", 0o666)))
+
+    def close(self, message: Message) -> None:
+        name = message.text()
+        thing = self.handles.pop(name, None)
+        if thing is None:
+            raise Refused(FAILURE, "no such handle")
+        if isinstance(thing, int):
+            os.close(thing)
+
+    def read(self, message: Message) -> bytes:
+        where, at, count = self.held(message, int), message.u64(), message.u32()
+        data = os.pread(where, min(count, LONGEST), at)
+        if not data:
+            raise Refused(EOF, "end of file")
+        return bytes([DATA]) + text(data)
+
+    def write(self, message: Message) -> None:
+        where, at, data = self.held(message, int), message.u64(), message.text()
+        while data:
+            count = os.pwrite(where, data, at)
+            at, data = at + count, data[count:]
+
+    def stat(self, message: Message) -> bytes:
+        return bytes([ATTRS]) + attributes(os.stat(message.text()))
+
+    def lstat(self, message: Message) -> bytes:
+        return bytes([ATTRS]) + attributes(os.lstat(message.text()))
+
+    def fstat(self, message: Message) -> bytes:
+        return bytes([ATTRS]) + attributes(os.fstat(self.held(message, int)))
+
+    def setstat(self, message: Message) -> None:
+        change(message.text(), message.attributes())
+
+    def fsetstat(self, message: Message) -> None:
+        change(self.held(message, int), message.attributes())
+
+    def opendir(self, message: Message) -> bytes:
+        path = message.text()
+        return self.keep((path, [b".", b"..", *sorted(os.listdir(path))]))
+
+    def readdir(self, message: Message) -> bytes:
+        path, names = self.held(message, tuple)
+        found: list[bytes] = []
+        while names and len(found) < 100:
+            name = names.pop(0)
+            try:
+                found.append(listed(name, os.lstat(os.path.join(path, name))))
+            except FileNotFoundError:  # gone meanwhile
+                continue
+        if not found:
+            raise Refused(EOF, "no more")
+        return bytes([NAME]) + u32(len(found)) + b"".join(found)
+
+    def named(self, path: bytes) -> bytes:
+        return bytes([NAME]) + u32(1) + text(path) + text(path) + u32(0)
+
+    def realpath(self, message: Message) -> bytes:
+        return self.named(os.path.realpath(message.text() or b"."))
+
+    def readlink(self, message: Message) -> bytes:
+        return self.named(os.readlink(message.text()))
+
+    def symlink(self, message: Message) -> None:
+        target, link = message.text(), message.text()  # OpenSSH's order, which all clients have taken over
+        os.symlink(target, link)
+
+    def rename(self, message: Message) -> None:
+        old, new = message.text(), message.text()
+        if os.path.lexists(new):
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+        os.rename(old, new)
+
+    def extended(self, message: Message) -> None:
+        what = message.text()
+        if what == b"posix-rename@openssh.com":
+            os.replace(message.text(), message.text())
+            return
+        if what == b"fsync@openssh.com":
+            os.fsync(self.held(message, int))
+            return
+        raise Refused(UNSUPPORTED, "not supported")
+
+    ACTS: dict[int, Any] = {
+        3: open, 4: close, 5: read, 6: write, 7: lstat, 8: fstat, 9: setstat, 10: fsetstat, 11: opendir, 12: readdir,
+        13: lambda self, message: os.remove(message.text()),
+        14: lambda self, message: os.mkdir(message.text(), message.attributes().get("mode", 0o777)),
+        15: lambda self, message: os.rmdir(message.text()),
+        16: realpath, 17: stat, 18: rename, 19: readlink, 20: symlink, 200: extended,
+    }  # fmt: skip
+
+
+def main() -> None:
+    server, source, sink = Server(), sys.stdin.buffer, sys.stdout.buffer
+    while len(head := source.read(5)) == 5:
+        length, kind = struct.unpack(">IB", head)
+        message = Message(source.read(length - 1))
+        if kind == 1:
+            said = b"\x02" + u32(3) + b"".join(text(name) + text(value) for name, value in EXTENSIONS.items())
+        else:
+            said = server.answer(kind, message)
+        sink.write(u32(len(said)) + said)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main()

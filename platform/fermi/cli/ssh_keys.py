@@ -1,0 +1,135 @@
+"""Each environment's host key, kept at the user's own end, and the entries of ~/.ssh/config that know them."""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncssh
+
+from fermi.client import config
+
+BEGIN = "# >>> fermi ssh-config: written anew by each `fermi ssh-config --write`"
+END = "# <<< fermi ssh-config"
+KIND = "ssh-ed25519"
+
+
+def folder() -> Path:
+    return config.path().parent / "ssh"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An environment of a platform, as `ssh` knows it."""
+
+    platform: str
+    id: str
+
+    @property
+    def alias(self) -> str:
+        """A name that no other environment has, of whatever platform."""
+        place = urlsplit(self.platform)
+        port = f"-{place.port}" if place.port else ""
+        return f"{self.id}.{re.sub('[^A-Za-z0-9.-]', '-', place.hostname or '')}{port}"
+
+    @property
+    def known_hosts(self) -> Path:
+        return folder() / f"{self.alias}.known_hosts"
+
+    def key(self) -> asyncssh.SSHKey:
+        """Made where there is none; two that make it at once come to one."""
+        file = folder() / f"{self.alias}.key"
+        if not file.exists():
+            folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+            made = asyncssh.generate_private_key(KIND, comment=self.alias)
+            _put(file, made.export_private_key(), over=False)
+        key = asyncssh.read_private_key(file)
+        line = f"{self.alias} ".encode() + key.export_public_key().strip() + b"\n"
+        if not self.known_hosts.exists() or self.known_hosts.read_bytes() != line:
+            _put(self.known_hosts, line)
+        return key
+
+
+def _put(file: Path, content: bytes, *, over: bool = True) -> None:
+    """In one step; only its owner can ever read it. `over`: also over one that is there."""
+    draft = file.with_name(f"{file.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+        opened.write(content)
+    if over:
+        draft.replace(file)
+        return
+    try:
+        os.link(draft, file)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+
+
+def entries(platform: str, environments: Iterable[Mapping[str, str]]) -> str:
+    """`Host` entries for `ssh`, one for each; two of one name are told apart by their ids."""
+    known = list(environments)
+    names = [_word(one["name"]) for one in known]
+    parts = []
+    for one, name in zip(known, names, strict=True):
+        host = Host(platform, one["id"])
+        host.key()
+        own = f"fermi-{name}" if names.count(name) == 1 and name else f"fermi-{name}-{one['id']}"
+        aliases = dict.fromkeys([own, f"fermi-{one['id']}"])
+        lines = [
+            f"Host {' '.join(aliases)}",
+            f"  HostName {one['id']}",
+            "  User fermi",
+            f"  ProxyCommand {_command(platform, one['id'])}",
+            f"  HostKeyAlias {host.alias}",
+            f"  UserKnownHostsFile {_quoted(str(host.known_hosts))}",
+            "  StrictHostKeyChecking yes",
+            "  PubkeyAuthentication no",
+            "  ServerAliveInterval 0",
+        ]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _word(name: str) -> str:
+    """Without what `ssh` would take for a pattern, a list or two words."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-")
+
+
+def _command(platform: str, environment: str) -> str:
+    """What `ssh` gives to a shell, from whatever folder: a platform of this machine's is named by its data."""
+    local = config.local()
+    data = os.path.abspath(os.environ.get("FERMI_DATA") or "var")
+    words = ["env", f"FERMI_DATA={data}"] if local.url == platform and local.token else []
+    program = [sys.executable, "-m", "fermi.cli"]
+    beside = Path(sys.executable).with_name("fermi")
+    if beside.exists():
+        program = [str(beside)]
+    return shlex.join([*words, *program, "--url", platform, "proxy", environment]).replace("%", "%%")
+
+
+def _quoted(path: str) -> str:
+    return f'"{path}"' if " " in path else path
+
+
+def write(block: str, file: Path) -> bool:
+    """Puts the block where it was, else before all else: of `ssh`'s settings the first one counts. What stands behind
+    it is for all hosts again. Whether anything changed."""
+    target = file.resolve()  # people keep it elsewhere and link to it
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    before = target.read_text("utf-8") if target.exists() else ""
+    whole = f"{BEGIN}\n{block}\n\nMatch all\n{END}\n" if block else ""
+    pattern = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}\n", re.DOTALL)
+    if pattern.search(before):
+        after = pattern.sub(lambda _: whole, before, count=1)
+    else:
+        after = whole + ("\n" if whole and before else "") + before
+    if after == before:
+        return False
+    _put(target, after.encode())
+    return True

@@ -1,0 +1,264 @@
+"""A command far away, joined to this terminal or to these pipes."""
+
+import asyncio
+import os
+import queue
+import signal
+import termios
+import threading
+import tty
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from fermi.cli.failures import INTERRUPTED
+from fermi.cli.output import say
+from fermi.cli.texts import _
+from fermi.client import FermiError, channels
+from fermi.client.channels import Running
+from fermi.client.way import Way
+from fermi.keeper import wire
+
+IN, OUT, ERR = 0, 1, 2
+PIECE = 1 << 16
+NORMAL = b"\x1b[?1047l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
+"""Main screen, no mouse, no marks around what is pasted, a cursor, no colour: what a program that was cut off could not
+take back."""
+
+
+def attach(
+    way: Way,
+    words: Sequence[str] | None,
+    *,
+    cwd: str = "",
+    env: Mapping[str, str] | None = None,
+    terminal: bool = False,
+    reads: bool = True,
+) -> int:
+    """The command's exit code. `terminal`: keys go to it one by one, and it has a terminal of this one's size."""
+    try:
+        return asyncio.run(_attach(way, words, cwd, {**(env or {})}, terminal, reads))
+    except Left as left:
+        return left.code
+
+
+def is_terminal() -> bool:
+    return os.isatty(IN) and os.isatty(OUT)
+
+
+async def _attach(
+    way: Way, words: Sequence[str] | None, cwd: str, env: dict[str, str], terminal: bool, reads: bool
+) -> int:
+    if terminal:
+        env = {"TERM": os.environ.get("TERM", "xterm"), **env}
+    size = tuple(os.get_terminal_size(OUT)) if terminal else None
+    async with await channels.command(way, words, cwd=cwd, env=env, tty=size) as running:  # type: ignore[arg-type]
+        with raw() if terminal else _nothing():
+            return await _Joined(running, terminal, reads).until_end()
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def raw() -> Iterator[None]:
+    """Whatever ends it, the terminal is as it was."""
+    before = termios.tcgetattr(IN)
+    ended_well = False
+    try:
+        tty.setraw(IN, termios.TCSADRAIN)  # what was typed meanwhile is not lost
+        yield
+        ended_well = True
+    finally:
+        if not ended_well:
+            with suppress(OSError):
+                os.write(OUT, NORMAL)
+        with suppress(termios.error):  # a terminal that was closed
+            termios.tcsetattr(IN, termios.TCSADRAIN, before)
+
+
+class Left(Exception):
+    """Whoever was there went away."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+class Escape:
+    """`~.` at the beginning of a line leaves; `~~` is a `~`."""
+
+    def __init__(self) -> None:
+        self._begins, self._held = True, False
+
+    def feed(self, keys: bytes) -> tuple[bytes, bool]:
+        """What goes on, and whether to leave."""
+        passed = bytearray()
+        for key in keys:
+            if self._held:
+                self._held = False
+                if key == ord("."):
+                    return bytes(passed), True
+                passed += b"~" if key == ord("~") else bytes([ord("~"), key])
+                self._begins = key in b"\r\n"
+            elif self._begins and key == ord("~"):
+                self._held = True
+            else:
+                passed.append(key)
+                self._begins = key in b"\r\n"
+        return bytes(passed), False
+
+
+class _Joined:
+    def __init__(self, running: Running, terminal: bool, reads: bool) -> None:
+        self._running = running
+        self._terminal = terminal
+        self._reads = reads and _may_read()
+        self._escape = Escape()
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[int] = self._loop.create_future()
+        self._interrupts = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def until_end(self) -> int:
+        watched = self._watch_signals()
+        output = self._begin(self._show())
+        if self._reads:
+            threading.Thread(target=self._read, name="stdin", daemon=True).start()
+        elif not self._terminal:
+            self._begin(self._running.end())
+        try:
+            return await self._ended
+        finally:
+            for number in watched:
+                self._loop.remove_signal_handler(number)
+            output.cancel()
+            for task in [*self._tasks]:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _show(self) -> None:
+        shown = _Writer(self._loop)
+        try:
+            async for channel, data in self._running.output():
+                await shown.write(OUT if channel == wire.OUT else ERR, data)
+            assert self._running.exit_code is not None
+            self._end(self._running.exit_code)
+        except (FermiError, OSError) as error:  # also a reader of ours that went away
+            self._end(error)
+
+    def _read(self) -> None:
+        """A thread's: a file, a pipe and a terminal are all read alike."""
+        while True:
+            try:
+                data = os.read(IN, PIECE)
+            except OSError:
+                data = b""
+            if self._loop.is_closed():
+                return
+            try:
+                asyncio.run_coroutine_threadsafe(self._take(data), self._loop).result()
+            except (FermiError, RuntimeError, asyncio.CancelledError):  # its end is told by what shows its output
+                return
+            if not data:
+                return
+
+    async def _take(self, data: bytes) -> None:
+        if not self._terminal:
+            await (self._running.write(data) if data else self._running.end())
+            return
+        passed, leaves = self._escape.feed(data)
+        if passed:
+            await self._running.write(passed)
+        if leaves or not data:
+            self._end(Left(INTERRUPTED))
+
+    def _watch_signals(self) -> list[int]:
+        handlers: dict[int, Callable[[], None]] = {
+            number: lambda number=number: self._end(Left(128 + number))  # type: ignore[misc]
+            for number in (signal.SIGTERM, signal.SIGHUP)
+        }
+        if self._terminal:
+            handlers[signal.SIGWINCH] = self._resized
+        else:
+            handlers[signal.SIGINT] = self._interrupted
+        for number, handler in handlers.items():
+            self._loop.add_signal_handler(number, handler)
+        return [*handlers]
+
+    def _resized(self) -> None:
+        self._begin(self._running.resize(*os.get_terminal_size(OUT)))
+
+    def _interrupted(self) -> None:
+        """Ctrl-C: the command is asked, then killed, then left."""
+        self._interrupts += 1
+        if self._interrupts > 2:
+            self._end(Left(INTERRUPTED))
+            return
+        self._begin(self._running.signal("INT" if self._interrupts == 1 else "KILL"))
+        if self._interrupts == 1 and os.isatty(ERR):
+            say(_("INTERRUPT_PASSED_ON"))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = self._loop.create_task(_quietly(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _end(self, how: int | BaseException) -> None:
+        if self._ended.done():
+            return
+        if isinstance(how, BaseException):
+            self._ended.set_exception(how)
+        else:
+            self._ended.set_result(how)
+
+
+async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+    with suppress(FermiError):  # whoever shows the output hears of it, too
+        await work
+
+
+def _may_read() -> bool:
+    """Of a terminal only who is in its foreground; others would be stopped for it."""
+    try:
+        return not os.isatty(IN) or os.tcgetpgrp(IN) == os.getpgrp()
+    except OSError:
+        return False
+
+
+class _Writer:
+    """Writes in a thread of its own, which nobody waits for at the end: where the reader is slow, the connection is
+    still looked after."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._todo: queue.SimpleQueue[tuple[int, bytes, asyncio.Future[None]]] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="stdout", daemon=True).start()
+
+    async def write(self, to: int, data: bytes) -> None:
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._todo.put((to, data, done))
+        await done
+
+    def _work(self) -> None:
+        while True:
+            to, data, done = self._todo.get()
+            failure: OSError | None = None
+            try:
+                while data:
+                    data = data[os.write(to, data) :]
+            except OSError as error:
+                failure = error
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                self._loop.call_soon_threadsafe(_settle, done, failure)
+
+
+def _settle(done: "asyncio.Future[None]", failure: OSError | None) -> None:
+    if done.cancelled():
+        return
+    if failure is None:
+        done.set_result(None)
+    else:
+        done.set_exception(failure)

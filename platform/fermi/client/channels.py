@@ -1,0 +1,332 @@
+"""A way into an environment, or beside a running rank: one WebSocket of the platform for each port or command
+(`fermi.keeper.wire` says what goes over it).
+
+    async with await channels.port(way, door="jupyter") as stream: …
+    async with await channels.command(way, ["nvidia-smi"]) as running: …
+
+Connecting is tried again, for nothing has begun by then. What was asked for is asked for once: a command whose answer
+was lost may run.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from ssl import SSLContext
+from typing import Any, Self
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
+
+from fermi.client.errors import Conflict, FermiError, Forbidden, Unreachable, error_type
+from fermi.client.transport import SHORTAGE, pause
+from fermi.client.way import Way
+from fermi.keeper import wire
+
+OPENING_S = 30.0
+ANSWER_S = 60.0  # an environment that begins at first use takes its time
+BEAT_S = 20.0  # so that nothing between here and there takes the connection for forgotten
+SILENCE_S = 45.0
+PIECE = 1 << 16
+POLICY = 1008  # who is in may no longer be: the right or the token is gone
+NO_MORE = json.dumps({"end": True})
+
+
+class Channel:
+    """`answer`: what the other end said to the request."""
+
+    def __init__(self, socket: ClientConnection, way: Way) -> None:
+        self._socket = socket
+        self._way = way
+        self._reading = False
+        self._beat = asyncio.create_task(self._keep())
+        self.answer: dict[str, Any] = {}
+
+    async def ask(self, request: Mapping[str, Any]) -> None:
+        """Raises what the answer tells."""
+        with self._told():
+            await self._socket.send(json.dumps(request))
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    said = await self._socket.recv()
+            except TimeoutError as error:
+                raise Unreachable(f"{self._way.url} did not open {self._way.path}", code="UNREACHABLE") from error
+        try:
+            self.answer = wire.read_line(said if isinstance(said, bytes) else said.encode())
+        except wire.WireError as error:
+            raise Unreachable(f"{self._way.address}: {error}", code="UNEXPECTED_ANSWER") from error
+        if not self.answer.get("ok"):
+            code = str(self.answer.get("code") or "UNEXPECTED_ANSWER")
+            problem = {"error": code, "message": self.answer.get("message") or code}
+            hint = {"field": "", "hint": self.answer.get("hint") or ""}
+            raise Conflict.of_envelope(409, {**problem, "errors": [{**problem, **hint}]})
+
+    async def say(self, message: bytes | str) -> None:
+        with self._told():
+            await self._socket.send(message)
+
+    async def messages(self) -> AsyncIterator[bytes | str]:
+        """Until the other end closes; raises where it does so with a reason."""
+        with self._told():
+            while True:
+                self._reading = True
+                try:
+                    message = await self._socket.recv()
+                except ConnectionClosed as closed:
+                    if closed.rcvd is not None and closed.rcvd.code in (1000, 1001, 1005):
+                        return
+                    raise
+                self._reading = False
+                yield message
+
+    async def close(self) -> None:
+        self._beat.cancel()
+        with suppress(OSError, WebSocketException, asyncio.CancelledError):
+            await self._socket.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.close()
+
+    async def _keep(self) -> None:
+        """Of an end that has gone silent nobody would hear. One that waits because nobody here reads is not silent:
+        its answers wait, too."""
+        with suppress(ConnectionClosed):
+            while True:
+                await asyncio.sleep(BEAT_S)
+                answer = asyncio.ensure_future(await self._socket.ping())
+                await asyncio.wait([answer], timeout=SILENCE_S)
+                if not answer.done() and self._reading:
+                    self._socket.transport.abort()
+                    return
+
+    def _told(self) -> "_Told":
+        return _Told(self._way)
+
+
+class _Told:
+    """What breaks a channel, in the client's own errors."""
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        match error:
+            case ConnectionClosed(rcvd=frame) if frame is not None and frame.reason:
+                kind = Forbidden if frame.code == POLICY else FermiError
+                raise kind(frame.reason, code=frame.reason) from error
+            case ConnectionClosed():
+                raise Unreachable(f"{self._way.url}: the connection broke off", code="CONNECTION_LOST") from error
+            case OSError() | WebSocketException():
+                raise Unreachable(f"{self._way.url} does not answer: {error}", code="UNREACHABLE") from error
+
+
+class Stream(Channel):
+    """The bytes of a port, as they are."""
+
+    async def write(self, data: bytes) -> None:
+        for start in range(0, len(data), PIECE):
+            await self.say(data[start : start + PIECE])
+
+    async def end(self) -> None:
+        """No more will be written."""
+        await self.say(NO_MORE)
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """Until the other side has no more."""
+        async for message in self.messages():
+            if isinstance(message, str):
+                if json.loads(message).get("end"):
+                    return
+            else:
+                yield message
+
+
+class Running(Channel):
+    """A command: `output` tells what it writes, and afterwards `exit_code` is there."""
+
+    exit_code: int | None = None
+
+    async def write(self, data: bytes) -> None:
+        for start in range(0, len(data), PIECE):
+            await self._frame(wire.IN, data[start : start + PIECE])
+
+    async def end(self) -> None:
+        """Nothing more will be written to it."""
+        await self._control({"end": True})
+
+    async def resize(self, columns: int, rows: int) -> None:
+        await self._control({"resize": {"columns": columns, "rows": rows}})
+
+    async def signal(self, name: str) -> None:
+        """`INT`, `TERM`, `KILL`, … to the command and what it started."""
+        await self._control({"signal": name})
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """(wire.OUT or wire.ERR, bytes) until it has ended. Raises Unreachable where its end was not told."""
+        async for message in self.messages():
+            if isinstance(message, str) or not message:
+                continue
+            channel, payload = message[0], message[1:]
+            if channel in (wire.OUT, wire.ERR):
+                yield channel, payload
+            elif channel == wire.CONTROL and "exit" in (said := wire.read_line(payload)):
+                self.exit_code = int(said["exit"])
+                return
+        raise Unreachable(f"{self._way.url} does not say how the command ended", code="CONNECTION_LOST")
+
+    async def _frame(self, channel: int, payload: bytes) -> None:
+        await self.say(bytes([channel]) + payload)
+
+    async def _control(self, said: Mapping[str, Any]) -> None:
+        await self._frame(wire.CONTROL, json.dumps(said).encode())
+
+
+async def port(way: Way, *, door: str = "", number: int = 0) -> Stream:
+    """A declared port, by its name or by its number."""
+    stream = Stream(await _connected(way), way)
+    return await _asked(stream, {"open": "port", "door": door} if door else {"open": "port", "port": number})
+
+
+async def command(
+    way: Way,
+    words: Sequence[str] | None,
+    *,
+    cwd: str = "",
+    env: Mapping[str, str] | None = None,
+    tty: tuple[int, int] | None = None,
+) -> Running:
+    """`words` None: a login shell. `tty`: columns and rows of a terminal; None = pipes."""
+    size = {"columns": tty[0], "rows": tty[1]} if tty else None
+    request = {"open": "exec", "command": None if words is None else [*words], "cwd": cwd, "env": {**(env or {})}}
+    running = Running(await _connected(way), way)
+    return await _asked(running, {**request, "tty": size})
+
+
+async def _asked(channel: Any, request: Mapping[str, Any]) -> Any:
+    try:
+        await channel.ask(request)
+    except BaseException:
+        await channel.close()
+        raise
+    return channel
+
+
+async def _connected(way: Way) -> ClientConnection:
+    attempt = 0
+    while True:
+        try:
+            return await _connect_once(way)
+        except FermiError as error:
+            passing = isinstance(error, Unreachable) or error.status in SHORTAGE | {429}
+            if not passing or attempt >= way.retries:
+                raise
+            await asyncio.sleep(pause(attempt, error.retry_after))
+            attempt += 1
+
+
+async def _connect_once(way: Way) -> ClientConnection:
+    try:
+        return await connect(
+            way.address,
+            additional_headers={**way.headers},
+            compression=None,  # what goes through is media, archives and keystrokes
+            open_timeout=OPENING_S,
+            ping_interval=None,  # see Channel._keep
+            close_timeout=5.0,
+            max_size=wire.LONGEST_FRAME + 1,
+            ssl=_trust() if way.address.startswith("wss:") else None,
+        )
+    except InvalidStatus as error:
+        raise _refused(error, way) from error
+    except InvalidURI as error:
+        raise Unreachable(f"{way.url} is not an address: {error}", code="UNREACHABLE") from error
+    except (OSError, WebSocketException, ImportError) as error:  # a SOCKS proxy takes a package of its own
+        raise Unreachable(f"{way.url} does not answer: {error or type(error).__name__}", code="UNREACHABLE") from error
+
+
+def _trust() -> SSLContext:
+    """Whom the rest of the client trusts."""
+    return httpx.create_ssl_context()
+
+
+def _refused(error: InvalidStatus, way: Way) -> FermiError:
+    response = error.response
+    try:
+        body = json.loads(bytes(response.body or b""))
+    except ValueError:
+        body = None
+    status = response.status_code
+    envelope = body if isinstance(body, dict) and "error" in body else {"message": f"HTTP {status} from {way.address}"}
+    try:
+        retry_after = float(response.headers.get("Retry-After", 0))
+    except ValueError:
+        retry_after = 0.0
+    return error_type(max(status, 400)).of_envelope(status, envelope, retry_after=retry_after)
+
+
+@asynccontextmanager
+async def listening(
+    way: Way, *, door: str, local: int = 0, failed: Callable[[FermiError], None] = lambda _: None
+) -> AsyncIterator[int]:
+    """Leads a door's port to the loopback of this machine; gives the number there. `failed` hears of each connection
+    that came to nothing."""
+    streams: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        streams.add(task)
+        try:
+            async with await port(way, door=door) as stream:
+                await joined(stream, reader, writer)
+        except* FermiError as errors:  # this connection is closed, the next may do
+            failed(next(error for error in _flat(errors) if isinstance(error, FermiError)))
+        except* OSError:
+            pass
+        finally:
+            streams.discard(task)
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", local)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in [*streams]:
+            task.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+
+
+def _flat(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _flat(one)
+    else:
+        yield error
+
+
+async def joined(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Both ways, until both have ended; a side that has no more to say may still listen."""
+
+    async def up() -> None:
+        while data := await reader.read(PIECE):
+            await stream.write(data)
+        await stream.end()
+
+    async def down() -> None:
+        async for data in stream.read():
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+    async with asyncio.TaskGroup() as both:
+        both.create_task(up())
+        both.create_task(down())

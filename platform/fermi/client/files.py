@@ -1,0 +1,249 @@
+"""Files of a project, and what tasks have written: sent and fetched in pieces, so that whoever is interrupted goes on
+where they were; checked by their hash."""
+
+import hashlib
+import io
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+from fermi.client.errors import FermiError, Unreachable
+from fermi.client.listing import Listing
+from fermi.client.transport import Transport, pause
+from fermi.client.types import FileItem, FileUse, TaskOutputs, UploadItem
+
+PIECE = 8 << 20
+BLOCK = 1 << 20
+TRIES = 6
+"""Without a byte of progress in between."""
+POLL_S, LONGEST_POLL_S = 0.2, 3.0
+
+Progress = Callable[[int], None]
+"""Told how many more bytes are there."""
+
+
+class Damaged(FermiError):
+    """What arrived is not what was to arrive."""
+
+
+def hash_of(file: BinaryIO) -> str:
+    found = hashlib.sha256()
+    while block := file.read(BLOCK):
+        found.update(block)
+    return found.hexdigest()
+
+
+class Files:
+    """Paths are relative to the project: `models/best.pt`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, project: str, path: str = "", *, search: str | None = None) -> Listing[FileItem]:
+        return Listing(self._transport, _files(project), {"path": path, "search": search})
+
+    def tree(self, project: str, path: str = "") -> Iterator[FileItem]:
+        """All files below, with those of folders within."""
+        return _tree(lambda folder: self.list(project, folder), path)
+
+    def use(self, project: str) -> FileUse:
+        return self._transport.call("GET", _files(project, "/use"))
+
+    def make_folder(self, project: str, path: str) -> FileItem:
+        body = {"path": path}
+        return self._transport.call("POST", _files(project, "/folders"), json=body, repeatable=True)
+
+    def move(self, project: str, path: str, to: str) -> FileItem:
+        return self._transport.call("POST", _files(project, "/move"), json={"path": path, "to": to})
+
+    def delete(self, project: str, path: str, *, recursive: bool = False) -> None:
+        params = {"path": path, "recursive": "true" if recursive else None}
+        self._transport.call("DELETE", _files(project), params=params)
+
+    def put(
+        self,
+        project: str,
+        path: str,
+        source: Path | BinaryIO,
+        *,
+        replace: bool = False,
+        progress: Progress | None = None,
+    ) -> bool:
+        """Whether anything had to be sent: False where the same content was there. An upload that was interrupted goes
+        on where it was. `source` can be gone back in."""
+        if isinstance(source, Path):
+            with source.open("rb") as file:
+                return self.put(project, path, file, replace=replace, progress=progress)
+        tell = progress or _nobody
+        source.seek(0)
+        digest = hash_of(source)
+        size = source.tell()
+        body = {"path": path, "sizeBytes": size, "sha256": digest, "replace": replace}
+        uploads = f"/projects/{quote(project)}/file-uploads"
+        upload: UploadItem = self._transport.call("POST", uploads, json=body, repeatable=True)
+        tell(upload["offset"])
+        if upload["state"] == "done":
+            return False
+        place = f"{uploads}/{quote(upload['id'])}"
+        upload = self._send(place, upload, source, tell)
+        upload = self._transport.call("POST", f"{place}/finish", repeatable=True)
+        wait = POLL_S
+        while upload["state"] == "checking":
+            time.sleep(wait)
+            wait = min(2 * wait, LONGEST_POLL_S)
+            upload = self._transport.call("GET", place)
+        if error := upload["error"]:
+            raise Damaged(error["message"], code=error["code"])
+        return True
+
+    def _send(self, place: str, upload: UploadItem, source: BinaryIO, tell: Progress) -> UploadItem:
+        """Asks where to go on after a break: the platform knows what has arrived."""
+        tries = 0
+        while upload["state"] == "receiving" and upload["offset"] < upload["sizeBytes"]:
+            source.seek(upload["offset"])
+            piece, before = source.read(PIECE), upload["offset"]
+            try:
+                params = {"offset": before}
+                upload = self._transport.call(
+                    "PUT",
+                    f"{place}/content",
+                    params=params,
+                    content=lambda piece=piece: iter([piece]),  # type: ignore[misc]
+                    headers={"Content-Type": "application/octet-stream", "Content-Length": str(len(piece))},
+                    repeatable=False,
+                )
+            except Unreachable:
+                tries += 1
+                if tries > TRIES:
+                    raise
+                time.sleep(pause(tries))
+                upload = self._transport.call("GET", place)
+            if not piece:
+                raise Damaged(f"{upload['path']} has become shorter", code="UPLOAD_INCOMPLETE")
+            tries = 0 if upload["offset"] > before else tries
+            tell(upload["offset"] - before)
+        return upload
+
+    def get(self, project: str, item: FileItem, into: Path, *, progress: Progress | None = None) -> bool:
+        """Whether anything had to be fetched."""
+        return fetch(self._transport, _files(project, "/content"), {"path": item["path"]}, item, into, progress)
+
+    def read(self, project: str, path: str) -> Iterator[bytes]:
+        with self._transport.open(_files(project, "/content"), params={"path": path}) as response:
+            yield from response.iter_bytes()
+
+
+class Outputs:
+    """What a task has written to FERMI_OUTPUT_DIR, and its checkpoints as files."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, task: str, path: str = "", *, search: str | None = None) -> Listing[FileItem]:
+        return Listing(self._transport, _outputs(task), {"path": path, "search": search})
+
+    def tree(self, task: str, path: str = "") -> Iterator[FileItem]:
+        return _tree(lambda folder: self.list(task, folder), path)
+
+    def summary(self, task: str) -> TaskOutputs:
+        return self._transport.call("GET", _outputs(task, "/summary"))
+
+    def get(self, task: str, item: FileItem, into: Path, *, progress: Progress | None = None) -> bool:
+        return fetch(self._transport, _outputs(task, "/content"), {"path": item["path"]}, item, into, progress)
+
+    def read(self, task: str, path: str) -> Iterator[bytes]:
+        with self._transport.open(_outputs(task, "/content"), params={"path": path}) as response:
+            yield from response.iter_bytes()
+
+    def checkpoint(self, task: str, path: str) -> tuple[str, Iterator[bytes]]:
+        """Its media type (application/x-tar for a folder) and its bytes."""
+        opened = self._transport.open(f"/training-tasks/{quote(task)}/checkpoints/content", params={"path": path})
+        response = opened.__enter__()
+
+        def pieces() -> Iterator[bytes]:
+            try:
+                yield from response.iter_bytes()
+            finally:
+                opened.__exit__(None, None, None)
+
+        return response.headers.get("Content-Type", ""), pieces()
+
+
+def fetch(
+    transport: Transport,
+    path: str,
+    params: Mapping[str, Any],
+    item: FileItem,
+    into: Path,
+    progress: Progress | None = None,
+) -> bool:
+    """`into` is there whole or not at all; what came of it so far lies beside it (`.part`), and is gone on with where
+    the content is known by its hash."""
+    tell, size, digest = progress or _nobody, item["sizeBytes"] or 0, item["sha256"]
+    if digest and into.is_file() and into.stat().st_size == size:
+        with into.open("rb") as file:
+            if hash_of(file) == digest:
+                tell(size)
+                return False
+    into.parent.mkdir(parents=True, exist_ok=True)
+    part = into.with_name(f"{into.name}.{digest[:12] or 'new'}.part")
+    if not digest:
+        part.unlink(missing_ok=True)
+    with part.open("ab") as file:
+        tell(file.tell())
+        _receive(transport, path, params, file, size, digest, tell)
+    if digest:
+        with part.open("rb") as whole:
+            if hash_of(whole) != digest:
+                part.unlink()
+                raise Damaged(f"{item['path']} was damaged on the way, or changed meanwhile", code="UPLOAD_CORRUPT")
+    os.replace(part, into)
+    return True
+
+
+def _receive(
+    transport: Transport, path: str, params: Mapping[str, Any], file: BinaryIO, size: int, digest: str, tell: Progress
+) -> None:
+    tries = 0
+    while file.tell() < size or (size == 0 and not digest):
+        before = file.tell()
+        headers = {"Range": f"bytes={before}-", "If-Range": f'"{digest}"'} if before else {}
+        try:
+            with transport.open(path, params=params, headers=headers) as response:
+                if before and response.status_code != 206:
+                    file.truncate(0)
+                    file.seek(0, io.SEEK_END)
+                for piece in response.iter_bytes():
+                    file.write(piece)
+                    tell(len(piece))
+            file.flush()
+            return
+        except Unreachable:
+            file.flush()
+            tries = 0 if digest and file.tell() > before else tries + 1
+            if tries > TRIES or not digest:
+                raise
+            time.sleep(pause(tries))
+
+
+def _tree(listing: Callable[[str], Listing[FileItem]], path: str) -> Iterator[FileItem]:
+    for item in listing(path):
+        if item["kind"] == "folder":
+            yield from _tree(listing, item["path"])
+        else:
+            yield item
+
+
+def _nobody(_: int) -> None:
+    return None
+
+
+def _files(project: str, more: str = "") -> str:
+    return f"/projects/{quote(project)}/files{more}"
+
+
+def _outputs(task: str, more: str = "") -> str:
+    return f"/training-tasks/{quote(task)}/outputs{more}"

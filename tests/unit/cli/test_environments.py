@@ -1,0 +1,145 @@
+"""`fermi environments` as it speaks to the API."""
+
+import json
+from typing import Any
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from fermi.cli.main import group
+from tests.fakes.api import FakeApi, Request, data, page
+from tests.unit.cli.conftest import Command
+from tests.unit.cli.shapes import environment
+
+PROJECT = {"id": "project-1", "name": "nlp", "role": "member"}
+TEMPLATE = {
+    "id": "template-1", "name": "jupyter", "description": "", "projectId": None, "clusterId": None, "zone": None,
+    "kind": "jupyter", "image": "", "packages": ["numpy"], "gpuType": "", "gpuCount": 1, "emulated": False,
+    "cpuCores": 4, "memoryGb": 16, "sharedMemoryGb": 0, "diskGb": 50, "ports": [{"name": "web", "port": 80}],
+    "env": {"A": "1"}, "secretEnv": {}, "startScript": "", "idleStopMinutes": 60, "createdBy": "admin",
+    "createdAt": "2026-11-01T00:00:00Z",
+}  # fmt: skip
+
+
+def hosted(state: str, wanted: str = "running", **changes: Any) -> dict[str, Any]:
+    own = {
+        "state": state, "since": "2026-11-21T00:00:00Z", "reason": None, "doing": None, "wanted": wanted,
+        "allowedActions": ["stop"], "templateId": "template-1", "templateName": "jupyter", "run": 1,
+        "idleStopMinutes": 60, "activeAt": None, "stopsAt": None, "keepUntil": None, "taskId": None,
+        "afterwards": None, "doors": [{"name": "jupyter", "port": None}, {"name": "web", "port": 80}],
+        "kernels": [{"id": "k", "name": "train.ipynb", "busy": True, "since": None}], "connections": 0,
+        "cost": {"gpuHours": 1.5, "amount": 18.0, "currency": "CNY"},
+    }  # fmt: skip
+    return environment(1, "mine", status=state, hosted={**own, **changes})
+
+
+@pytest.fixture(autouse=True)
+def known(api: FakeApi) -> None:
+    api.on("GET", "/projects", page([PROJECT]))
+    api.on("GET", "/environment-templates", page([TEMPLATE]))
+    api.on("GET", "/environment-templates/template-1", data(TEMPLATE))
+    api.on("GET", "/dev-environments", page([hosted("running")]))
+
+
+def test_what_differs_from_the_template_is_said_and_lists_are_added_to(api: FakeApi, command: Command) -> None:
+    api.on("POST", "/dev-environments/make", data(hosted("creating"), 201))
+    done = command("environments", "make", "jupyter", "--name", "mine", "--gpus", "2", "--shared-memory", "8",
+                   "--package", "torch", "--env", "B=2", "--port", "tensorboard=6006", "--idle-stop", "never",
+                   "--zone", "z", "-o", "json")  # fmt: skip
+    assert done.code == 0, done.err
+    [request] = api.seen("POST", "/dev-environments/make")
+    assert request.body == {
+        "templateId": "template-1", "name": "mine", "projectId": "project-1", "gpuCount": 2, "sharedMemoryGb": 8,
+        "packages": ["numpy", "torch"], "env": {"A": "1", "B": "2"}, "zone": "z", "idleStopMinutes": None,
+        "ports": [{"name": "web", "port": 80}, {"name": "tensorboard", "port": 6006}],
+    }  # fmt: skip
+    assert len(request.headers["Idempotency-Key"]) == 32
+    for wrong in (["--idle-stop", "soon"], ["--port", "web=x"], ["--env", "B"], ["--cpus", "0"]):
+        assert command("environments", "make", "jupyter", *wrong).code == 2
+
+
+def test_waiting_says_what_for_each_time_that_it_is_something_else(api: FakeApi, command: Command) -> None:
+    installing = {"code": "INSTALLING_PACKAGES", "message": "Installing 2 packages."}
+    looks = [hosted("creating"), hosted("starting", doing=installing), hosted("starting", doing=installing)]
+    api.on("POST", "/dev-environments/make", data(hosted("creating"), 201))
+    api.on("GET", "/dev-environments/env-001", *map(data, [*looks, hosted("running")]))
+    done = command("environments", "make", "jupyter", "--wait")
+    assert (done.code, done.err.splitlines()) == (
+        0,
+        ["env-001 is creating", "env-001 is starting: Installing 2 packages.", "env-001 is running"],
+    )
+    for word in ("env-001", "running", "18.00 CNY", "web", "train.ipynb"):
+        assert word in done.out
+    assert "{" not in done.out
+
+
+def test_one_that_fails_is_not_what_was_waited_for(api: FakeApi, command: Command) -> None:
+    reason = {"code": "PACKAGES_FAILED", "message": "No matching distribution.", "hint": "Look at the name."}
+    api.on("POST", "/dev-environments/env-001/start", data(hosted("failed")))
+    failed = hosted("failed", "stopped", reason=reason)
+    api.on("GET", "/dev-environments/env-001", data(hosted("failed")), data(hosted("starting")), data(failed))
+    done = command("environments", "start", "mine", "--wait")
+    assert done.code == 1
+    assert done.err.splitlines()[-1] == "env-001 is failed: No matching distribution."
+
+
+def test_steering_names_what_it_steers(api: FakeApi, command: Command) -> None:
+    at = "/dev-environments/env-001"
+    for action in ("start", "stop", "restart", "keep", "resize", "clone"):
+        api.on("POST", f"{at}/{action}", data(hosted("running")))
+    api.on("DELETE", at, data(hosted("deleted", "deleted")))
+    assert command("environments", "stop", "mine").err == "env-001 stops; its disk stays.\n"
+    assert command("environments", "restart", "mine").code == 0
+    assert command("environments", "keep", "mine", "--hours", "1.5").code == 0
+    assert command("environments", "resize", "mine", "--gpus", "0", "--memory", "32").code == 0
+    assert command("environments", "resize", "mine").code == 2
+    assert command("environments", "clone", "mine", "other").code == 0
+    assert command("environments", "delete", "mine", "--yes").code == 0
+    bodies = [request.body for request in api.requests if request.method == "POST"]
+    assert bodies == [None, None, {"hours": 1.5}, {"gpuCount": 0, "memoryGb": 32}, {"name": "other"}]
+    assert len(api.seen("DELETE", at)) == 1
+
+
+def test_logs_are_read_to_their_end_and_move_no_cursor(api: FakeApi, command: Command) -> None:
+    def read(request: Request) -> Any:
+        at = int(request.query["cursor"])
+        return data({"text": ["one\n", "\x1b[2Jtwo\n", ""][at], "cursor": min(at + 1, 2), "end": at >= 1})
+
+    api.on("GET", "/dev-environments/env-001/logs", read)
+    assert command("environments", "logs", "mine").out == "one\n\\x1b[2Jtwo\n"
+    assert command("environments", "logs", "mine", "--raw").out == "one\n\x1b[2Jtwo\n"
+
+
+def test_templates_are_made_changed_and_removed(api: FakeApi, command: Command, tmp_path: Any) -> None:
+    api.on("POST", "/environment-templates", data(TEMPLATE, 201))
+    api.on("PATCH", "/environment-templates/template-1", data(TEMPLATE))
+    api.on("DELETE", "/environment-templates/template-1", data(None))
+    file = tmp_path / "t.yaml"
+    file.write_text("kind: jupyter\npackages: [torch]\n", "utf-8")
+    made = command("environments", "templates", "create", "vision", "-f", str(file), "--project", "nlp", "-o", "json")
+    assert json.loads(made.out) == TEMPLATE
+    assert command("environments", "templates", "change", "jupyter", "-f", str(file)).code == 0
+    assert command("environments", "templates", "delete", "jupyter").code == 0
+    assert command("environments", "templates", "create").code == 2
+    assert "everybody" in command("environments", "templates").out
+    assert "tensorboard" not in command("environments", "templates", "show", "jupyter").out
+    whole = {"kind": "jupyter", "packages": ["torch"]}
+    assert [request.body for request in api.requests if request.method in ("POST", "PATCH")] == [
+        {**whole, "name": "vision", "projectId": "project-1"},
+        whole,
+    ]
+
+
+def test_the_shell_is_offered_commands_and_names(api: FakeApi) -> None:
+    def offered(*words: str) -> list[str]:
+        *before, begun = words
+        completing = ShellComplete(group(), {}, "fermi", "_FERMI_COMPLETE")
+        return [item.value for item in completing.get_completions([*before], begun)]
+
+    assert offered("she") == ["shell"]
+    assert offered("environments", "re") == ["resize", "restart"]
+    assert offered("environments", "stop", "mi") == ["mine"]
+    assert offered("run", "--env", "env") == ["env-001"]
+    assert offered("environments", "make", "jup") == ["jupyter"]
+    api.close()
+    assert offered("shell", "mi") == []
