@@ -10,7 +10,12 @@ export default defineConfig({
   plugins: [react(), tailwindcss()],
   resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
   server: {
-    proxy: Object.fromEntries(["/api", "/_allauth", "/auth/", "/admin/", "/static/"].map((path) => [path, platform])),
+    proxy: {
+      ...Object.fromEntries(["/_allauth", "/auth/", "/admin/", "/static/"].map((path) => [path, platform])),
+      "/api": { ...platform, ws: true },
+      // To the platform's own port, where its doors are.
+      "^/environments/[^/]+/open": { ...platform, changeOrigin: true },
+    },
   },
   build: { manifest: true },
   test: {

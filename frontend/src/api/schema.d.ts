@@ -126,6 +126,228 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/code/fetches": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Has a revision of a Git repository fetched into a snapshot. */
+        post: operations["fetchCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/fetches/{fetch_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How far it is. */
+        get: operations["getCodeFetch"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How much a snapshot may hold. */
+        get: operations["getCodeLimits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/snapshots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Code of your projects, newest first. */
+        get: operations["listSnapshots"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/snapshots/{snapshot_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One snapshot, by its id or a beginning of it. */
+        get: operations["getSnapshot"];
+        /** @description The manifest whose SHA-256 the id is; the answer says which contents the project has not sent yet. */
+        put: operations["putSnapshot"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/snapshots/{snapshot_id}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description All of it as a tar archive. */
+        get: operations["getSnapshotArchive"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/snapshots/{snapshot_id}/blobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** @description Contents, as many as fit into a request: of each a line `<sha256> <size>` and its bytes. */
+        put: operations["putSnapshotBlobs"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/snapshots/{snapshot_id}/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What changed from another snapshot to this one. */
+        get: operations["diffSnapshots"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/snapshots/{snapshot_id}/file": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One file, as text where it is text. */
+        get: operations["getSnapshotFile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/snapshots/{snapshot_id}/finish": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description All of it has been sent. Asking again changes nothing. */
+        post: operations["finishSnapshot"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/snapshots/{snapshot_id}/manifest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The bytes whose SHA-256 is the snapshot's id: path, mode, size and SHA-256 of each file, as JSON. */
+        get: operations["getSnapshotManifest"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/snapshots/{snapshot_id}/patch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How it differed from its commit when it was sent. */
+        get: operations["getSnapshotPatch"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/code/snapshots/{snapshot_id}/tree": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What lies in one of its folders. */
+        get: operations["listSnapshotTree"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/datasets": {
         parameters: {
             query?: never;
@@ -208,12 +430,202 @@ export interface paths {
         get: operations["getEnvironment"];
         put?: never;
         post?: never;
-        /** @description Forgets it, unless a task holds it (maintainer). */
+        /**
+         * @description Of one that the platform made: begins its deletion, disk and all (member). Of another: forgets it
+         *     (maintainer). Not while a task holds it.
+         */
         delete: operations["removeEnvironment"];
         options?: never;
         head?: never;
         /** @description Changes what is known of it, or takes it out of service and back (maintainer). */
         patch: operations["changeEnvironment"];
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{environment_id}/ask-owner": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Tells the environment's owner that you would like to train there, and what holds its memory (member). */
+        post: operations["askOwner"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{environment_id}/clone": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Another one like it, with an empty disk (member). */
+        post: operations["cloneEnvironment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{environment_id}/doors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description An address that leads into it once, within a minute; its cookies then do so for as long as they are used. */
+        post: operations["openDoor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{environment_id}/keep": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description However idle, it does not stop by itself for so many hours (member). */
+        post: operations["keepEnvironment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{environment_id}/kernels/{kernel_id}/end": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Ends a kernel of an environment of your own; what it holds in memory is lost (member). */
+        post: operations["endKernel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{environment_id}/life": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What happened to it, and what each of its runs came to. */
+        get: operations["getEnvironmentLife"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{environment_id}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What its newest run printed. */
+        get: operations["getEnvironmentLogs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{environment_id}/resize": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Other sizes, from the next start on (member). */
+        post: operations["resizeEnvironment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{environment_id}/restart": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Ends its processes and begins anew, with its sizes as they are now (member). */
+        post: operations["restartEnvironment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{environment_id}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Starts one that the platform made and that does not run (member). */
+        post: operations["startEnvironment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/{environment_id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Stops it; its disk stays (member). Not while a task holds it. */
+        post: operations["stopEnvironment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/dev-environments/{environment_id}/telemetry": {
@@ -227,6 +639,23 @@ export interface paths {
         get: operations["getEnvironmentTelemetry"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/dev-environments/make": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Makes one from a template and starts it (member). All problems come at once. */
+        post: operations["makeEnvironment"];
         delete?: never;
         options?: never;
         head?: never;
@@ -300,6 +729,43 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/environment-templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What environments can be made from: the operators' catalogue, and your projects' own. */
+        get: operations["listEnvironmentTemplates"];
+        put?: never;
+        /** @description A template of a project (member), or of the catalogue (administrator). All problems come at once. */
+        post: operations["createEnvironmentTemplate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/environment-templates/{template_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description One template. */
+        get: operations["getEnvironmentTemplate"];
+        put?: never;
+        post?: never;
+        /** @description Removes it; environments that were made from it stay. */
+        delete: operations["deleteEnvironmentTemplate"];
+        options?: never;
+        head?: never;
+        /** @description Changes it; environments that were made from it stay as they are. */
+        patch: operations["changeEnvironmentTemplate"];
         trace?: never;
     };
     "/api/v1/environments/timeline": {
@@ -727,6 +1193,185 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project_id}/file-uploads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Uploads under way or failed: your own (maintainer: all). */
+        get: operations["listUploads"];
+        put?: never;
+        /**
+         * @description The upload to send pieces to, from its `offset` on (member). The same path, size and hash give the same
+         *     upload again, and `done` where that content is there already.
+         */
+        post: operations["beginUpload"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/file-uploads/{upload_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How far it is. */
+        get: operations["getUpload"];
+        put?: never;
+        post?: never;
+        /** @description Gives it up. */
+        delete: operations["cancelUpload"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/file-uploads/{upload_id}/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** @description Bytes of the file from `offset` on, at most 16 MiB. Sending a piece again changes nothing. */
+        put: operations["sendPiece"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/file-uploads/{upload_id}/finish": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description All bytes are sent: the hash is checked, and the file put in place whole. A large one is `checking` for a
+         *     while. Asking again changes nothing.
+         */
+        post: operations["finishUpload"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What is in a folder, folders first; with `search` all below it. */
+        get: operations["listFiles"];
+        put?: never;
+        post?: never;
+        /** @description A file, or a folder (member their own; maintainer anybody's). */
+        delete: operations["deleteFile"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/files/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description A folder with all that is in it, as one archive (zip or tar), made while it is sent. */
+        get: operations["downloadFiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/files/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description A file's content; its ETag is its SHA-256. Takes one range. */
+        get: operations["downloadFile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/files/folders": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description A folder and those that it is in (member). Asking again changes nothing. */
+        post: operations["makeFolder"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/files/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Another name or folder, of a file or of a folder with all that is in it (member; maintainer anybody's). */
+        post: operations["moveFile"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/files/use": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How much the project keeps, how much it may, and where its ranks find it. */
+        get: operations["getFileUse"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project_id}/limits": {
         parameters: {
             query?: never;
@@ -1071,6 +1716,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/checkpoints/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description A checkpoint, by its `path` in the list: a file as it is, a folder as a tar. */
+        get: operations["downloadTaskCheckpoint"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/clone": {
         parameters: {
             query?: never;
@@ -1082,6 +1744,23 @@ export interface paths {
         put?: never;
         /** @description The task's request, ready to be edited and sent. */
         post: operations["cloneTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/code": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The snapshot that every attempt of the task gets, and the one of the task before it. */
+        get: operations["getTaskCode"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1227,6 +1906,74 @@ export interface paths {
         put?: never;
         /** @description Puts a task that waits before another one of its project and class (maintainer). */
         post: operations["moveTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/outputs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the task has in a folder of its FERMI_OUTPUT_DIR; with `search` all below it. */
+        get: operations["listTaskOutputs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/outputs/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description All that the task has written, or a folder of it, as one archive (zip or tar). */
+        get: operations["downloadTaskOutputs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/outputs/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description A file that the task has written. Takes one range. */
+        get: operations["downloadTaskOutput"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/outputs/summary": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description How much the task has written. */
+        get: operations["getTaskOutputs"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1683,6 +2430,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/workers/{worker_id}/hosted/{run}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description A dev environment's run that the worker's host is to keep, in full; with the worker's own token. */
+        get: operations["getWorkerHosted"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/workers/{worker_id}/hosted/{run}/log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** @description A piece of what a dev environment's run printed, as a rank's log is sent. */
+        put: operations["appendWorkerHostedLog"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/workers/{worker_id}/logs/{task_id}/{attempt}/{rank}": {
         parameters: {
             query?: never;
@@ -1913,6 +2694,8 @@ export interface components {
         };
         /** @enum {string} */
         CapacityEventKind: "came" | "went" | "cordoned" | "uncordoned" | "running" | "stopped" | "unhealthy" | "reservedBegins" | "reservedEnds" | "maintenanceBegins" | "maintenanceEnds";
+        /** @enum {string} */
+        ChangeEnum: "added" | "removed" | "changed";
         ChannelCreateRequest: {
             name: string;
             language?: components["schemas"]["LanguageEnum"];
@@ -2015,6 +2798,55 @@ export interface components {
             code: number;
             message: string;
         };
+        CodeLimits: {
+            files: number;
+            /** @description of one file */
+            fileMb: number;
+            totalMb: number;
+        };
+        CodeLimitsEnvelope: {
+            data: components["schemas"]["CodeLimits"];
+            code: number;
+            message: string;
+        };
+        CodeOrigin: {
+            /** @description upload, git or environment */
+            kind: string;
+            url: string;
+            revision: string;
+            commit: string;
+            branch: string;
+            /** @description it differed from its commit */
+            dirty: boolean;
+            environment: string;
+            path: string;
+        };
+        /** @description One of snapshot, git and environment. */
+        CodeRequest: {
+            /**
+             * @description the id of a snapshot of the project
+             * @default null
+             */
+            snapshot?: string | null;
+            /** @default null */
+            git?: components["schemas"]["GitRequest"] | null;
+            /**
+             * @description the working directory of the master environment
+             * @default null
+             * @enum {string}
+             */
+            environment?: "master";
+            /**
+             * @description of the environment: the folder, from its working directory
+             * @default .
+             */
+            path?: string;
+            /**
+             * @description packages prepared once per node: auto (uv.lock or requirements.txt in its root), off, or a file of it
+             * @default auto
+             */
+            requirements?: string;
+        };
         /** @enum {string} */
         CommunicationBackend: "nccl" | "gloo";
         DatasetCreateRequest: {
@@ -2086,6 +2918,11 @@ export interface components {
             data: components["schemas"]["DatasetVersionItemPage"];
             code: number;
             message: string;
+        };
+        DeclaredPort: {
+            /** @description what its door is called */
+            name: string;
+            port: number;
         };
         /** @enum {string} */
         DiagnosisLevel: "fail" | "warn" | "info";
@@ -2179,6 +3016,22 @@ export interface components {
             framework: string;
             /** @description number of processes, not of nodes */
             worldSize: number;
+        };
+        DoorRequest: {
+            /** @default  */
+            door?: string;
+            /** @default / */
+            path?: string;
+        };
+        DoorTicket: {
+            url: string;
+            /** Format: date-time */
+            expiresAt: string;
+        };
+        DoorTicketEnvelope: {
+            data: components["schemas"]["DoorTicket"];
+            code: number;
+            message: string;
         };
         Drill: {
             id: string;
@@ -2318,6 +3171,10 @@ export interface components {
             /** @default [] */
             args?: string[];
         };
+        EnvironmentCloneRequest: {
+            name: string;
+        };
+        /** @description What is known of any environment; `apps.environments` adds the lives of those that the platform makes. */
         EnvironmentDetail: {
             id: string;
             name: string;
@@ -2356,6 +3213,8 @@ export interface components {
             labels: {
                 [key: string]: string;
             };
+            /** @description null: the platform did not make it */
+            hosted: components["schemas"]["HostedItem"] | null;
             /** @description its key in the cluster; empty = registered by hand */
             discoveredAs: string;
             /** @description what its backend understands; for maintainers */
@@ -2368,6 +3227,12 @@ export interface components {
             code: number;
             message: string;
         };
+        EnvironmentInUse: {
+            environmentId: string;
+            environment: string;
+            processes: components["schemas"]["MemoryHolder"][];
+        };
+        /** @description What is known of any environment; `apps.environments` adds the lives of those that the platform makes. */
         EnvironmentItem: {
             id: string;
             name: string;
@@ -2406,6 +3271,8 @@ export interface components {
             labels: {
                 [key: string]: string;
             };
+            /** @description null: the platform did not make it */
+            hosted: components["schemas"]["HostedItem"] | null;
         };
         EnvironmentItemPage: {
             total: number;
@@ -2418,8 +3285,71 @@ export interface components {
             code: number;
             message: string;
         };
+        EnvironmentKeepRequest: {
+            /** Format: double */
+            hours: number;
+        };
         /** @enum {string} */
         EnvironmentKind: "jupyter" | "vscode" | "custom";
+        EnvironmentLife: {
+            events: components["schemas"]["LifeEvent"][];
+            runs: components["schemas"]["LifeRun"][];
+        };
+        EnvironmentLifeEnvelope: {
+            data: components["schemas"]["EnvironmentLife"];
+            code: number;
+            message: string;
+        };
+        EnvironmentLogs: {
+            text: string;
+            /** @description where to read on */
+            cursor: number;
+            /** @description nothing more right now */
+            end: boolean;
+        };
+        EnvironmentLogsEnvelope: {
+            data: components["schemas"]["EnvironmentLogs"];
+            code: number;
+            message: string;
+        };
+        /** @description What is left out is as the template has it. */
+        EnvironmentMakeRequest: {
+            gpuCount?: number;
+            cpuCores?: number;
+            memoryGb?: number;
+            /** @description 0: as the engine has it */
+            sharedMemoryGb?: number;
+            /** @description 0: as the engine has it; it only grows */
+            diskGb?: number;
+            kind?: components["schemas"]["EnvironmentKind"];
+            image?: string;
+            /** @description as pip reads them */
+            packages?: string[];
+            gpuType?: string;
+            /** @description CPU processes stand in for the GPUs */
+            emulated?: boolean;
+            ports?: components["schemas"]["DeclaredPort"][];
+            /** @description variables */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description variables with the names of the project's secrets */
+            secretEnv?: {
+                [key: string]: string;
+            };
+            /** @description run by a shell before the service begins; of a custom one without an image, the service */
+            startScript?: string;
+            /** @description that nobody uses it, before it stops by itself; null: never */
+            idleStopMinutes?: number | null;
+            templateId: string;
+            projectId: string;
+            name: string;
+            clusterId?: string | null;
+            /** @description id or name */
+            zone?: string | null;
+            /** @description on engines of hosts; empty: the engine chooses */
+            host?: string;
+        };
         EnvironmentRegisterRequest: {
             name: string;
             /** @description id or name; a new name makes a new zone */
@@ -2452,8 +3382,18 @@ export interface components {
             projectId: string;
             clusterId: string;
         };
+        /** @description Holds from the next start. */
+        EnvironmentResizeRequest: {
+            gpuCount?: number;
+            cpuCores?: number;
+            memoryGb?: number;
+            /** @description 0: as the engine has it */
+            sharedMemoryGb?: number;
+            /** @description 0: as the engine has it; it only grows */
+            diskGb?: number;
+        };
         /** @enum {string} */
-        EnvironmentStatus: "running" | "stopped" | "unhealthy";
+        EnvironmentStatus: "running" | "stopped" | "unhealthy" | "creating" | "starting" | "stopping" | "failed" | "deleted";
         EnvironmentSummary: {
             nodeCount: number;
             totalGpus: number;
@@ -2469,6 +3409,89 @@ export interface components {
         };
         EnvironmentSummaryEnvelope: {
             data: components["schemas"]["EnvironmentSummary"];
+            code: number;
+            message: string;
+        };
+        EnvironmentTemplate: {
+            id: string;
+            name: string;
+            description: string;
+            /** @description null: offered to every project */
+            projectId: string | null;
+            clusterId: string | null;
+            zone: components["schemas"]["ZoneRef"] | null;
+            kind: components["schemas"]["EnvironmentKind"];
+            image: string;
+            packages: string[];
+            gpuType: string;
+            gpuCount: number;
+            emulated: boolean;
+            cpuCores: number;
+            memoryGb: number;
+            sharedMemoryGb: number;
+            diskGb: number;
+            ports: components["schemas"]["DeclaredPort"][];
+            env: {
+                [key: string]: string;
+            };
+            secretEnv: {
+                [key: string]: string;
+            };
+            startScript: string;
+            idleStopMinutes: number | null;
+            createdBy: string;
+            /** Format: date-time */
+            createdAt: string;
+        };
+        EnvironmentTemplateCreateRequest: {
+            gpuCount?: number;
+            cpuCores?: number;
+            memoryGb?: number;
+            /** @description 0: as the engine has it */
+            sharedMemoryGb?: number;
+            /** @description 0: as the engine has it; it only grows */
+            diskGb?: number;
+            kind?: components["schemas"]["EnvironmentKind"];
+            image?: string;
+            /** @description as pip reads them */
+            packages?: string[];
+            gpuType?: string;
+            /** @description CPU processes stand in for the GPUs */
+            emulated?: boolean;
+            ports?: components["schemas"]["DeclaredPort"][];
+            /** @description variables */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description variables with the names of the project's secrets */
+            secretEnv?: {
+                [key: string]: string;
+            };
+            /** @description run by a shell before the service begins; of a custom one without an image, the service */
+            startScript?: string;
+            /** @description that nobody uses it, before it stops by itself; null: never */
+            idleStopMinutes?: number | null;
+            name: string;
+            description?: string;
+            clusterId?: string | null;
+            /** @description id or name */
+            zone?: string | null;
+            /** @description null: offered to every project */
+            projectId?: string | null;
+        };
+        EnvironmentTemplateEnvelope: {
+            data: components["schemas"]["EnvironmentTemplate"];
+            code: number;
+            message: string;
+        };
+        EnvironmentTemplatePage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["EnvironmentTemplate"][];
+        };
+        EnvironmentTemplatePageEnvelope: {
+            data: components["schemas"]["EnvironmentTemplatePage"];
             code: number;
             message: string;
         };
@@ -2501,6 +3524,96 @@ export interface components {
             example: string;
             /** @description of the newest of them */
             taskId: string | null;
+        };
+        FetchItem: {
+            id: string;
+            projectId: string;
+            status: components["schemas"]["FetchItemStatusEnum"];
+            snapshotId: string | null;
+            error: components["schemas"]["FetchProblem"] | null;
+            /** Format: date-time */
+            createdAt: string;
+        };
+        FetchItemEnvelope: {
+            data: components["schemas"]["FetchItem"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        FetchItemStatusEnum: "fetching" | "ready" | "failed";
+        FetchProblem: {
+            code: string;
+            message: string;
+            hint: string;
+        };
+        FetchRequest: {
+            projectId?: string | null;
+            git: components["schemas"]["GitSource"];
+        };
+        FileDifference: {
+            path: string;
+            change: components["schemas"]["ChangeEnum"];
+            diff: string;
+            binary: boolean;
+            cut: boolean;
+        };
+        FileItem: {
+            path: string;
+            name: string;
+            kind: components["schemas"]["FileItemKindEnum"];
+            /** @description null of a folder */
+            sizeBytes: number | null;
+            /** @description empty where it is not known: of folders, and of what tasks write */
+            sha256: string;
+            /** Format: date-time */
+            modifiedAt: string;
+            /** @description who put it there; empty: a task */
+            by: string;
+            /** @description it is being moved or replaced */
+            busy: boolean;
+        };
+        FileItemEnvelope: {
+            data: components["schemas"]["FileItem"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        FileItemKindEnum: "file" | "folder";
+        FileItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["FileItem"][];
+        };
+        FileItemPageEnvelope: {
+            data: components["schemas"]["FileItemPage"];
+            code: number;
+            message: string;
+        };
+        FileMoveRequest: {
+            path: string;
+            /** @description the whole new path */
+            to: string;
+        };
+        FileUse: {
+            /** @description all of the below */
+            usedBytes: number;
+            fileBytes: number;
+            /** @description set aside for uploads under way */
+            arrivingBytes: number;
+            /** @description what tasks have written to FERMI_OUTPUT_DIR */
+            outputBytes: number;
+            /** @description null: no limit */
+            maxFileBytes: number | null;
+            /** @description for the project's ranks: FERMI_FILES_DIR, or FERMI_FILES_URL */
+            place: string;
+            /** @description it is object storage */
+            remote: boolean;
+        };
+        FileUseEnvelope: {
+            data: components["schemas"]["FileUse"];
+            code: number;
+            message: string;
         };
         FindingAction: {
             code: components["schemas"]["FindingActionCode"];
@@ -2556,6 +3669,9 @@ export interface components {
             level?: components["schemas"]["LogLevel"];
             /** Format: date-time */
             time?: string;
+        };
+        FolderCreateRequest: {
+            path: string;
         };
         FrameworkCluster: {
             clusterId: string;
@@ -2621,6 +3737,26 @@ export interface components {
             data: components["schemas"]["FrameworkRecommendation"];
             code: number;
             message: string;
+        };
+        GitRequest: {
+            /** @description https://… or ssh://…; submodules and LFS are not fetched */
+            url: string;
+            /**
+             * @description a branch, a tag or a commit; by default the remote's HEAD
+             * @default HEAD
+             */
+            revision?: string;
+            /**
+             * @description a secret of the project: a token for https, a private key for ssh
+             * @default null
+             */
+            secret?: string | null;
+        };
+        GitSource: {
+            url: string;
+            /** @default HEAD */
+            revision?: string;
+            secret?: string | null;
         };
         /** @description GPUs. `held` = `busy` + `idle` + `unknown`; `total` = `held` + `free` + `outOfService`. */
         GpuTally: {
@@ -2737,6 +3873,89 @@ export interface components {
             name: string;
             status: components["schemas"]["TaskState"];
         };
+        HostedCost: {
+            /** Format: double */
+            gpuHours: number;
+            /**
+             * Format: double
+             * @description null: nobody has said what it costs
+             */
+            amount: number | null;
+            currency: string;
+        };
+        HostedDoing: {
+            code: string;
+            message: string;
+        };
+        HostedDoor: {
+            name: string;
+            /** @description null: the service itself */
+            port: number | null;
+        };
+        HostedItem: {
+            state: components["schemas"]["HostedItemStateEnum"];
+            /** Format: date-time */
+            since: string;
+            /** @description why it waits, or ended */
+            reason: components["schemas"]["HostedReason"] | null;
+            /** @description what it is at while it starts */
+            doing: components["schemas"]["HostedDoing"] | null;
+            wanted: components["schemas"]["WantedEnum"];
+            allowedActions: components["schemas"]["HostedItemAllowedActionsEnum"][];
+            templateId: string | null;
+            templateName: string | null;
+            /** @description 0 before the first */
+            run: number;
+            idleStopMinutes: number | null;
+            /**
+             * Format: date-time
+             * @description the last sign of somebody's work
+             */
+            activeAt: string | null;
+            /**
+             * Format: date-time
+             * @description when it stops by itself, if nobody uses it
+             */
+            stopsAt: string | null;
+            /** Format: date-time */
+            keepUntil: string | null;
+            /** @description it was made for this task */
+            taskId: string | null;
+            /** @description what becomes of it then: delete, stop, keep */
+            afterwards: string | null;
+            doors: components["schemas"]["HostedDoor"][];
+            kernels: components["schemas"]["HostedKernel"][];
+            /** @description doors, terminals and tunnels that are open */
+            connections: number;
+            sharedMemoryGb: number;
+            diskGb: number;
+            /** @description so far, of all its runs */
+            cost: components["schemas"]["HostedCost"];
+        };
+        /** @enum {string} */
+        HostedItemAllowedActionsEnum: "open" | "start" | "stop" | "restart" | "keep" | "resize" | "clone" | "delete";
+        /** @enum {string} */
+        HostedItemStateEnum: "creating" | "starting" | "running" | "stopping" | "stopped" | "failed" | "deleted";
+        HostedKernel: {
+            id: string;
+            name: string;
+            busy: boolean;
+            /** Format: date-time */
+            since: string | null;
+        };
+        HostedReason: {
+            code: string;
+            message: string;
+            hint: string;
+        };
+        HourlyPrice: {
+            /**
+             * Format: decimal
+             * @description of all its GPUs for an hour, at today's prices
+             */
+            amount: string;
+            currency: string;
+        };
         Inbox: {
             items: components["schemas"]["InboxItem"][];
             unread: number;
@@ -2788,7 +4007,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "budget" | "node_lost" | "disk_full" | "token_ends" | "certificate_ends";
+        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends";
         JoinTokenCreateRequest: {
             name: string;
             /** @description by default your only one */
@@ -2835,6 +4054,32 @@ export interface components {
         LanguageEnum: "zh" | "en";
         /** @enum {string} */
         LearningRateScalingEnum: "none" | "linear" | "sqrt";
+        LifeEvent: {
+            /** Format: date-time */
+            at: string;
+            code: string;
+            message: string;
+        };
+        LifeRun: {
+            /** Format: double */
+            gpuHours: number;
+            /**
+             * Format: double
+             * @description null: nobody has said what it costs
+             */
+            amount: number | null;
+            currency: string;
+            number: number;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            runningAt: string | null;
+            /** Format: date-time */
+            endedAt: string | null;
+            outcome: components["schemas"]["HostedReason"] | null;
+            gpuType: string;
+            gpuCount: number;
+        };
         /** @description Null or an empty list = no limit. */
         Limits: {
             projectId: string;
@@ -2853,9 +4098,14 @@ export interface components {
             userMostTasks: number | null;
             /** Format: double */
             userGpuHours: number | null;
+            maxEnvironments: number | null;
+            maxEnvironmentGpus: number | null;
+            userMaxEnvironments: number | null;
+            userMaxEnvironmentGpus: number | null;
             /** Format: double */
             budget: number | null;
             atBudget: components["schemas"]["AtBudgetEnum"];
+            maxFileBytes: number | null;
             currency: string;
             /** Format: date-time */
             updatedAt: string | null;
@@ -2902,6 +4152,13 @@ export interface components {
              * @description in a month (UTC)
              */
             userGpuHours?: number | null;
+            /** @description that the platform makes for it; stopped ones count */
+            maxEnvironments?: number | null;
+            /** @description that those have which run */
+            maxEnvironmentGpus?: number | null;
+            /** @description of each member that has no limits of their own */
+            userMaxEnvironments?: number | null;
+            userMaxEnvironmentGpus?: number | null;
             /**
              * Format: double
              * @description of a month (UTC), in the platform's currency
@@ -2912,6 +4169,11 @@ export interface components {
              * @default warn
              */
             atBudget?: components["schemas"]["AtBudgetEnum"];
+            /**
+             * Format: int64
+             * @description that its files, and what its tasks write, may take together
+             */
+            maxFileBytes?: number | null;
         };
         LimitsUse: {
             /** @description that tasks hold now */
@@ -2930,6 +4192,10 @@ export interface components {
              * @description of this month (UTC) so far
              */
             cost: number;
+            /** @description that the platform made and that are there now */
+            environments: number;
+            /** @description of those of them that run */
+            environmentGpus: number;
             /**
              * Format: double
              * @description GPU-seconds used, half of which are forgotten in seven days
@@ -3016,6 +4282,26 @@ export interface components {
             code: number;
             message: string;
         };
+        MemoryHolder: {
+            kind: components["schemas"]["MemoryHolderKindEnum"];
+            /** @description of the kernel, or the process id */
+            id: string;
+            /** @description the notebook, or how its command line begins */
+            name: string;
+            /** @description of the environment */
+            owner: string | null;
+            /**
+             * Format: double
+             * @description unix seconds
+             */
+            since: number | null;
+            rssBytes: number;
+            gpuBytes: number;
+            /** @description you may end it */
+            mine: boolean;
+        };
+        /** @enum {string} */
+        MemoryHolderKindEnum: "kernel" | "process";
         /** @enum {string} */
         MetricEnum: "cpu" | "load" | "memory" | "memory_total" | "shm" | "shm_total" | "gpu" | "gpu_memory" | "gpu_memory_total" | "power" | "temperature" | "sm_clock" | "memory_clock" | "throttled" | "ecc" | "xid" | "nvlink_received" | "nvlink_sent" | "pcie_received" | "pcie_sent" | "gpu_processes" | "received" | "sent" | "disk_used" | "disk_total" | "disk_read" | "disk_written" | "rank_cpu" | "rank_memory" | "rank_gpu_memory" | "rank_read" | "rank_written";
         MetricItem: {
@@ -3119,6 +4405,35 @@ export interface components {
             interface?: string;
             /** @description InfiniBand or RoCE devices, such as mlx5_0; empty = it has none */
             infiniband?: string[];
+        };
+        /** @description Environments that are made for the task, of `launchMode` new; all of one kind, the first is the master. */
+        NewEnvironmentsRequest: {
+            /**
+             * @description id of an environment template
+             * @default
+             */
+            template?: string;
+            /**
+             * @description how many environments
+             * @default 1
+             */
+            count?: number;
+            /**
+             * @description what becomes of them when the task has ended; stop keeps their disks
+             * @default delete
+             * @enum {string}
+             */
+            afterwards?: "delete" | "stop" | "keep";
+            /**
+             * @description where; as the template says by default
+             * @default null
+             */
+            clusterId?: string | null;
+            /**
+             * @description id or name; as the template says by default
+             * @default null
+             */
+            zone?: string | null;
         };
         NotSelectableReason: {
             code: string;
@@ -3296,6 +4611,17 @@ export interface components {
             level: components["schemas"]["DiagnosisLevel"];
             message: string;
         };
+        OptionalEnvironmentDetailEnvelope: {
+            data: components["schemas"]["EnvironmentDetail"] | null;
+            code: number;
+            message: string;
+        };
+        OriginRequest: {
+            url?: string;
+            commit?: string;
+            branch?: string;
+            dirty?: boolean;
+        };
         /** @enum {string} */
         OutcomeEnum: "waiting" | "sent" | "failed" | "dropped";
         Overview: {
@@ -3458,6 +4784,40 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+        };
+        PatchedEnvironmentTemplateChangeRequest: {
+            gpuCount?: number;
+            cpuCores?: number;
+            memoryGb?: number;
+            /** @description 0: as the engine has it */
+            sharedMemoryGb?: number;
+            /** @description 0: as the engine has it; it only grows */
+            diskGb?: number;
+            kind?: components["schemas"]["EnvironmentKind"];
+            image?: string;
+            /** @description as pip reads them */
+            packages?: string[];
+            gpuType?: string;
+            /** @description CPU processes stand in for the GPUs */
+            emulated?: boolean;
+            ports?: components["schemas"]["DeclaredPort"][];
+            /** @description variables */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description variables with the names of the project's secrets */
+            secretEnv?: {
+                [key: string]: string;
+            };
+            /** @description run by a shell before the service begins; of a custom one without an image, the service */
+            startScript?: string;
+            /** @description that nobody uses it, before it stops by itself; null: never */
+            idleStopMinutes?: number | null;
+            name?: string;
+            description?: string;
+            clusterId?: string | null;
+            /** @description id or name */
+            zone?: string | null;
         };
         PatchedGroupChangeRequest: {
             name?: string;
@@ -4177,6 +5537,103 @@ export interface components {
             code: number;
             message: string;
         };
+        SnapshotDiff: {
+            before: string;
+            after: string;
+            items: components["schemas"]["FileDifference"][];
+        };
+        SnapshotDiffEnvelope: {
+            data: components["schemas"]["SnapshotDiff"];
+            code: number;
+            message: string;
+        };
+        SnapshotFile: {
+            path: string;
+            sizeBytes: number;
+            sha256: string;
+            link: string;
+            /** @description null: it is not text */
+            text: string | null;
+            cut: boolean;
+        };
+        SnapshotFileEnvelope: {
+            data: components["schemas"]["SnapshotFile"];
+            code: number;
+            message: string;
+        };
+        SnapshotFinishRequest: {
+            projectId?: string | null;
+            origin?: components["schemas"]["OriginRequest"];
+            /** @description `git diff HEAD` */
+            patch?: string;
+        };
+        SnapshotItem: {
+            /** @description the SHA-256 of its manifest */
+            id: string;
+            projectId: string;
+            files: number;
+            sizeBytes: number;
+            origin: components["schemas"]["CodeOrigin"];
+            /** @description it says how it differed from its commit */
+            hasPatch: boolean;
+            createdBy: string;
+            /** Format: date-time */
+            createdAt: string;
+        };
+        SnapshotItemEnvelope: {
+            data: components["schemas"]["SnapshotItem"];
+            code: number;
+            message: string;
+        };
+        SnapshotItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["SnapshotItem"][];
+        };
+        SnapshotItemPageEnvelope: {
+            data: components["schemas"]["SnapshotItemPage"];
+            code: number;
+            message: string;
+        };
+        SnapshotMissing: {
+            id: string;
+            projectId: string;
+            finished: boolean;
+            /** @description SHA-256 of contents to be sent */
+            missing: string[];
+            missingBytes: number;
+        };
+        SnapshotMissingEnvelope: {
+            data: components["schemas"]["SnapshotMissing"];
+            code: number;
+            message: string;
+        };
+        SnapshotPatch: {
+            patch: string;
+        };
+        SnapshotPatchEnvelope: {
+            data: components["schemas"]["SnapshotPatch"];
+            code: number;
+            message: string;
+        };
+        SnapshotStored: {
+            id: string;
+            stored: number;
+        };
+        SnapshotStoredEnvelope: {
+            data: components["schemas"]["SnapshotStored"];
+            code: number;
+            message: string;
+        };
+        SnapshotTree: {
+            items: components["schemas"]["TreeEntry"][];
+        };
+        SnapshotTreeEnvelope: {
+            data: components["schemas"]["SnapshotTree"];
+            code: number;
+            message: string;
+        };
         SummaryRequest: {
             environmentIds: string[];
             masterNode?: string | null;
@@ -4195,6 +5652,12 @@ export interface components {
             runningAt: string | null;
             /** Format: date-time */
             endedAt: string | null;
+        };
+        TaskBefore: {
+            taskId: string;
+            /** Format: date-time */
+            createdAt: string;
+            snapshotId: string;
         };
         TaskBrief: {
             taskId: string;
@@ -4256,6 +5719,23 @@ export interface components {
             code: number;
             message: string;
         };
+        TaskCode: {
+            /** @description null: it brings none, or it is being fetched */
+            snapshot: components["schemas"]["SnapshotItem"] | null;
+            /** @description where this task's came from */
+            origin: components["schemas"]["CodeOrigin"] | null;
+            fetch: components["schemas"]["FetchItem"] | null;
+            requirements: string;
+            /** @description what of it the ranks run; empty: a recipe */
+            script: string;
+            /** @description the task before it of its name in its project, with code */
+            previous: components["schemas"]["TaskBefore"] | null;
+        };
+        TaskCodeEnvelope: {
+            data: components["schemas"]["TaskCode"];
+            code: number;
+            message: string;
+        };
         /** @description What is missing here is found by the rules, together with everything else that is wrong. */
         TaskCreateRequest: {
             /**
@@ -4284,10 +5764,15 @@ export interface components {
              */
             projectId?: string | null;
             /**
-             * @description existing
+             * @description existing, or new for environments that are made for the task
              * @default existing
              */
             launchMode?: string;
+            /**
+             * @description with launchMode new: made for this task from a template
+             * @default null
+             */
+            newEnvironments?: components["schemas"]["NewEnvironmentsRequest"] | null;
             /** @default [] */
             environmentIds?: string[];
             /**
@@ -4299,6 +5784,11 @@ export interface components {
             distributedConfig?: components["schemas"]["DistributedConfigRequest"] | null;
             /** @default null */
             entrypoint?: components["schemas"]["EntrypointRequest"] | null;
+            /**
+             * @description a snapshot that every node gets before the ranks start in it; relative scripts are looked for there
+             * @default null
+             */
+            code?: components["schemas"]["CodeRequest"] | null;
             /** @default {} */
             hyperparameters?: {
                 [key: string]: unknown;
@@ -4341,6 +5831,12 @@ export interface components {
              * @default null
              */
             maxRunSeconds?: number | null;
+            /**
+             * @description when a notebook or another program holds memory in one of its environments: start beside it, or wait
+             * @default start
+             * @enum {string}
+             */
+            whenInUse?: "start" | "wait";
             /** @default null */
             resumeFrom?: string | null;
             /**
@@ -4571,6 +6067,25 @@ export interface components {
             emulated: boolean;
             ranks: number[];
         };
+        TaskOutputs: {
+            sizeBytes: number;
+            /** @description of files */
+            count: number;
+            /**
+             * Format: date-time
+             * @description every minute or so, until the task has ended
+             */
+            countedAt: string | null;
+            /** @description they have been brought to object storage, and are read from there */
+            stored: boolean;
+            /** @description why they could not be brought there, at the last try; empty: nothing */
+            error: string;
+        };
+        TaskOutputsEnvelope: {
+            data: components["schemas"]["TaskOutputs"];
+            code: number;
+            message: string;
+        };
         TaskPlan: {
             attempt: number;
             files: components["schemas"]["NamedText"][];
@@ -4604,6 +6119,10 @@ export interface components {
             /** @description null: too little is known of the model, or a rule is broken */
             scaling: components["schemas"]["ScalingExpectation"] | null;
             summary: components["schemas"]["PreviewSummary"];
+            /** @description null: nobody has said what one of its GPUs costs */
+            hourly: components["schemas"]["HourlyPrice"] | null;
+            /** @description of its environments, those in which others hold memory */
+            inUse: components["schemas"]["EnvironmentInUse"][];
         };
         TaskPreviewEnvelope: {
             data: components["schemas"]["TaskPreview"];
@@ -5032,6 +6551,71 @@ export interface components {
             code: number;
             message: string;
         };
+        TreeEntry: {
+            name: string;
+            path: string;
+            kind: components["schemas"]["TreeEntryKindEnum"];
+            sizeBytes: number;
+            files: number;
+            link: string;
+            executable: boolean;
+        };
+        /** @enum {string} */
+        TreeEntryKindEnum: "folder" | "file" | "link";
+        UploadCreateRequest: {
+            path: string;
+            /** Format: int64 */
+            sizeBytes: number;
+            /** @description of the whole file */
+            sha256: string;
+            /**
+             * @description a file that is there with another content
+             * @default false
+             */
+            replace?: boolean;
+        };
+        UploadError: {
+            code: string;
+            message: string;
+            hint: string;
+        };
+        UploadItem: {
+            /** @description empty: nothing has to be sent, the same content is there */
+            id: string;
+            path: string;
+            sizeBytes: number;
+            sha256: string;
+            state: components["schemas"]["UploadState"];
+            /** @description bytes that are here: where to go on */
+            offset: number;
+            by: string;
+            error: components["schemas"]["UploadError"] | null;
+            /** Format: date-time */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description when it is given up, unless somebody goes on with it
+             */
+            expiresAt: string;
+        };
+        UploadItemEnvelope: {
+            data: components["schemas"]["UploadItem"];
+            code: number;
+            message: string;
+        };
+        UploadItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["UploadItem"][];
+        };
+        UploadItemPageEnvelope: {
+            data: components["schemas"]["UploadItemPage"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        UploadState: "receiving" | "checking" | "done" | "failed";
         /** @description In GPU-hours. */
         UsageItem: {
             /**
@@ -5187,6 +6771,8 @@ export interface components {
             mostTasks: number | null;
             /** Format: double */
             gpuHours: number | null;
+            maxEnvironments: number | null;
+            maxEnvironmentGpus: number | null;
             /** @description false: what the project's limits say of each member */
             own: boolean;
             use: components["schemas"]["UserUse"];
@@ -5218,12 +6804,18 @@ export interface components {
              * @description in a month (UTC)
              */
             gpuHours?: number | null;
+            /** @description that the platform makes for them; stopped ones count */
+            maxEnvironments?: number | null;
+            /** @description that those have which run */
+            maxEnvironmentGpus?: number | null;
         };
         UserUse: {
             gpus: number;
             tasks: number;
             /** Format: double */
             gpuHours: number;
+            environments: number;
+            environmentGpus: number;
         };
         Utilisation: {
             /** @description by hour; the last one still runs */
@@ -5281,6 +6873,8 @@ export interface components {
              */
             since: string;
         };
+        /** @enum {string} */
+        WantedEnum: "running" | "stopped" | "deleted";
         WarningItem: {
             code: string;
             message: string;
@@ -5309,6 +6903,8 @@ export interface components {
             pulse?: unknown;
             /** @description what its GPU, its rank and its host used, once each 15 seconds */
             telemetry?: unknown;
+            /** @description the dev environments on its host: `runs` by name, and `gone` */
+            hosted?: unknown;
             logs?: components["schemas"]["WorkerLogs"] | null;
         };
         /** @description What a runner finds out on its own machine, and what the text of the reason takes. */
@@ -5325,11 +6921,17 @@ export interface components {
             port?: number | null;
             holder?: string | null;
         };
+        WorkerChannelRef: {
+            /** @description good for one WebSocket: /api/v1/workers/{worker}/channels/{id} */
+            id: string;
+            run: string;
+        };
         WorkerDesired: {
             id: string;
             generation: number;
             order: components["schemas"]["WorkerOrderRef"] | null;
             stop: components["schemas"]["WorkerStop"] | null;
+            hosted: components["schemas"]["WorkerHostedDesired"] | null;
             error: components["schemas"]["WorkerError"] | null;
         };
         WorkerEntry: {
@@ -5400,6 +7002,38 @@ export interface components {
              */
             waitSeconds?: number;
             workers: components["schemas"]["WorkerBeat"][];
+        };
+        WorkerHosted: {
+            name: string;
+            /** @description what the run is made from */
+            spec: unknown;
+            /** @description variables that it gets beside its own */
+            secrets: {
+                [key: string]: string;
+            };
+        };
+        WorkerHostedDesired: {
+            /** @description dev environments that the host is to keep; end others */
+            runs: components["schemas"]["WorkerHostedRef"][];
+            /** @description environments of which nothing may stay */
+            removed: string[];
+            /** @description somebody waits for a stream into such a run */
+            channels: components["schemas"]["WorkerChannelRef"][];
+        };
+        WorkerHostedEnvelope: {
+            data: components["schemas"]["WorkerHosted"];
+            code: number;
+            message: string;
+        };
+        WorkerHostedRef: {
+            name: string;
+            environment: string;
+            run: number;
+            stop: components["schemas"]["WorkerHostedStop"] | null;
+        };
+        WorkerHostedStop: {
+            /** Format: double */
+            graceSeconds: number | null;
         };
         WorkerItem: {
             id: string;
@@ -5939,6 +7573,440 @@ export interface operations {
             };
         };
     };
+    fetchCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FetchRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FetchItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getCodeFetch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                fetch_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FetchItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getCodeLimits: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CodeLimitsEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listSnapshots: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+                project?: string;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSnapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    putSnapshot: {
+        parameters: {
+            query?: {
+                /** @description whose it is to be; by default the only one that you may change */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotMissingEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSnapshotArchive: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    putSnapshotBlobs: {
+        parameters: {
+            query?: {
+                /** @description whose it is to be; by default the only one that you may change */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotStoredEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    diffSnapshots: {
+        parameters: {
+            query: {
+                /** @description the snapshot that this one is compared with */
+                before: string;
+            };
+            header?: never;
+            path: {
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotDiffEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSnapshotFile: {
+        parameters: {
+            query: {
+                path: string;
+            };
+            header?: never;
+            path: {
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotFileEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    finishSnapshot: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SnapshotFinishRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSnapshotManifest: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSnapshotPatch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotPatchEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listSnapshotTree: {
+        parameters: {
+            query?: {
+                path?: string;
+            };
+            header?: never;
+            path: {
+                snapshot_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotTreeEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listDatasets: {
         parameters: {
             query?: {
@@ -6112,7 +8180,7 @@ export interface operations {
                 pageSize?: number;
                 project?: string;
                 search?: string;
-                status?: ("running" | "stopped" | "unhealthy")[];
+                status?: ("running" | "stopped" | "unhealthy" | "creating" | "starting" | "stopping" | "failed" | "deleted")[];
                 /** @description id or name; may repeat */
                 zone?: string[];
             };
@@ -6216,7 +8284,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EmptyEnvelope"];
+                    "application/json": components["schemas"]["OptionalEnvironmentDetailEnvelope"];
                 };
             };
             default: {
@@ -6262,6 +8330,347 @@ export interface operations {
             };
         };
     };
+    askOwner: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                environment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    cloneEnvironment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                environment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EnvironmentCloneRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    openDoor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                environment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DoorRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DoorTicketEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    keepEnvironment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                environment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EnvironmentKeepRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    endKernel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                environment_id: string;
+                kernel_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getEnvironmentLife: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                environment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentLifeEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getEnvironmentLogs: {
+        parameters: {
+            query?: {
+                /** @description a byte of the log; negative: so many before its end */
+                cursor?: number;
+                /** @description bytes */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                environment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentLogsEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    resizeEnvironment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                environment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["EnvironmentResizeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    restartEnvironment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                environment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    startEnvironment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                environment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    stopEnvironment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                environment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     getEnvironmentTelemetry: {
         parameters: {
             query?: {
@@ -6288,6 +8697,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["MachineTelemetryEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    makeEnvironment: {
+        parameters: {
+            query?: never;
+            header?: {
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EnvironmentMakeRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentDetailEnvelope"];
                 };
             };
             default: {
@@ -6443,6 +8885,163 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DrillEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listEnvironmentTemplates: {
+        parameters: {
+            query?: {
+                kind?: ("jupyter" | "vscode" | "custom")[];
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "gpuCount" | "-gpuCount";
+                page?: number;
+                pageSize?: number;
+                /** @description what this project may use */
+                project?: string;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentTemplatePageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createEnvironmentTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EnvironmentTemplateCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentTemplateEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getEnvironmentTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentTemplateEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteEnvironmentTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeEnvironmentTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedEnvironmentTemplateChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentTemplateEnvelope"];
                 };
             };
             default: {
@@ -7542,6 +10141,430 @@ export interface operations {
             };
         };
     };
+    listUploads: {
+        parameters: {
+            query?: {
+                ordering?: "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UploadItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    beginUpload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UploadCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UploadItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getUpload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                upload_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UploadItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    cancelUpload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                upload_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    sendPiece: {
+        parameters: {
+            query: {
+                offset: number;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+                upload_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UploadItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    finishUpload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                upload_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UploadItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listFiles: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "sizeBytes" | "-sizeBytes" | "modifiedAt" | "-modifiedAt";
+                page?: number;
+                pageSize?: number;
+                /** @description a folder; empty = the whole project */
+                path?: string;
+                /** @description in the names of all that is below the folder */
+                search?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteFile: {
+        parameters: {
+            query: {
+                path: string;
+                /** @description also a folder with something in it */
+                recursive?: boolean;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    downloadFiles: {
+        parameters: {
+            query?: {
+                format?: "tar" | "zip";
+                path?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/zip": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    downloadFile: {
+        parameters: {
+            query: {
+                path: string;
+            };
+            header?: {
+                "If-None-Match"?: string;
+                Range?: string;
+            };
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    makeFolder: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FolderCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    moveFile: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FileMoveRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getFileUse: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileUseEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     getLimits: {
         parameters: {
             query?: never;
@@ -8537,6 +11560,40 @@ export interface operations {
             };
         };
     };
+    downloadTaskCheckpoint: {
+        parameters: {
+            query: {
+                path: string;
+            };
+            header?: {
+                "If-None-Match"?: string;
+                Range?: string;
+            };
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     cloneTask: {
         parameters: {
             query?: never;
@@ -8554,6 +11611,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskCloneEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getTaskCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskCodeEnvelope"];
                 };
             };
             default: {
@@ -8833,6 +11919,138 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskQueueEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listTaskOutputs: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "sizeBytes" | "-sizeBytes" | "modifiedAt" | "-modifiedAt";
+                page?: number;
+                pageSize?: number;
+                /** @description a folder; empty = the whole project */
+                path?: string;
+                /** @description in the names of all that is below the folder */
+                search?: string;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    downloadTaskOutputs: {
+        parameters: {
+            query?: {
+                format?: "tar" | "zip";
+                path?: string;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/zip": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    downloadTaskOutput: {
+        parameters: {
+            query: {
+                path: string;
+            };
+            header?: {
+                "If-None-Match"?: string;
+                Range?: string;
+            };
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getTaskOutputs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskOutputsEnvelope"];
                 };
             };
             default: {
@@ -9733,6 +12951,68 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["WorkerEnvironmentEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getWorkerHosted: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerHostedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    appendWorkerHostedLog: {
+        parameters: {
+            query: {
+                offset: number;
+            };
+            header?: never;
+            path: {
+                run: string;
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerLogAnswerEnvelope"];
                 };
             };
             default: {

@@ -32,6 +32,13 @@ export function maintains(me: Me | undefined, projectId: string | null): boolean
   return me.isAdministrator || me.projects.some(({ id, role }) => id === projectId && role === "maintainer");
 }
 
+/** Whether there is a project in which one may make something; viewers only see. */
+export function mayMake(me: Me | undefined, projectId?: string | null): boolean {
+  if (!me) return false;
+  const here = me.projects.filter(({ id }) => projectId === undefined || id === projectId);
+  return me.isAdministrator || here.some(({ role }) => role !== "viewer");
+}
+
 const AUTH = "/_allauth/browser/v1/auth";
 
 async function auth(method: string, path: string, body?: object): Promise<Response> {

@@ -64,7 +64,7 @@ function Item({ item, onRead }: { item: InboxItem; onRead: () => void }) {
   return (
     <li className="space-y-1 px-1 py-2">
       <div className="flex items-start gap-2">
-        <Badge tone={TONE[item.level]}>{t(`notices.levelOf.${item.level}`)}</Badge>
+        <Badge tone={TONE[item.level]}>{t(`bell.levelOf.${item.level}`)}</Badge>
         {item.path ? (
           <Link to={item.path} className="min-w-0 flex-1 hover:underline" onClick={() => isNew && onRead()}>
             {title}

@@ -7,6 +7,7 @@ export const PAGES = [
   { to: "/workers", label: "app.workers", key: "w" },
   { to: "/preflight", label: "app.preflights", key: "p" },
   { to: "/datasets", label: "app.datasets", key: "d" },
+  { to: "/files", label: "app.files", key: "f" },
   { to: "/models", label: "app.models", key: "m" },
   { to: "/zones", label: "app.zones", key: "z" },
   { to: "/usage", label: "app.usage", key: "u" },
@@ -14,9 +15,10 @@ export const PAGES = [
 
 /** Those that stand inside of another, or behind the name of who is signed in. */
 export const FURTHER_PAGES = [
-  { to: "/queue/timeline", label: "timeline.title", key: "" },
-  { to: "/queue/reservations", label: "reservations.title", key: "" },
+  { to: "/queue/timeline", label: "app.timeline", key: "" },
+  { to: "/queue/reservations", label: "app.reservations", key: "" },
   { to: "/workers/groups", label: "palette.kinds.groups", key: "" },
+  { to: "/environment-templates", label: "app.environmentTemplates", key: "" },
   { to: "/settings", label: "settings.title", key: "s" },
-  { to: "/settings/notices", label: "notices.title", key: "" },
+  { to: "/settings/notices", label: "app.noticeSettings", key: "" },
 ] as const;

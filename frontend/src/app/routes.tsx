@@ -1,10 +1,11 @@
 import type { RouteObject } from "react-router";
+import { withTexts } from "@/i18n";
 import { Skeleton } from "@/ui/skeleton";
 import { Crash, NotFound, OperatorsOnly } from "./crash";
 import { Home } from "./home";
 import { Shell } from "./shell";
 
-/** Every page is its own chunk, named `Component` by its module. */
+/** Every page is its own chunk, named `Component` by its module, and comes with the parts of the texts that it says. */
 export const routes: RouteObject[] = [
   {
     ErrorBoundary: Crash,
@@ -18,29 +19,40 @@ export const routes: RouteObject[] = [
             ErrorBoundary: Crash,
             children: [
               { index: true, Component: Home },
-              { path: "/overview", lazy: () => import("@/pages/overview") },
+              { path: "/overview", lazy: () => withTexts(import("@/pages/overview"), "overview", "timeline", "usage") },
               { path: "/training", lazy: () => import("@/pages/tasks") },
               { path: "/training/create", lazy: () => import("@/pages/create") },
               { path: "/training/:id", lazy: () => import("@/pages/task") },
               { path: "/queue", lazy: () => import("@/pages/queue") },
-              { path: "/queue/timeline", lazy: () => import("@/pages/timeline") },
-              { path: "/queue/reservations", lazy: () => import("@/pages/reservations") },
-              { path: "/usage", lazy: () => import("@/pages/usage") },
-              { path: "/usage/prices", lazy: () => import("@/pages/prices") },
-              { path: "/environments", lazy: () => import("@/pages/environments") },
-              { path: "/environments/:id", lazy: () => import("@/pages/environment") },
+              { path: "/queue/timeline", lazy: () => withTexts(import("@/pages/timeline"), "timeline") },
+              {
+                path: "/queue/reservations",
+                lazy: () => withTexts(import("@/pages/reservations"), "reservations", "timeline"),
+              },
+              {
+                path: "/usage",
+                lazy: () => withTexts(import("@/pages/usage"), "usage", "overview", "timeline", "prices"),
+              },
+              { path: "/usage/prices", lazy: () => withTexts(import("@/pages/prices"), "prices", "usage") },
+              { path: "/environments", lazy: () => withTexts(import("@/pages/environments"), "hosted") },
+              {
+                path: "/environment-templates",
+                lazy: () => withTexts(import("@/pages/environment-templates"), "hosted"),
+              },
+              { path: "/environments/:id", lazy: () => withTexts(import("@/pages/environment"), "hosted") },
               { path: "/datasets", lazy: () => import("@/pages/datasets") },
+              { path: "/files", lazy: () => withTexts(import("@/pages/files"), "files") },
               { path: "/models", lazy: () => import("@/pages/models") },
               { path: "/zones", lazy: () => import("@/pages/zones") },
               { path: "/workers", lazy: () => import("@/pages/workers") },
-              { path: "/workers/groups", lazy: () => import("@/pages/groups") },
+              { path: "/workers/groups", lazy: () => withTexts(import("@/pages/groups"), "groups") },
               { path: "/workers/join-tokens", lazy: () => import("@/pages/join-tokens") },
               { path: "/workers/:id", lazy: () => import("@/pages/workers/worker") },
               { path: "/preflight", lazy: () => import("@/pages/preflights") },
               { path: "/preflight/create", lazy: () => import("@/pages/preflight-create") },
               { path: "/preflight/:id", lazy: () => import("@/pages/preflight") },
               { path: "/settings", lazy: () => import("@/pages/settings") },
-              { path: "/settings/notices", lazy: () => import("@/pages/settings/notices") },
+              { path: "/settings/notices", lazy: () => withTexts(import("@/pages/settings/notices"), "notices") },
               { path: "/operators-only", Component: OperatorsOnly },
               { path: "*", Component: NotFound },
             ],

@@ -17,8 +17,21 @@ function placeholders(catalog: Catalog, path = ""): Record<string, string[]> {
   );
 }
 
+const parts = (language: string) =>
+  Object.fromEntries(
+    Object.entries(import.meta.glob<{ default: Catalog }>("./parts/*.??.ts", { eager: true }))
+      .filter(([path]) => path.endsWith(`.${language}.ts`))
+      .map(([path, file]) => [path.split("/").at(-1)?.split(".")[0] ?? "", file.default]),
+  );
+
 test("both languages say the same things with the same blanks", () => {
   expect(placeholders(en)).toEqual(placeholders(zh));
+  expect(placeholders(parts("en"))).toEqual(placeholders(parts("zh")));
+  expect(Object.keys(parts("zh"))).not.toEqual([]);
+});
+
+test("no part hides what every page may say", () => {
+  expect(Object.keys(parts("zh")).filter((name) => name in zh)).toEqual([]);
 });
 
 test("a tag leads to its language, and one that there is none of to the default", () => {

@@ -1,8 +1,9 @@
+import type { Parts } from "./parts";
 import type { zh } from "./zh";
 
 declare module "i18next" {
   interface CustomTypeOptions {
     defaultNS: "translation";
-    resources: { translation: typeof zh };
+    resources: { translation: typeof zh & Parts };
   }
 }

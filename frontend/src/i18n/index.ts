@@ -1,6 +1,7 @@
 import i18next from "i18next";
 import { initReactI18next } from "react-i18next";
 import { NAMES } from "./names";
+import type { Part } from "./parts";
 import type { Translation } from "./zh";
 
 const DEFAULT = "zh";
@@ -18,6 +19,8 @@ interface Name {
 
 /** `xx.ts` exports `xx`. Whoever reads one language loads that one. */
 const FILES = import.meta.glob<Record<string, Translation>>("./??.ts");
+/** `usage.xx.ts` has what is said under `usage.…`; see `Parts`. */
+const PARTS = import.meta.glob<{ default: object }>("./parts/*.??.ts");
 const NAMED = new Map<Language, Name>(Object.entries(NAMES));
 
 export const LANGUAGES = [...NAMED].map(([code, name]) => ({ code, ...name }));
@@ -45,15 +48,32 @@ function publish(chosen: Language): void {
   document.cookie = `django_language=${locale(chosen)}; path=/; max-age=31536000; samesite=lax`;
 }
 
-async function load(chosen: Language): Promise<void> {
-  if (i18next.hasResourceBundle(chosen, "translation")) return;
-  const file = await FILES[`./${chosen}.ts`]?.();
-  i18next.addResourceBundle(chosen, "translation", file?.[chosen] ?? {});
+const loaded = new Set<string>();
+const parts = new Set<Part>();
+/** Which language the texts are loaded for: the one that is shown, or is about to be. */
+let next: Language = DEFAULT;
+
+/** Without a part: what every page may say. */
+async function load(chosen: Language, part?: Part): Promise<void> {
+  const path = part ? `./parts/${part}.${chosen}.ts` : `./${chosen}.ts`;
+  if (loaded.has(path)) return;
+  const texts = part ? { [part]: (await PARTS[path]?.())?.default ?? {} } : (await FILES[path]?.())?.[chosen];
+  i18next.addResourceBundle(chosen, "translation", texts ?? {}, true);
+  loaded.add(path);
 }
 
 /** Chinese and English have every text; another language has English beside it. */
-async function loadFor(chosen: Language): Promise<void> {
-  await Promise.all([load(chosen), ...(chosen === DEFAULT ? [] : [load(FALLBACK)])]);
+async function loadFor(chosen: Language, asked: Iterable<Part | undefined>): Promise<void> {
+  const languages = chosen === DEFAULT ? [chosen] : [chosen, FALLBACK];
+  const names = [...asked];
+  await Promise.all(languages.flatMap((each) => names.map((part) => load(each, part))));
+}
+
+/** What is imported, once the parts of the texts that it says are there, too. */
+export async function withTexts<T>(imported: Promise<T>, ...said: Part[]): Promise<T> {
+  for (const part of said) parts.add(part);
+  const [module] = await Promise.all([imported, loadFor(language(), said), loadFor(next, said)]);
+  return module;
 }
 
 export async function startLanguage(): Promise<void> {
@@ -66,11 +86,13 @@ export async function startLanguage(): Promise<void> {
     initAsync: false,
   });
   publish(chosen);
-  await loadFor(chosen);
+  next = chosen;
+  await loadFor(chosen, [undefined]);
 }
 
 export async function setLanguage(chosen: Language): Promise<void> {
-  await loadFor(chosen);
+  next = chosen;
+  await loadFor(chosen, [undefined, ...parts]);
   localStorage.setItem(KEY, chosen);
   publish(chosen);
   await i18next.changeLanguage(chosen);

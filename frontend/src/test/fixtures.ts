@@ -44,6 +44,7 @@ export function environment(id: string, over: Partial<Environment> = {}): Enviro
     heldBy: null,
     shared: false,
     labels: {},
+    hosted: null,
     ...over,
   };
 }
@@ -392,9 +393,14 @@ export const limits: Limits = {
   userGpuHours: null,
   budget: 1000,
   atBudget: "refuse",
+  maxFileBytes: 2 ** 40,
+  maxEnvironments: 5,
+  maxEnvironmentGpus: null,
+  userMaxEnvironments: null,
+  userMaxEnvironmentGpus: null,
   currency: "CNY",
   updatedAt: null,
   updatedBy: "",
   mayChange: false,
-  use: { gpus: 6, sharedGpus: 6, tasks: 3, gpuHours: 42.5, cost: 850, share: 0 },
+  use: { gpus: 6, sharedGpus: 6, tasks: 3, gpuHours: 42.5, cost: 850, share: 0, environments: 1, environmentGpus: 2 },
 };

@@ -53,6 +53,7 @@ export const platform = setupServer(
   ),
   http.get(api("/dev-environments/:id"), ({ params }) => ok(environment(String(params.id)))),
   http.get(api("/clusters"), () => list({ id: "cluster-1", name: "本机" })),
+  http.get(api("/environment-templates"), () => list()),
   http.get(api("/queue"), () => list()),
   http.get(api("/saved-views"), () => list()),
   http.get(api("/tokens"), () => list()),

@@ -1,14 +1,44 @@
 import { useTranslation } from "react-i18next";
+import { hostedOf } from "@/api/hosted";
 import type { Environment } from "@/api/types";
 import { Badge, type Tone } from "./badge";
 
-const TONE: Record<Environment["status"], Tone> = { running: "ok", stopped: "idle", unhealthy: "bad" };
+/** Those that only an environment has which the platform makes are among them. */
+export const ENVIRONMENT_STATUSES = [
+  "creating",
+  "starting",
+  "running",
+  "stopping",
+  "stopped",
+  "failed",
+  "deleted",
+  "unhealthy",
+] as const;
+type Status = (typeof ENVIRONMENT_STATUSES)[number];
+
+const TONE: Record<Status, Tone> = {
+  creating: "info",
+  starting: "info",
+  running: "ok",
+  stopping: "warn",
+  stopped: "idle",
+  failed: "bad",
+  deleted: "warn",
+  unhealthy: "bad",
+};
+
+/** What people are shown: the state of its life where it has one, and whatever is wrong with it beyond. */
+export function statusOf(environment: Environment): Status {
+  const hosted = hostedOf(environment);
+  return environment.status === "unhealthy" || !hosted ? environment.status : hosted.state;
+}
 
 export function EnvironmentBadges({ environment }: { environment: Environment }) {
   const { t } = useTranslation();
+  const status = statusOf(environment);
   return (
     <span className="inline-flex flex-wrap gap-1">
-      <Badge tone={TONE[environment.status]}>{t(`environments.statusOf.${environment.status}`)}</Badge>
+      <Badge tone={TONE[status]}>{t(`environments.statusOf.${status}`)}</Badge>
       {environment.cordoned && (
         <Badge tone="warn" title={t("environments.cordonedHint")}>
           {t("environments.cordoned")}

@@ -2,9 +2,10 @@ import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useId } from "react";
 import { useTranslation } from "react-i18next";
 import { datasetsQuery, modelsQuery } from "@/api/inventory";
+import { cx } from "@/lib/cx";
 import { Card } from "@/ui/card";
 import { Field } from "@/ui/field";
-import { hasScript, LAUNCH_MODE } from "./draft";
+import { hasScript, LAUNCH_MODE, NEW } from "./draft";
 import { textFor } from "./problems";
 import type { SectionProps } from "./section";
 import { usableVersion } from "./versions";
@@ -81,7 +82,7 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
   );
 }
 
-/** There is one as yet. What a cloned request names beyond it is shown, for the server to refuse. */
+/** What a cloned request names beyond them is left unticked, for the server to refuse. */
 function LaunchMode({ draft, problems, onChange }: SectionProps) {
   const { t } = useTranslation();
   const error = textFor(problems, "launchMode");
@@ -89,16 +90,24 @@ function LaunchMode({ draft, problems, onChange }: SectionProps) {
   return (
     <fieldset className="min-w-0 space-y-1.5" aria-describedby={error && id}>
       <legend className="text-sm font-medium">{t("create.launchMode")}</legend>
-      <label className="flex min-h-9 items-center gap-2 rounded-lg border border-accent-line bg-accent-soft px-3 py-1.5 text-sm has-focus-visible:outline-2 has-focus-visible:outline-offset-2 has-focus-visible:outline-accent-line">
-        <input
-          type="radio"
-          name="launchMode"
-          className="size-4 shrink-0 accent-accent outline-none"
-          checked={draft.launchMode === LAUNCH_MODE}
-          onChange={() => onChange({ launchMode: LAUNCH_MODE })}
-        />
-        {t("create.existing")}
-      </label>
+      {([LAUNCH_MODE, NEW] as const).map((mode) => (
+        <label
+          key={mode}
+          className={cx(
+            "flex min-h-9 items-center gap-2 rounded-lg border px-3 py-1.5 text-sm has-focus-visible:outline-2 has-focus-visible:outline-offset-2 has-focus-visible:outline-accent-line",
+            draft.launchMode === mode && "border-accent-line bg-accent-soft",
+          )}
+        >
+          <input
+            type="radio"
+            name="launchMode"
+            className="size-4 shrink-0 accent-accent outline-none"
+            checked={draft.launchMode === mode}
+            onChange={() => onChange({ launchMode: mode })}
+          />
+          {t(mode === NEW ? "create.newMode" : "create.existing")}
+        </label>
+      ))}
       {error && (
         <p id={id} className="text-sm text-bad-ink">
           {error}

@@ -6,6 +6,7 @@ import { cx } from "@/lib/cx";
 import { Note } from "@/ui/badge";
 import { Field } from "@/ui/field";
 import { aggregate } from "./aggregate";
+import { isNew, nodeCountOf } from "./draft";
 import { FrameworkFields, FrameworkSelect } from "./framework-fields";
 import { textFor } from "./problems";
 import { Recommendation } from "./recommendation";
@@ -33,24 +34,26 @@ export function Distributed({ chosen, preview, worldSize, ...section }: Distribu
         {t("create.distributed")}
       </h2>
       <div className="grid gap-4 sm:grid-cols-2">
-        <Field label={t("create.master")} error={textFor(problems, "distributedConfig.masterNode")}>
-          {(wiring) => (
-            <select
-              {...wiring}
-              name="distributedConfig.masterNode"
-              className="control"
-              disabled={draft.capacity !== null}
-              value={draft.master}
-              onChange={({ target }) => onChange({ master: target.value })}
-            >
-              {chosen.map(({ id, name }) => (
-                <option key={id} value={id}>
-                  {name}
-                </option>
-              ))}
-            </select>
-          )}
-        </Field>
+        {!isNew(draft) && (
+          <Field label={t("create.master")} error={textFor(problems, "distributedConfig.masterNode")}>
+            {(wiring) => (
+              <select
+                {...wiring}
+                name="distributedConfig.masterNode"
+                className="control"
+                disabled={draft.capacity !== null}
+                value={draft.master}
+                onChange={({ target }) => onChange({ master: target.value })}
+              >
+                {chosen.map(({ id, name }) => (
+                  <option key={id} value={id}>
+                    {name}
+                  </option>
+                ))}
+              </select>
+            )}
+          </Field>
+        )}
         <FrameworkSelect {...section} label={t("create.framework")} />
       </div>
       <Elastic {...section} />
@@ -92,7 +95,7 @@ function Elastic({ draft, problems, onChange }: SectionProps) {
                 className="control"
                 inputMode="numeric"
                 autoComplete="off"
-                placeholder={isAsked ? { minNodes: "1", maxNodes: String(draft.selected.length) }[field] : ""}
+                placeholder={isAsked ? { minNodes: "1", maxNodes: String(nodeCountOf(draft)) }[field] : ""}
                 value={draft[field]}
                 onChange={({ target }) => onChange({ [field]: target.value })}
               />

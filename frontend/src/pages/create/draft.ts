@@ -5,6 +5,8 @@ import { type Capacity, capacityOf, selectOf } from "./capacity";
 import { frameworkNamed, rulesOf, textOf, valueOf } from "./options";
 
 export const DEFAULT_FRAMEWORK = CONFIG.framework?.default as string;
+/** Environments are made for the task. */
+export const NEW = "new";
 export const LAUNCH_MODE = REQUEST.launchMode?.default as string;
 
 /** Texts of the fields that belong to one framework, by the API's names. */
@@ -22,6 +24,8 @@ export interface Draft {
   datasetVersionId: string;
   modelId: string;
   launchMode: string;
+  /** With `NEW`: what is made for the task, and what becomes of it. */
+  made: { template: string; count: string; afterwards: string };
   /** In the order of ticking. */
   selected: string[];
   /** What is asked for in place of the ticked ones; null: those are meant. */
@@ -60,6 +64,7 @@ export const EMPTY: Draft = {
   datasetVersionId: "",
   modelId: "",
   launchMode: LAUNCH_MODE,
+  made: { template: "", count: "1", afterwards: "delete" },
   selected: [],
   capacity: null,
   projectId: "",
@@ -79,6 +84,11 @@ export const EMPTY: Draft = {
   secrets: [],
   plain: {},
 };
+
+export const isNew = (draft: Draft) => draft.launchMode === NEW;
+
+/** How many environments it is to run on, as far as the form knows. */
+export const nodeCountOf = (draft: Draft) => (isNew(draft) ? Number(draft.made.count) || 0 : draft.selected.length);
 
 export function tuningOf(draft: Draft): Tuning {
   return draft.tuning[draft.framework] ?? UNTUNED;
@@ -126,7 +136,7 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
   const secretEnv = Object.fromEntries(
     draft.secrets.filter(({ variable }) => variable.trim()).map(({ variable, secret }) => [variable.trim(), secret]),
   );
-  const spares = draft.spareIds.filter((id) => !draft.selected.includes(id));
+  const spares = isNew(draft) ? [] : draft.spareIds.filter((id) => !draft.selected.includes(id));
   const chosen = (id: string) => (hasScript(draft) ? id || null : id);
   return {
     taskName: draft.taskName,
@@ -137,6 +147,7 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
     ...(draft.projectId && { projectId: draft.projectId }),
     ...(draft.preemptible && { preemptible: true }),
     ...nodes(draft, frameworks),
+    ...(isNew(draft) && newEnvironmentsOf(draft)),
     ...(spares.length > 0 && { spareEnvironmentIds: spares }),
     ...(hasScript(draft) && { entrypoint: { script: draft.script.trim(), args: linesOf(draft.args) } }),
     ...(!isEmpty(hyperparameters) && { hyperparameters }),
@@ -145,6 +156,9 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
     ...filled(draft.plain, (text, name) => (isNumber(REQUEST[name]) ? numberOr(text) : text.trim())),
   };
 }
+
+const newEnvironmentsOf = ({ made }: Draft) =>
+  ({ newEnvironments: { ...made, count: numberOr(made.count) } }) as Pick<CreateRequest, "newEnvironments">;
 
 type Nodes = Pick<CreateRequest, "environmentIds" | "distributedConfig">;
 
@@ -155,7 +169,7 @@ function nodes(draft: Draft, frameworks: Framework[]): Nodes {
   const strategy = filled(tuningOf(draft).strategy, numberOr) as Record<string, number>;
   const options = filled(tuningOf(draft).options, (text, name) => valueOf(text, rules[name]));
   const elastic =
-    selected.length > 1 || draft.capacity ? (filled({ minNodes, maxNodes }, numberOr) as { minNodes?: number }) : {};
+    nodeCountOf(draft) > 1 || draft.capacity ? (filled({ minNodes, maxNodes }, numberOr) as { minNodes?: number }) : {};
   const more = {
     ...(!isEmpty(elastic) && { elastic }),
     ...(filled({ masterPort }, numberOr) as { masterPort?: number }),
@@ -163,6 +177,10 @@ function nodes(draft: Draft, frameworks: Framework[]): Nodes {
     ...(!isEmpty(strategy) && { strategy }),
     ...(!isEmpty(options) && { options }),
   };
+  if (isNew(draft)) {
+    const alone = nodeCountOf(draft) <= 1 && framework === DEFAULT_FRAMEWORK && isEmpty(more);
+    return alone ? {} : { distributedConfig: { enabled: true, framework, ...more } };
+  }
   if (draft.capacity) {
     return { distributedConfig: { enabled: true, select: selectOf(draft.capacity), framework, ...more } };
   }
@@ -188,6 +206,15 @@ function textsOf(values: Record<string, unknown> = {}): Record<string, string> {
   );
 }
 
+function madeOf(request: CreateRequest): Draft["made"] {
+  const { template, count, afterwards } = request.newEnvironments ?? {};
+  return {
+    template: textOf(template ?? EMPTY.made.template),
+    count: textOf(count ?? EMPTY.made.count),
+    afterwards: textOf(afterwards ?? EMPTY.made.afterwards),
+  };
+}
+
 /** The form that would send `request`. */
 export function draftOf(request: CreateRequest): Draft {
   const config = request.distributedConfig?.enabled === false ? null : request.distributedConfig;
@@ -201,6 +228,7 @@ export function draftOf(request: CreateRequest): Draft {
     datasetVersionId: text(request.datasetVersionId),
     modelId: text(request.modelId),
     launchMode: request.launchMode ?? LAUNCH_MODE,
+    made: madeOf(request),
     selected,
     capacity: config?.select ? capacityOf(config.select) : null,
     projectId: text(request.projectId),

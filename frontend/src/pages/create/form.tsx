@@ -6,6 +6,7 @@ import { ApiError } from "@/api/errors";
 import { environmentsQuery, frameworksQuery } from "@/api/inventory";
 import { previewQuery } from "@/api/tasks";
 import type { Environment, Framework, Preview as Previewed, Problem } from "@/api/types";
+import { withTexts } from "@/i18n";
 import { useSettled } from "@/lib/hooks";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
@@ -18,14 +19,17 @@ import { Basics } from "./basics";
 import type { Capacity } from "./capacity";
 import { useCreate, useIdempotencyKey } from "./create";
 import { Distributed } from "./distributed";
-import { type Draft, EMPTY, requestOf, toggle } from "./draft";
+import { type Draft, EMPTY, isNew, nodeCountOf, requestOf, toggle } from "./draft";
 import { Environments } from "./environments";
 import { FrameworkFields } from "./framework-fields";
 import { Preview } from "./preview";
 import { byField, controlOf, focusControl, partOf } from "./problems";
 import type { DraftStore } from "./saved";
 import { Summary } from "./summary";
+import { useMade } from "./use-made";
 
+const InUse = lazy(() => withTexts(import("./in-use"), "hosted"));
+const NewEnvironments = lazy(() => withTexts(import("./new-environments"), "hosted"));
 const Scenes = lazy(() => import("./scenes"));
 const Templates = lazy(() => import("./templates"));
 
@@ -58,7 +62,9 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
   const preview = useQuery({ ...previewQuery(asked), enabled: frameworks.length > 0 });
   const shown = useMemo(() => asChosen(draft, preview.data), [draft, preview.data]);
   const inventory = useInventory(shown.selected);
-  const create = useCreate(inventory.chosen, store);
+  const made = useMade(draft);
+  const chosen = isNew(draft) ? made.environments : inventory.chosen;
+  const create = useCreate(chosen, store);
   const keyFor = useIdempotencyKey();
   useEffect(() => {
     if (goesTo && form.current) focusControl(form.current, goesTo);
@@ -119,8 +125,8 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
   };
 
   const section = { draft: shown, problems, onChange };
-  const several = shown.selected.length > 1;
-  const sum = aggregate(inventory.chosen);
+  const several = nodeCountOf(shown) > 1;
+  const sum = aggregate(chosen);
   return (
     <form ref={form} onSubmit={submit} noValidate>
       {restored && (
@@ -146,25 +152,29 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
             )}
           />
           <Basics {...section} />
-          <Environments
-            selected={shown.selected}
-            master={shown.master}
-            capacity={draft.capacity}
-            chosen={preview.data?.chosen}
-            problems={problems}
-            onCapacity={onCapacity}
-            onByName={onByName}
-            onToggle={onToggle}
-            onClear={onClear}
-          />
-          {shown.selected.length > 0 && (
+          {isNew(draft) ? (
+            <Suspense fallback={<Loading />}>
+              <NewEnvironments {...section} />
+            </Suspense>
+          ) : (
+            <Environments
+              selected={shown.selected}
+              master={shown.master}
+              capacity={draft.capacity}
+              chosen={preview.data?.chosen}
+              problems={problems}
+              onCapacity={onCapacity}
+              onByName={onByName}
+              onToggle={onToggle}
+              onClear={onClear}
+            />
+          )}
+          {shown.selected.length > 0 && !isNew(draft) && (
             <Suspense>
               <Scenes draft={shown} />
             </Suspense>
           )}
-          {several && (
-            <Distributed {...section} chosen={inventory.chosen} preview={preview.data} worldSize={sum.worldSize} />
-          )}
+          {several && <Distributed {...section} chosen={chosen} preview={preview.data} worldSize={sum.worldSize} />}
           <Advanced
             {...section}
             framework={<FrameworkFields {...section} preview={preview.data} worldSize={sum.worldSize} />}
@@ -173,8 +183,10 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
         {/* As long as it needs to be: it scrolls along until its end is in sight, and stays there. */}
         <aside className="min-w-0 space-y-4 self-end lg:sticky lg:bottom-20 lg:min-h-[calc(100dvh-9rem)]">
           <Summary
-            chosen={inventory.chosen}
-            missing={inventory.missing}
+            chosen={chosen}
+            missing={isNew(draft) ? [] : inventory.missing}
+            made={isNew(draft) ? made.text : undefined}
+            hourly={preview.data?.hourly}
             framework={draft.framework}
             notices={preview.data?.warnings ?? []}
             batch={preview.data?.batch}
@@ -184,6 +196,11 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
             <Card title={t("scaling.title")}>
               <Scaling scaling={preview.data.scaling} />
             </Card>
+          )}
+          {(preview.data?.inUse?.length ?? 0) > 0 && (
+            <Suspense>
+              <InUse draft={shown} inUse={preview.data?.inUse ?? []} onChange={onChange} />
+            </Suspense>
           )}
           <Preview
             preview={preview}
@@ -209,6 +226,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
 /** The form as if what the platform would choose now had been ticked by hand. */
 function asChosen(draft: Draft, preview: Previewed | undefined): Draft {
   if (!draft.capacity) return draft;
+  if (isNew(draft)) return draft;
   return { ...draft, selected: preview?.chosen?.nodeIds ?? [], master: preview?.chosen?.masterNode ?? "" };
 }
 

@@ -40,6 +40,8 @@ const PARTS: [prefix: string, part: keyof Draft][] = [
   ["datasetVersionId", "datasetVersionId"],
   ["modelId", "modelId"],
   ["hyperparameters", "hyperparameters"],
+  ["launchMode", "launchMode"],
+  ["newEnvironments", "made"],
   ["entrypoint", "script"],
   ["env.", "env"],
   ["secretEnv", "secrets"],

@@ -4,7 +4,7 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { frameworksQuery } from "@/api/inventory";
 import type { Environment, Notice, Preview } from "@/api/types";
-import { integer } from "@/lib/format";
+import { integer, money } from "@/lib/format";
 import { stepOf } from "@/lib/step";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
@@ -20,9 +20,12 @@ interface SummaryProps {
   notices: Notice[];
   batch: Preview["batch"] | undefined;
   onRemove: (id: string) => void;
+  /** In place of the list, where they are made for the task. */
+  made?: string | undefined;
+  hourly: { amount: number | string; currency: string } | null | undefined;
 }
 
-export function Summary({ chosen, missing, framework, notices, batch, onRemove }: SummaryProps) {
+export function Summary({ chosen, missing, framework, notices, batch, onRemove, made, hourly }: SummaryProps) {
   const { t } = useTranslation();
   const frameworks = useQuery(frameworksQuery).data ?? [];
   const sum = aggregate(chosen);
@@ -38,7 +41,10 @@ export function Summary({ chosen, missing, framework, notices, batch, onRemove }
   }
   const said: (Said | false)[] = [
     several && { id: "using", level: "info", message: t("create.using", { framework: name }) },
-    !several && !waits && chosen.length > 0 && { id: "quickStart", level: "pass", message: t("create.quickStart") },
+    !several &&
+      !waits &&
+      !made &&
+      chosen.length > 0 && { id: "quickStart", level: "pass", message: t("create.quickStart") },
     waits &&
       !notices.some(({ code }) => code === "ENVIRONMENTS_BUSY") && {
         id: "waits",
@@ -88,6 +94,7 @@ export function Summary({ chosen, missing, framework, notices, batch, onRemove }
             </span>
           </Fact>
         )}
+        {hourly && <Fact name={t("create.perHour")}>{money(Number(hourly.amount), hourly.currency)}</Fact>}
         {stepOf(batch, t).map(([name, value]) => (
           <Fact key={name} name={name}>
             {value}
@@ -99,11 +106,13 @@ export function Summary({ chosen, missing, framework, notices, batch, onRemove }
       </div>
       <h3 className="mt-4 mb-1.5 text-sm font-medium">{t("create.chosen")}</h3>
       <ul className="max-h-56 space-y-1 overflow-y-auto text-sm">
-        {chosen.map((each) => (
-          <Chosen key={each.id} name={each.name} onRemove={() => onRemove(each.id)}>
-            <Badge>{each.gpuCount > 0 ? `${each.gpuCount}x${each.gpuType}` : t("gpu.none")}</Badge>
-          </Chosen>
-        ))}
+        {made && <li className="break-words">{made}</li>}
+        {!made &&
+          chosen.map((each) => (
+            <Chosen key={each.id} name={each.name} onRemove={() => onRemove(each.id)}>
+              <Badge>{each.gpuCount > 0 ? `${each.gpuCount}x${each.gpuType}` : t("gpu.none")}</Badge>
+            </Chosen>
+          ))}
         {missing.map((id) => (
           <Chosen key={id} name={id} onRemove={() => onRemove(id)}>
             <Badge tone="bad">{t("create.missing")}</Badge>

@@ -2,12 +2,14 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Ban, CircleCheck, ClipboardCheck } from "lucide-react";
 import { lazy, Suspense } from "react";
 import { useTranslation } from "react-i18next";
-import { Link, useParams } from "react-router";
+import { Link, useParams, useSearchParams } from "react-router";
 import { cordon, environmentQuery } from "@/api/environments";
 import { ApiError } from "@/api/errors";
+import { type Hosted, hostedOf } from "@/api/hosted";
 import { maintains, meQuery } from "@/api/session";
 import { tasksQuery } from "@/api/tasks";
 import type { Environment } from "@/api/types";
+import { withTexts } from "@/i18n";
 import { ago, dateTime, duration, integer } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { Note } from "@/ui/badge";
@@ -18,11 +20,16 @@ import { Empty } from "@/ui/empty";
 import { EnvironmentBadges } from "@/ui/environment";
 import { Failure, Loading, toastError } from "@/ui/failure";
 import { Gpus } from "@/ui/gpus";
+import { HostedActions } from "@/ui/hosted/actions";
 import { Page } from "@/ui/page";
 import { StatusBadge } from "@/ui/status";
 import { Facts } from "@/ui/table";
+import { Tabs } from "@/ui/tabs";
+import { Doors, History as LifeHistory, Kernels, Life, Warnings } from "./life";
+import { HostedLogs } from "./logs";
 
 const Machine = lazy(() => import("@/ui/machines/history"));
+const Terminal = lazy(() => withTexts(import("@/ui/terminal"), "terminal"));
 
 export function Component() {
   const { t } = useTranslation();
@@ -51,6 +58,7 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
   const { t } = useTranslation();
   const me = useQuery(meQuery).data;
   const { name, notSelectableReason: obstacle } = environment;
+  const hosted = hostedOf(environment);
   return (
     <Page
       title={name}
@@ -63,6 +71,7 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
       }
       actions={
         <>
+          {hosted && <HostedActions environment={environment} hosted={hosted} />}
           <ButtonLink to={`/preflight/create?environments=${environment.id}`}>
             <ClipboardCheck />
             {t("preflight.run")}
@@ -71,17 +80,22 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
         </>
       }
     >
-      {obstacle && (
+      {hosted && <Warnings environment={environment} hosted={hosted} />}
+      {obstacle && !(hosted && hosted.state !== "running") && (
         <div className="mb-4">
           <Note tone="warn">{obstacle.message}</Note>
         </div>
       )}
       <div className="grid items-start gap-4 lg:grid-cols-[22rem_minmax(0,1fr)]">
         <div className="space-y-4">
+          {hosted && <Life hosted={hosted} />}
+          {hosted && <Doors environment={environment} hosted={hosted} />}
+          {hosted?.state === "running" && <Kernels environment={environment} hosted={hosted} />}
           <Holder environment={environment} />
           <Hardware environment={environment} />
         </div>
         <div className="min-w-0 space-y-4">
+          {hosted && <Inside environment={environment} hosted={hosted} />}
           <Suspense fallback={<Loading />}>
             <Machine kind="environment" id={environment.id} />
           </Suspense>
@@ -89,6 +103,41 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
         </div>
       </div>
     </Page>
+  );
+}
+
+/** What happened, the log, and a way in. `?tab=terminal` opens that one. */
+function Inside({ environment: { id, name }, hosted }: { environment: Environment; hosted: Hosted }) {
+  const { t } = useTranslation();
+  const [params, setParams] = useSearchParams();
+  const tab = params.get("tab") ?? "life";
+  const open = (next: string) => setParams(next === "life" ? {} : { tab: next }, { replace: true });
+  const opens = hosted.allowedActions.includes("open");
+  return (
+    <section className="rounded-xl border bg-surface shadow-xs">
+      <Tabs
+        label={name}
+        open={tab}
+        onOpen={open}
+        tabs={[
+          { id: "life", label: t("hosted.events"), content: <LifeHistory id={id} /> },
+          { id: "logs", label: t("hosted.logs"), content: <HostedLogs key={hosted.run} id={id} run={hosted.run} /> },
+          {
+            id: "terminal",
+            label: t("hosted.terminal"),
+            content: opens ? (
+              <Suspense fallback={<Loading />}>
+                <Terminal path={`/api/v1/dev-environments/${id}/channel`} label={`${t("hosted.terminal")} ${name}`} />
+              </Suspense>
+            ) : (
+              <p className="py-8 text-center text-sm text-muted">
+                {t(hosted.allowedActions.length > 0 ? "hosted.notRunning" : "hosted.noTerminal")}
+              </p>
+            ),
+          },
+        ]}
+      />
+    </section>
   );
 }
 

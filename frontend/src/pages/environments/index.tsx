@@ -1,26 +1,32 @@
 import { useQuery } from "@tanstack/react-query";
+import { LayoutTemplate, SquareTerminal } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { environmentPageQuery, ENVIRONMENTS_PER_PAGE } from "@/api/environments";
+import { hostedOf } from "@/api/hosted";
 import { zonesQuery } from "@/api/inventory";
+import { mayMake, meQuery } from "@/api/session";
 import type { Environment, EnvironmentOrdering } from "@/api/types";
 import { useListLook } from "@/lib/list";
 import { useFilters } from "@/lib/use-filters";
 import { duration, integer } from "@/lib/format";
-import { Button } from "@/ui/button";
+import { Button, ButtonLink } from "@/ui/button";
 import { Empty } from "@/ui/empty";
-import { EnvironmentBadges } from "@/ui/environment";
+import { ENVIRONMENT_STATUSES, EnvironmentBadges } from "@/ui/environment";
 import { Failure, Loading } from "@/ui/failure";
 import { FilterSelect, SearchBox } from "@/ui/filters";
 import { Gpus } from "@/ui/gpus";
+import { HostedActions } from "@/ui/hosted/actions";
+import { costText } from "@/ui/hosted/cost";
+import { HostedSays } from "@/ui/hosted/says";
 import { ListLook } from "@/ui/list-look";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
 import { MEDIUM, ROW, Table, WIDE } from "@/ui/table";
+import { MakeEnvironment } from "./make";
 
 const FILTERS = ["zone", "status", "kind", "search"] as const;
-const STATUSES = ["running", "stopped", "unhealthy"] as const;
 const KINDS = ["jupyter", "vscode", "custom"] as const;
 
 export function Component() {
@@ -32,8 +38,21 @@ export function Component() {
   );
   const columns = useColumns();
   const zones = useQuery(zonesQuery).data ?? [];
+  const makes = mayMake(useQuery(meQuery).data);
+  const nothing = Object.keys(filters).length === 0;
   return (
-    <Page title={t("environments.title")}>
+    <Page
+      title={t("environments.title")}
+      actions={
+        <>
+          <ButtonLink to="/environment-templates">
+            <LayoutTemplate />
+            {t("hosted.toTemplates")}
+          </ButtonLink>
+          {makes && <MakeEnvironment />}
+        </>
+      }
+    >
       <div className="mb-4 flex flex-wrap items-center gap-2">
         <SearchBox
           label={t("environments.search")}
@@ -49,7 +68,7 @@ export function Component() {
         <FilterSelect
           label={t("environments.status")}
           any={t("tasks.allStatuses")}
-          options={STATUSES.map((each) => [each, t(`environments.statusOf.${each}`)])}
+          options={ENVIRONMENT_STATUSES.map((each) => [each, t(`environments.statusOf.${each}`)])}
           {...of("status")}
         />
         <FilterSelect
@@ -65,8 +84,11 @@ export function Component() {
       {found.isError && <Failure error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
       {found.data?.items.length === 0 && (
-        <Empty title={t("environments.nothingMatches")}>
-          {Object.keys(filters).length > 0 && <Button onClick={clear}>{t("tasks.clearFilters")}</Button>}
+        <Empty
+          title={t(nothing ? "hosted.nothingYet" : "environments.nothingMatches")}
+          {...(nothing && makes && { hint: t("hosted.nothingYetHint") })}
+        >
+          {!nothing && <Button onClick={clear}>{t("tasks.clearFilters")}</Button>}
         </Empty>
       )}
       {found.data && found.data.items.length > 0 && (
@@ -146,6 +168,15 @@ function useColumns(): EnvironmentColumn[] {
           <span className="text-muted">{t("environments.free")}</span>
         ),
     },
+    {
+      id: "cost",
+      label: t("hosted.cost"),
+      className: `${WIDE} whitespace-nowrap tabular-nums`,
+      cell: (environment) => {
+        const hosted = hostedOf(environment);
+        return hosted ? costText(t, hosted) : "–";
+      },
+    },
   ];
 }
 
@@ -167,6 +198,7 @@ function EnvironmentTable({ environments, columns, ordering, onOrder }: Environm
         { label: t("environments.name"), order: "name" },
         { label: t("environments.status"), order: "status" },
         ...columns,
+        { label: <span className="sr-only">{t("hosted.more")}</span> },
       ]}
     >
       {environments.map((each) => (
@@ -185,14 +217,55 @@ function EnvironmentTable({ environments, columns, ordering, onOrder }: Environm
           </td>
           <td>
             <EnvironmentBadges environment={each} />
+            <Life environment={each} />
           </td>
           {columns.map(({ id, className, cell }) => (
             <td key={id} className={className}>
               {cell(each)}
             </td>
           ))}
+          <td className="max-md:hidden">
+            <Nearest environment={each} />
+          </td>
         </tr>
       ))}
     </Table>
+  );
+}
+
+function Life({ environment }: { environment: Environment }) {
+  const hosted = hostedOf(environment);
+  return (
+    hosted && (
+      <>
+        <HostedSays hosted={hosted} className="mt-1 max-w-72" />
+        <span className="mt-2 block md:hidden">
+          <Nearest environment={environment} />
+        </span>
+      </>
+    )
+  );
+}
+
+/** What is done from the list: to come in, or to start it. */
+function Nearest({ environment }: { environment: Environment }) {
+  const { t } = useTranslation();
+  const hosted = hostedOf(environment);
+  if (!hosted) return null;
+  return (
+    <span className="flex justify-end gap-1 max-md:justify-start">
+      <HostedActions environment={environment} hosted={hosted} brief />
+      {hosted.allowedActions.includes("open") && (
+        <ButtonLink
+          size="sm"
+          look="ghost"
+          to={`/environments/${environment.id}?tab=terminal`}
+          aria-label={`${t("hosted.terminal")} ${environment.name}`}
+          title={t("hosted.terminal")}
+        >
+          <SquareTerminal />
+        </ButtonLink>
+      )}
+    </span>
   );
 }

@@ -143,7 +143,7 @@ function Edit({ prices, at, trigger }: { prices: Price[]; at: number; trigger: R
     <FormDialog
       title={t(price ? "prices.change" : "prices.add")}
       description={t("prices.hint")}
-      submit={t("reservations.save")}
+      submit={t("app.save")}
       fields={[gpuType, zoneId, perGpuHour]}
       onSubmit={save}
       trigger={trigger}

@@ -8,8 +8,8 @@ export function QueueSections() {
       label={t("queue.sections")}
       links={[
         { to: "/queue", label: t("queue.title") },
-        { to: "/queue/timeline", label: t("timeline.title") },
-        { to: "/queue/reservations", label: t("reservations.title") },
+        { to: "/queue/timeline", label: t("app.timeline") },
+        { to: "/queue/reservations", label: t("app.reservations") },
       ]}
     />
   );

@@ -44,7 +44,7 @@ export function ReservationForm({ trigger, reservation, from, to }: ReservationF
       wide
       title={t(reservation ? "reservations.change" : "reservations.create")}
       description={t("reservations.formHint")}
-      submit={t("reservations.save")}
+      submit={t("app.save")}
       fields={FIELDS}
       onSubmit={save}
       trigger={trigger}

@@ -44,7 +44,7 @@ export function Component() {
   const reservations = found.data ?? [];
   const create = mayCreate && <Create />;
   return (
-    <Page title={t("reservations.title")} actions={create}>
+    <Page title={t("app.reservations")} actions={create}>
       <QueueSections />
       <div className="mb-3 flex flex-wrap items-center gap-2">
         <FilterSelect
@@ -118,7 +118,7 @@ function List({ reservations }: { reservations: Reservation[] }) {
   const nameOf = useFor();
   return (
     <Table
-      label={t("reservations.title")}
+      label={t("app.reservations")}
       columns={[
         { label: t("reservations.for") },
         { label: t("timeline.from") },

@@ -88,7 +88,7 @@ function Profile({ me }: { me: Me }) {
           </span>
         </label>
         <ButtonLink to="/settings/notices" className="w-full justify-center">
-          {t("notices.title")}
+          {t("app.noticeSettings")}
         </ButtonLink>
         {me.isAdministrator && (
           <ButtonAnchor href="/admin/" className="w-full justify-center">

@@ -11,6 +11,11 @@ import { FormDialog, FormPart, TextField } from "@/ui/form-dialog";
 import { FIELDS, limitsOf, textsOf } from "./limits-texts";
 
 const CLASSES = ["low", "normal", "high", "urgent"] as const;
+const OF_ENVIRONMENTS = ["maxEnvironments", "maxEnvironmentGpus"] as const;
+const OF_MEMBERS = [
+  ["userMaxEnvironments", "maxEnvironments"],
+  ["userMaxEnvironmentGpus", "maxEnvironmentGpus"],
+] as const;
 const AT_BUDGET = ["warn", "refuse", "preemptible"] as const;
 
 /** All of a project's limits, for administrators. */
@@ -28,7 +33,7 @@ export function EditLimits({ limits }: { limits: Limits }) {
       wide
       title={t("limits.changeTitle")}
       description={t("limits.changeHint")}
-      submit={t("reservations.save")}
+      submit={t("app.save")}
       fields={FIELDS}
       onSubmit={save}
       trigger={
@@ -77,10 +82,19 @@ export function EditLimits({ limits }: { limits: Limits }) {
                 options={zones.map(({ id, name }) => [id, name])}
               />
             </FormPart>
+            <FormPart title={t("limits.kept")}>
+              <TextField {...number("maxFileBytes")} label={t("limits.fileGib")} hint={t("limits.emptyIsNone")} />
+              {OF_ENVIRONMENTS.map((name) => (
+                <TextField key={name} {...number(name)} label={t(`limits.${name}`)} hint={t("limits.emptyIsNone")} />
+              ))}
+            </FormPart>
             <FormPart title={t("limits.ofEachMember")}>
               <TextField {...number("userMostGpus")} label={t("limits.mostGpus")} hint={t("limits.emptyIsNone")} />
               <TextField {...number("userMostTasks")} label={t("limits.mostTasks")} hint={t("limits.emptyIsNone")} />
               <TextField {...number("userGpuHours")} label={t("limits.gpuHours")} hint={t("limits.emptyIsNone")} />
+              {OF_MEMBERS.map(([name, label]) => (
+                <TextField key={name} {...number(name)} label={t(`limits.${label}`)} hint={t("limits.emptyIsNone")} />
+              ))}
             </FormPart>
             <FormPart title={t("limits.budget")}>
               <TextField

@@ -17,10 +17,16 @@ export const FIELDS = [
   "userGpuHours",
   "budget",
   "atBudget",
+  "maxFileBytes",
+  "maxEnvironments",
+  "maxEnvironmentGpus",
+  "userMaxEnvironments",
+  "userMaxEnvironmentGpus",
 ] as const;
 type Texts = Record<(typeof FIELDS)[number], string>;
 
 const HOUR = 3600;
+const GIB = 2 ** 30;
 const LISTS = ["gpuTypes", "zones", "priorities"] as const;
 const NUMBERS = [
   "guaranteedGpus",
@@ -31,6 +37,10 @@ const NUMBERS = [
   "userMostTasks",
   "userGpuHours",
   "budget",
+  "maxEnvironments",
+  "maxEnvironmentGpus",
+  "userMaxEnvironments",
+  "userMaxEnvironmentGpus",
 ] as const;
 
 /** Empty: no limit. What is no number stays as it was typed, so that the platform says what is wrong with it. */
@@ -38,22 +48,24 @@ export function numberOrNull(text: string | undefined): number | string | null {
   return text?.trim() ? numberOr(text) : null;
 }
 
-/** The longest run is typed in hours. */
+/** The longest run is typed in hours, and the size of files in GiB. */
 export function textsOf(limits: Limits): Texts {
   const numbers = NUMBERS.map((name) => [name, limits[name] === null ? "" : String(limits[name])]);
   const lists = LISTS.map((name) => [name, limits[name].join(", ")]);
-  const { weight, longestRunSeconds, atBudget } = limits;
+  const { weight, longestRunSeconds, atBudget, maxFileBytes } = limits;
   const longest = longestRunSeconds === null ? "" : String(longestRunSeconds / HOUR);
   return {
     ...(Object.fromEntries([...numbers, ...lists]) as Texts),
     weight: String(weight),
     longestRunSeconds: longest,
     atBudget,
+    maxFileBytes: maxFileBytes === null ? "" : String(maxFileBytes / GIB),
   };
 }
 
 export function limitsOf(texts: Record<string, string>): Record<string, unknown> {
   const longest = numberOrNull(texts.longestRunSeconds);
+  const files = numberOrNull(texts.maxFileBytes);
   const listed = (text = "") =>
     text
       .split(/[,，]/)
@@ -65,5 +77,6 @@ export function limitsOf(texts: Record<string, string>): Record<string, unknown>
     weight: numberOr(texts.weight ?? ""),
     longestRunSeconds: typeof longest === "number" ? Math.round(longest * HOUR) : longest,
     atBudget: texts.atBudget,
+    maxFileBytes: typeof files === "number" ? Math.round(files * GIB) : files,
   };
 }

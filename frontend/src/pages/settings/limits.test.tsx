@@ -47,7 +47,8 @@ test("an administrator changes limits, and what is wrong stands at its field", a
 
 test("a maintainer gives a member limits of their own, and takes them back", async () => {
   const sent: unknown[] = [];
-  const bob = { username: "bob", mostGpus: 4, mostTasks: null, gpuHours: null, own: true };
+  const none = { mostTasks: null, gpuHours: null, maxEnvironments: null, maxEnvironmentGpus: null };
+  const bob = { username: "bob", mostGpus: 4, ...none, own: true };
   platform.use(
     http.get(api("/auth/me"), () => ok(withRole("maintainer"))),
     http.get(api("/projects/:id/limits/users"), () => list({ ...bob, use: { gpus: 2, tasks: 1, gpuHours: 5 } })),
@@ -66,7 +67,7 @@ test("a maintainer gives a member limits of their own, and takes them back", asy
   const dialog = await screen.findByRole("dialog");
   await userEvent.type(within(dialog).getByLabelText("运行的任务"), "2");
   await userEvent.click(within(dialog).getByRole("button", { name: "保存" }));
-  await waitFor(() => expect(sent).toEqual([{ mostGpus: 4, mostTasks: 2, gpuHours: null }]));
+  await waitFor(() => expect(sent).toEqual([{ ...none, mostGpus: 4, mostTasks: 2 }]));
   await userEvent.click(await screen.findByRole("button", { name: "恢复默认：bob" }));
   await waitFor(() => expect(sent[1]).toBe("deleted"));
 });

@@ -74,6 +74,12 @@ function Use({ limits }: { limits: LimitsData }) {
           note={borrowed > 0 ? t("limits.borrowed", { count: borrowed }) : undefined}
         />
         <Amount name={t("limits.tasks")} used={use.tasks} most={limits.mostTasks} />
+        <Amount name={t("limits.environments")} used={use.environments} most={limits.maxEnvironments} />
+        <Amount
+          name={t("limits.environmentGpus")}
+          used={use.environmentGpus}
+          most={limits.maxEnvironmentGpus}
+        />
         <Amount name={t("limits.gpuHours")} used={use.gpuHours} most={limits.gpuHours} />
         <Amount
           name={t("limits.budget")}
@@ -145,8 +151,14 @@ function Cell({ used, most }: { used: number; most: number | null }) {
   );
 }
 
-const USER_FIELDS = ["mostGpus", "mostTasks", "gpuHours"] as const;
-const USER_LABEL = { mostGpus: "limits.gpus", mostTasks: "limits.tasks", gpuHours: "limits.gpuHours" } as const;
+const USER_FIELDS = ["mostGpus", "mostTasks", "gpuHours", "maxEnvironments", "maxEnvironmentGpus"] as const;
+const USER_LABEL = {
+  mostGpus: "limits.gpus",
+  mostTasks: "limits.tasks",
+  gpuHours: "limits.gpuHours",
+  maxEnvironments: "limits.maxEnvironments",
+  maxEnvironmentGpus: "limits.maxEnvironmentGpus",
+} as const;
 
 function EditUser({ project, user }: { project: string; user: UserLimits }) {
   const { t } = useTranslation();
@@ -178,7 +190,7 @@ function EditUser({ project, user }: { project: string; user: UserLimits }) {
       <FormDialog
         title={t("limits.changeOf", { name: username })}
         description={t("limits.userHint")}
-        submit={t("reservations.save")}
+        submit={t("app.save")}
         fields={USER_FIELDS}
         onSubmit={save}
         trigger={

@@ -18,6 +18,8 @@ const WRONG = new Set(["username_password_mismatch", "email_password_mismatch", 
 
 /** Pages that Django serves itself. */
 const OPERATORS = "/admin/";
+/** Into an environment: the platform answers it, and not a page of the console. */
+const DOOR = /^\/environments\/[^/]+\/open(\?|$)/;
 
 /** Only a path of this site: `next` comes from the address, which anybody may have written. */
 export function safeNext(next: string | null): string {
@@ -39,7 +41,7 @@ export function Component() {
       }
       await client.resetQueries({ queryKey: meQuery.queryKey });
       const next = safeNext(params.get("next"));
-      if (next.startsWith(OPERATORS)) location.assign(next);
+      if (next.startsWith(OPERATORS) || DOOR.test(next)) location.assign(next);
       else await navigate(next, { replace: true });
     },
   });

@@ -6,8 +6,10 @@ import { useParams } from "react-router";
 import { ApiError } from "@/api/errors";
 import type { RankChoice } from "@/api/logs";
 import { type Feed, useTaskFeed } from "@/api/stream";
+import { mayMake, meQuery } from "@/api/session";
 import { isOver, metricsQuery, taskQuery } from "@/api/tasks";
 import type { Metric, Task } from "@/api/types";
+import { withTexts } from "@/i18n";
 import { clockTime } from "@/lib/format";
 import { Badge, Note } from "@/ui/badge";
 import { ButtonLink } from "@/ui/button";
@@ -30,7 +32,10 @@ import { SharingBadges } from "./sharing";
 import { Speed } from "./speed";
 import { Timeline } from "./timeline";
 
+const CodeOfTask = lazy(() => withTexts(import("./code"), "code"));
+const Terminal = lazy(() => withTexts(import("./terminal"), "terminal"));
 const Machines = lazy(() => import("./machines"));
+const Outputs = lazy(() => withTexts(import("./outputs"), "files"));
 const Queue = lazy(() => import("./queue"));
 const Usage = lazy(() => import("./usage"));
 const Why = lazy(() => import("./why"));
@@ -71,6 +76,7 @@ function TaskPage({ task }: { task: Task }) {
     document.getElementById("details")?.scrollIntoView({ block: "nearest" });
   };
   const readRank = (rank: number) => open("logs", rank);
+  const shells = mayMake(useQuery(meQuery).data, task.projectId) && !isOver(task);
   const wide = task.worldSize > MOST_BESIDE;
   const ranks = (
     <Ranks task={task} chosen={rank} onPin={setRank} onRead={readRank} onCharts={(rank) => open("machines", rank)} />
@@ -107,9 +113,31 @@ function TaskPage({ task }: { task: Task }) {
                     </Suspense>
                   ),
                 },
+                ...(shells
+                  ? [
+                      {
+                        id: "terminal",
+                        label: t("task.terminal"),
+                        content: (
+                          <Suspense fallback={<Loading />}>
+                            <Terminal task={task} rank={typeof rank === "number" ? rank : 0} onRank={setRank} />
+                          </Suspense>
+                        ),
+                      },
+                    ]
+                  : []),
                 { id: "events", label: t("task.events"), content: <Events id={id} /> },
                 { id: "checkpoints", label: t("task.checkpoints"), content: <Checkpoints id={id} /> },
                 { id: "files", label: t("task.files"), content: <Rendered task={task} /> },
+                {
+                  id: "code",
+                  label: t("task.code"),
+                  content: (
+                    <Suspense fallback={<Loading />}>
+                      <CodeOfTask id={id} />
+                    </Suspense>
+                  ),
+                },
                 { id: "reuse", label: t("task.reuse"), content: <Reuse task={task} /> },
               ]}
             />
@@ -127,6 +155,9 @@ function TaskPage({ task }: { task: Task }) {
           <Facts task={task} />
           <Suspense>
             <Usage task={task} />
+          </Suspense>
+          <Suspense>
+            <Outputs task={task} />
           </Suspense>
           <Drill task={task} />
           {task.ranks.length > 1 && <Speed id={id} points={metrics.length} />}

@@ -37,7 +37,7 @@ export function Chart({ environments, window, now }: ChartProps) {
       ref={box}
       role="group"
       tabIndex={0}
-      aria-label={t("timeline.title")}
+      aria-label={t("app.timeline")}
       className="relative max-h-[75vh] overflow-auto rounded-xl border bg-surface [--names:7rem] sm:[--names:14rem]"
     >
       <div className="relative min-w-[36rem]" style={{ height: virtual.getTotalSize() + HEAD }}>

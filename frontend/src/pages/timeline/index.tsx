@@ -42,7 +42,7 @@ export function Component() {
   };
   const asTable = filters.view === "table";
   return (
-    <Page title={t("timeline.title")}>
+    <Page title={t("app.timeline")}>
       <QueueSections />
       <div className="mb-3 flex flex-wrap items-center gap-2">
         <SearchBox

@@ -29,7 +29,7 @@ export function SpanList({ environments, window }: { environments: TimelineEnvir
   return (
     <>
       <Table
-        label={t("timeline.title")}
+        label={t("app.timeline")}
         columns={[
           { label: t("timeline.environment") },
           { label: t("environments.zone"), className: MEDIUM },

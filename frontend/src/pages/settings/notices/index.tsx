@@ -10,7 +10,7 @@ export function Component() {
   const me = useQuery(meQuery).data;
   if (!me) return null; // the frame around this page has asked already
   return (
-    <Page title={t("notices.title")}>
+    <Page title={t("app.noticeSettings")}>
       <p className="mb-4 max-w-3xl text-sm text-muted">{t("notices.hint")}</p>
       <div className="grid items-start gap-4 lg:grid-cols-2">
         <Channels me={me} />

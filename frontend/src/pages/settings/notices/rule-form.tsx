@@ -22,6 +22,8 @@ const KINDS: NoticeRule["kinds"] = [
   "task_waits",
   "budget",
   "node_lost",
+  "environment_wanted",
+  "environment_idle",
   "disk_full",
   "token_ends",
   "certificate_ends",
@@ -174,7 +176,7 @@ function LevelField({ name, label, value, error }: FieldProps<NoticeRule["level"
         <select {...wiring} name={name} className="control" defaultValue={value}>
           {LEVELS.map((level) => (
             <option key={level} value={level}>
-              {t(`notices.levelOf.${level}`)}
+              {t(`bell.levelOf.${level}`)}
             </option>
           ))}
         </select>

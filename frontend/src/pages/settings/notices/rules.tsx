@@ -53,7 +53,7 @@ function RuleItem({ me, rule }: { me: Me; rule: NoticeRule }) {
           <span className="font-medium">{name}</span> <Badge>{ownerName(rule)}</Badge>{" "}
           {!rule.enabled && <Badge tone="warn">{t("notices.off")}</Badge>}
           <span className="block text-xs text-muted">
-            {kinds || t("notices.everything")} · {t(`notices.levelOf.${rule.level}`)} → {by.join(", ") || "–"}
+            {kinds || t("notices.everything")} · {t(`bell.levelOf.${rule.level}`)} → {by.join(", ") || "–"}
           </span>
           {conditions.length > 0 && <span className="block text-xs text-muted">{conditions.join(" · ")}</span>}
           {quietFrom !== null && quietTo !== null && (

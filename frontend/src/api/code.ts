@@ -1,0 +1,49 @@
+import { queryOptions } from "@tanstack/react-query";
+import { http, unwrap } from "./client";
+import type { components } from "./schema";
+
+export type TaskCode = components["schemas"]["TaskCode"];
+export type Snapshot = components["schemas"]["SnapshotItem"];
+export type CodeOrigin = components["schemas"]["CodeOrigin"];
+
+const snapshot = (id: string) => ({ path: { snapshot_id: id } });
+
+export const taskCodeQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["code", "task", id] as const,
+    queryFn: () => unwrap(http.GET("/api/v1/training-tasks/{task_id}/code", { params: { path: { task_id: id } } })),
+    refetchInterval: ({ state }) => (state.data?.fetch?.status === "fetching" ? 2_000 : false),
+  });
+
+/** What a snapshot says never changes. */
+export const treeQuery = (id: string, path: string) =>
+  queryOptions({
+    queryKey: ["code", "tree", id, path] as const,
+    queryFn: () =>
+      unwrap(http.GET("/api/v1/code/snapshots/{snapshot_id}/tree", { params: { ...snapshot(id), query: { path } } })),
+    staleTime: Infinity,
+  });
+
+export const fileQuery = (id: string, path: string) =>
+  queryOptions({
+    queryKey: ["code", "file", id, path] as const,
+    queryFn: () =>
+      unwrap(http.GET("/api/v1/code/snapshots/{snapshot_id}/file", { params: { ...snapshot(id), query: { path } } })),
+    staleTime: Infinity,
+  });
+
+export const diffQuery = (before: string, after: string) =>
+  queryOptions({
+    queryKey: ["code", "diff", before, after] as const,
+    queryFn: () =>
+      unwrap(
+        http.GET("/api/v1/code/snapshots/{snapshot_id}/diff", { params: { ...snapshot(after), query: { before } } }),
+      ),
+    staleTime: Infinity,
+  });
+
+export const snapshotsQuery = (project: string) =>
+  queryOptions({
+    queryKey: ["code", "list", project] as const,
+    queryFn: () => unwrap(http.GET("/api/v1/code/snapshots", { params: { query: { project, pageSize: 20 } } })),
+  });

@@ -1,0 +1,146 @@
+import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
+import { locale } from "@/i18n";
+import { Sha256 } from "@/lib/sha256";
+import { csrfToken, http, unwrap } from "./client";
+import { ApiError } from "./errors";
+import type { components } from "./schema";
+
+export type FileItem = components["schemas"]["FileItem"];
+type Upload = components["schemas"]["UploadItem"];
+
+const PIECE = 8 * 1024 * 1024;
+const BLOCK = 1024 * 1024;
+export const FILES_PAGE = 100;
+
+export interface Listed {
+  path: string;
+  search: string;
+  page: number;
+}
+
+export const fileKeys = {
+  project: (project: string) => ["files", project] as const,
+  outputs: (task: string) => ["outputs", task] as const,
+};
+
+export const filesQuery = (project: string, asked: Listed) =>
+  queryOptions({
+    queryKey: [...fileKeys.project(project), asked],
+    queryFn: ({ signal }) =>
+      unwrap(
+        http.GET("/api/v1/projects/{project_id}/files", {
+          params: { path: { project_id: project }, query: { ...asked, pageSize: FILES_PAGE } },
+          signal,
+        }),
+      ),
+    enabled: project !== "",
+    placeholderData: keepPreviousData,
+    refetchInterval: ({ state }) => (state.data?.items.some(({ busy }) => busy) ? 2_000 : false),
+  });
+
+export const fileUseQuery = (project: string) =>
+  queryOptions({
+    queryKey: [...fileKeys.project(project), "use"],
+    queryFn: () =>
+      unwrap(http.GET("/api/v1/projects/{project_id}/files/use", { params: { path: { project_id: project } } })),
+    enabled: project !== "",
+  });
+
+export const outputsQuery = (task: string, asked: Listed, live: boolean) =>
+  queryOptions({
+    queryKey: [...fileKeys.outputs(task), asked],
+    queryFn: ({ signal }) =>
+      unwrap(
+        http.GET("/api/v1/training-tasks/{task_id}/outputs", {
+          params: { path: { task_id: task }, query: { ...asked, pageSize: FILES_PAGE } },
+          signal,
+        }),
+      ),
+    placeholderData: keepPreviousData,
+    refetchInterval: live ? 10_000 : false,
+  });
+
+export const makeFolder = (project: string, path: string) =>
+  unwrap(
+    http.POST("/api/v1/projects/{project_id}/files/folders", {
+      params: { path: { project_id: project } },
+      body: { path },
+    }),
+  );
+
+export const moveFile = (project: string, path: string, to: string) =>
+  unwrap(
+    http.POST("/api/v1/projects/{project_id}/files/move", {
+      params: { path: { project_id: project } },
+      body: { path, to },
+    }),
+  );
+
+export const deleteFile = (project: string, path: string) =>
+  unwrap(
+    http.DELETE("/api/v1/projects/{project_id}/files", {
+      params: { path: { project_id: project }, query: { path, recursive: true } },
+    }),
+  );
+
+export function filesChanged(client: QueryClient, project: string): Promise<void> {
+  return client.invalidateQueries({ queryKey: fileKeys.project(project) });
+}
+
+const query = (path: string) => new URLSearchParams({ path }).toString();
+
+/** Where a file is downloaded from, or a folder as a zip. */
+export function fileAddress(below: string, item: { path: string; kind: string }): string {
+  return `/api/v1/${below}/${item.kind === "folder" ? "archive" : "content"}?${query(item.path)}`;
+}
+
+/** Sends a file in pieces; whoever sends it again goes on where they were. `tell`: the share that is done. */
+export async function uploadFile(
+  project: string,
+  path: string,
+  file: File,
+  replace: boolean,
+  tell: (share: number) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const hash = new Sha256();
+  for (let at = 0; at < file.size; at += BLOCK) {
+    signal.throwIfAborted();
+    hash.update(new Uint8Array(await file.slice(at, at + BLOCK).arrayBuffer()));
+  }
+  const params = { path: { project_id: project } };
+  const body = { path, sizeBytes: file.size, sha256: hash.hex(), replace };
+  let upload: Upload = await unwrap(http.POST("/api/v1/projects/{project_id}/file-uploads", { params, body, signal }));
+  const place = { path: { project_id: project, upload_id: upload.id } };
+  while (upload.state === "receiving" && upload.offset < file.size) {
+    tell(upload.offset / file.size);
+    upload = await sendPiece(project, upload, file.slice(upload.offset, upload.offset + PIECE), signal);
+  }
+  tell(1);
+  if (upload.state === "done") return;
+  const FINISH = "/api/v1/projects/{project_id}/file-uploads/{upload_id}/finish";
+  const LOOK = "/api/v1/projects/{project_id}/file-uploads/{upload_id}";
+  upload = await unwrap(http.POST(FINISH, { params: place, signal }));
+  while (upload.state === "checking") {
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    upload = await unwrap(http.GET(LOOK, { params: place, signal }));
+  }
+  if (upload.error) throw new Error(upload.error.message);
+}
+
+async function sendPiece(project: string, upload: Upload, piece: Blob, signal: AbortSignal): Promise<Upload> {
+  const address = `/api/v1/projects/${project}/file-uploads/${upload.id}/content?offset=${upload.offset}`;
+  const response = await fetch(address, {
+    method: "PUT",
+    body: piece,
+    signal,
+    headers: {
+      "Content-Type": "application/octet-stream",
+      "Accept-Language": locale(),
+      "X-CSRFToken": await csrfToken(),
+    },
+  });
+  const answer: unknown = await response.json();
+  if (!response.ok) throw new ApiError(response.status, answer);
+  return (answer as { data: Upload }).data;
+}

@@ -1,0 +1,18 @@
+export default {
+  title: "价格",
+  hint: "最具体的价格优先：某类型在某可用区，某类型，某可用区，全部。改动从现在起生效，已经记下的用量不变。",
+  add: "添加价格",
+  change: "修改",
+  changeOf: "修改价格：{{name}}",
+  removeOf: "移除价格：{{name}}",
+  removeTitle: "删除 {{name}} 的价格？",
+  removeHint: "从现在起，这里按更一般的价格计算；没有价格就不计费用。",
+  gpuType: "GPU 类型",
+  perGpuHour: "每 GPU 小时",
+  since: "生效时间",
+  anyType: "任意类型",
+  anyZone: "任意可用区",
+  emptyIsAny: "留空 = 任意类型",
+  empty: "还没有价格",
+  emptyHint: "管理员设置价格后，用量会显示费用，项目可以有预算。",
+};

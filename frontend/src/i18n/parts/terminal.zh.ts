@@ -1,0 +1,18 @@
+export default {
+  ofRank: "rank {{rank}} 的终端",
+  connecting: "正在连接…",
+  open: "已连接",
+  closed: "已断开",
+  reconnect: "重新连接",
+  anew: "新开一个 shell",
+  copy: "复制所选",
+  paste: "粘贴",
+  reader: "屏幕阅读器模式",
+  hint: "Ctrl+Shift+C 复制，Ctrl+Shift+V 粘贴，F6 离开终端。谁打开过终端会记入审计日志。",
+  exited: "shell 已结束，退出码 {{code}}。",
+  refused: "没有打开：{{why}}",
+  lost: "连接断开了。shell 随连接一起结束；可以重新连接，开一个新的。",
+  lostBecause: "连接断开了：{{why}}",
+  notRunning: "任务运行时才能在 rank 旁边打开终端。",
+  beside: "在 rank {{rank}} 所在的节点上，用它的环境变量和工作目录。",
+};

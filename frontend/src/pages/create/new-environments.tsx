@@ -1,0 +1,96 @@
+import { useQuery } from "@tanstack/react-query";
+import { useTranslation } from "react-i18next";
+import { environmentTemplatesQuery } from "@/api/hosted";
+import { ButtonLink } from "@/ui/button";
+import { Card } from "@/ui/card";
+import { Failure, Loading } from "@/ui/failure";
+import { Field } from "@/ui/field";
+import { textFor } from "./problems";
+import type { SectionProps } from "./section";
+
+const AFTERWARDS = ["delete", "stop", "keep"] as const;
+const FIELD = "newEnvironments";
+
+/** Which environments are made for the task, and what becomes of them when it has ended. */
+export default function NewEnvironments({ draft: { made }, problems, onChange }: SectionProps) {
+  const { t } = useTranslation();
+  const templates = useQuery(environmentTemplatesQuery);
+  const change = (patch: Partial<typeof made>) => onChange({ made: { ...made, ...patch } });
+  const whole = problems.get(FIELD)?.map(({ message, hint }) => `${message} ${hint}`.trim());
+  return (
+    <Card
+      title={t("hosted.newMode.title")}
+      aside={
+        <ButtonLink look="ghost" size="sm" to="/environment-templates">
+          {t("hosted.toTemplates")}
+        </ButtonLink>
+      }
+    >
+      <p className="mb-3 text-sm text-muted">{t("hosted.newMode.hint")}</p>
+      {whole && <p className="mb-3 text-sm whitespace-pre-line text-bad-ink">{whole.join("\n")}</p>}
+      {templates.isError && <Failure error={templates.error} retry={() => void templates.refetch()} />}
+      {templates.isPending && <Loading />}
+      <div className="grid items-start gap-4 sm:grid-cols-2">
+        <Field
+          label={t("hosted.newMode.template")}
+          error={textFor(problems, `${FIELD}.template`)}
+          className="sm:col-span-2"
+        >
+          {(wiring) => (
+            <select
+              {...wiring}
+              name={`${FIELD}.template`}
+              className="control"
+              value={made.template}
+              onChange={({ target }) => change({ template: target.value })}
+            >
+              <option value="">{t("hosted.newMode.chooseTemplate")}</option>
+              {made.template && templates.data && !templates.data.some(({ id }) => id === made.template) && (
+                <option value={made.template}>{made.template}</option>
+              )}
+              {templates.data?.map(({ id, name, gpuCount, gpuType }) => (
+                <option key={id} value={id}>
+                  {gpuCount > 0 ? `${name} (${gpuCount}x ${gpuType})` : name}
+                </option>
+              ))}
+            </select>
+          )}
+        </Field>
+        <Field label={t("hosted.newMode.count")} error={textFor(problems, `${FIELD}.count`)}>
+          {(wiring) => (
+            <input
+              {...wiring}
+              name={`${FIELD}.count`}
+              inputMode="numeric"
+              autoComplete="off"
+              className="control"
+              value={made.count}
+              onChange={({ target }) => change({ count: target.value })}
+            />
+          )}
+        </Field>
+        <Field
+          label={t("hosted.newMode.afterwards")}
+          hint={t("hosted.newMode.afterwardsHint")}
+          error={textFor(problems, `${FIELD}.afterwards`)}
+        >
+          {(wiring) => (
+            <select
+              {...wiring}
+              name={`${FIELD}.afterwards`}
+              className="control"
+              value={made.afterwards}
+              onChange={({ target }) => change({ afterwards: target.value })}
+            >
+              {AFTERWARDS.map((each) => (
+                <option key={each} value={each}>
+                  {t(`hosted.afterwardsOf.${each}`)}
+                </option>
+              ))}
+            </select>
+          )}
+        </Field>
+      </div>
+    </Card>
+  );
+}

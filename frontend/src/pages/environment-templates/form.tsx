@@ -1,0 +1,239 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Pencil, Plus } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { changeTemplate, createTemplate, type EnvironmentTemplate, templatesChanged } from "@/api/hosted";
+import { zonesQuery } from "@/api/inventory";
+import { clustersQuery } from "@/api/queue";
+import { Button } from "@/ui/button";
+import { Field } from "@/ui/field";
+import { FormDialog, FormPart, LinesField, TextField } from "@/ui/form-dialog";
+import { PairsField } from "@/ui/hosted/pairs-field";
+import { toast } from "@/ui/toast";
+import { FIELDS, NUMBERS, portRows, rowsOf, templateBody } from "./fields";
+
+/** What a new one begins with. */
+const BLANK: Omit<EnvironmentTemplate, "id" | "createdBy" | "createdAt"> = {
+  name: "",
+  description: "",
+  projectId: null,
+  clusterId: null,
+  zone: null,
+  kind: "jupyter",
+  image: "",
+  packages: [],
+  gpuType: "",
+  gpuCount: 0,
+  emulated: false,
+  cpuCores: 1,
+  memoryGb: 2,
+  sharedMemoryGb: 0,
+  diskGb: 0,
+  ports: [],
+  env: {},
+  secretEnv: {},
+  startScript: "",
+  idleStopMinutes: 60,
+};
+
+const KINDS = ["jupyter", "vscode", "custom"] as const;
+
+interface TemplateFormProps {
+  /** None: a new one. */
+  template?: EnvironmentTemplate;
+  /** To whom a new one may belong: a project's id and name, or "" for the catalogue. */
+  owners: [id: string, name: string][];
+}
+
+export function TemplateForm({ template, owners }: TemplateFormProps) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const zones = useQuery(zonesQuery).data ?? [];
+  const clusters = useQuery(clustersQuery).data ?? [];
+  const shown = template ?? BLANK;
+  const save = async (texts: Record<string, string>) => {
+    const body = templateBody(texts);
+    if (template) await changeTemplate(template.id, body);
+    else await createTemplate({ ...body, projectId: texts.projectId ? texts.projectId : null });
+    await templatesChanged(client);
+    toast.success(t("hosted.templates.saved"));
+  };
+  return (
+    <FormDialog
+      wide
+      title={template ? t("hosted.templates.editOf", { name: template.name }) : t("hosted.templates.add")}
+      submit={t("hosted.templates.save")}
+      fields={FIELDS}
+      onSubmit={save}
+      trigger={
+        template ? (
+          <Button size="sm" aria-label={t("hosted.templates.editOf", { name: template.name })}>
+            <Pencil />
+            {t("hosted.templates.edit")}
+          </Button>
+        ) : (
+          <Button look="primary">
+            <Plus />
+            {t("hosted.templates.add")}
+          </Button>
+        )
+      }
+    >
+      {(problem) => (
+        <>
+          <FormPart title={t("hosted.templates.general")}>
+            <TextField name="name" label={t("hosted.name")} defaultValue={shown.name} error={problem("name")} />
+            {!template && (
+              <Choose
+                name="projectId"
+                label={t("hosted.templates.owner")}
+                error={problem("projectId")}
+                value={owners[0]?.[0] ?? ""}
+                options={owners}
+              />
+            )}
+            <TextField
+              name="description"
+              label={t("hosted.templates.description")}
+              defaultValue={shown.description}
+              error={problem("description")}
+            />
+            <Choose
+              name="kind"
+              label={t("hosted.templates.kind")}
+              error={problem("kind")}
+              value={shown.kind}
+              options={KINDS.map((kind) => [kind, t(`environments.kindOf.${kind}`)])}
+            />
+          </FormPart>
+          <FormPart title={t("hosted.templates.software")}>
+            <TextField
+              name="image"
+              label={t("hosted.templates.image")}
+              hint={t("hosted.templates.imageHint")}
+              defaultValue={shown.image}
+              error={problem("image")}
+            />
+            <LinesField
+              name="packages"
+              label={t("hosted.templates.packages")}
+              hint={t("hosted.templates.packagesHint")}
+              defaultValue={shown.packages.join("\n")}
+              error={problem("packages")}
+            />
+            <div className="sm:col-span-2">
+              <LinesField
+                name="startScript"
+                label={t("hosted.templates.startScript")}
+                hint={t("hosted.templates.startScriptHint")}
+                defaultValue={shown.startScript}
+                error={problem("startScript")}
+              />
+            </div>
+          </FormPart>
+          <FormPart title={t("hosted.sizes")}>
+            <TextField
+              name="gpuType"
+              label={t("hosted.gpuType")}
+              defaultValue={shown.gpuType}
+              error={problem("gpuType")}
+            />
+            {NUMBERS.map((name) => (
+              <TextField
+                key={name}
+                name={name}
+                label={t(`hosted.${name}`)}
+                inputMode="numeric"
+                defaultValue={shown[name]}
+                error={problem(name)}
+                {...(name === "diskGb" && { hint: t("hosted.diskHint") })}
+              />
+            ))}
+            <TextField
+              name="idleStopMinutes"
+              label={t("hosted.idle")}
+              hint={t("hosted.idleHint")}
+              inputMode="numeric"
+              defaultValue={shown.idleStopMinutes ?? ""}
+              error={problem("idleStopMinutes")}
+            />
+            <label className="flex items-center gap-2 self-center text-sm">
+              <input type="checkbox" name="emulated" defaultChecked={shown.emulated} />
+              {t("hosted.templates.emulated")}
+            </label>
+          </FormPart>
+          <FormPart title={t("hosted.where")}>
+            <Choose
+              name="zone"
+              label={t("hosted.zone")}
+              error={problem("zone")}
+              value={shown.zone?.id ?? ""}
+              options={[["", t("hosted.anyZone")], ...zones.map(({ id, name }): [string, string] => [id, name])]}
+            />
+            <Choose
+              name="clusterId"
+              label={t("hosted.cluster")}
+              error={problem("clusterId")}
+              value={shown.clusterId ?? ""}
+              options={[["", t("hosted.anyCluster")], ...clusters.map(({ id, name }): [string, string] => [id, name])]}
+            />
+          </FormPart>
+          <fieldset className="space-y-4">
+            <legend className="mb-2 text-sm font-semibold text-muted">{t("hosted.templates.access")}</legend>
+            <PairsField
+              numeric
+              name="ports"
+              label={t("hosted.templates.ports")}
+              hint={t("hosted.templates.portsHint")}
+              error={problem("ports")}
+              rows={portRows(shown)}
+              nameLabel={t("hosted.templates.portName")}
+              valueLabel={t("hosted.templates.portNumber")}
+            />
+            <PairsField
+              name="env"
+              label={t("hosted.templates.env")}
+              hint=""
+              error={problem("env")}
+              rows={rowsOf(shown.env)}
+              nameLabel={t("hosted.templates.envName")}
+              valueLabel={t("hosted.templates.envValue")}
+            />
+            <PairsField
+              name="secretEnv"
+              label={t("hosted.templates.secretEnv")}
+              hint={t("hosted.templates.secretHint")}
+              error={problem("secretEnv")}
+              rows={rowsOf(shown.secretEnv)}
+              nameLabel={t("hosted.templates.envName")}
+              valueLabel={t("hosted.templates.secretValue")}
+            />
+          </fieldset>
+        </>
+      )}
+    </FormDialog>
+  );
+}
+
+interface ChooseProps {
+  name: string;
+  label: string;
+  error: string | undefined;
+  value: string;
+  options: [value: string, label: string][];
+}
+
+function Choose({ name, label, error, value, options }: ChooseProps) {
+  return (
+    <Field label={label} error={error}>
+      {(wiring) => (
+        <select {...wiring} name={name} className="control" defaultValue={value}>
+          {options.map(([each, text]) => (
+            <option key={each} value={each}>
+              {text}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  );
+}

@@ -1,0 +1,136 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Trash2 } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { deleteTemplate, type EnvironmentTemplate, environmentTemplatesQuery, templatesChanged } from "@/api/hosted";
+import { mayMake, meQuery } from "@/api/session";
+import type { Me } from "@/api/types";
+import { integer } from "@/lib/format";
+import { Badge } from "@/ui/badge";
+import { Button, ButtonLink } from "@/ui/button";
+import { Card } from "@/ui/card";
+import { Confirm } from "@/ui/confirm";
+import { Empty } from "@/ui/empty";
+import { Failure, Loading, toastError } from "@/ui/failure";
+import { Gpus } from "@/ui/gpus";
+import { Page } from "@/ui/page";
+import { toast } from "@/ui/toast";
+import { MakeEnvironment } from "../environments/make";
+import { TemplateForm } from "./form";
+
+export function Component() {
+  const { t } = useTranslation();
+  const me = useQuery(meQuery).data;
+  const templates = useQuery(environmentTemplatesQuery);
+  const owners = ownersFor(me, t("hosted.templates.operators"));
+  const named = new Map(me?.projects.map(({ id, name }) => [id, name]));
+  const groups = [...new Set(templates.data?.map(({ projectId }) => projectId))].sort((a, b) =>
+    (a ?? "").localeCompare(b ?? ""),
+  );
+  return (
+    <Page
+      title={t("hosted.templates.title")}
+      actions={
+        <>
+          <ButtonLink to="/environments">{t("environments.backToList")}</ButtonLink>
+          {owners.length > 0 && <TemplateForm owners={owners} />}
+        </>
+      }
+    >
+      <p className="mb-4 max-w-3xl text-sm text-muted">{t("hosted.templates.hint")}</p>
+      {templates.isError && <Failure error={templates.error} retry={() => void templates.refetch()} />}
+      {templates.isPending && <Loading />}
+      {templates.data?.length === 0 && <Empty title={t("hosted.templates.none")} />}
+      <div className="space-y-4">
+        {groups.map((project) => (
+          <Card
+            key={project ?? ""}
+            title={
+              project === null
+                ? t("hosted.templates.catalogue")
+                : t("hosted.templates.ofProject", { name: named.get(project) ?? project })
+            }
+          >
+            <ul className="divide-y">
+              {templates.data
+                ?.filter((each) => each.projectId === project)
+                .map((each) => (
+                  <Row key={each.id} template={each} changes={mayChange(me, each)} makes={mayMake(me)} />
+                ))}
+            </ul>
+          </Card>
+        ))}
+      </div>
+    </Page>
+  );
+}
+
+/** To whom templates may belong that this person makes: the catalogue is an administrator's. */
+function ownersFor(me: Me | undefined, operators: string): [string, string][] {
+  if (!me) return [];
+  const projects = me.projects.filter(({ role }) => role !== "viewer" || me.isAdministrator);
+  return [
+    ...(me.isAdministrator ? ([["", operators]] satisfies [string, string][]) : []),
+    ...projects.map(({ id, name }): [string, string] => [id, name]),
+  ];
+}
+
+function mayChange(me: Me | undefined, { projectId }: EnvironmentTemplate): boolean {
+  return projectId === null ? me?.isAdministrator === true : mayMake(me, projectId);
+}
+
+function Row({ template, changes, makes }: { template: EnvironmentTemplate; changes: boolean; makes: boolean }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const { id, name, kind, description, gpuType, gpuCount, emulated, cpuCores, memoryGb, zone, image, packages, ports } =
+    template;
+  const remove = useMutation({
+    mutationFn: () => deleteTemplate(id),
+    onSuccess: () => toast.success(t("hosted.templates.removed")),
+    onError: (error) => toastError(t, error),
+    onSettled: () => templatesChanged(client),
+  });
+  const facts = [
+    t("environments.cpuAndMemoryValue", { cpus: integer(cpuCores), memory: integer(memoryGb) }),
+    zone?.name,
+    image,
+    packages.join(", "),
+    ports.map((each) => `${each.name}:${each.port}`).join(", "),
+  ].filter(Boolean);
+  return (
+    <li className="flex flex-wrap items-center gap-x-4 gap-y-2 py-3 text-sm">
+      <div className="min-w-0 flex-1 basis-64">
+        <p className="flex flex-wrap items-center gap-2 font-medium">
+          <span className="break-words">{name}</span>
+          <Badge>{t(`environments.kindOf.${kind}`)}</Badge>
+          <Gpus type={gpuType} count={gpuCount} emulated={emulated} />
+        </p>
+        {description && <p className="break-words text-muted">{description}</p>}
+        <p className="break-words text-muted">{facts.join(" · ")}</p>
+      </div>
+      <div className="flex flex-wrap gap-2">
+        {makes && <MakeEnvironment template={id} look="secondary" size="sm" label={`${t("hosted.make")} ${name}`} />}
+        {changes && <TemplateForm template={template} owners={[]} />}
+        {changes && (
+          <Confirm
+            danger
+            title={t("hosted.templates.removeTitle", { name })}
+            description={t("hosted.templates.removeHint")}
+            action={t("hosted.templates.remove")}
+            onConfirm={() => remove.mutate()}
+            trigger={
+              <Button
+                size="sm"
+                look="ghost"
+                disabled={remove.isPending}
+                aria-label={t("hosted.templates.removeOf", { name })}
+              >
+                <Trash2 />
+                {t("hosted.templates.remove")}
+              </Button>
+            }
+          />
+        )}
+      </div>
+    </li>
+  );
+}

@@ -1,0 +1,277 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { ExternalLink } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import {
+  endKernel,
+  type EnvironmentRun,
+  environmentsChanged,
+  type Hosted,
+  type Kernel,
+  lifeQuery,
+  openAddress,
+} from "@/api/hosted";
+import type { Environment } from "@/api/types";
+import { ago, clockTime, dateTime, measured, money, shortTime } from "@/lib/format";
+import { useNow } from "@/lib/hooks";
+import { Badge, Note } from "@/ui/badge";
+import { Button, ButtonAnchor } from "@/ui/button";
+import { Card } from "@/ui/card";
+import { Confirm } from "@/ui/confirm";
+import { Failure, Loading, toastError } from "@/ui/failure";
+import { KeepButton } from "@/ui/hosted/actions";
+import { costText } from "@/ui/hosted/cost";
+import { HostedSays } from "@/ui/hosted/says";
+import { Facts } from "@/ui/table";
+import { toast } from "@/ui/toast";
+
+interface Props {
+  environment: Environment;
+  hosted: Hosted;
+}
+
+/** So long before it stops by itself, the page says so. */
+const SOON_MS = 15 * 60_000;
+
+/** What is the matter, above all else: why it failed, and that it is about to stop. */
+export function Warnings({ environment, hosted }: Props) {
+  const { t } = useTranslation();
+  const now = useNow();
+  const { reason, state, stopsAt, allowedActions } = hosted;
+  const isSoon = stopsAt !== null && Date.parse(stopsAt) - now < SOON_MS;
+  return (
+    <>
+      {state === "failed" && reason && (
+        <div className="mb-4">
+          <Note tone="bad" role="alert">
+            <p className="font-medium">{reason.message}</p>
+            {reason.hint && <p className="mt-0.5">{reason.hint}</p>}
+          </Note>
+        </div>
+      )}
+      {isSoon && (
+        <div className="mb-4">
+          <Note tone="warn" role="alert">
+            <div className="flex flex-wrap items-center justify-between gap-2">
+              {t("hosted.stopsSoon", { time: shortTime(stopsAt) })}
+              {allowedActions.includes("keep") && <KeepButton id={environment.id} />}
+            </div>
+          </Note>
+        </div>
+      )}
+    </>
+  );
+}
+
+export function Life({ hosted }: { hosted: Hosted }) {
+  const { t } = useTranslation();
+  const now = useNow();
+  const { state, since, idleStopMinutes, activeAt, keepUntil, connections, templateName, run, taskId } = hosted;
+  const idle =
+    keepUntil && Date.parse(keepUntil) > now
+      ? t("hosted.kept", { time: shortTime(keepUntil) })
+      : idleStopMinutes === null
+        ? t("hosted.idleNever")
+        : t("hosted.idleAfter", { count: idleStopMinutes });
+  const afterwards = {
+    delete: "hosted.afterwardsOf.delete",
+    stop: "hosted.afterwardsOf.stop",
+    keep: "hosted.afterwardsOf.keep",
+  } as const;
+  const then = afterwards[(hosted.afterwards ?? "") as keyof typeof afterwards] as
+    (typeof afterwards)["keep"] | undefined;
+  return (
+    <Card title={t("hosted.life")}>
+      <p role="status" className="text-sm font-medium">
+        {t("hosted.since", { state: t(`environments.statusOf.${state}`), when: ago(since, now) })}
+      </p>
+      <HostedSays hosted={hosted} className="mt-1" />
+      <Facts
+        className="mt-3"
+        facts={[
+          [t("hosted.ofTemplate"), templateName ?? "–"],
+          [t("hosted.run"), run || "–"],
+          [t("hosted.cost"), costText(t, hosted)],
+          [t("hosted.idleRule"), idle],
+          [t("hosted.active"), activeAt ? ago(activeAt, now) : "–"],
+          [t("hosted.connections"), connections],
+          ...(taskId
+            ? ([
+                [
+                  t("hosted.task"),
+                  <Link
+                    key="task"
+                    to={`/training/${taskId}`}
+                    className="font-mono text-xs text-accent-ink hover:underline"
+                  >
+                    {taskId}
+                  </Link>,
+                ],
+              ] satisfies [string, React.ReactNode][])
+            : []),
+          ...(then ? ([[t("hosted.afterwards"), t(then)]] satisfies [string, string][]) : []),
+        ]}
+      />
+    </Card>
+  );
+}
+
+/** All that can be opened in the browser. */
+export function Doors({ environment, hosted }: Props) {
+  const { t } = useTranslation();
+  const opens = hosted.allowedActions.includes("open");
+  return (
+    <Card title={t("hosted.doors")}>
+      {opens && hosted.doors.length > 0 ? (
+        <>
+          <ul className="flex flex-wrap gap-2">
+            {hosted.doors.map(({ name, port }) => (
+              <li key={name}>
+                <ButtonAnchor
+                  size="sm"
+                  href={openAddress(environment.id, name)}
+                  target="_blank"
+                  rel="noreferrer"
+                  aria-label={t("hosted.openDoor", { name })}
+                >
+                  <ExternalLink />
+                  {name}
+                  {port !== null && <span className="text-muted">:{port}</span>}
+                </ButtonAnchor>
+              </li>
+            ))}
+          </ul>
+          <p className="mt-2 text-xs text-muted">{t("hosted.doorHint")}</p>
+        </>
+      ) : (
+        <p className="text-sm text-muted">{t("hosted.noDoors")}</p>
+      )}
+    </Card>
+  );
+}
+
+export function Kernels({ environment, hosted }: Props) {
+  const { t } = useTranslation();
+  return (
+    <Card title={t("hosted.kernels")}>
+      {hosted.kernels.length === 0 && <p className="text-sm text-muted">{t("hosted.noKernels")}</p>}
+      <ul className="divide-y text-sm">
+        {hosted.kernels.map((kernel) => (
+          <KernelRow
+            key={kernel.id}
+            id={environment.id}
+            kernel={kernel}
+            ends={hosted.allowedActions.includes("open")}
+          />
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+function KernelRow({
+  id,
+  kernel: { id: kernel, name, busy, since },
+  ends,
+}: {
+  id: string;
+  kernel: Kernel;
+  ends: boolean;
+}) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const end = useMutation({
+    mutationFn: () => endKernel(id, kernel),
+    onSuccess: () => toast.success(t("hosted.endKernelDone")),
+    onError: (error) => toastError(t, error),
+    onSettled: () => environmentsChanged(client),
+  });
+  return (
+    <li className="flex flex-wrap items-center gap-2 py-1.5">
+      <span className="min-w-0 flex-1 break-words">{name}</span>
+      <Badge tone={busy ? "accent" : "idle"}>{t(busy ? "hosted.busy" : "hosted.quiet")}</Badge>
+      {since && <span className="text-muted">{t("hosted.kernelSince", { time: shortTime(since) })}</span>}
+      {ends && (
+        <Confirm
+          danger
+          title={t("hosted.endKernelTitle", { name })}
+          description={t("hosted.endKernelHint")}
+          action={t("hosted.endKernel")}
+          onConfirm={() => end.mutate()}
+          trigger={
+            <Button size="sm" look="ghost" disabled={end.isPending}>
+              {t("hosted.endKernel")}
+            </Button>
+          }
+        />
+      )}
+    </li>
+  );
+}
+
+/** Newest first. */
+export function History({ id }: { id: string }) {
+  const { t } = useTranslation();
+  const life = useQuery(lifeQuery(id));
+  if (life.isError) return <Failure error={life.error} retry={() => void life.refetch()} />;
+  if (life.isPending) return <Loading />;
+  const { events, runs } = life.data;
+  return (
+    <div className="space-y-5">
+      <section>
+        <h3 className="mb-1 text-sm font-semibold">{t("hosted.events")}</h3>
+        {events.length === 0 && <p className="text-sm text-muted">{t("hosted.noEvents")}</p>}
+        <ol className="divide-y text-sm">
+          {events.toReversed().map((event, index) => (
+            <li key={`${event.at}/${event.code}/${index}`} className="flex gap-3 py-2">
+              <time dateTime={event.at} title={dateTime(event.at)} className="shrink-0 text-muted tabular-nums">
+                {clockTime(event.at)}
+              </time>
+              <p className="min-w-0 break-words">{event.message}</p>
+            </li>
+          ))}
+        </ol>
+      </section>
+      <section>
+        <h3 className="mb-1 text-sm font-semibold">{t("hosted.runs")}</h3>
+        {runs.length === 0 ? <p className="text-sm text-muted">{t("hosted.noRuns")}</p> : <Runs runs={runs} />}
+      </section>
+    </div>
+  );
+}
+
+function Runs({ runs }: { runs: EnvironmentRun[] }) {
+  const { t } = useTranslation();
+  return (
+    <div className="relative overflow-x-auto" tabIndex={0} role="group" aria-label={t("hosted.runs")}>
+      <table className="w-full text-left text-sm">
+        <thead className="text-muted">
+          <tr className="*:px-2 *:py-1.5 *:font-medium *:whitespace-nowrap">
+            <th>{t("hosted.runNumber")}</th>
+            <th>{t("hosted.runFrom")}</th>
+            <th>{t("hosted.runUntil")}</th>
+            <th>{t("hosted.runOutcome")}</th>
+            <th>{t("hosted.cost")}</th>
+          </tr>
+        </thead>
+        <tbody className="divide-y">
+          {runs.toReversed().map((run) => (
+            <tr key={run.number} className="*:px-2 *:py-1.5">
+              <td className="tabular-nums">{run.number}</td>
+              <td className="whitespace-nowrap">{dateTime(run.runningAt ?? run.createdAt)}</td>
+              <td className="whitespace-nowrap">{run.endedAt ? dateTime(run.endedAt) : t("hosted.runGoesOn")}</td>
+              <td className="break-words">{outcomeText(run)}</td>
+              <td className="whitespace-nowrap tabular-nums">
+                {run.amount === null
+                  ? t("hosted.costHours", { hours: measured(run.gpuHours) })
+                  : t("hosted.costValue", { amount: money(run.amount, run.currency), hours: measured(run.gpuHours) })}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+const outcomeText = ({ outcome }: EnvironmentRun) => outcome?.message ?? "–";

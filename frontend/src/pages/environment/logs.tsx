@@ -1,0 +1,42 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { hostedLogQuery } from "@/api/hosted";
+import { plain } from "@/api/logs";
+import { Failure, Loading } from "@/ui/failure";
+import { Rows } from "@/ui/rows";
+
+const ROW_HEIGHT = 20;
+
+/** What the keeper and the service wrote in its newest run, as it comes. */
+export function HostedLogs({ id, run }: { id: string; run: number }) {
+  const { t } = useTranslation();
+  const log = useQuery(hostedLogQuery(id, run));
+  const [follow, setFollow] = useState(true);
+  const text = log.data?.text ?? "";
+  const lines = useMemo(() => (text ? plain(text).replace(/\n$/, "").split("\n") : []), [text]);
+  if (log.isError && !log.data) return <Failure error={log.error} retry={() => void log.refetch()} />;
+  if (log.isPending) return <Loading />;
+  if (lines.length === 0) return <p className="py-8 text-center text-sm text-muted">{t("hosted.noLog")}</p>;
+  return (
+    <div className="space-y-2">
+      <div className="flex flex-wrap items-center justify-between gap-2 text-sm">
+        <label className="flex items-center gap-2">
+          <input type="checkbox" checked={follow} onChange={({ target }) => setFollow(target.checked)} />
+          {t("hosted.follow")}
+        </label>
+        {log.data.cut && <span className="text-muted">{t("hosted.logCut")}</span>}
+      </div>
+      <Rows
+        count={lines.length}
+        height={ROW_HEIGHT}
+        label={t("hosted.logs")}
+        className="h-96 max-h-[60dvh] overflow-auto rounded-lg border bg-sunken px-3 py-2 font-mono text-xs"
+        follow={follow}
+        onFollow={setFollow}
+      >
+        {(index) => <div className="leading-5 whitespace-pre">{lines[index]}</div>}
+      </Rows>
+    </div>
+  );
+}

@@ -1,0 +1,242 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { FolderPlus, Pencil, Trash2, Upload } from "lucide-react";
+import { type DragEvent, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { useSearchParams } from "react-router";
+import {
+  deleteFile,
+  type FileItem,
+  FILES_PAGE,
+  filesChanged,
+  filesQuery,
+  fileUseQuery,
+  makeFolder,
+  moveFile,
+} from "@/api/files";
+import { meQuery } from "@/api/session";
+import { cx } from "@/lib/cx";
+import { bytes } from "@/lib/format";
+import { Button } from "@/ui/button";
+import { Confirm } from "@/ui/confirm";
+import { Empty } from "@/ui/empty";
+import { Failure, Loading, toastError } from "@/ui/failure";
+import { FormDialog, TextField } from "@/ui/form-dialog";
+import { Page } from "@/ui/page";
+import { Pager } from "@/ui/pager";
+import { FileList, Way } from "./list";
+import { Uploads, useUploads } from "./uploads";
+
+export function Component() {
+  const { t } = useTranslation();
+  const me = useQuery(meQuery).data;
+  const [params, setParams] = useSearchParams();
+  const projects = me?.projects ?? [];
+  const project = params.get("project") ?? projects[0]?.id ?? "";
+  const asked = {
+    path: params.get("path") ?? "",
+    search: params.get("search") ?? "",
+    page: Number(params.get("page") ?? 1) || 1,
+  };
+  const go = (to: Record<string, string>) =>
+    setParams(Object.entries({ project, path: asked.path, ...to }).filter(([, value]) => value !== ""));
+  const role = projects.find(({ id }) => id === project)?.role;
+  const writes = me?.isAdministrator === true || role === "member" || role === "maintainer";
+  return (
+    <Page title={t("files.title")}>
+      <div className="mb-4 flex flex-wrap items-center gap-3">
+        {projects.length > 1 && (
+          <select
+            aria-label={t("files.project")}
+            className="control w-auto"
+            value={project}
+            onChange={({ target }) => go({ project: target.value, path: "" })}
+          >
+            {projects.map(({ id, name }) => (
+              <option key={id} value={id}>
+                {name}
+              </option>
+            ))}
+          </select>
+        )}
+        <input
+          type="search"
+          aria-label={t("files.search")}
+          placeholder={t("files.search")}
+          className="control w-56"
+          value={asked.search}
+          maxLength={100}
+          onChange={({ target }) => go({ search: target.value })}
+        />
+        {project && <Use project={project} />}
+      </div>
+      {project && <Browser key={project} project={project} asked={asked} writes={writes} go={go} />}
+    </Page>
+  );
+}
+
+function Use({ project }: { project: string }) {
+  const { t } = useTranslation();
+  const use = useQuery(fileUseQuery(project)).data;
+  if (!use) return null;
+  const used = bytes(use.usedBytes);
+  const most = use.maxFileBytes;
+  return (
+    <p className="text-sm text-muted">
+      {most === null ? t("files.used", { used }) : t("files.usedOf", { used, most: bytes(most) })}
+      {" · "}
+      {t("files.place")}: <code className="text-xs">{use.remote ? "$FERMI_FILES_URL" : "$FERMI_FILES_DIR"}</code>
+    </p>
+  );
+}
+
+interface BrowserProps {
+  project: string;
+  asked: { path: string; search: string; page: number };
+  writes: boolean;
+  go: (to: Record<string, string>) => void;
+}
+
+function Browser({ project, asked, writes, go }: BrowserProps) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const files = useQuery(filesQuery(project, asked));
+  const uploads = useUploads(project);
+  const [over, setOver] = useState(false);
+  const chosen = useRef<HTMLInputElement>(null);
+  const remove = useMutation({
+    mutationFn: (path: string) => deleteFile(project, path),
+    onSuccess: () => filesChanged(client, project),
+    onError: (error) => toastError(t, error),
+  });
+  const open = (path: string) => go({ path });
+  const drop = (event: DragEvent) => {
+    event.preventDefault();
+    setOver(false);
+    uploads.add(event.dataTransfer.files, asked.path);
+  };
+  const dragging = writes
+    ? {
+        onDragOver: (event: DragEvent) => {
+          event.preventDefault();
+          setOver(true);
+        },
+        onDragLeave: () => setOver(false),
+        onDrop: drop,
+      }
+    : {};
+  const actions = (item: FileItem) => (
+    <>
+      <Rename project={project} item={item} />
+      <Confirm
+        danger
+        title={t("files.removeTitle", { name: item.name })}
+        description={t("files.removeHint")}
+        action={t("files.remove")}
+        onConfirm={() => remove.mutate(item.path)}
+        trigger={
+          <Button look="ghost" size="icon" aria-label={t("files.removeOf", { name: item.name })}>
+            <Trash2 />
+          </Button>
+        }
+      />
+    </>
+  );
+  return (
+    <div {...dragging} className={cx("space-y-4 rounded-xl", over && "outline-2 outline-accent outline-dashed")}>
+      <div className="flex flex-wrap items-center justify-between gap-2">
+        <Way path={asked.path} onOpen={open} />
+        {writes && (
+          <span className="flex flex-wrap gap-2">
+            <NewFolder project={project} path={asked.path} />
+            <input
+              ref={chosen}
+              type="file"
+              multiple
+              hidden
+              onChange={({ target }) => {
+                uploads.add(target.files ?? [], asked.path);
+                target.value = "";
+              }}
+            />
+            <Button look="primary" title={t("files.drop")} onClick={() => chosen.current?.click()}>
+              <Upload />
+              {t("files.upload")}
+            </Button>
+          </span>
+        )}
+      </div>
+      <Uploads all={uploads.all} again={uploads.again} leave={uploads.leave} />
+      {files.isError && <Failure error={files.error} retry={() => void files.refetch()} />}
+      {files.isPending && <Loading />}
+      {files.data?.items.length === 0 && <Empty title={t("files.empty")} hint={writes ? t("files.emptyHint") : ""} />}
+      {files.data && files.data.items.length > 0 && (
+        <FileList
+          items={files.data.items}
+          below={`projects/${project}/files`}
+          whole={asked.search !== ""}
+          onOpen={open}
+          actions={writes ? actions : undefined}
+        />
+      )}
+      {files.data && files.data.total > 0 && (
+        <Pager
+          count={t("files.count", { count: files.data.total })}
+          pages={Math.ceil(files.data.total / FILES_PAGE)}
+          page={asked.page}
+          onPage={(page) => go({ search: asked.search, page: String(page) })}
+        />
+      )}
+    </div>
+  );
+}
+
+function NewFolder({ project, path }: { project: string; path: string }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const make = async ({ path: name = "" }: Record<string, string>) => {
+    await makeFolder(project, path ? `${path}/${name}` : name);
+    await filesChanged(client, project);
+  };
+  return (
+    <FormDialog
+      title={t("files.newFolder")}
+      submit={t("files.newFolder")}
+      fields={["path"]}
+      onSubmit={make}
+      trigger={
+        <Button>
+          <FolderPlus />
+          {t("files.newFolder")}
+        </Button>
+      }
+    >
+      {(problem) => <TextField name="path" label={t("files.folderName")} error={problem("path")} required />}
+    </FormDialog>
+  );
+}
+
+function Rename({ project, item }: { project: string; item: FileItem }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const move = async ({ to = "" }: Record<string, string>) => {
+    await moveFile(project, item.path, to);
+    await filesChanged(client, project);
+  };
+  return (
+    <FormDialog
+      title={t("files.renameOf", { name: item.name })}
+      submit={t("files.rename")}
+      fields={["to"]}
+      onSubmit={move}
+      trigger={
+        <Button look="ghost" size="icon" aria-label={t("files.renameOf", { name: item.name })}>
+          <Pencil />
+        </Button>
+      }
+    >
+      {(problem) => (
+        <TextField name="to" label={t("files.newPath")} defaultValue={item.path} error={problem("to")} required />
+      )}
+    </FormDialog>
+  );
+}

@@ -1,0 +1,93 @@
+import { Download, FileText, Folder } from "lucide-react";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+import { fileAddress, type FileItem } from "@/api/files";
+import { bytes, dateTime } from "@/lib/format";
+import { ButtonAnchor } from "@/ui/button";
+import { MEDIUM, Table, WIDE } from "@/ui/table";
+
+interface FileListProps {
+  items: FileItem[];
+  /** What addresses of contents begin with: "projects/…/files". */
+  below: string;
+  /** Found by a search: told with their whole paths. */
+  whole: boolean;
+  onOpen: (path: string) => void;
+  actions?: ((item: FileItem) => ReactNode) | undefined;
+}
+
+/** Files and folders, of a project or of a task. */
+export function FileList({ items, below, whole, onOpen, actions }: FileListProps) {
+  const { t } = useTranslation();
+  const columns = [
+    { label: t("files.name") },
+    { label: t("files.size"), className: "text-right" },
+    { label: t("files.modified"), className: MEDIUM },
+    { label: t("files.by"), className: WIDE },
+    { label: <span className="sr-only">{t("files.list")}</span>, className: "w-px" },
+  ];
+  return (
+    <Table label={t("files.list")} columns={columns}>
+      {items.map((item) => {
+        const shown = whole ? item.path : item.name;
+        const Icon = item.kind === "folder" ? Folder : FileText;
+        return (
+          <tr key={item.path} className="*:px-4 *:py-2">
+            <td>
+              <span className="flex items-center gap-2">
+                <Icon aria-hidden className="size-4 shrink-0 text-muted" />
+                {item.kind === "folder" ? (
+                  <button type="button" className="link text-left break-all" onClick={() => onOpen(item.path)}>
+                    {shown}
+                  </button>
+                ) : (
+                  <span className="break-all">{shown}</span>
+                )}
+              </span>
+            </td>
+            <td className="text-right whitespace-nowrap tabular-nums">
+              {item.sizeBytes === null ? "–" : bytes(item.sizeBytes)}
+            </td>
+            <td className={`${MEDIUM} whitespace-nowrap text-muted`}>{dateTime(item.modifiedAt)}</td>
+            <td className={`${WIDE} text-muted`}>{item.by || "–"}</td>
+            <td>
+              <span className="flex justify-end gap-1">
+                <ButtonAnchor
+                  look="ghost"
+                  size="icon"
+                  href={fileAddress(below, item)}
+                  download
+                  aria-label={t("files.downloadOf", { name: item.name })}
+                >
+                  <Download />
+                </ButtonAnchor>
+                {actions?.(item)}
+              </span>
+            </td>
+          </tr>
+        );
+      })}
+    </Table>
+  );
+}
+
+/** The way to a folder, each step of which can be gone back to. */
+export function Way({ path, onOpen }: { path: string; onOpen: (path: string) => void }) {
+  const { t } = useTranslation();
+  const names = path ? path.split("/") : [];
+  return (
+    <nav aria-label={t("files.where")} className="flex min-w-0 flex-wrap items-center gap-1 text-sm">
+      <button type="button" className="link" onClick={() => onOpen("")}>
+        {t("files.top")}
+      </button>
+      {names.map((name, index) => (
+        <span key={index} className="flex items-center gap-1">
+          <span aria-hidden>/</span>
+          <button type="button" className="link break-all" onClick={() => onOpen(names.slice(0, index + 1).join("/"))}>
+            {name}
+          </button>
+        </span>
+      ))}
+    </nav>
+  );
+}

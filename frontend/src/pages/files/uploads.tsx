@@ -1,0 +1,122 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useEffect, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { ApiError } from "@/api/errors";
+import { filesChanged, uploadFile } from "@/api/files";
+import { Button } from "@/ui/button";
+import { Card } from "@/ui/card";
+import { describe } from "@/ui/failure";
+import { ProgressBar } from "@/ui/progress";
+
+const ABREAST = 3;
+
+export interface Sending {
+  id: number;
+  path: string;
+  file: File;
+  share: number;
+  state: "waiting" | "sending" | "done" | "failed";
+  error?: unknown;
+}
+
+/** Files on their way, a few at once; one that failed goes on where it was. */
+export function useUploads(project: string) {
+  const client = useQueryClient();
+  const [all, setAll] = useState<Sending[]>([]);
+  const next = useRef(0);
+  const stops = useRef(new Map<number, AbortController>());
+  const waiting = useRef<{ one: Sending; replace: boolean }[]>([]);
+  useEffect(() => {
+    const running = stops.current;
+    return () => running.forEach((stop) => stop.abort());
+  }, []);
+
+  const change = (id: number, to: Partial<Sending>) =>
+    setAll((before) => before.map((one) => (one.id === id ? { ...one, ...to } : one)));
+  const begin = () => {
+    while (stops.current.size < ABREAST) {
+      const first = waiting.current.shift();
+      if (!first) return;
+      void send(first.one, first.replace);
+    }
+  };
+  const send = async ({ id, path, file }: Sending, replace: boolean) => {
+    const stop = new AbortController();
+    stops.current.set(id, stop);
+    change(id, { state: "sending", error: undefined });
+    try {
+      await uploadFile(project, path, file, replace, (share) => change(id, { share }), stop.signal);
+      change(id, { state: "done", share: 1 });
+      await filesChanged(client, project);
+    } catch (error) {
+      if (!stop.signal.aborted) change(id, { state: "failed", error });
+    } finally {
+      stops.current.delete(id);
+      begin();
+    }
+  };
+  const add = (files: Iterable<File>, folder: string) => {
+    const more = [...files].map((file): Sending => {
+      const name = file.webkitRelativePath || file.name;
+      return { id: next.current++, path: folder ? `${folder}/${name}` : name, file, share: 0, state: "waiting" };
+    });
+    setAll((before) => [...before, ...more]);
+    waiting.current.push(...more.map((one) => ({ one, replace: false })));
+    begin();
+  };
+  const again = (one: Sending, replace: boolean) => {
+    waiting.current.push({ one, replace });
+    begin();
+  };
+  const leave = (id: number) => {
+    stops.current.get(id)?.abort();
+    waiting.current = waiting.current.filter(({ one }) => one.id !== id);
+    setAll((before) => before.filter((one) => one.id !== id));
+  };
+  return { all, add, again, leave };
+}
+
+export function Uploads({ all, again, leave }: Omit<ReturnType<typeof useUploads>, "add">) {
+  const { t } = useTranslation();
+  if (all.length === 0) return null;
+  return (
+    <Card title={t("files.uploads")}>
+      <ul className="space-y-3 text-sm">
+        {all.map((one) => (
+          <li key={one.id}>
+            <div className="flex flex-wrap items-center justify-between gap-2">
+              <span className="min-w-0 break-all">{one.path}</span>
+              <span className="flex items-center gap-2 text-muted">
+                {one.state === "done" && t("files.sent")}
+                {one.state === "failed" && t("files.failed")}
+                {one.state === "failed" && (
+                  <Button size="sm" onClick={() => again(one, isThere(one.error))}>
+                    {isThere(one.error) ? t("files.replace") : t("files.again")}
+                  </Button>
+                )}
+                <Button size="sm" look="ghost" onClick={() => leave(one.id)}>
+                  {one.state === "done" ? t("app.close") : t("files.stop")}
+                </Button>
+              </span>
+            </div>
+            <ProgressBar
+              small
+              label={one.share > 0 ? one.path : `${t("files.hashing")}: ${one.path}`}
+              value={one.share}
+            />
+            {one.error !== undefined && (
+              <p role="alert" className="mt-1 text-bad-ink">
+                {one.error instanceof ApiError || !(one.error instanceof Error)
+                  ? describe(t, one.error)
+                  : one.error.message}
+              </p>
+            )}
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+/** Whether what stands in the way is another content under the same name. */
+const isThere = (error: unknown) => error instanceof ApiError && error.code === "FILE_EXISTS";

@@ -1,0 +1,15 @@
+import type { Hosted } from "@/api/hosted";
+import { cx } from "@/lib/cx";
+
+/** What it is at, or why it is so and what to do, in a line or two. */
+export function HostedSays({ hosted, className }: { hosted: Hosted; className?: string }) {
+  const said = hosted.doing ?? hosted.reason;
+  if (!said) return null;
+  const bad = said === hosted.reason && hosted.state === "failed";
+  return (
+    <div className={cx("text-xs break-words", bad ? "text-bad-ink" : "text-muted", className)}>
+      <div>{said.message}</div>
+      {said.hint && <div className="text-muted">{said.hint}</div>}
+    </div>
+  );
+}

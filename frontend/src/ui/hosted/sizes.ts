@@ -1,0 +1,1 @@
+export const SIZES = ["gpuCount", "cpuCores", "memoryGb", "sharedMemoryGb", "diskGb"] as const;

@@ -1,0 +1,230 @@
+import "@xterm/xterm/css/xterm.css";
+import { FitAddon } from "@xterm/addon-fit";
+import { type ITheme, Terminal as Xterm } from "@xterm/xterm";
+import { Accessibility, ClipboardPaste, Copy, RotateCw } from "lucide-react";
+import { useEffect, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+import type { TFunction } from "i18next";
+import { type Theme, useTheme } from "@/app/theme";
+import { useRemembered } from "@/lib/remembered";
+import { Badge, Note } from "@/ui/badge";
+import { Button } from "@/ui/button";
+import { toastError } from "@/ui/failure";
+import { connect, type Ending, type Shell } from "./channel";
+
+interface TerminalProps {
+  /** The platform's channel that it speaks to. */
+  path: string;
+  /** What a screen reader calls it. */
+  label: string;
+}
+
+type State = "connecting" | "open" | Ending;
+
+/** A login shell. Each press of "reconnect" begins another; what the last one wrote stays to be read. */
+export default function Terminal({ path, label }: TerminalProps) {
+  const { t } = useTranslation();
+  const theme = useTheme();
+  const box = useRef<HTMLDivElement>(null);
+  const first = useRef<HTMLButtonElement>(null);
+  const [terminal, setTerminal] = useState<Xterm>();
+  const [state, setState] = useState<State>("connecting");
+  const [round, setRound] = useState(0);
+  const [reader, setReader] = useRemembered("terminal.reader");
+  useEffect(() => {
+    if (!box.current) return;
+    const made = new Xterm({ fontSize: 13, fontFamily: monospace(), scrollback: 10_000, cursorBlink: false });
+    const fit = new FitAddon();
+    made.loadAddon(fit);
+    made.open(box.current);
+    made.attachCustomKeyEventHandler((event) => ours(event, made, () => first.current?.focus()));
+    fit.fit();
+    const watch = new ResizeObserver(() => fit.fit());
+    watch.observe(box.current);
+    setTerminal(made);
+    made.focus();
+    return () => {
+      watch.disconnect();
+      made.dispose();
+    };
+  }, []);
+  useEffect(() => {
+    if (terminal) terminal.options.theme = COLOURS[theme];
+  }, [terminal, theme]);
+  useEffect(() => {
+    if (!terminal) return;
+    terminal.options.screenReaderMode = reader === "on";
+    terminal.textarea?.setAttribute("aria-label", label);
+  }, [terminal, reader, label]);
+  useEffect(() => {
+    if (!terminal) return;
+    const shell = connect(
+      path,
+      { columns: terminal.cols, rows: terminal.rows },
+      {
+        onOpen: () => setState("open"),
+        onOutput: (bytes) => terminal.write(bytes),
+        onEnd: setState,
+      },
+    );
+    return joined(terminal, shell);
+  }, [terminal, path, round]);
+  const again = () => {
+    terminal?.write("\r\n");
+    setState("connecting");
+    setRound(round + 1);
+    terminal?.focus();
+  };
+  const paste = async () => {
+    try {
+      terminal?.paste(await navigator.clipboard.readText());
+      terminal?.focus();
+    } catch (error) {
+      toastError(t, error);
+    }
+  };
+  const over = typeof state === "object";
+  return (
+    <div className="space-y-2">
+      <div className="flex flex-wrap items-center gap-2">
+        <span role="status">
+          <Badge tone={state === "open" ? "ok" : over ? "warn" : "info"}>
+            {t(over ? "terminal.closed" : `terminal.${state}`)}
+          </Badge>
+        </span>
+        <span className="flex-1" />
+        <Button ref={first} size="sm" look={over ? "primary" : "ghost"} onClick={again}>
+          <RotateCw />
+          {t(over ? "terminal.reconnect" : "terminal.anew")}
+        </Button>
+        <Button look="ghost" size="sm" onClick={() => terminal && copySelected(terminal)}>
+          <Copy />
+          {t("terminal.copy")}
+        </Button>
+        {window.isSecureContext && (
+          <Button look="ghost" size="sm" onClick={() => void paste()}>
+            <ClipboardPaste />
+            {t("terminal.paste")}
+          </Button>
+        )}
+        <Button
+          look="ghost"
+          size="sm"
+          aria-pressed={reader === "on"}
+          onClick={() => setReader(reader === "on" ? null : "on")}
+        >
+          <Accessibility />
+          {t("terminal.reader")}
+        </Button>
+      </div>
+      {over && (
+        <Note tone={state.kind === "exited" ? "info" : "warn"} role="alert">
+          {reasonOf(t, state)}
+        </Note>
+      )}
+      <div
+        ref={box}
+        role="group"
+        aria-label={label}
+        data-terminal={over ? "closed" : state}
+        className="h-[28rem] max-h-[70dvh] overflow-hidden rounded-lg border p-2"
+        style={{ backgroundColor: COLOURS[theme].background }}
+      />
+      <p className="text-xs text-muted">{t("terminal.hint")}</p>
+    </div>
+  );
+}
+
+/** Until it is called: what is typed goes to the shell, and the shell knows how large its terminal is. */
+function joined(terminal: Xterm, shell: Shell): () => void {
+  const ears = [
+    terminal.onData((text) => shell.type(text)),
+    terminal.onBinary((text) => shell.typeBytes(text)),
+    terminal.onResize(({ cols, rows }) => shell.resize({ columns: cols, rows })),
+  ];
+  return () => {
+    for (const ear of ears) ear.dispose();
+    shell.close();
+  };
+}
+
+/** Whether a key is the shell's: F6 leaves the terminal, and with Shift, Ctrl+C and Ctrl+V are the clipboard's. */
+function ours(event: KeyboardEvent, terminal: Xterm, leave: () => void): boolean {
+  if (event.type !== "keydown") return true;
+  if (event.key === "F6") {
+    event.preventDefault();
+    leave();
+    return false;
+  }
+  if (!event.ctrlKey || !event.shiftKey) return true;
+  if (event.code === "KeyC") {
+    event.preventDefault();
+    copySelected(terminal);
+    return false;
+  }
+  return event.code !== "KeyV"; // the browser pastes
+}
+
+/** The browser asks the terminal what is selected, also where a page may not write to the clipboard by itself. */
+function copySelected(terminal: Xterm): void {
+  terminal.focus();
+  document.execCommand("copy");
+}
+
+function reasonOf(t: TFunction, ending: Ending): string {
+  if (ending.kind === "exited") return t("terminal.exited", { code: ending.code });
+  if (ending.kind === "refused") return t("terminal.refused", { why: ending.why });
+  return ending.why ? t("terminal.lostBecause", { why: ending.why }) : t("terminal.lost");
+}
+
+const monospace = () => getComputedStyle(document.documentElement).getPropertyValue("--font-mono") || "monospace";
+
+/** Each readable on its background: WCAG AA, but for the black of the dark and the white of the light one. */
+const COLOURS: Record<Theme, ITheme> = {
+  light: {
+    background: "#ffffff",
+    foreground: "#0f172a",
+    cursor: "#6d28d9",
+    cursorAccent: "#ffffff",
+    selectionBackground: "#ddd6fe",
+    black: "#0f172a",
+    red: "#b91c1c",
+    green: "#166534",
+    yellow: "#854d0e",
+    blue: "#1d4ed8",
+    magenta: "#86198f",
+    cyan: "#155e75",
+    white: "#64748b",
+    brightBlack: "#475569",
+    brightRed: "#dc2626",
+    brightGreen: "#15803d",
+    brightYellow: "#a16207",
+    brightBlue: "#2563eb",
+    brightMagenta: "#a21caf",
+    brightCyan: "#0e7490",
+    brightWhite: "#334155",
+  },
+  dark: {
+    background: "#0b1120",
+    foreground: "#e2e8f0",
+    cursor: "#c4b5fd",
+    cursorAccent: "#0b1120",
+    selectionBackground: "#4c3d85",
+    black: "#475569",
+    red: "#f87171",
+    green: "#4ade80",
+    yellow: "#facc15",
+    blue: "#60a5fa",
+    magenta: "#e879f9",
+    cyan: "#22d3ee",
+    white: "#cbd5e1",
+    brightBlack: "#94a3b8",
+    brightRed: "#fca5a5",
+    brightGreen: "#86efac",
+    brightYellow: "#fde047",
+    brightBlue: "#93c5fd",
+    brightMagenta: "#f0abfc",
+    brightCyan: "#67e8f9",
+    brightWhite: "#f8fafc",
+  },
+};

@@ -1,0 +1,43 @@
+import { expect, test } from "vitest";
+import { openShell, readAnswer, readFrame, resized, typed, typedBytes } from "./wire";
+
+const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
+
+test("a shell is asked for with the size of its terminal", () => {
+  expect(JSON.parse(openShell({ columns: 120, rows: 30 }))).toMatchObject({
+    open: "exec",
+    command: null,
+    tty: { columns: 120, rows: 30 },
+  });
+});
+
+test("what is typed goes to channel 0 as UTF-8, and a mouse's report byte for byte", () => {
+  expect([...typed("é")]).toEqual([0, 0xc3, 0xa9]);
+  expect([...typedBytes("\u001b[M\u00e9")]).toEqual([0, 27, 91, 77, 0xe9]);
+  const control = resized({ columns: 80, rows: 24 });
+  expect(control[0]).toBe(3);
+  expect(JSON.parse(text(control.subarray(1)))).toEqual({ resize: { columns: 80, rows: 24 } });
+});
+
+test("output comes on two channels, and the exit on the last", () => {
+  const frame = (channel: number, payload: string) =>
+    Uint8Array.of(channel, ...new TextEncoder().encode(payload)).buffer;
+  const output = readFrame(frame(2, "no such file"));
+  expect(output?.kind === "output" && text(output.bytes)).toBe("no such file");
+  expect(readFrame(frame(3, '{"exit": 130}'))).toEqual({ kind: "exit", code: 130 });
+  expect([readFrame(frame(3, "{")), readFrame(frame(9, "x")), readFrame(new ArrayBuffer(0))]).toEqual([
+    null,
+    null,
+    null,
+  ]);
+});
+
+test("a refusal says why, and what is no answer is none", () => {
+  expect(readAnswer('{"ok": true, "pid": 7}')).toEqual({ ok: true });
+  expect(readAnswer('{"ok": false, "code": "AWAY", "message": "它不在"}')).toMatchObject({
+    ok: false,
+    message: "它不在",
+  });
+  expect(readAnswer('{"ok": false, "code": "AWAY"}')).toMatchObject({ message: "AWAY" });
+  expect([readAnswer("{}"), readAnswer("nonsense"), readAnswer("null")]).toEqual([null, null, null]);
+});

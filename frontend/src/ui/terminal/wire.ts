@@ -1,0 +1,68 @@
+/** What a shell's WebSocket carries, as platform/fermi/keeper/wire.py says it: a line of JSON from each side, then frames
+ * of one byte of channel and a payload. */
+
+const IN = 0;
+const OUT = 1;
+const ERR = 2;
+const CONTROL = 3;
+
+export interface Size {
+  columns: number;
+  rows: number;
+}
+
+/** The first thing that is said: a login shell on a terminal of this size. */
+export const openShell = (tty: Size): string =>
+  JSON.stringify({ open: "exec", command: null, cwd: "", env: { TERM: "xterm-256color" }, tty });
+
+export type Answer = { ok: true } | { ok: false; code: string; message: string };
+
+/** null: it is no answer. */
+export function readAnswer(text: string): Answer | null {
+  const said = objectOf(text);
+  if (said?.ok === true) return { ok: true };
+  if (said?.ok !== false) return null;
+  const code = typeof said.code === "string" ? said.code : "UNKNOWN";
+  return { ok: false, code, message: typeof said.message === "string" ? said.message : code };
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+function frame(channel: number, payload: Uint8Array): Uint8Array<ArrayBuffer> {
+  const whole = new Uint8Array(payload.length + 1);
+  whole[0] = channel;
+  whole.set(payload, 1);
+  return whole;
+}
+
+export const typed = (text: string) => frame(IN, encoder.encode(text));
+
+/** What a mouse reports under xterm's oldest protocol: one byte for each character, whatever it is. */
+export const typedBytes = (text: string) =>
+  frame(
+    IN,
+    Uint8Array.from(text, (character) => character.charCodeAt(0) & 255),
+  );
+
+export const resized = (size: Size) => frame(CONTROL, encoder.encode(JSON.stringify({ resize: size })));
+
+export type Frame = { kind: "output"; bytes: Uint8Array } | { kind: "exit"; code: number };
+
+/** null: nothing that is known here. */
+export function readFrame(data: ArrayBuffer): Frame | null {
+  const whole = new Uint8Array(data);
+  const payload = whole.subarray(1);
+  if (whole[0] === OUT || whole[0] === ERR) return { kind: "output", bytes: payload };
+  const exit = whole[0] === CONTROL ? objectOf(decoder.decode(payload))?.exit : undefined;
+  return typeof exit === "number" ? { kind: "exit", code: exit } : null;
+}
+
+function objectOf(text: string): Record<string, unknown> | null {
+  try {
+    const said = JSON.parse(text) as unknown;
+    return typeof said === "object" && said !== null ? (said as Record<string, unknown>) : null;
+  } catch {
+    return null;
+  }
+}
