@@ -31,6 +31,8 @@ SECTIONS = (
     "schedule",
     "overview",
     "telemetry",
+    "doors",
+    "code",
 )
 
 

@@ -58,6 +58,8 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "shellcheck": has("shellcheck"),
     "iproute2": lambda: bool(shutil.which("ip") and shutil.which("tc")),
     "iptables": has("iptables"),
+    "openssh-client": has("ssh"),
+    "rsync": has("rsync"),
 }
 
 

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
@@ -115,6 +116,14 @@ def celery_url(redis_url: str) -> str:
     return redis_url.replace("unix://", "redis+socket://", 1) if redis_url.startswith("unix://") else redis_url
 
 
+def count(name: str, default: int) -> int:
+    """1 or more."""
+    text = os.environ.get(name) or str(default)
+    if not text.isdecimal() or not 0 < int(text) < 2**31:
+        raise Wrong(f"{name} must be a whole number greater than 0, not {text!r}.")
+    return int(text)
+
+
 def port_range(name: str, default: str) -> range:
     """`29500-32767`, both ends included."""
     text = os.environ.get(name) or default
@@ -133,7 +142,48 @@ def zone(name: str) -> tzinfo:
         raise Wrong(f"{name} must be a time zone such as Asia/Shanghai, not {text!r}.") from None
 
 
+def files(name: str) -> str:
+    """A folder, absolute, or `s3://bucket/prefix`; empty: the platform's own."""
+    text = os.environ.get(name, "").rstrip("/")
+    if not text:
+        return ""
+    protocol, found, bucket = text.partition("://")
+    if found:
+        if protocol != "s3" or not bucket or ".." in bucket.split("/"):
+            raise Wrong(f"{name} must be a folder or s3://bucket/prefix, not {text!r}.")
+        if find_spec("s3fs") is None:
+            raise Wrong(f"{name} names object storage, which takes: pip install 'fermi[s3]'")
+        return text
+    if not Path(text).is_absolute():
+        raise Wrong(f"{name} must be an absolute path or s3://bucket/prefix, not {text!r}.")
+    return text
+
+
+def door_host(name: str) -> str:
+    """`doors.example.org`, or with a port; not the console's own host, nor one above it: they would share cookies."""
+    text = os.environ.get(name, "").strip().lower().rstrip(".")
+    if not text:
+        return ""
+    host, _, port = text.partition(":")
+    labels = host.split(".")
+    if not all(re.fullmatch("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", label) for label in labels) or (
+        port and not (port.isdecimal() and 0 < int(port) < 65536)
+    ):
+        raise Wrong(f"{name} must be a host name such as doors.example.org, not {text!r}.")
+    console = urlsplit(os.environ.get("FERMI_PUBLIC_URL", "")).hostname or ""
+    if console == host or console.endswith(f".{host}"):
+        raise Wrong(
+            f"{name} must not be the console's own host or one above it ({console}): environments live below it."
+        )
+    return text
+
+
 READERS: dict[str, Callable[[str], Any]] = {
+    "FERMI_DOOR_HOST": door_host,
+    "FERMI_FILES": files,
+    "FERMI_CODE_MAX_FILES": partial(count, default=50_000),
+    "FERMI_CODE_MAX_FILE_MB": partial(count, default=100),
+    "FERMI_CODE_MAX_MB": partial(count, default=512),
     "FERMI_ISOLATION": partial(choice, allowed=isolation.MODES),
     "FERMI_LOG": partial(choice, allowed=("lines", "json")),
     "FERMI_LOG_LEVEL": partial(choice, allowed=("INFO", "DEBUG", "WARNING", "ERROR", "CRITICAL")),

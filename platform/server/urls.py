@@ -6,6 +6,7 @@ from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSpli
 
 from apps.accounts.views import sign_in_link
 from apps.common.api import NoSuchAddress
+from apps.doors.views import open_door
 from server import views
 
 api: list[URLPattern | URLResolver] = [
@@ -17,6 +18,10 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.training.api.urls")),
     path("", include("apps.workers.api.urls")),
     path("", include("apps.overview.api.urls")),
+    path("", include("apps.environments.api.urls")),
+    path("", include("apps.doors.api.urls")),
+    path("", include("apps.code.api.urls")),
+    path("", include("apps.files.api.urls")),
     path("schema", SpectacularJSONAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
 ]
@@ -28,6 +33,7 @@ urlpatterns = [
     re_path("^api(/|$)", NoSuchAddress.as_view()),
     path("_allauth/", include("allauth.headless.urls")),
     path("auth/link/<str:secret>", sign_in_link),
+    path("environments/<str:environment_id>/open", open_door),
     path("admin/login/", views.admin_door),
     path("admin/", admin.site.urls),
     path("healthz", views.healthz),

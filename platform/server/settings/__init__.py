@@ -7,6 +7,8 @@ DATABASE_URL         postgresql://user:password@host:port/name; without it SQLit
 REDIS_URL            redis://…; without it the embedded broker that `make up` starts
 FERMI_DATA_ROOTS     colon-separated folders that datasets may be made from, beside datasets/ and workspace/ of the data
                      directory
+FERMI_FILES          files of projects: a folder (default: files/ of the data directory), or s3://bucket/prefix, with
+                     FERMI_FILES_ENDPOINT, FERMI_FILES_KEY and FERMI_FILES_SECRET, or AWS's own variables
 FERMI_ISOLATION      what keeps training on this machine from the platform's own: "auto" (another user if we are root,
                      Landlock where the kernel has it), "user", "landlock", or "off"
 FERMI_TASK_USER      that other user, by name or number (fermi-tasks, else 61000)
@@ -14,6 +16,8 @@ FERMI_PRIVATE        colon-separated paths that training must not reach either, 
 FERMI_SECRET_KEY     signing key; without it one is made in the data directory
 FERMI_ALLOWED_HOSTS  comma-separated host names, beside the loopback ones and FERMI_PUBLIC_URL's
 FERMI_PUBLIC_URL     the address people use, e.g. https://fermi.example.org, when a proxy stands in front
+FERMI_DOOR_HOST      below which each environment has a host name of its own, e.g. fermi-doors.example.org[:port];
+                     without it environments open where the console is on localhost alone
 FERMI_METRICS_TOKEN  opens /metrics to whoever sends it (Authorization: Bearer …), beside administrators
 FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
@@ -22,8 +26,12 @@ FERMI_PREFLIGHT_PATIENCE  12 by default: seconds that the nodes of a pre-flight 
 FERMI_STAND_BY       "0" keeps no process standing by with the training stack imported (saves its ~300 MB)
 FERMI_WORKER_HEARTBEAT  seconds between two heartbeats of a worker (5)
 FERMI_WORKER_LOST    seconds without one until a worker counts as lost (15)
+FERMI_INTERNAL_ADDRESS  at which other processes of the platform reach this one, e.g. its pod's address (127.0.0.1)
 FERMI_NOTICE_HOSTS   comma-separated: where messages may go. Host names (*.example.org; * = any public one), addresses
                      and networks (10.0.0.0/8); without it nowhere
+FERMI_GIT_HOSTS      comma-separated, in the same way: where git may fetch code from; any public host by default
+FERMI_CODE_MAX_MB    of a snapshot of code (512), FERMI_CODE_MAX_FILE_MB of one of its files (100), and
+FERMI_CODE_MAX_FILES of how many (50000)
 OTEL_EXPORTER_OTLP_ENDPOINT  where traces go, with OpenTelemetry's further variables; without it nothing is traced
 FERMI_CURRENCY       what prices and budgets are in (CNY)
 FERMI_LOG            "json" for one JSON object per line
@@ -70,8 +78,12 @@ INSTALLED_APPS = [
     "apps.catalog",
     "apps.scheduling",
     "apps.telemetry",
+    "apps.files",
+    "apps.environments",
+    "apps.code",
     "apps.training",
     "apps.workers",
+    "apps.doors",
     "apps.overview",
 ]
 
@@ -90,6 +102,11 @@ MASTER_PORTS = read("FERMI_MASTER_PORTS")
 PREFLIGHT_PATIENCE = read("FERMI_PREFLIGHT_PATIENCE")
 STAND_BY = flag("FERMI_STAND_BY", default=True)
 NOTICE_HOSTS = words("FERMI_NOTICE_HOSTS")
+INTERNAL_ADDRESS = os.environ.get("FERMI_INTERNAL_ADDRESS") or "127.0.0.1"
+GIT_HOSTS = words("FERMI_GIT_HOSTS") or ["*"]
+CODE_MAX_MB = read("FERMI_CODE_MAX_MB")
+CODE_MAX_FILE_MB = read("FERMI_CODE_MAX_FILE_MB")
+CODE_MAX_FILES = read("FERMI_CODE_MAX_FILES")
 CURRENCY = os.environ.get("FERMI_CURRENCY") or "CNY"
 WORKER_HEARTBEAT_S = read("FERMI_WORKER_HEARTBEAT")
 WORKER_LOST_S = read("FERMI_WORKER_LOST")

@@ -39,6 +39,8 @@ UNFOLD: dict[str, Any] = {
                 "title": said("RESOURCES_TITLE"),
                 "items": [
                     _page("ENVIRONMENTS_TITLE", "dns", "clusters.devenvironment"),
+                    _page("ENVIRONMENT_TEMPLATES", "stacks", "environments.template"),
+                    _page("ENVIRONMENT_LIVES", "cycle", "environments.hosted"),
                     _page("ZONES", "location_on", "clusters.availabilityzone"),
                     _page("CLUSTERS_TITLE", "hub", "clusters.cluster"),
                     _page("WORKERS_TITLE", "memory", "workers.worker"),

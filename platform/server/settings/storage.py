@@ -5,14 +5,33 @@ import os
 from server.env import postgres, read
 from server.places import broker_url, data_dir, private_paths
 
-__all__ = ["CACHES", "DATABASES", "DATA_DIR", "DATA_ROOTS", "ISOLATION", "PRIVATE_PATHS", "REDIS_URL"]
+__all__ = [
+    "CACHES",
+    "DATABASES",
+    "DATA_DIR",
+    "DATA_ROOTS",
+    "FILES",
+    "FILES_ENDPOINT",
+    "FILES_KEY",
+    "FILES_PIECE_BYTES",
+    "FILES_SECRET",
+    "ISOLATION",
+    "PRIVATE_PATHS",
+    "REDIS_URL",
+]
 
 DATA_DIR = data_dir()
 # Folders that a dataset may be made from, beside datasets/ and workspace/ of the data directory.
 DATA_ROOTS = [root for root in os.environ.get("FERMI_DATA_ROOTS", "").split(os.pathsep) if root]
+# Files of projects: a folder (files/ of the data directory), or s3://bucket/prefix with where it is and who may.
+FILES: str = read("FERMI_FILES")
+FILES_ENDPOINT, FILES_KEY, FILES_SECRET = (
+    os.environ.get(f"FERMI_FILES_{name}", "") for name in ("ENDPOINT", "KEY", "SECRET")
+)
+FILES_PIECE_BYTES = 16 << 20  # of a file that is being uploaded, in one request
 # What keeps ranks on this machine from the platform's own, and what of it lies outside of the data directory.
 ISOLATION: str = read("FERMI_ISOLATION")
-PRIVATE_PATHS = private_paths(DATA_DIR)
+PRIVATE_PATHS = private_paths(DATA_DIR) + ([FILES] if FILES.startswith("/") else [])
 REDIS_URL = os.environ.get("REDIS_URL") or broker_url(DATA_DIR)
 
 DATABASES = {

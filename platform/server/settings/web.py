@@ -2,7 +2,7 @@
 
 import os
 
-from server.env import flag, secret_key
+from server.env import flag, read, secret_key
 from server.places import ROOT, data_dir
 
 SECRET_KEY = secret_key(data_dir())
@@ -105,6 +105,7 @@ SPECTACULAR_SETTINGS = {
         "EnvironmentKind": "apps.clusters.models.EnvironmentKind",
         "VersionStatus": "apps.catalog.models.VersionStatus",
         "Role": "apps.accounts.models.Role",
+        "UploadState": "apps.files.models.UploadState",
         "WorkerStatus": "apps.workers.api.serializers.WORKER_STATUSES",
         "WorkerProcessState": "apps.workers.api.serializers.PROCESSES",
         "ShownProcessState": "apps.workers.api.serializers.SHOWN_PROCESSES",
@@ -146,6 +147,7 @@ WHITENOISE_IMMUTABLE_FILE_TEST = r"^/assets/.+-[A-Za-z0-9_-]{8}\.\w+(\.map)?$"
 
 # Security -----------------------------------------------------------------------------------------
 PUBLIC_URL = os.environ.get("FERMI_PUBLIC_URL", "").rstrip("/")
+DOOR_HOST = read("FERMI_DOOR_HOST")
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL] if PUBLIC_URL else []
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"

@@ -48,6 +48,8 @@ volumeMounts:
 env:
   - name: POD_IP
     valueFrom: {fieldRef: {fieldPath: status.podIP}}
+  - name: FERMI_INTERNAL_ADDRESS
+    value: $(POD_IP)
   - name: FERMI_ALLOWED_HOSTS
     value: {{ prepend .Values.allowedHosts "$(POD_IP)" | join "," | quote }}
   - name: FERMI_SECRET_KEY
@@ -77,6 +79,8 @@ env:
     value: {{ .Values.masterPorts | quote }}
   - name: FERMI_PUBLIC_URL
     value: {{ .Values.publicUrl | quote }}
+  - name: FERMI_DOOR_HOST
+    value: {{ .Values.doors.host | quote }}
   - name: FERMI_STAND_BY
     value: "0"
   - name: FERMI_LOG
