@@ -126,10 +126,9 @@ django.setup(set_prefix=False)
 from apps.code.api import bodies as of_code  # noqa: E402
 from apps.common.asgi import Answered, refuse  # noqa: E402
 from apps.common.errors import ApiError  # noqa: E402
-from apps.doors.channel import Channels  # noqa: E402
-from apps.doors.gate import Doors  # noqa: E402
+from apps.doors.front import Front  # noqa: E402
 from apps.files.api import bodies  # noqa: E402
 from apps.workers.heartbeat.channels import Channels as AgentChannels  # noqa: E402
 from apps.workers.heartbeat.endpoint import Heartbeats  # noqa: E402  (its models need the apps)
 
-application = Answered(Doors(Channels(AgentChannels(Heartbeats(Handler())))))
+application = Answered(Front(AgentChannels(Heartbeats(Handler()))))

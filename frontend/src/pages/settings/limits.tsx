@@ -75,11 +75,7 @@ function Use({ limits }: { limits: LimitsData }) {
         />
         <Amount name={t("limits.tasks")} used={use.tasks} most={limits.mostTasks} />
         <Amount name={t("limits.environments")} used={use.environments} most={limits.maxEnvironments} />
-        <Amount
-          name={t("limits.environmentGpus")}
-          used={use.environmentGpus}
-          most={limits.maxEnvironmentGpus}
-        />
+        <Amount name={t("limits.environmentGpus")} used={use.environmentGpus} most={limits.maxEnvironmentGpus} />
         <Amount name={t("limits.gpuHours")} used={use.gpuHours} most={limits.gpuHours} />
         <Amount
           name={t("limits.budget")}
