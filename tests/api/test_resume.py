@@ -106,7 +106,7 @@ def test_a_data_directory_that_is_put_together_with_links_is_one_all_the_same(
 ) -> None:
     """Checkpoints on another disk."""
     (tmp_path / "disk").mkdir()
-    settings.DATA_DIR.mkdir()
+    settings.DATA_DIR.mkdir(exist_ok=True)
     (settings.DATA_DIR / "checkpoints").symlink_to(tmp_path / "disk")
     there = saved(theirs)
     for path in (there, os.path.realpath(there)):

@@ -103,7 +103,7 @@ def test_a_created_task_keeps_what_it_was_made_from(colleague, environments):
         ({"datasetVersionId": "version-9"}, {"datasetVersionId": "DATASET_VERSION_UNKNOWN"}),
         ({"datasetId": "dataset-other"}, {"datasetVersionId": "DATASET_VERSION_MISMATCH"}),
         ({"modelId": "model-9"}, {"modelId": "MODEL_UNKNOWN"}),
-        ({"launchMode": "new"}, {"launchMode": "LAUNCH_MODE_UNKNOWN"}),
+        ({"launchMode": "fleet"}, {"launchMode": "LAUNCH_MODE_UNKNOWN"}),
         ({"distributedConfig": None}, {"environmentIds": "ENVIRONMENT_REQUIRED"}),
         ({"distributedConfig__nodeIds": []}, {"distributedConfig.nodeIds": "ENVIRONMENT_REQUIRED",
                                               "distributedConfig.masterNode": "MASTER_NOT_SELECTED"}),

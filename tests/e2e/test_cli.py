@@ -250,14 +250,16 @@ def test_a_token_lives_until_it_is_revoked(client: Fermi) -> None:
 
 def test_the_examples_of_the_python_client_run(env: dict[str, str]) -> None:
     text = (ROOT / "docs" / "python-client.md").read_text("utf-8")
-    train, refused = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    train, inside, refused = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     outputs = [
         subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
-        for code in (train, refused)
+        for code in (train, inside, refused)
     ]
     assert outputs[0].splitlines()[-1] == "succeeded"
     assert "loss" in outputs[0]
-    assert "('taskName', 'NAME_REQUIRED')" in outputs[1]
+    assert "('taskName', 'NAME_REQUIRED')" in outputs[2]
+    assert outputs[1].startswith("0 /")
+    assert outputs[1].rstrip().endswith("hello")
 
 
 def test_the_speed_up_of_nodes_is_measured_and_nothing_is_left_running(fermi: Cli, platform: Running) -> None:

@@ -62,7 +62,9 @@ def test_the_preview_of_the_documents_request_shows_objects_that_validate_strict
     assert sorted(one["kind"] for one in objects) == ["ConfigMap", "Job", "Job", "Job", "Service"]
     jobs = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Job"]
     mounts = [one for pod in jobs for one in pod["containers"][0]["volumeMounts"] if one["name"] == "fermi-data"]
-    assert {one["subPath"].partition("/")[0] for one in mounts} == {"datasets", "checkpoints"}, "never the whole of it"
+    assert {one["subPath"].partition("/")[0] for one in mounts} == {"datasets", "checkpoints", "outputs", "files"}, (
+        "never the whole of it"
+    )
     assert all(one["mountPath"] == f"{MOUNT}/{one['subPath']}" for one in mounts)
     assert any(f"{MOUNT}/checkpoints/" in one["content"] for one in preview["artifacts"])
 

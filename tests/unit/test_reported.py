@@ -142,7 +142,9 @@ def test_kubernetes_tells_something_of_whatever_a_pod_printed_and_left(said: Any
 
 def test_what_a_runner_writes_is_believed() -> None:
     cause = {"code": "DISK_FULL", "path": "/data", "free": 0, "rank": 1}
-    status = {"state": "exited", "ranks": [ENTRY], "asked": "SIGTERM", "asked_at": 3.5, "cause": cause, "boot_id": "x"}
+    doing = {"code": "CODE_FETCHED", "files": 3}
+    status = {"state": "exited", "ranks": [ENTRY], "asked": "SIGTERM", "asked_at": 3.5, "cause": cause, "doing": doing}
+    status["boot_id"] = "x"
     assert reported.status(status) == {name: value for name, value in status.items() if name != "boot_id"}
     words = {"ranks": [[0, 1, 2.5], [1, None, None]], "asked": [1], "rank": 0, "tail": "Traceback", "terminated": 4.5}
     assert reported.last_words(json.dumps(words)) == words

@@ -795,8 +795,9 @@ NONE = {"weight": 1, "guaranteedGpus": None, "mostGpus": 16, "mostTasks": None, 
 LIMITS = {**NONE, "projectId": "project-1", "currency": "CNY", "updatedAt": None, "updatedBy": "", "mayChange": True,
           "use": {"gpus": 6, "sharedGpus": 4, "tasks": 2, "gpuHours": 31.5, "cost": 120.0, "share": 9.0,
                   "environments": 0, "environmentGpus": 0}}  # fmt: skip
-ANN = {"username": "ann", "mostGpus": 2, "mostTasks": None, "gpuHours": None, "own": True,
-       "use": {"gpus": 1, "tasks": 1, "gpuHours": 2.0}}  # fmt: skip
+ANN = {"username": "ann", "mostGpus": 2, "mostTasks": None, "gpuHours": None, "maxEnvironments": 2,
+       "maxEnvironmentGpus": None, "own": True,
+       "use": {"gpus": 1, "tasks": 1, "gpuHours": 2.0, "environments": 1, "environmentGpus": 0}}  # fmt: skip
 
 
 @pytest.fixture
@@ -827,7 +828,7 @@ def test_limits_of_a_member_are_shown_changed_and_taken_away(api: FakeApi, comma
     assert [line.split()[0] for line in command("limits", "--users").out.splitlines()] == ["User", "ann", "bo"]
     assert command("limits", "--user", "ann", "--set", "mostTasks=3").code == 0
     assert api.seen("PUT", f"{nlp}/users/ann")[0].body == {
-        "mostGpus": 2, "mostTasks": 3, "gpuHours": None,
+        "mostGpus": 2, "mostTasks": 3, "gpuHours": None, "maxEnvironments": 2, "maxEnvironmentGpus": None,
     }  # fmt: skip
     assert command("limits", "--user", "ann", "--clear").code == 0
     assert api.seen("DELETE", f"{nlp}/users/ann")
