@@ -65,7 +65,9 @@ _HEADERS: dict[str, dict[str, Any]] = {
     "Last-Event-ID": {"type": "string"},
 }
 _CONTENT = {
-    **dict.fromkeys(("application/gzip", "application/octet-stream", "application/zip"), OpenApiTypes.BINARY),
+    **dict.fromkeys(
+        ("application/gzip", "application/octet-stream", "application/x-tar", "application/zip"), OpenApiTypes.BINARY
+    ),
     "text/event-stream": OpenApiTypes.ANY,
 }
 
@@ -103,7 +105,7 @@ def operation(
         else {status: envelope(shape, nullable=nullable)}
     )
     if also:
-        documented[status, also] = OpenApiTypes.STR
+        documented[status, also] = _CONTENT.get(also, OpenApiTypes.STR)
     document = extend_schema(
         operation_id=name,
         parameters=[

@@ -66,7 +66,8 @@ class Truthful(AutoSchema):
 
     def _get_serializer_field_meta(self, field: Any, direction: str) -> Any:
         meta = super()._get_serializer_field_meta(field, direction)
-        if direction == "request" and type(field) in (serializers.CharField, Key) and not field.allow_blank:
+        is_text = type(field) is serializers.CharField or isinstance(field, Key)
+        if direction == "request" and is_text and not field.allow_blank:
             meta["minLength"] = 1
             if field.trim_whitespace:
                 meta["pattern"] = shape.SAYS_SOMETHING

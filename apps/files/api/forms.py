@@ -3,13 +3,13 @@
 from django.db.models import F
 from rest_framework import serializers
 
-from apps.common.openapi import INT8
+from apps.common.openapi import INT8, Key
 from apps.common.pages import OrderingField, PageQuery
 from apps.files.models import UploadState
 from apps.files.paths import LONGEST_PATH
 
 
-class Path(serializers.CharField):
+class Path(Key):
     """Within the project, relative, `/` between folders."""
 
     def __init__(self, **options: object) -> None:

@@ -56,7 +56,7 @@ class FileContentView(APIView):
 
 
 class FileArchiveView(APIView):
-    @operation("downloadFiles", query=forms.ArchiveQuery, media="application/zip")
+    @operation("downloadFiles", query=forms.ArchiveQuery, media="application/zip", also="application/x-tar")
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """A folder with all that is in it, as one archive (zip or tar), made while it is sent."""
         project, path = _project(request, project_id), paths.clean(query["path"], root=True)

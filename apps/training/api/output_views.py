@@ -68,7 +68,9 @@ class TaskOutputContentView(APIView):
 
 
 class TaskOutputArchiveView(APIView):
-    @operation("downloadTaskOutputs", query=output_forms.OutputArchiveQuery, media="application/zip")
+    @operation(
+        "downloadTaskOutputs", query=output_forms.OutputArchiveQuery, media="application/zip", also="application/x-tar"
+    )
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """All that the task has written, or a folder of it, as one archive (zip or tar)."""
         task, project, stored = _found(request, task_id)
@@ -85,6 +87,7 @@ class TaskCheckpointContentView(APIView):
         "downloadTaskCheckpoint",
         query=output_forms.OutputKey,
         media="application/octet-stream",
+        also="application/x-tar",
         headers=["Range", "If-None-Match"],
     )
     def get(self, request: Request, task_id: str, query: Query) -> Data:

@@ -10424,6 +10424,7 @@ export interface operations {
                 };
                 content: {
                     "application/zip": string;
+                    "application/x-tar": string;
                 };
             };
             default: {
@@ -11582,6 +11583,7 @@ export interface operations {
                 };
                 content: {
                     "application/octet-stream": string;
+                    "application/x-tar": string;
                 };
             };
             default: {
@@ -11988,6 +11990,7 @@ export interface operations {
                 };
                 content: {
                     "application/zip": string;
+                    "application/x-tar": string;
                 };
             };
             default: {
