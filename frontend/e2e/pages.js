@@ -70,11 +70,11 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
   test("environments are listed, filtered by the address, cordoned and taken back", async () => {
     const { page } = now();
     await open("/environments");
-    await page.getByRole("link", { name: "nlp-research-lab" }).waitFor();
+    await page.getByRole("link", { name: "nlp-research-lab", exact: true }).waitFor();
     await looksRight("environments");
     await page.getByLabel("可用区", { exact: true }).selectOption({ label: "北京可用区A" });
-    await page.getByRole("link", { name: "nlp-research-lab" }).waitFor({ state: "detached" });
-    await page.getByRole("link", { name: "cv-experiment-env" }).click();
+    await page.getByRole("link", { name: "nlp-research-lab", exact: true }).waitFor({ state: "detached" });
+    await page.getByRole("link", { name: "cv-experiment-env", exact: true }).click();
     await button("暂停调度").click();
     await confirm("暂停调度");
     await page.locator("h1").getByText("暂停调度").waitFor();

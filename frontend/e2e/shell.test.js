@@ -44,7 +44,7 @@ test("before JavaScript is there a page has its outline, and nothing jumps when 
     assert.deepEqual(await violations(page), [], `the outline at ${width}`);
     await page.unroute("**/assets/*.js");
     await open("/environments");
-    await page.getByRole("link", { name: "cv-experiment-env" }).waitFor();
+    await page.getByRole("link", { name: "cv-experiment-env", exact: true }).waitFor();
     assert.deepEqual(await lines(), outline, `at ${width}`);
   }
   await page.setViewportSize({ width: 1440, height: 900 });
@@ -79,7 +79,7 @@ test("a model that was found has the focus where it is shown", async () => {
 
 test("a list is ordered by the platform, keeps its look under a name, and fits more into a screen", async () => {
   await open("/environments");
-  await page.getByRole("link", { name: "cv-experiment-env" }).waitFor();
+  await page.getByRole("link", { name: "cv-experiment-env", exact: true }).waitFor();
   const names = () => page.locator("tbody tr td:first-child a").allInnerTexts();
   await page.getByRole("columnheader", { name: "CPU" }).getByRole("button").click();
   await page.waitForURL(/ordering=-cpuCores/);

@@ -38,10 +38,7 @@ export type Diagnosis = Answer<"/api/v1/training-tasks/{task_id}/diagnosis", "ge
 export type Diagnosed = Diagnosis["findings"][number];
 export type Remedy = Diagnosed["actions"][number];
 export type CreateRequest = Body<"/api/v1/training-tasks", "post">;
-export type Preview = Answer<"/api/v1/training-tasks/preview", "post"> & {
-  inUse?: EnvironmentInUse[];
-  hourly?: { amount: number | string; currency: string } | null;
-};
+export type Preview = Answer<"/api/v1/training-tasks/preview", "post">;
 export type Scaling = NonNullable<Preview["scaling"]>;
 export type Plan = Answer<"/api/v1/training-tasks/{task_id}/plan", "get">;
 export type TaskEvent = Item<Answer<"/api/v1/training-tasks/{task_id}/events", "get">>;
@@ -102,22 +99,5 @@ export type NoticeDelivery = Item<Answer<"/api/v1/notice-channels/{channel_id}/d
 export type NoticeRule = Item<Answer<"/api/v1/notice-rules", "get">>;
 export type NoticeRuleRequest = Body<"/api/v1/notice-rules", "post">;
 export type NoticeRuleChange = Body<"/api/v1/notice-rules/{rule_id}", "patch">;
-
-/** What holds memory in an environment. */
-export interface MemoryHolder {
-  kind: "kernel" | "process";
-  id: string;
-  name: string;
-  owner: string | null;
-  /** Unix seconds. */
-  since: number | null;
-  rssBytes: number;
-  gpuBytes: number;
-  mine: boolean;
-}
-
-export interface EnvironmentInUse {
-  environmentId: string;
-  environment: string;
-  processes: MemoryHolder[];
-}
+export type EnvironmentInUse = Preview["inUse"][number];
+export type MemoryHolder = EnvironmentInUse["processes"][number];

@@ -8,8 +8,8 @@ import { api, list, ok, platform } from "@/test/platform";
 import { visit } from "@/test/render";
 
 beforeEach(() => {
-  const nothing = { ranks: [], files: [], artifacts: [], command: [], problems: [], warnings: [], proposal: null };
-  platform.use(http.post(api("/training-tasks/preview"), () => ok(nothing)));
+  const none = { ranks: [], files: [], artifacts: [], command: [], problems: [], warnings: [], inUse: [] };
+  platform.use(http.post(api("/training-tasks/preview"), () => ok({ ...none, proposal: null })));
 });
 
 const card = (id: string) => screen.findByRole("checkbox", { name: new RegExp(`name-of-${id}`) });

@@ -25,6 +25,7 @@ const nothingToShow = {
   command: [],
   problems: [],
   warnings: [],
+  inUse: [],
   summary: null,
 };
 

@@ -197,7 +197,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
               <Scaling scaling={preview.data.scaling} />
             </Card>
           )}
-          {(preview.data?.inUse?.length ?? 0) > 0 && (
+          {(preview.data?.inUse.length ?? 0) > 0 && (
             <Suspense>
               <InUse draft={shown} inUse={preview.data?.inUse ?? []} onChange={onChange} />
             </Suspense>

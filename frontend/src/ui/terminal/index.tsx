@@ -1,6 +1,6 @@
 import "@xterm/xterm/css/xterm.css";
 import { FitAddon } from "@xterm/addon-fit";
-import { type ITheme, Terminal as Xterm } from "@xterm/xterm";
+import { type ITerminalOptions, type ITheme, Terminal as Xterm } from "@xterm/xterm";
 import { Accessibility, ClipboardPaste, Copy, RotateCw } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -49,13 +49,9 @@ export default function Terminal({ path, label }: TerminalProps) {
     };
   }, []);
   useEffect(() => {
-    if (terminal) terminal.options.theme = COLOURS[theme];
-  }, [terminal, theme]);
-  useEffect(() => {
-    if (!terminal) return;
-    terminal.options.screenReaderMode = reader === "on";
-    terminal.textarea?.setAttribute("aria-label", label);
-  }, [terminal, reader, label]);
+    if (terminal) set(terminal, { theme: COLOURS[theme], screenReaderMode: reader === "on" });
+  }, [terminal, theme, reader]);
+  useEffect(() => terminal?.textarea?.setAttribute("aria-label", label), [terminal, label]);
   useEffect(() => {
     if (!terminal) return;
     const shell = connect(
@@ -135,6 +131,10 @@ export default function Terminal({ path, label }: TerminalProps) {
   );
 }
 
+function set(terminal: Xterm, options: ITerminalOptions): void {
+  terminal.options = options;
+}
+
 /** Until it is called: what is typed goes to the shell, and the shell knows how large its terminal is. */
 function joined(terminal: Xterm, shell: Shell): () => void {
   const ears = [
@@ -165,9 +165,10 @@ function ours(event: KeyboardEvent, terminal: Xterm, leave: () => void): boolean
   return event.code !== "KeyV"; // the browser pastes
 }
 
-/** The browser asks the terminal what is selected, also where a page may not write to the clipboard by itself. */
+/** The browser asks the terminal what is selected: so it is copied on pages without https, too. */
 function copySelected(terminal: Xterm): void {
   terminal.focus();
+  // eslint-disable-next-line @typescript-eslint/no-deprecated -- navigator.clipboard is there with https only
   document.execCommand("copy");
 }
 
