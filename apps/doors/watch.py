@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
-from django.db import DatabaseError, close_old_connections
+from django.db import close_old_connections
 
 from apps.doors import entering, standing
 from apps.doors.standing import Pass
@@ -50,14 +50,14 @@ class Watch:
             self._open.pop(over, None)
 
     async def _look(self) -> None:
-        """While anything is open. A database that is away ends nothing."""
+        """While anything is open. Whatever goes wrong is tried again: what is open must not stay open unlooked at."""
         while self._open:
             await asyncio.sleep(EVERY_S)
             passes = set(self._open.values())
             try:
                 good = await in_thread(partial(self._good, passes))
-            except DatabaseError:
-                log.warning("who may be inside cannot be looked up")
+            except Exception as error:
+                log.warning("who may be inside cannot be looked up: %r", error)
                 continue
             for over, one in list(self._open.items()):
                 if one in passes and one not in good and not over.done():

@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 from apps.environments import reaching
 from fermi.launch import registry
 from fermi.launch.backends.local import kept
-from fermi.launch.hosting import HostedHandle, HostedSpec, Hosting
+from fermi.launch.hosting import Activity, HostedHandle, HostedSpec, Hosting
 from tests.doors.conftest import ENVIRONMENT, Console, Inside
 from tests.waiting import until
 
@@ -60,9 +60,12 @@ def test_a_notebook_is_opened_and_a_cell_is_run_through_the_door(
     assert made.status_code == 201, made.text
     kernel = made.json()["id"]
     assert run_cell(inside, kernel, "print(6 * 7)") == "42\n"
-    seen = hosting.observe([HANDLE])[HANDLE.name].activity
-    assert kernel in {one.id for one in seen.kernels}
-    assert seen.at is not None
+
+    def seen() -> Activity:
+        return hosting.observe([HANDLE])[HANDLE.name].activity
+
+    until(lambda: kernel in {one.id for one in seen().kernels}, what="its kernel is seen")
+    assert seen().at is not None
 
 
 def run_cell(inside: Inside, kernel: str, code: str) -> str:
