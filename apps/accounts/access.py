@@ -1,5 +1,6 @@
 """Who may see and do what. Someone without a role in a project is told 404, never 403, about what is in it."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from django.contrib.auth.models import AnonymousUser
@@ -49,6 +50,16 @@ def may_change(user: Someone, path: str = "project") -> Exists | Value:
         return Value(True)
     enough = _ORDER[_ORDER.index(Role.MEMBER) :]
     return Exists(Membership.objects.filter(user_id=user.pk or 0, project=OuterRef(path), role__in=enough))
+
+
+def may_use(user: Someone) -> Callable[[str | None], bool]:
+    """Of the project of a row (its id): whether `user` is a member or more there, of what belongs to none, anywhere."""
+    if user.is_superuser:
+        return lambda project: True
+    enough = _ORDER[_ORDER.index(Role.MEMBER) :]
+    rows = Membership.objects.filter(user_id=user.pk or 0, role__in=enough)
+    mine = set(rows.values_list("project_id", flat=True))
+    return lambda project: bool(mine) if project is None else project in mine
 
 
 def is_member(user: Someone, project: Project | str | None) -> bool:

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import orjson
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import Count, Q, QuerySet
-from django.forms.fields import InvalidJSONInput
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 from unfold.decorators import display
@@ -17,8 +15,8 @@ from apps.clusters import services
 from apps.clusters.api.serializers import ClusterChangeRequest
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
 from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
+from apps.common.admin_json import as_asked, invalid
 from apps.common.errors import ApiError
-from apps.common.requests import parse
 from apps.common.texts import said, text
 from fermi.launch import registry
 from fermi.launch.findings import Level
@@ -65,30 +63,9 @@ STATUS_NAMES: dict[str, str] = {
 }
 
 
-class ConnectionField(forms.JSONField):
-    """Looked at as in a request to the API. Shown again as it was typed: read and written anew, it may be too deep to
-    write, or what no page can hold."""
-
-    def to_python(self, value: Any) -> Any:
-        try:
-            given = {"connection": orjson.loads(value)} if value else {}
-            return parse(ClusterChangeRequest, given, partial=True).get("connection", {})
-        except orjson.JSONDecodeError as error:
-            raise forms.ValidationError(f"{self.error_messages['invalid']} ({error})") from None
-        except ApiError as error:
-            raise _invalid(error) from None
-
-    def bound_data(self, data: Any, initial: Any) -> Any:
-        return InvalidJSONInput(data or "")
-
-
-def _invalid(error: ApiError) -> forms.ValidationError:
-    return forms.ValidationError([" ".join(text(one.code, one.params)) for one in error.problems])
-
-
 class ClusterForm(forms.ModelForm):
     class Meta:
-        field_classes = {"connection": ConnectionField}
+        field_classes = {"connection": as_asked(ClusterChangeRequest, "connection")}
 
     backend = forms.ChoiceField(
         label=said("BACKEND"),
@@ -107,7 +84,7 @@ class ClusterForm(forms.ModelForm):
         try:
             services.check_connection(backend, connection)
         except ApiError as error:
-            raise _invalid(error) from None
+            raise invalid(error) from None
         return cleaned
 
 

@@ -10,7 +10,9 @@ from unfold.admin import ModelAdmin
 
 from apps.accounts import audit
 from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
+from apps.common.admin_json import as_asked
 from apps.common.texts import text
+from apps.environments.api.forms import EnvironmentMadeOf
 from apps.environments.models import Hosted, Template
 from apps.environments.services import templates
 
@@ -32,6 +34,14 @@ label(Hosted, "ENVIRONMENT_LIVES", environment="ENVIRONMENT", state="STATUS", ru
 
 
 class TemplateForm(forms.ModelForm):
+    class Meta:
+        field_classes = {
+            "packages": as_asked(EnvironmentMadeOf, "packages", list),
+            "ports": as_asked(EnvironmentMadeOf, "ports", list),
+            "env": as_asked(EnvironmentMadeOf, "env"),
+            "secret_env": as_asked(EnvironmentMadeOf, "secretEnv"),
+        }
+
     def clean(self) -> dict[str, Any]:
         """What the API would say of it, beside the form as a whole."""
         cleaned = super().clean() or self.cleaned_data

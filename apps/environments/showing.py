@@ -31,7 +31,8 @@ def templates(user: Someone, filters: Mapping[str, Any]) -> QuerySet[Template]:
     return rows
 
 
-def template(row: Template) -> dict[str, Any]:
+def template(row: Template, uses: bool) -> dict[str, Any]:
+    """`uses`: it is for somebody who may make environments from it; values of variables are nobody else's."""
     return {
         "id": row.pk,
         "name": row.name,
@@ -50,8 +51,8 @@ def template(row: Template) -> dict[str, Any]:
         "sharedMemoryGb": row.shared_memory_gb,
         "diskGb": row.disk_gb,
         "ports": row.ports,
-        "env": row.env,
-        "secretEnv": row.secret_env,
+        "env": row.env if uses else {},
+        "secretEnv": row.secret_env if uses else {},
         "startScript": row.start_script,
         "idleStopMinutes": row.idle_stop_minutes,
         "createdBy": row.created_by.username if row.created_by else "",
@@ -118,7 +119,7 @@ def _kernel(one: Mapping[str, Any]) -> dict[str, Any]:
 
 def _stops_at(row: Hosted, held: bool) -> Any:
     """None while somebody is at it: then nobody knows."""
-    if row.state != State.RUNNING or held or row.active_at is None:
+    if row.state != State.RUNNING or held or row.afterwards or row.active_at is None:
         return None
     activity = row.seen.get("activity") or {}
     if activity.get("connections") or any(one["busy"] for one in activity.get("kernels", ())):

@@ -39,9 +39,10 @@ def _busy(values: Mapping[str, float]) -> bool:
 
 
 def use(hosted: Hosted, seen: HostedSeen | None, held: bool, busy: bool) -> Use:
-    """What idleness is judged by. What cannot be seen now counts as used."""
+    """What idleness is judged by. What cannot be seen now counts as used, and so does one that was made for a task that
+    has not ended: it may wait in the queue, for its code, for memory."""
     moment = now()
-    going_on = held or busy or seen is None or seen.phase is HostedPhase.UNKNOWN
+    going_on = held or busy or bool(hosted.afterwards) or seen is None or seen.phase is HostedPhase.UNKNOWN
     signs = [hosted.active_at or hosted.state_since]
     if seen is not None:
         going_on = going_on or seen.activity.connections > 0 or any(one.busy for one in seen.activity.kernels)

@@ -171,6 +171,7 @@ def test_the_same_key_makes_one(template: Template, colleague: Api) -> None:
     assert first.data["id"] == again.data["id"]
     other = colleague.post("/dev-environments/make", {**MADE, "name": "other"}, Idempotency_Key="k")
     assert other.error == "IDEMPOTENCY_CONFLICT"
+    assert first.data["id"] in other.body["message"]
     assert colleague.post("/dev-environments/make", MADE).problems == {"name": "ENVIRONMENT_NAME_TAKEN"}
 
 
@@ -255,6 +256,11 @@ def test_one_that_nobody_uses_is_warned_of_and_stops_and_says_why(made: str, mac
     settle(1)
     assert hosted(colleague, made)["state"] == "running", "a task trains there"
     leases.release("task-x")
+    Hosted.objects.filter(pk=made).update(active_at=an_hour, task="task-y", afterwards="keep")
+    settle(1)
+    found = hosted(colleague, made)
+    assert (found["state"], found["stopsAt"]) == ("running", None), "it was made for a task that has not ended"
+    services.finish_for_task("task-y")
     Hosted.objects.filter(pk=made).update(active_at=an_hour, warned_at=an_hour + timedelta(minutes=50))
     settle()
     found = hosted(colleague, made)
@@ -395,6 +401,8 @@ def test_templates_are_an_administrators_or_a_projects(
     assert viewer.patch(path, {"memoryGb": 2}).status == 403
     assert colleague.patch(path, {"env": {"RANK": "1"}}).problems == {"env.RANK": "ENV_RESERVED"}
     assert colleague.patch(path, {"memoryGb": 8, "zone": "a"}).data["zone"]["name"] == "a"
+    assert colleague.patch(path, {"env": {"KEY": "mine"}}).data["env"] == {"KEY": "mine"}
+    assert viewer.get(path).data["env"] == {}, "values are for those who may use them"
     assert set(stranger.get("/environment-templates").ids) & {mine["id"], "template-jupyter"} == {"template-jupyter"}
     assert stranger.delete(path).status == 404
     assert colleague.delete("/environment-templates/template-jupyter").status == 403

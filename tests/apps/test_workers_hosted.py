@@ -4,6 +4,7 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from apps.accounts.models import Project
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
-from apps.workers.engine import channels
+from apps.workers.engine import channels, shipping
 from apps.workers.engine.hosted import body_of
 from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.channels import Channels
@@ -20,6 +21,7 @@ from apps.workers.models import Channel, Listening, Report, Worker
 from apps.workers.services import environments
 from apps.workers.tokens import digest
 from fermi.launch import stored
+from fermi.launch.backends import logfiles
 from fermi.launch.backends.agent import hosting
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec
@@ -131,6 +133,18 @@ def test_the_next_run_goes_to_where_the_disk_is() -> None:
     beat("gn7-0", **say_on)
     start(2, host="")
     assert [run["name"] for run in beat("gn7-0", sequence=2)["hosted"]["runs"]] == ["env-a-2"]
+
+
+def test_of_a_log_its_host_keeps_the_newest_part_and_so_do_we(settings: Any, tmp_path: Path) -> None:
+    settings.DATA_DIR = tmp_path
+    start()
+    assert shipping.append_hosted("gn6-0", "env-a-1", 0, b"old\n") == 4
+    assert shipping.append_hosted("gn6-0", "env-a-1", 1 << 30, b"new\n") == (1 << 30) + 4
+    with pytest.raises(shipping.Gap):
+        shipping.append_hosted("gn6-0", "env-a-1", 1 << 62, b"never\n")
+    log = hosting.log_path(tmp_path, HostedHandle("env-a", 1))
+    assert log.stat().st_blocks * 512 < 1 << 20
+    assert logfiles.chunk(log, 0, 1 << 20).data.strip(b"\0") == b"new\n"
 
 
 def test_a_run_that_was_stopped_before_it_was_ordered_never_begins() -> None:

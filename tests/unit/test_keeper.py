@@ -19,10 +19,12 @@ from websockets.sync.client import connect as websocket
 
 from fermi.keeper import wire
 from fermi.launch import registry
+from fermi.launch.backends import logfiles
 from fermi.launch.backends.local import kept, stop_everything
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSpec, Hosting, Port
-from fermi.runner import processes
+from fermi.launch.spec import LogChunk
+from fermi.runner import newest, processes
 from tests.keepers import HOST, Kept, Ran, frames, ran
 from tests.waiting import until
 
@@ -329,6 +331,20 @@ def test_a_script_serves_a_declared_port_and_what_it_prints_is_the_log(hosting: 
     assert run.http("GET", "/", door="web") == (200, b"here")
     assert run.log().startswith("begun\n")
     assert run.stop().cause is None
+
+
+def test_of_a_log_without_end_the_newest_part_is_kept_and_each_byte_keeps_its_place(tmp_path: Path) -> None:
+    path, line = tmp_path / "keeper.log", b"x" * 1023 + b"\n"
+    with path.open("ab") as log:
+        for _ in range(8):
+            log.write(line * 1024)
+            log.flush()
+            newest.trim(log.fileno(), kept=2 << 20, step=1 << 20)
+    assert path.stat().st_blocks * 512 <= 3 << 20
+    chunk = logfiles.chunk(path, 0, 1 << 20)
+    assert (chunk.data, chunk.cursor, chunk.end) == (line * 1024, 7 << 20, False)
+    assert logfiles.chunk(path, -1024, 1 << 20).data == line
+    assert logfiles.chunk(path, 8 << 20, 10) == LogChunk(b"", 8 << 20, end=True)
 
 
 def test_a_script_that_fails_again_and_again_is_given_up_with_what_it_said(hosting: Hosting) -> None:

@@ -25,7 +25,9 @@ class TemplatesView(APIView):
     @operation("listEnvironmentTemplates", query=forms.EnvironmentTemplateQuery, page=forms.EnvironmentTemplate)
     def get(self, request: Request, query: Query) -> Data:
         """What environments can be made from: the operators' catalogue, and your projects' own."""
-        return page(showing.templates(request.user, query), query, showing.template)
+        may_use = access.may_use(request.user)
+        rows = showing.templates(request.user, query)
+        return page(rows, query, lambda row: showing.template(row, may_use(row.project_id)))
 
     @operation(
         "createEnvironmentTemplate",
@@ -177,7 +179,7 @@ def _template_shown(request: Request, template_id: str) -> Data:
     row = showing.templates(request.user, {}).filter(pk=template_id).first()
     if row is None:
         raise ApiError(404, "NOT_FOUND")
-    return showing.template(row)
+    return showing.template(row, access.may_use(request.user)(row.project_id))
 
 
 def _environment(request: Request, environment_id: str) -> DevEnvironment:

@@ -76,7 +76,7 @@ def _before(user: User, key: str, digest: str) -> DevEnvironment | None:
     if hosted is None:
         return None
     if hosted.request_hash != digest:
-        raise ApiError(409, "IDEMPOTENCY_CONFLICT", "Idempotency-Key", key=key, task=hosted.pk)
+        raise ApiError(409, "IDEMPOTENCY_CONFLICT", "Idempotency-Key", key=key, made=hosted.pk)
     return hosted.environment
 
 

@@ -67,7 +67,7 @@ def create(
 def _before(user: User, key: str, digest: str) -> Task | None:
     task = Task.objects.filter(owner=user, idempotency_key=key).first()
     if task and task.request_hash != digest:
-        raise ApiError(409, "IDEMPOTENCY_CONFLICT", "Idempotency-Key", key=key, task=task.pk)
+        raise ApiError(409, "IDEMPOTENCY_CONFLICT", "Idempotency-Key", key=key, made=task.pk)
     return task
 
 

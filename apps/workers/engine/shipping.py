@@ -9,8 +9,12 @@ from django.conf import settings
 
 from apps.common.errors import ApiError
 from apps.workers.models import HostRun, Order
+from fermi.launch.backends import logfiles
 from fermi.launch.backends.agent.hosting import log_path
 from fermi.launch.hosting import HostedHandle
+
+LONGEST = 1 << 40
+"""Bytes that a dev environment's log may have come to."""
 
 
 class Gap(Exception):
@@ -30,20 +34,28 @@ def append(worker_id: str, task: str, attempt: int, rank: int, offset: int, data
 
 
 def append_hosted(worker_id: str, run: str, offset: int, data: bytes) -> int:
-    """The same of what a dev environment's keeper and service print; only the newest run's is taken."""
+    """The same of what a dev environment's keeper and service print, of which both sides keep the newest part: what its
+    host has not any more is a hole here, too."""
     row = HostRun.objects.filter(pk=run, worker=worker_id).first()
     if row is None:
         raise ApiError(404, "RUN_NOT_OF_WORKER", worker=worker_id, run=run)
-    return _append(log_path(Path(settings.DATA_DIR), HostedHandle(row.environment, row.number)), offset, data)
+    return _append(
+        log_path(Path(settings.DATA_DIR), HostedHandle(row.environment, row.number)), offset, data, trimmed=True
+    )
 
 
-def _append(path: Path, offset: int, data: bytes) -> int:
+def _append(path: Path, offset: int, data: bytes, *, trimmed: bool = False) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         size = os.fstat(file.fileno()).st_size
         if offset > size:
-            raise Gap(size)
+            if not trimmed or offset > LONGEST:
+                raise Gap(size)
+            file.truncate(offset)
+            size = offset
         file.write(data[size - offset :])
         file.flush()
+        if trimmed:
+            logfiles.trim(file)
         return os.fstat(file.fileno()).st_size

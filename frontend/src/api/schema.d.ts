@@ -3431,9 +3431,11 @@ export interface components {
             sharedMemoryGb: number;
             diskGb: number;
             ports: components["schemas"]["DeclaredPort"][];
+            /** @description empty for whoever may only look */
             env: {
                 [key: string]: string;
             };
+            /** @description names of secrets, as env */
             secretEnv: {
                 [key: string]: string;
             };

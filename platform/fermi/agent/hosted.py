@@ -242,8 +242,8 @@ class Hosted:
         try:
             known = self._shipped.get(begun.name)
             at = self._server.append(begun.worker, token, log, 0, b"") if known is None else known
-            while data := self._hosting().logs(begun.handle, at, PIECE).data:
-                at = self._server.append(begun.worker, token, log, at, data)
+            while (chunk := self._hosting().logs(begun.handle, at, PIECE)).data:
+                at = self._server.append(begun.worker, token, log, chunk.cursor - len(chunk.data), chunk.data)
             self._shipped[begun.name] = at
             if ended and not self._is_wanted(begun):
                 self._complete.add(begun.name)

@@ -3025,7 +3025,13 @@ class EnvironmentTemplate(TypedDict):
     diskGb: int
     ports: list[DeclaredPort]
     env: dict[str, str]
+    """
+    empty for whoever may only look
+    """
     secretEnv: dict[str, str]
+    """
+    names of secrets, as env
+    """
     startScript: str
     idleStopMinutes: int | None
     createdBy: str

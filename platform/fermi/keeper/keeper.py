@@ -14,7 +14,7 @@ from typing import Any
 from fermi.keeper.children import MARK, Children
 from fermi.keeper.held import Held
 from fermi.keeper.service import Service
-from fermi.runner import files, processes
+from fermi.runner import files, newest, processes
 
 LOOK_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.5
@@ -35,6 +35,7 @@ class Keeper:
         self.ending = asyncio.Event()
         self._stop: dict[str, Any] | None = None
         self._log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        self._logged = 0  # since the log was trimmed
         gpus = spec["env"].get("CUDA_VISIBLE_DEVICES")
         self.held = Held(gpus)
         own = {**spec["env"], **variables, MARK: spec["name"]}
@@ -92,7 +93,10 @@ class Keeper:
 
     def log(self, data: bytes) -> None:
         with contextlib.suppress(OSError):
-            os.write(self._log, data)
+            self._logged += os.write(self._log, data)
+            if self._logged >= newest.STEP:
+                self._logged = 0
+                newest.trim(self._log)
 
     async def end_kernel(self, kernel: str) -> bool:
         jupyter = self.service.jupyter

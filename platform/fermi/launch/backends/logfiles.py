@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fermi.launch.spec import LogChunk
+from fermi.runner import newest
 
 
 def chunk(path: Path, cursor: int, limit: int) -> LogChunk:
@@ -16,12 +17,17 @@ def chunk(path: Path, cursor: int, limit: int) -> LogChunk:
             size = os.fstat(file.fileno()).st_size
             if cursor > size:  # a file system refuses to seek to places beyond what it could ever hold
                 return LogChunk(b"", cursor, end=True)
-            file.seek(cursor if cursor >= 0 else max(0, size + cursor))
-            cursor = file.tell()
+            cursor = newest.begin(file.fileno(), cursor if cursor >= 0 else max(0, size + cursor))
+            file.seek(cursor)
             data = file.read(limit)
             return LogChunk(data, cursor + len(data), end=len(data) < limit)
     except FileNotFoundError:
         return LogChunk(b"", max(cursor, 0), end=True)
+
+
+def trim(file: BinaryIO) -> None:
+    """Keeps its newest part; what is older is a hole, over which `chunk` goes."""
+    newest.trim(file.fileno())
 
 
 def plain(path: str | Path) -> BinaryIO:
