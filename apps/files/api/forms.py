@@ -13,7 +13,7 @@ class Path(Key):
     """Within the project, relative, `/` between folders."""
 
     def __init__(self, **options: object) -> None:
-        super().__init__(**{"max_length": LONGEST_PATH, "trim_whitespace": False, **options})  # type: ignore[arg-type]
+        super().__init__(**{"max_length": LONGEST_PATH, "trim_whitespace": False, **options})
 
 
 class FileQuery(PageQuery):

@@ -99,7 +99,9 @@ class Jupyter:
         self.socket = socket
 
     async def is_up(self) -> bool:
-        return await self.get("/api/status") is not None
+        """The server listens a moment before its extensions answer: JupyterLab itself is one."""
+        status, _ = await self._ask("GET", "/lab")
+        return status not in (0, 404)
 
     async def kernels(self) -> list[dict[str, Any]]:
         """As `hosting.Kernel` has them, without their processes."""
