@@ -81,6 +81,16 @@ env:
     value: {{ .Values.publicUrl | quote }}
   - name: FERMI_DOOR_HOST
     value: {{ .Values.doors.host | quote }}
+  {{- if .Values.files.place }}
+  - name: FERMI_FILES
+    value: {{ .Values.files.place | quote }}
+  - name: FERMI_FILES_ENDPOINT
+    value: {{ .Values.files.endpoint | quote }}
+  - name: FERMI_FILES_KEY
+    valueFrom: {secretKeyRef: {name: {{ .Values.secretName }}, key: FERMI_FILES_KEY, optional: true}}
+  - name: FERMI_FILES_SECRET
+    valueFrom: {secretKeyRef: {name: {{ .Values.secretName }}, key: FERMI_FILES_SECRET, optional: true}}
+  {{- end }}
   - name: FERMI_STAND_BY
     value: "0"
   - name: FERMI_LOG
