@@ -22,7 +22,7 @@ LOOK_AGAIN: dict[State, timedelta] = {
 }
 """Without any hint. What is at rest, and wanted so, is not looked at."""
 
-CLAIM = timedelta(seconds=60)
+CLAIM = timedelta(seconds=30)
 """How long a pass has an environment for itself; also when one whose pass crashed or raised is tried again."""
 ENGINE_AWAY = timedelta(seconds=10)
 

@@ -84,7 +84,10 @@ _ENDED = (EnvironmentStatus.FAILED, EnvironmentStatus.STOPPED, EnvironmentStatus
 
 def _why(hosted: Hosted | None) -> dict[str, Any]:
     """As `apps.common.explained` says it in the reader's language."""
-    doing = (hosted.seen.get("doing") or {}) if hosted else {}
-    code = doing.get("code") or (hosted.reason if hosted else GONE)
-    params = doing.get("params") or (hosted.reason_params if hosted else {})
-    return {"why": code, "about": params}
+    if hosted is None:
+        return {"why": GONE, "about": {}}
+    if doing := hosted.seen.get("doing"):
+        return {"why": doing["code"], "about": doing["params"]}
+    if hosted.reason:
+        return {"why": hosted.reason, "about": hosted.reason_params}
+    return {"why": f"ENVIRONMENT_IS_{hosted.state.upper()}", "about": {"run": hosted.run, "reason": ""}}

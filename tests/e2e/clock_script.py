@@ -1,0 +1,44 @@
+"""Run with a platform's own settings, beside it: what would happen later.
+
+python -m tests.e2e.clock_script      reads a line each, and answers with one when that is done
+
+MINUTES   a pass over environments as many minutes later
+due       what is looked at later (also: what a killed pass had claimed) is due
+"""
+
+import os
+import sys
+from datetime import timedelta
+
+import django
+from django.utils import timezone
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "server.settings")
+django.setup(set_prefix=False)
+
+from apps.environments import reconcile  # noqa: E402
+from apps.environments.models import Hosted  # noqa: E402
+from apps.training.models import Task  # noqa: E402
+
+right = timezone.now
+
+
+def main() -> None:
+    for line in map(str.strip, sys.stdin):
+        due()
+        if line != "due":
+            by = timedelta(minutes=float(line))
+            timezone.now = lambda by=by: right() + by  # type: ignore[misc]
+            reconcile.sweep()
+            timezone.now = right
+            due()
+        print("done", flush=True)
+
+
+def due() -> None:
+    for kind in (Hosted, Task):
+        kind._default_manager.filter(due_at__gt=right()).update(due_at=right())
+
+
+if __name__ == "__main__":
+    main()
