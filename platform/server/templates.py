@@ -10,7 +10,8 @@ CATALOGUE: list[tuple[str, str, str, dict[str, Any]]] = [
     ("template-jupyter", "JupyterLab", "Notebooks and terminals, without GPUs.",
      {"kind": "jupyter", "cpu_cores": 2, "memory_gb": 4, "idle_stop_minutes": 240,
       "ports": [{"name": "tensorboard", "port": 6006}]}),
-    ("template-vscode", "VS Code", "An editor in the browser, without GPUs.",
+    ("template-vscode", "VS Code", "An editor in the browser, without GPUs. Takes code-server on "
+     "this machine, or Node.js 20, 22 or 24 with npm, a C++ compiler and make to install it.",
      {"kind": "vscode", "cpu_cores": 2, "memory_gb": 4, "idle_stop_minutes": 240,
       "ports": [{"name": "tensorboard", "port": 6006}]}),
     ("template-custom", "Shell", "Terminals alone, or a service that your own script starts.",

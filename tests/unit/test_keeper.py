@@ -205,6 +205,19 @@ def test_an_editor_on_the_path_is_used_and_its_socket_has_no_name(
     run.stop()
 
 
+def test_what_an_editor_would_need_is_said_before_anything_is_made(
+    hosting: Hosting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = HostedSpec("env-n", "n", "project-1", 1, kind="vscode")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for number, why in ((0, "no Node.js"), (18, "for Node.js v18"), (20, "without a C++ compiler (g++), make, Python")):
+        for name in ("node", "npm") if number else ():
+            (tmp_path / name).write_text(f"#!/bin/sh\necho v{number}.1.0\n")
+            (tmp_path / name).chmod(0o755)
+        [problem] = hosting.problems(spec)
+        assert (problem.code, why in problem.params["why"]) == ("VSCODE_MISSING", True), problem
+
+
 # --- commands and terminals ---
 
 

@@ -24,6 +24,8 @@ VERSIONS = {"20": "4.100.3", "22": "4.114.1", "24": "4.139.1"}
 """By Node's own number: the newest release that runs on it (`engines` of each, on npm)."""
 SOCKET = "editor.sock"
 MARK = "ready.json"
+BUILDS = {"a C++ compiler (g++)": ("c++", "g++", "clang++"), "make": ("make", "gmake"), "Python": ("python3", "python")}
+"""What node-gyp builds with, and by which names it is found."""
 LAST_LINES = 12
 NATIVE = ("@vscode/spdlog", "native-watchdog", "node-pty")
 ENTRY = Path("node_modules/code-server/out/node/entry.js")
@@ -85,6 +87,9 @@ def wanted() -> str:
     number = said.lstrip("v").partition(".")[0]
     if number not in VERSIONS:
         raise Missing(f"there is no release of code-server for Node.js {said} (for {', '.join(VERSIONS)} there are)")
+    absent = [what for what, names in BUILDS.items() if not any(map(shutil.which, names))]
+    if absent:
+        raise Missing(f"its native parts cannot be built without {', '.join(absent)}")
     return VERSIONS[number]
 
 
