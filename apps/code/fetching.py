@@ -13,7 +13,8 @@ from django.db import transaction
 
 from apps.accounts import audit, vault
 from apps.accounts.models import Project, User
-from apps.code import collecting, git, hints
+from apps.code import collecting, gathering, git, hints
+from apps.code.errors import FetchError
 from apps.code.models import Fetch, FetchStatus, Snapshot
 from apps.common.clock import now
 from apps.common.errors import ApiError
@@ -57,7 +58,7 @@ def fetch(fetch_id: str) -> bool:
         return False
     try:
         _end(row, FetchStatus.READY, snapshot=_bring(row))
-    except git.FetchError as error:
+    except FetchError as error:
         failed = {"code": error.code, **error.params}
         if error.retry and row.tries + 1 < MOST_TRIES and now() + AGAIN < row.deadline_at:
             again = Fetch.objects.filter(pk=row.pk, status=FetchStatus.FETCHING)
@@ -76,6 +77,8 @@ def fetch(fetch_id: str) -> bool:
 
 
 def _bring(row: Fetch) -> Snapshot:
+    if "environment" in row.source:
+        return gathering.gather(row.created_by, row.project, row.source)
     asked = row.source["git"]
     named = asked.get("secret")
     secret = vault.reveal(row.project_id, {"code.git": named})["code.git"] if named else ""
@@ -100,3 +103,8 @@ def _end(row: Fetch, status: FetchStatus, **values: Any) -> None:
 def _told(source: dict[str, Any]) -> dict[str, Any]:
     asked = source.get("git")
     return {**source, "git": {**asked, "url": git.shown(asked["url"])}} if asked else source
+
+
+def whence(source: dict[str, Any]) -> str:
+    """As people are told of it."""
+    return git.shown(source["git"]["url"]) if "git" in source else f"{source['name']}:{source['path']}"

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
 
+from apps.code.errors import FetchError
 from apps.notices.sending.guard import Allowed
 from fermi.launch.spec import Problem
 
@@ -32,14 +32,6 @@ case "$1" in User*) echo x-access-token;; *) echo "$FERMI_GIT_TOKEN";; esac
 _SCP = re.compile(r"(?:(?P<user>[\w.-]+)@)?(?P<host>[\w.-]+):(?P<path>[^/].*)")
 _REVISION = re.compile(r"(?!-)[\w./@^~{}+-]{1,200}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-
-
-class FetchError(Exception):
-    """`retry`: another try may go well."""
-
-    def __init__(self, code: str, *, retry: bool = False, **params: Any) -> None:
-        super().__init__(f"{code}: {params}")
-        self.code, self.params, self.retry = code, params, retry
 
 
 @dataclass(frozen=True, slots=True)

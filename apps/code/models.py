@@ -57,7 +57,7 @@ class FetchStatus(models.TextChoices):
 
 class Fetch(models.Model):
     """Code that the platform brings itself. `source`: {"git": {"url", "revision", "secret"}} or {"environment": id,
-    "path"}. `due_at` is schedule and claim in one; None: it is over. `error`: {"code": …, params…}."""
+    "name", "path"}. `due_at` is schedule and claim in one; None: it is over. `error`: {"code": …, params…}."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "fetch"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")

@@ -49,13 +49,13 @@ def put_manifest(user: User, project_id: str | None, digest: str, manifest: byte
     files = read(manifest)
     store.put_manifest(manifest)
     row = begin(user, project, digest, files)
-    missing = {} if row.finished_at else _missing(project, files)
+    absent = {} if row.finished_at else missing(project, files)
     return {
         "id": digest,
         "projectId": project.pk,
         "finished": row.finished_at is not None,
-        "missing": list(missing),
-        "missingBytes": sum(missing.values()),
+        "missing": list(absent),
+        "missingBytes": sum(absent.values()),
     }
 
 
@@ -94,7 +94,7 @@ def begin(user: User, project: Project, digest: str, files: Iterable[File]) -> S
         return Snapshot.objects.get(project=project, digest=digest)
 
 
-def _missing(project: Project, files: Iterable[File]) -> dict[str, int]:
+def missing(project: Project, files: Iterable[File]) -> dict[str, int]:
     """Size by hash, of what the project has not sent or is not there any more."""
     wanted = {one.sha256: one.size for one in files if one.sha256}
     digests = list(wanted)
@@ -110,6 +110,11 @@ def put_blobs(user: User, project_id: str | None, digest: str, stream: IO[bytes]
     """Contents, each as `<sha256> <size>\\n` and its bytes. What came before something went wrong is kept."""
     project, row = _mine(user, project_id, digest)
     sizes = {one.sha256: one.size for one in store.files(digest) if one.sha256}
+    return {"id": row.digest, "stored": take(project, sizes, stream)}
+
+
+def take(project: Project, sizes: Mapping[str, int], stream: IO[bytes]) -> int:
+    """How many came. Raises ApiError."""
     taken: list[str] = []
     try:
         while head := stream.readline(LONGEST_HEAD):
@@ -124,7 +129,7 @@ def put_blobs(user: User, project_id: str | None, digest: str, stream: IO[bytes]
             taken.append(sha256)
     finally:
         own(project, taken)
-    return {"id": row.digest, "stored": len(taken)}
+    return len(taken)
 
 
 def own(project: Project, digests: Iterable[str]) -> None:
@@ -138,8 +143,8 @@ def finish(
 ) -> Snapshot:
     """Raises ApiError while something is missing. Done again it changes nothing but where it says to come from."""
     project, row = _mine(user, project_id, digest)
-    if row.finished_at is None and (missing := _missing(project, store.files(digest))):
-        raise ApiError(409, "SNAPSHOT_INCOMPLETE", missing=len(missing))
+    if row.finished_at is None and (absent := missing(project, store.files(digest))):
+        raise ApiError(409, "SNAPSHOT_INCOMPLETE", missing=len(absent))
     return complete(user, row, {"kind": "upload", **(origin or {})}, patch)
 
 

@@ -193,6 +193,8 @@ def test_a_task_names_the_snapshot_and_a_script_in_it(owner: Api, environments: 
     assert two.problems["code"] == "CODE_ONE_SOURCE"
     wanted = owner.post("/training-tasks", task(code={"snapshot": key, "requirements": "other.txt"}))
     assert wanted.problems == {"code.requirements": "REQUIREMENTS_NOT_IN_CODE"}
+    elsewhere = owner.post("/training-tasks", task(code={"environment": "master"}))
+    assert elsewhere.problems == {"code.environment": "CODE_ENVIRONMENT_UNREACHABLE"}, "nobody made it here"
     copy = owner.post(f"/training-tasks/{made.data['taskId']}/clone").data["request"]
     assert copy["code"] == {"snapshot": key, "requirements": "auto"}
 

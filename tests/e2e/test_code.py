@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.running import Running
+from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
 
@@ -46,10 +47,10 @@ def fermi(platform: Running, tmp_path: Path, *words: str) -> subprocess.Complete
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
 
 
-def submit(platform: Running, tmp_path: Path, folder: Path, *more: str) -> dict[str, Any]:
+def submit(platform: Running, tmp_path: Path, *more: str) -> dict[str, Any]:
     nodes = [word for node in NODES for word in ("--env", node)]
     data = ["--dataset", "none", "--model", "none", "--pulse", "off", "--max-restarts", "0"]
-    words = ["submit", "--name", "mine", *nodes, *data, "--code", str(folder), "--script", "train.py", *more]
+    words = ["submit", "--name", "mine", *nodes, *data, "--script", "train.py", *more]
     done = fermi(platform, tmp_path, *words, "-o", "json")
     assert done.returncode == 0, done.stderr
     return {**json.loads(done.stdout), "said": done.stderr}
@@ -64,9 +65,9 @@ def words_of(platform: Running, task_id: str) -> list[str]:
 
 
 def test_what_changed_between_two_submissions_trains_on_every_node(platform, folder, tmp_path):
-    first = submit(platform, tmp_path, folder)
+    first = submit(platform, tmp_path, "--code", str(folder))
     (folder / "lib" / "word.py").write_text('WORD = "second"\n')
-    second = submit(platform, tmp_path, folder)
+    second = submit(platform, tmp_path, "--code", str(folder))
     assert "Sending 1 contents" in second["said"], "what has not changed is not sent again"
     for task, word in ((first, "first"), (second, "second")):
         platform.until_state(task["taskId"], "succeeded", seconds=120)
@@ -97,7 +98,7 @@ def test_a_damaged_archive_is_refused_with_its_cause(platform, folder, tmp_path)
     whole = platform.api.get(f"/code/snapshots/{key}/archive").content
     assert archive.read_bytes() == whole
     archive.write_bytes(whole.replace(b'"third"', b'"wrong"'))
-    task = submit(platform, tmp_path, folder)
+    task = submit(platform, tmp_path, "--code", str(folder))
     ended = platform.until_final(task["taskId"], seconds=120)
     assert ended["reason"]["code"] == "CODE_ARCHIVE_BROKEN", ended["reason"]
     assert "lib/word.py" in ended["reason"]["message"]
@@ -112,13 +113,36 @@ def test_packages_are_prepared_once_and_a_wrong_one_says_so(platform, folder, tm
         wheel.writestr("fermitoy-1.0.dist-info/RECORD", "")
     (folder / "lib" / "word.py").write_text("from fermitoy import WORD\n")
     (folder / "requirements.txt").write_text(f"--no-index\n--find-links {tmp_path}\nfermitoy\n")
-    task = submit(platform, tmp_path, folder)
+    task = submit(platform, tmp_path, "--code", str(folder))
     platform.until_state(task["taskId"], "succeeded", seconds=180)
     lines = words_of(platform, task["taskId"])
     assert {line.split()[0] for line in lines} == {"toy"}
     [prefix] = {line.split(" by ")[1] for line in lines}
     assert str(platform.data / "packages") in prefix
     (folder / "requirements.txt").write_text("--no-index\nno-such-package-of-anybody\n")
-    wrong = platform.until_final(submit(platform, tmp_path, folder)["taskId"], seconds=120)
+    wrong = platform.until_final(submit(platform, tmp_path, "--code", str(folder))["taskId"], seconds=120)
     assert wrong["reason"]["code"] == "CODE_PACKAGES_FAILED"
     assert "no-such-package-of-anybody" in wrong["reason"]["message"]
+
+
+def test_the_working_directory_of_the_master_environment_trains_as_it_was_when_it_was_taken(platform, tmp_path):
+    workspace = platform.data / "environments" / "env-001" / "workspace" / "mine"
+    (workspace / "lib").mkdir(parents=True)
+    (workspace / "train.py").write_text(SCRIPT)
+    (workspace / ".gitignore").write_text("big.bin\n")
+    (workspace / "big.bin").write_bytes(b"\0" * 1024)
+    made = []
+    for word in ("early", "late"):
+        (workspace / "lib" / "word.py").write_text(f'WORD = "{word}"\n')
+        task = submit(platform, tmp_path, "--code-env", "master:mine")
+        taken = until(lambda key=task["taskId"]: platform.get(f"/training-tasks/{key}/code")["snapshot"])
+        assert (taken["files"], taken["origin"]["kind"], taken["origin"]["path"]) == (3, "environment", "mine")
+        made.append((task["taskId"], word))
+    for task_id, word in made:
+        platform.until_state(task_id, "succeeded", seconds=120)
+        assert {(line.split()[0], line.split()[2]) for line in words_of(platform, task_id)} == {
+            (word, rank) for rank in "012"
+        }
+    wrong = submit(platform, tmp_path, "--code-env", "master:absent")
+    ended = platform.until_final(wrong["taskId"], seconds=60)
+    assert "no folder absent" in ended["reason"]["message"], ended["reason"]

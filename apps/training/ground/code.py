@@ -6,7 +6,8 @@ from typing import Any
 
 from apps.accounts import vault
 from apps.accounts.models import Project, User
-from apps.code import fetching, git, selectors, store
+from apps.clusters.models import DevEnvironment
+from apps.code import fetching, gathering, git, selectors, store
 from apps.code.models import Fetch, FetchStatus
 from fermi.launch import code
 from fermi.launch.request import CodeRequest
@@ -15,8 +16,11 @@ from fermi.launch.spec import Code, JobSpec, Problem
 FIELD = "code"
 
 
-def named(project: Project | None, asked: CodeRequest | None) -> tuple[Code | None, list[Problem]]:
-    """What a request's `code` means in its project, and what is wrong with it."""
+def named(
+    project: Project | None, asked: CodeRequest | None, master: DevEnvironment | None
+) -> tuple[Code | None, list[Problem]]:
+    """What a request's `code` means in its project, and what is wrong with it. `master`: None where it is not known
+    yet."""
     if asked is None or project is None:
         return None, []
     given = [name for name in ("snapshot", "git", "environment") if getattr(asked, name)]
@@ -33,7 +37,11 @@ def named(project: Project | None, asked: CodeRequest | None) -> tuple[Code | No
         wrong += [replace(one, field="code.git.secret") for one in vault.unknown(project.pk, named)]
         source = {"url": asked.git.url, "revision": asked.git.revision, "secret": asked.git.secret or ""}
         return Code(requirements=asked.requirements, source={"git": source}), wrong
-    return None, [Problem(f"{FIELD}.environment", "CODE_ENVIRONMENT_UNREACHABLE")]
+    if master is None:
+        return None, [Problem(f"{FIELD}.environment", "CODE_ENVIRONMENT_NOT_YET")]
+    wrong = gathering.problems(project, master, f"{FIELD}.environment")
+    source = {"environment": master.pk, "name": master.name, "path": asked.path}
+    return Code(requirements=asked.requirements, source=source), wrong
 
 
 def ready(asked: Code, digest: str, origin: Mapping[str, Any]) -> Code:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apps.catalog.models import DatasetVersion, VersionStatus
+from apps.code import fetching
 from apps.code.models import FetchStatus
 from apps.training.ground import code, making
 from apps.training.models import Task
@@ -37,7 +38,7 @@ def _environments(task: Task) -> Need:
 def _code(task: Task) -> Need:
     job, fetch = code.fetched(JobSpec.from_json(task.spec))
     if job is None and fetch and fetch.status == FetchStatus.FETCHING:
-        return Need(waits=Cause(Reason.CODE_FETCHING, {"url": fetch.source.get("git", {}).get("url", "")}))
+        return Need(waits=Cause(Reason.CODE_FETCHING, {"url": fetching.whence(fetch.source)}))
     if job is None:
         error = (fetch and fetch.error) or {"code": Reason.CODE_LOST}
         return Need(failed=Cause(Reason.CODE_FETCH_FAILED, {**error, "cause": error["code"]}))

@@ -152,7 +152,8 @@ def _job(
 ) -> JobSpec:
     """Of no nodes while no environment is known."""
     model, version, choice = draft.model, draft.version, draft.choice
-    brought, wrong = code.named(choice.project, asked.code)
+    named = [] if choice.select or choice.planned else choice.environments
+    brought, wrong = code.named(choice.project, asked.code, next((one for one in named if one.pk == master), None))
     problems += wrong
     first = next(iter(choice.environments), None)
     nodes: Sequence[Node] = clusters.snapshots(choice.environments)

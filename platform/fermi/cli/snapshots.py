@@ -1,48 +1,19 @@
-"""A folder of this machine as a snapshot: what belongs to it, its hashes, and where it comes from.
+"""A folder of this machine, sent as a snapshot of code (see `fermi.runner.tree`)."""
 
-.gitignore and .fermiignore of each folder say what does not; .git never does. A file whose stamp (times, size, inode)
-is the one that it had when it was hashed last is not read again.
-"""
-
-import hashlib
-import json
-import os
-import re
-import stat
-import subprocess
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import click
-from pathspec import GitIgnoreSpec
 
 from fermi import messages
 from fermi.cli import texts
 from fermi.cli.output import say
 from fermi.cli.texts import _
 from fermi.client.client import Fermi
-from fermi.client.types import CodeLimits, SnapshotItem, SnapshotMissing
+from fermi.client.types import SnapshotItem, SnapshotMissing
 from fermi.launch import snapshot
-from fermi.launch.snapshot import EXECUTABLE, PLAIN, File
-
-IGNORES = (".gitignore", ".fermiignore")  # the latter has the last word
-MB = 1 << 20
-LONGEST_PATCH = 200_000
-FRESH_SECONDS = 2.0
-"""A file that was changed so shortly before it was hashed may be changed again without its stamp showing it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    path: str
-    where: Path
-    stamp: os.stat_result
-    link: str = ""
+from fermi.runner import tree
 
 
 def send(fermi: Fermi, folder: str, project: str | None) -> SnapshotItem:
@@ -50,159 +21,31 @@ def send(fermi: Fermi, folder: str, project: str | None) -> SnapshotItem:
     top = Path(folder).resolve()
     if not top.is_dir():
         raise click.UsageError(_("CODE_NO_FOLDER", folder=folder))
-    found = sorted(walk(top), key=lambda one: one.path)
-    _within(fermi.code.limits(), found)
-    files = [*_hashed(top, found)]
+    limits = fermi.code.limits()
     try:
+        found = tree.walk(top)
+        tree.within({"files": limits["files"], "fileMb": limits["fileMb"], "totalMb": limits["totalMb"]}, found)
+        files = [*tree.hashed(top, found)]
         manifest = snapshot.dump(files)
         snapshot.load(manifest)
     except snapshot.Wrong as error:
         raise click.UsageError(_said(error.code, error.params)) from error
     places = {one.path: one.where for one in found}
     contents = {one.sha256: (one.size, partial(_open, places[one.path])) for one in files if one.sha256}
-    origin, patch = _origin(top)
+    origin, patch = tree.origin(top)
     key = snapshot.identity(manifest)
 
     def told(missing: SnapshotMissing) -> None:
         if missing["missing"]:
-            say(_("CODE_SENDING", count=len(missing["missing"]), size=f"{missing['missingBytes'] / MB:.1f}"))
+            say(_("CODE_SENDING", count=len(missing["missing"]), size=f"{missing['missingBytes'] / tree.MB:.1f}"))
 
     sent = fermi.code.put(key, manifest, contents, project=project, origin=origin, patch=patch, said=told)
-    say(_("CODE_SENT", id=sent["id"][:12], files=sent["files"], size=f"{sent['sizeBytes'] / MB:.1f}"))
+    say(_("CODE_SENT", id=sent["id"][:12], files=sent["files"], size=f"{sent['sizeBytes'] / tree.MB:.1f}"))
     return sent
 
 
 def _open(path: Path) -> IO[bytes]:
     return path.open("rb")
-
-
-def walk(top: Path) -> Iterator[Found]:
-    yield from _walk(top, "", ())
-
-
-Rules = tuple[tuple[str, GitIgnoreSpec], ...]
-
-
-def _walk(folder: Path, inside: str, above: Rules) -> Iterator[Found]:
-    rules = (*above, *_rules(folder, inside))
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            path = f"{inside}{entry.name}"
-            is_folder = entry.is_dir(follow_symlinks=False)
-            if entry.name == ".git" or _left_out(f"{path}/" if is_folder else path, rules):
-                continue
-            if is_folder:
-                yield from _walk(Path(entry.path), f"{path}/", rules)
-            elif entry.is_symlink():
-                yield Found(path, Path(entry.path), entry.stat(follow_symlinks=False), os.readlink(entry.path))
-            elif entry.is_file(follow_symlinks=False):
-                yield Found(path, Path(entry.path), entry.stat(follow_symlinks=False))
-            else:
-                raise click.UsageError(_("CODE_SPECIAL_FILE", path=path))
-
-
-def _rules(folder: Path, inside: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
-    lines: list[str] = []
-    for name in IGNORES:
-        with suppress(FileNotFoundError, IsADirectoryError):
-            lines += (folder / name).read_text("utf-8", "surrogateescape").splitlines()
-    if lines:
-        yield inside, GitIgnoreSpec.from_lines(lines)
-
-
-def _left_out(path: str, rules: Rules) -> bool:
-    """The innermost folder that says something of it decides."""
-    for inside, spec in reversed(rules):
-        if (said := spec.check_file(path[len(inside) :]).include) is not None:
-            return said
-    return False
-
-
-def _within(limits: CodeLimits, found: Sequence[Found]) -> None:
-    """Before a byte is hashed."""
-    sizes = {one.path: 0 if one.link else one.stamp.st_size for one in found}
-    largest = sorted(sizes, key=lambda path: -sizes[path])[:5]
-    named = ", ".join(f"{path} ({sizes[path] / MB:.1f} MiB)" for path in largest)
-    total = sum(sizes.values())
-    if len(sizes) > limits["files"]:
-        raise click.UsageError(_said("SNAPSHOT_TOO_MANY_FILES", {"found": len(sizes), "limit": limits["files"]}))
-    if largest and sizes[largest[0]] > limits["fileMb"] * MB:
-        raise click.UsageError(_said("SNAPSHOT_FILE_TOO_LARGE", {"limit": limits["fileMb"], "largest": named}))
-    if total > limits["totalMb"] * MB:
-        params = {"found": f"{total / MB:.1f}", "limit": limits["totalMb"], "largest": named}
-        raise click.UsageError(_said("SNAPSHOT_TOO_LARGE", params))
-
-
-def _hashed(top: Path, found: Sequence[Found]) -> Iterator[File]:
-    cache = _Hashes(top)
-    for one in found:
-        if one.link:
-            yield File(one.path, link=one.link)
-            continue
-        sha256, size = cache.of(one)
-        mode = EXECUTABLE if one.stamp.st_mode & stat.S_IXUSR else PLAIN
-        yield File(one.path, mode, size, sha256)
-    cache.save()
-
-
-class _Hashes:
-    """By path, what a file's stamp was and what it hashed to. Losing it costs time."""
-
-    def __init__(self, top: Path) -> None:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        self._path = home / "fermi" / "code" / f"{hashlib.sha256(os.fsencode(top)).hexdigest()[:32]}.json"
-        self._known: dict[str, list[Any]] = {}
-        self._now: dict[str, list[Any]] = {}
-        with suppress(OSError, ValueError):
-            known = json.loads(self._path.read_text("utf-8"))
-            self._known = known if isinstance(known, dict) else {}
-
-    def of(self, one: Found) -> tuple[str, int]:
-        stamp = [one.stamp.st_mtime_ns, one.stamp.st_ctime_ns, one.stamp.st_size, one.stamp.st_ino]
-        known = self._known.get(one.path)
-        if known and known[:4] == stamp:
-            self._now[one.path] = known
-            return known[4], one.stamp.st_size
-        digest, size = hashlib.sha256(), 0
-        with one.where.open("rb") as file:
-            while piece := file.read(MB):
-                digest.update(piece)
-                size += len(piece)
-        if time.time() - one.stamp.st_mtime_ns / 1e9 > FRESH_SECONDS and size == one.stamp.st_size:
-            self._now[one.path] = [*stamp, digest.hexdigest()]
-        return digest.hexdigest(), size
-
-    def save(self) -> None:
-        if self._now == self._known:
-            return
-        with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._path.with_suffix(f".{os.getpid()}")
-            fresh.write_text(json.dumps(self._now), "utf-8")
-            fresh.replace(self._path)
-
-
-def _origin(top: Path) -> tuple[dict[str, Any], str]:
-    """Of the repository that the folder is in, where it is in one: its commit, branch, and what differs from it."""
-    commit = _git(top, "rev-parse", "HEAD")
-    if not commit:
-        return {}, ""
-    patch = _git(top, "diff", "HEAD", "--", ".")
-    dirty = bool(patch or _git(top, "status", "--porcelain", "--", "."))
-    url = re.sub(r"(?<=://)[^/@]*@", "", _git(top, "remote", "get-url", "origin"))
-    branch = _git(top, "branch", "--show-current")
-    origin = {"url": url[:500], "commit": commit, "branch": branch[:200], "dirty": dirty}
-    return origin, f"{patch}\n"[:LONGEST_PATCH] if patch else ""
-
-
-def _git(top: Path, *words: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(top), "--no-optional-locks", *words], capture_output=True, check=True, timeout=60
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.decode(errors="replace").strip()
 
 
 def _said(code: str, params: Any) -> str:

@@ -5,21 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import json
 import os
 import pwd
 import shutil
 import socket
+import sys
+from pathlib import Path
 from typing import Any
 
 from fermi.keeper import port, wire
 from fermi.keeper.command import Command
 from fermi.keeper.keeper import Keeper
 from fermi.keeper.service import Failed
+from fermi.runner import gathering
 
 PATIENCE_SECONDS = 8.0
 """How long a caller waits for a service that is coming up; who dials again waits again."""
 SILENT_SECONDS = 10.0
 """How long one may take to say what it wants."""
+OURS = str(Path(gathering.__file__).parents[2])
+GATHER = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from fermi.runner import gathering; "
+    "sys.exit(gathering.main(sys.argv[2:]))"
+)
 
 
 class Refused(Exception):
@@ -67,6 +76,8 @@ class Caller:
             await self._port(request)
         elif what == "exec":
             await self._exec(request)
+        elif what == "code":
+            await self._code(request)
         elif what == "status":
             await self.keeper.look()
             told = self.keeper.told()
@@ -116,6 +127,17 @@ class Caller:
             isinstance(command, list) and command and all(isinstance(w, str) for w in command)
         ):
             raise wire.WireError("no command")
+        await self._run(request)
+
+    async def _code(self, request: dict[str, Any]) -> None:
+        """By the keeper's own interpreter, which looks for nothing in the folder; confined as all commands are."""
+        folder = os.path.normpath(os.path.join(self.keeper.spec["workspace"], str(request["path"])))
+        if not os.path.isdir(folder):
+            raise Refused("CODE_NO_FOLDER_THERE", path=str(request["path"])[:500])
+        words = [sys.executable, "-I", "-c", GATHER, OURS, folder, json.dumps(dict(request["limits"]))]
+        await self._run({"command": words})
+
+    async def _run(self, request: dict[str, Any]) -> None:
         running = Command(self.keeper.children, request, self.keeper.spec["workspace"], shell())
         try:
             running.begin()

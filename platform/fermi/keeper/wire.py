@@ -3,6 +3,7 @@
     ──▶ a line of JSON     {"open": "port", "door": "jupyter"}        what is declared under this name
                            {"open": "port", "port": 6006}             on its loopback
                            {"open": "exec", "command": […], "cwd": "", "env": {}, "tty": {"columns": 80, "rows": 24}}
+                           {"open": "code", "path": ".", "limits": {…}}             see `fermi.runner.gathering`
                            {"open": "status"}
                            {"open": "end-kernel", "kernel": "…"}
     ◀── a line of JSON     {"ok": true, …}   or   {"ok": false, "code": "PORT_CLOSED", "params": {…}}
@@ -12,8 +13,8 @@ Of "exec", a `command` that is null is a login shell, and a `tty` that is null m
 A keeper also wants its token: in the first line (`"token": "…"`), or in a line of its own before it, which it does not
 answer (`greeting`): so `Hosting.dial` gives a stream that is ready for a request.
 
-After "port" the bytes of both sides follow as they are, and the end of one side's is passed on. After "exec" frames
-follow, in both directions: one byte of channel, four of length (big-endian), and so many bytes.
+After "port" the bytes of both sides follow as they are, and the end of one side's is passed on. After "exec" and "code"
+frames follow, in both directions: one byte of channel, four of length (big-endian), and so many bytes.
 
     IN         to the keeper     what the command reads
     OUT, ERR   from the keeper   what it writes; with a terminal, all of it on OUT

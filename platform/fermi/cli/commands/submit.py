@@ -19,7 +19,7 @@ from fermi.client.types import TaskCreated, TaskPreview
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-CODE = ("code", "git", "revision", "git_secret", "requirements")
+CODE = ("code", "code_env", "git", "revision", "git_secret", "requirements")
 OWN = ("environments", "spares", "master", "dataset", "model", "script", "args", "project")
 
 
@@ -38,6 +38,7 @@ def request_options(function: Function) -> Function:
             click.option("--script", help=_("OPTION_SCRIPTS_SCRIPT")),
             click.option("--project", help=_("OPTION_SUBMIT_PROJECT")),
             click.option("--code", metavar="FOLDER", help=_("OPTION_CODE")),
+            click.option("--code-env", metavar="master[:FOLDER]", help=_("OPTION_CODE_ENV")),
             click.option("--git", metavar="URL", help=_("OPTION_GIT")),
             click.option("--revision", help=_("OPTION_REVISION")),
             click.option("--git-secret", metavar="SECRET", help=_("OPTION_GIT_SECRET")),
@@ -73,13 +74,14 @@ def _code(
     names: Names,
     *,
     code: str | None,
+    code_env: str | None,
     git: str | None,
     revision: str | None,
     git_secret: str | None,
     requirements: str | None,
 ) -> dict[str, Any]:
     """What the flags say of the task's code; a folder is sent first."""
-    if code and (git or revision or git_secret):
+    if sum(map(bool, (code, code_env, git or revision or git_secret))) > 1:
         raise click.UsageError(_("CODE_OR_GIT"))
     if (revision or git_secret) and not git:
         raise click.UsageError(_("REVISION_NEEDS_GIT"))
@@ -91,6 +93,9 @@ def _code(
         nodes = config.get("nodeIds") or request.get("environmentIds") or []
         project = request.get("projectId") or names.project_of(nodes)
         found = {**_kept(found), "snapshot": snapshots.send(session.fermi, code, project)["id"]}
+    elif code_env:
+        environment, _colon, path = code_env.partition(":")
+        found = {**_kept(found), "environment": environment, "path": path or "."}
     elif git:
         source = {"url": git, "revision": revision, "secret": git_secret}
         found = {**_kept(found), "git": {name: value for name, value in source.items() if value}}

@@ -1,0 +1,121 @@
+"""What `.gitignore` means, as git has it (gitignore(5)). Standard library only, Python 3.9 or later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_CLASSES = {
+    "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": " \\t", "cntrl": "\\x00-\\x1f\\x7f", "digit": "0-9",
+    "graph": "!-~", "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~", "space": "\\s", "upper": "A-Z",
+    "xdigit": "0-9a-fA-F",
+}  # fmt: skip
+
+_FOLDERS = "(?:[^/]+/)*"
+
+
+class Rules:
+    """Of one folder's file. `says`: whether a path within the folder (a folder's ends with a slash) is left out; None
+    where no line is about it. The last line that is about it counts."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        found = [rule for rule in map(_rule, lines) if rule]
+        self._rules = [(re.compile(pattern, re.DOTALL), leaves_out) for pattern, leaves_out in reversed(found)]
+        self._any = re.compile("|".join(pattern for pattern, _ in found), re.DOTALL) if found else None
+
+    def says(self, path: str) -> bool | None:
+        path = f"{path}/" if path.endswith("/") else path  # two slashes, which no wildcard reaches into
+        if self._any is None or not self._any.fullmatch(path):
+            return None
+        return next(leaves_out for pattern, leaves_out in self._rules if pattern.fullmatch(path))
+
+
+def _rule(line: str) -> tuple[str, bool] | None:
+    """A pattern of whole paths, and whether what it matches is left out; None of a line that means nothing."""
+    line = _without_spaces(line.rstrip("\r\n"))
+    if not line or line.startswith("#"):
+        return None
+    leaves_out = not line.startswith("!")
+    line = line[not leaves_out :]
+    only_folders = line.endswith("/")
+    line = line[:-1] if only_folders else line
+    anchored = "/" in line
+    pattern = _pattern(line.removeprefix("/"))
+    if not pattern:
+        return None
+    return f"{'' if anchored else _FOLDERS}{pattern}{'//' if only_folders else '(?://)?'}", leaves_out
+
+
+def _without_spaces(line: str) -> str:
+    """At its end, but for those behind a backslash."""
+    bare = line.rstrip(" ")
+    behind = len(bare) - len(bare.rstrip("\\"))
+    return f"{bare} " if behind % 2 and bare != line else bare
+
+
+def _pattern(line: str) -> str:
+    """Of the wildcards; empty where nothing can match them."""
+    found, at = [], 0
+    while at < len(line):
+        letter = line[at]
+        if letter == "*":
+            end = at
+            while line[end : end + 1] == "*":
+                end += 1
+            alone = end - at > 1 and line[at - 1 : at] in ("", "/") and line[end : end + 1] in ("", "/")
+            if alone and end < len(line):
+                found.append(_FOLDERS)
+                end += 1
+            else:
+                found.append("[^/].*" if alone else "[^/]*")
+            at = end
+        elif letter == "[":
+            one, at = _bracket(line, at + 1)
+            if not one:
+                return ""
+            found.append(one)
+        elif letter == "\\":
+            if at + 1 == len(line):
+                return ""
+            found.append(re.escape(line[at + 1]))
+            at += 2
+        else:
+            found.append("[^/]" if letter == "?" else re.escape(letter))
+            at += 1
+    return "".join(found)
+
+
+def _bracket(line: str, at: int) -> tuple[str, int]:
+    """Of `[…]` from behind its first letter, and where it ends; empty where it does not."""
+    inverted = line[at : at + 1] in ("!", "^")
+    at += inverted
+    inside: list[str] = []
+    first, before = True, ""
+    while at < len(line):
+        letter = line[at]
+        if letter == "]" and not first:
+            return f"(?!/)[{'^' if inverted else ''}{''.join(inside)}]", at + 1
+        first = False
+        if line.startswith("[:", at) and (end := line.find("]", at + 2)) > 0 and line[end - 1] == ":":
+            name = line[at + 2 : end - 1]
+            if name not in _CLASSES:
+                return "", at
+            inside.append(_CLASSES[name])
+            at, before = end + 1, ""
+            continue
+        if letter == "-" and before and line[at + 1 : at + 2] not in ("", "]"):
+            at += 2 if line[at + 1] == "\\" else 1
+            if at == len(line):
+                return "", at
+            if before <= line[at]:
+                inside.append(f"{re.escape(before)}-{re.escape(line[at])}")
+            at, before = at + 1, ""
+            continue
+        if letter == "\\":
+            at += 1
+            if at == len(line):
+                return "", at
+        before = line[at]
+        inside.append(re.escape(before))
+        at += 1
+    return "", at

@@ -1,0 +1,67 @@
+"""What `.gitignore` leaves out is what git leaves out."""
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fermi.runner import tree
+from fermi.runner.code import Wrong
+
+PATHS = [
+    "a", "b.py", "b.pyc", "build/out.o", "build/keep/x", "src/build/y.py", "src/a/b/c.txt", "src/a/c.txt", "doc/a.md",
+    "doc/x/a.md", "#hash", "!bang", "sp ace", "trail ", "x[1].txt", "x1.txt", "xa.txt", "x-.txt", "star*.c",
+    "deep/a/b/d/e.py", "deep/a/e.py", "foo/bar/baz", "foo/b", "lib/.hidden", ".env", "back\\slash",
+    "data/2024/one.csv", "été/où.txt",
+]  # fmt: skip
+LINES = [
+    "*.pyc", "build/", "/build", "build/*", "!build/keep", "!build/keep/", "src/**/c.txt", "**/a.md", "doc/**", "doc/*",
+    "\\#hash", "\\!bang", "!bang", "#hash", "sp ace", "trail\\ ", "trail ", "x[0-9].txt", "x[!0-9].txt", "x[^a].txt",
+    "x\\[1\\].txt", "x[[]1].txt", "x[a-].txt", "x[[:alpha:]].txt", "x[]-].txt", "star\\*.c", "star*", "**", "!**/",
+    "a/**/e.py",
+    "deep/**/e.py", "deep/a/**/e.py", "foo/", "!foo/b", "/foo/bar", "**/bar/**", "*", "!*/", "!*.py", ".*", "?", "??",
+    "data/2024", "data/**/*.csv", "x[", "x\\", "été", "**foo/b", "foo**b", "***/c.txt", "back\\\\slash",
+    "/", "", " ", "b.py\r",
+    "src/a/../a/c.txt", "x[z-a].txt", "x[\\]1].txt", "/*", "!/src", "[a-c]*", "a/", "!a",
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".git" / "info" / "exclude").unlink(missing_ok=True)
+    for path in PATHS:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x")
+    return tmp_path
+
+
+def kept_by_git(folder: Path) -> list[str]:
+    words = ["git", "-C", str(folder), "-c", "core.excludesFile=/dev/null", "ls-files", "-oz", "--exclude-standard"]
+    return sorted(filter(None, subprocess.run(words, capture_output=True, text=True, check=True).stdout.split("\0")))
+
+
+def test_every_line_alone_and_many_together_mean_what_they_mean_to_git(folder: Path) -> None:
+    chance = random.Random(7)
+    files = [[line] for line in LINES]
+    files += [chance.choices(LINES, k=chance.randint(2, 6)) for _ in range(150)]
+    for number, lines in enumerate(files):
+        below = folder / "src" / ".gitignore"
+        (folder / ".gitignore").write_text("\n".join(lines), newline="")
+        below.unlink(missing_ok=True)
+        if number % 3 == 2:
+            below.write_text("\n".join(chance.choices(LINES, k=2)))
+        assert [one.path for one in tree.walk(folder)] == kept_by_git(folder), lines
+
+
+def test_fermiignore_has_the_last_word_and_a_pipe_is_none(folder: Path) -> None:
+    shutil.rmtree(folder / ".git")
+    (folder / ".gitignore").write_text("*\n")
+    (folder / ".fermiignore").write_text("!b.py\n")
+    assert [one.path for one in tree.walk(folder)] == ["b.py"]
+    (folder / ".fermiignore").write_text("!b.py\n!pipe\n")
+    subprocess.run(["mkfifo", str(folder / "pipe")], check=True)
+    with pytest.raises(Wrong, match="SNAPSHOT_SPECIAL_FILE"):
+        tree.walk(folder)
