@@ -91,7 +91,7 @@ def hosted(row: Hosted, changes: bool, spent: costs.Cost, held: bool) -> dict[st
         "doing": _doing(doing, lang) if doing else None,
         "wanted": row.wanted,
         "allowedActions": allowed_actions(
-            state, Wanted(row.wanted), changes=changes, idles=bool(row.idle_stop_minutes)
+            state, Wanted(row.wanted), changes=changes, idles=bool(row.idle_stop_minutes), held=held
         ),
         "templateId": row.template_id,
         "templateName": row.template.name if row.template else None,

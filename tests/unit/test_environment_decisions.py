@@ -104,6 +104,10 @@ def test_somebody_who_may_change_nothing_is_offered_nothing(state: State) -> Non
     assert state in AT_REST or "delete" not in allowed_actions(state, Wanted.DELETED)
 
 
+def test_what_a_task_trains_in_is_neither_stopped_nor_changed() -> None:
+    assert allowed_actions(State.RUNNING, Wanted.RUNNING, idles=True, held=True) == ["open", "keep", "clone"]
+
+
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 

@@ -54,11 +54,20 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
-def allowed_actions(state: State, wanted: Wanted, *, changes: bool = True, idles: bool = False) -> list[Action]:
+NOT_WHILE_HELD = {Action.STOP, Action.RESTART, Action.RESIZE, Action.DELETE}
+
+
+def allowed_actions(
+    state: State, wanted: Wanted, *, changes: bool = True, idles: bool = False, held: bool = False
+) -> list[Action]:
     """What may be done now by somebody who may change things in its project, and nothing by anybody else. `idles`: it
-    stops by itself when nobody uses it."""
+    stops by itself when nobody uses it; `held`: a task trains in it."""
     if not changes:
         return []
+    return [each for each in _possible(state, wanted, idles) if not (held and each in NOT_WHILE_HELD)]
+
+
+def _possible(state: State, wanted: Wanted, idles: bool) -> list[Action]:
     if state is State.DELETED or wanted is Wanted.DELETED:
         return [Action.CLONE]
     always = [Action.RESIZE, Action.CLONE, Action.DELETE]

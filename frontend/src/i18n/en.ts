@@ -957,7 +957,8 @@ export const en: Messages = {
     },
     maxRestarts: "Automatic restarts",
     script: "Training script",
-    scriptHint: "Leave empty to run the model's own recipe. Your own script needs neither dataset nor model.",
+    scriptHint:
+      "A relative path is looked for in the code that the task brings, or else in the working directory of the master environment. Empty: the model's own recipe. Your own script needs neither dataset nor model.",
     args: "Script arguments",
     argsHint: "One argument per line.",
     env: "Environment variables",
@@ -1062,7 +1063,7 @@ export const en: Messages = {
     take: "Use it",
     advancedHint: "hyperparameters, script, variables, restarts",
     hyperparameters: "Hyperparameters",
-    scriptGroup: "Script and variables",
+    scriptGroup: "Code, script and variables",
     runGroup: "Run",
     preflight: "Pre-flight before the start",
     preflightHint: "With a problem the task does not begin, and says which node or link it is.",

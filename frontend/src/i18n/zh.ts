@@ -951,7 +951,8 @@ export const zh = {
     },
     maxRestarts: "自动重启上限",
     script: "训练脚本",
-    scriptHint: "留空则使用模型自带的训练方法。有自己的脚本时，可以不选数据集和模型。",
+    scriptHint:
+      "相对路径从任务携带的代码、否则从主节点环境的工作目录找起。留空则使用模型自带的训练方法；有脚本时可以不选数据集和模型。",
     args: "脚本参数",
     argsHint: "每行一个参数。",
     env: "环境变量",
@@ -1055,7 +1056,7 @@ export const zh = {
     take: "采用",
     advancedHint: "超参数、脚本、环境变量、重启",
     hyperparameters: "超参数",
-    scriptGroup: "脚本与环境变量",
+    scriptGroup: "代码、脚本与环境变量",
     runGroup: "运行",
     preflight: "启动前预检",
     preflightHint: "有问题时任务不会开始，并指出是哪个节点或哪条线路。",

@@ -8,7 +8,11 @@ const LOOK = {
   ghost: "text-muted hover:bg-sunken hover:text-ink",
   danger: "bg-bad text-white hover:bg-bad-hover",
 } as const;
-const SIZE = { sm: "h-8 px-2.5 text-sm in-data-dense:h-6", md: "h-9 px-3.5 text-sm", icon: "size-9 justify-center" } as const;
+const SIZE = {
+  sm: "h-8 px-2.5 text-sm in-data-dense:h-6",
+  md: "h-9 px-3.5 text-sm",
+  icon: "size-9 justify-center",
+} as const;
 
 interface Style {
   look?: keyof typeof LOOK;

@@ -1,5 +1,4 @@
 import { useTranslation } from "react-i18next";
-import { hostedOf } from "@/api/hosted";
 import type { Environment } from "@/api/types";
 import { Badge, type Tone } from "./badge";
 
@@ -29,7 +28,7 @@ const TONE: Record<Status, Tone> = {
 
 /** What people are shown: the state of its life where it has one, and whatever is wrong with it beyond. */
 export function statusOf(environment: Environment): Status {
-  const hosted = hostedOf(environment);
+  const hosted = environment.hosted;
   return environment.status === "unhealthy" || !hosted ? environment.status : hosted.state;
 }
 

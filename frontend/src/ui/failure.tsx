@@ -9,8 +9,11 @@ export function describe(t: TFunction, error: unknown): string {
   return error instanceof ApiError ? error.message : t("app.offline");
 }
 
+/** What was refused, what to do about it, and by which request. */
 export function toastError(t: TFunction, error: unknown): void {
-  toast.error(describe(t, error), { description: requestOf(t, error) });
+  const hints = error instanceof ApiError ? error.problems.map(({ hint }) => hint) : [];
+  const told = [...new Set(hints), requestOf(t, error)].filter(Boolean);
+  toast.error(describe(t, error), { description: told.length > 0 ? told.join(" ") : undefined });
 }
 
 /** By which the platform's log knows what was refused. */

@@ -1,5 +1,5 @@
 import { useMutation } from "@tanstack/react-query";
-import { type ReactNode, type SubmitEvent, useId, useState } from "react";
+import { type ReactNode, type SubmitEvent, useEffect, useId, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { ApiError } from "@/api/errors";
 import type { Problem } from "@/api/types";
@@ -42,6 +42,13 @@ export function FormDialog<Answer>(props: FormDialogProps<Answer>) {
     const entries = [...new FormData(event.currentTarget)].map(([name, value]) => [name, (value as string).trim()]);
     send.mutate(Object.fromEntries(entries) as Record<string, string>);
   };
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => {
+    if (!send.error) return;
+    const wrong = form.current?.querySelector<HTMLElement>('[role="alert"], [aria-invalid="true"]');
+    wrong?.scrollIntoView({ block: "center" });
+    wrong?.focus({ preventScroll: true });
+  }, [send.error]);
   const onOpenChange = (next: boolean) => {
     setOpen(next);
     if (next) send.reset();
@@ -65,7 +72,7 @@ export function FormDialog<Answer>(props: FormDialogProps<Answer>) {
           </div>
         </div>
       ) : (
-        <form onSubmit={onFormSubmit} className="space-y-4">
+        <form ref={form} onSubmit={onFormSubmit} className="space-y-4">
           {send.error && refused.length === 0 && (
             <Note tone="bad" role="alert">
               <Refusal error={send.error} />

@@ -23,6 +23,30 @@ const en: typeof zh = {
   cut: "Too long to be shown whole",
   change: { added: "added", removed: "removed", changed: "changed" },
   choose: "Choose a file",
+  ask: {
+    source: "Code",
+    sourceHint:
+      "What a task brings becomes a snapshot: every node gets the same files, and restarts and clones run them.",
+    sourceOf: {
+      none: "None: the files that are on the node",
+      environment: "The working directory of the master environment",
+      git: "A Git repository",
+      snapshot: "A snapshot of before",
+    },
+    path: "Folder",
+    pathHint: "From the working directory. Empty: all of it.",
+    url: "Repository",
+    urlHint: "https:// or ssh://, without a password in it.",
+    revision: "Revision",
+    revisionHint: "A branch, a tag or a commit. Empty: the default branch.",
+    secret: "Secret",
+    secretHint: "Of the project: a token for https, a private key for ssh.",
+    noSecret: "None, it is public",
+    snapshotHint: "The newest of the project.",
+    chooseSnapshot: "Choose a snapshot",
+    requirements: "Packages",
+    requirementsHint: "Empty: uv.lock or requirements.txt in its root, if there is one. off: none. Or a file of it.",
+  },
 };
 
 export default en;

@@ -65,7 +65,7 @@ const en: typeof zh = {
   deleteDone: "It is being deleted",
   more: "More",
   life: "State",
-  since: "{{state}} since {{when}}",
+  since: "{{state}} · {{when}}",
   stopsSoon: "It is idle, and stops by itself at {{time}}. The disk stays.",
   kept: "It does not stop by itself before {{time}}",
   idleAfter: "stops after {{count}} min",
@@ -107,6 +107,7 @@ const en: typeof zh = {
   noLog: "There is no log yet",
   logCut: "What is older is not shown",
   follow: "Follow",
+  heldHint: "Until the task is done with it, it is not stopped, restarted, resized or deleted.",
   notRunning: "A terminal can be opened while the environment runs.",
   noTerminal: "Only members of the project open terminals.",
   templates: {

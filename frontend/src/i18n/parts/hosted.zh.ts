@@ -61,7 +61,7 @@ export default {
   deleteDone: "正在删除",
   more: "更多操作",
   life: "状态",
-  since: "{{state}}，{{when}}起",
+  since: "{{state}} · {{when}}",
   stopsSoon: "它空闲了，{{time}} 将自动停止。磁盘会保留。",
   kept: "{{time}} 之前不会自动停止",
   idleAfter: "空闲 {{count}} 分钟后自动停止",
@@ -103,6 +103,7 @@ export default {
   noLog: "还没有日志",
   logCut: "较早的内容没有显示",
   follow: "跟随最新",
+  heldHint: "任务用完之前，不能停止、重启、删除它，也不能调整规格。",
   notRunning: "环境在运行时才能打开终端。",
   noTerminal: "打开终端需要是项目的成员。",
   templates: {

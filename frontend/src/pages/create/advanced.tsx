@@ -1,9 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
-import type { ReactNode } from "react";
+import { lazy, type ReactNode, Suspense } from "react";
 import { useTranslation } from "react-i18next";
 import { modelsQuery } from "@/api/inventory";
 import { meQuery } from "@/api/session";
 import { CHOICES, choicesOf, isNumber, PLAIN, REQUEST } from "@/api/request";
+import { withTexts } from "@/i18n";
 import { cx } from "@/lib/cx";
 import { Field } from "@/ui/field";
 import { Fold } from "@/ui/fold";
@@ -16,6 +17,8 @@ import { SecretVariables } from "./secrets";
 import type { SectionProps } from "./section";
 import { Spares } from "./spares";
 
+const CodeFields = lazy(() => withTexts(import("./code"), "code"));
+
 const FIRST = ["totalSteps", "batchSize", "gradientAccumulationSteps", "learningRate", "dtype"];
 
 /** What the model uses where nothing is typed. */
@@ -26,6 +29,7 @@ function placeholders(defaults: Record<string, unknown> = {}): Record<string, st
 
 const FIELDS = [
   "hyperparameters",
+  "code",
   "entrypoint",
   "env",
   "secretEnv",
@@ -62,6 +66,9 @@ export function Advanced({ framework, ...section }: AdvancedProps) {
       <div className="space-y-5 p-4 pt-1">
         <Hyperparameters {...section} />
         <Group title={t("create.scriptGroup")}>
+          <Suspense>
+            <CodeFields {...section} />
+          </Suspense>
           <Text
             {...section}
             field="script"

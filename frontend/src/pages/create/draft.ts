@@ -2,6 +2,7 @@ import { CHOICES, CONFIG, isNumber, PLAIN, REQUEST } from "@/api/request";
 import type { CreateRequest, Framework } from "@/api/types";
 import { environmentOf, linesOf, numberOr } from "@/lib/typed";
 import { type Capacity, capacityOf, selectOf } from "./capacity";
+import { type CodeDraft, codeDraft, codeRequest, NO_CODE } from "./code-draft";
 import { frameworkNamed, rulesOf, textOf, valueOf } from "./options";
 
 export const DEFAULT_FRAMEWORK = CONFIG.framework?.default as string;
@@ -25,7 +26,7 @@ export interface Draft {
   modelId: string;
   launchMode: string;
   /** With `NEW`: what is made for the task, and what becomes of it. */
-  made: { template: string; count: string; afterwards: string };
+  made: { template: string; count: string; afterwards: string; clusterId?: string; zone?: string };
   /** In the order of ticking. */
   selected: string[];
   /** What is asked for in place of the ticked ones; null: those are meant. */
@@ -47,6 +48,7 @@ export interface Draft {
   masterPort: string;
   backend: string;
   hyperparameters: Record<string, string>;
+  code: CodeDraft;
   script: string;
   /** One argument a line. */
   args: string;
@@ -78,6 +80,7 @@ export const EMPTY: Draft = {
   masterPort: "",
   backend: "",
   hyperparameters: {},
+  code: NO_CODE,
   script: "",
   args: "",
   env: "",
@@ -149,6 +152,7 @@ export function requestOf(draft: Draft, frameworks: Framework[]): CreateRequest 
     ...nodes(draft, frameworks),
     ...(isNew(draft) && newEnvironmentsOf(draft)),
     ...(spares.length > 0 && { spareEnvironmentIds: spares }),
+    ...codeRequest(draft.code),
     ...(hasScript(draft) && { entrypoint: { script: draft.script.trim(), args: linesOf(draft.args) } }),
     ...(!isEmpty(hyperparameters) && { hyperparameters }),
     ...(!isEmpty(env) && { env }),
@@ -207,11 +211,13 @@ function textsOf(values: Record<string, unknown> = {}): Record<string, string> {
 }
 
 function madeOf(request: CreateRequest): Draft["made"] {
-  const { template, count, afterwards } = request.newEnvironments ?? {};
+  const { template, count, afterwards, clusterId, zone } = request.newEnvironments ?? {};
   return {
     template: textOf(template ?? EMPTY.made.template),
     count: textOf(count ?? EMPTY.made.count),
     afterwards: textOf(afterwards ?? EMPTY.made.afterwards),
+    ...(clusterId && { clusterId }),
+    ...(zone && { zone }),
   };
 }
 
@@ -242,6 +248,7 @@ export function draftOf(request: CreateRequest): Draft {
     masterPort: text(config?.masterPort),
     backend: text(config?.backend),
     hyperparameters: textsOf(request.hyperparameters),
+    code: codeDraft(request.code),
     script: text(request.entrypoint?.script),
     args: (request.entrypoint?.args ?? []).join("\n"),
     env: Object.entries(request.env ?? {})

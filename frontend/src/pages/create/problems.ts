@@ -42,6 +42,7 @@ const PARTS: [prefix: string, part: keyof Draft][] = [
   ["hyperparameters", "hyperparameters"],
   ["launchMode", "launchMode"],
   ["newEnvironments", "made"],
+  ["code", "code"],
   ["entrypoint", "script"],
   ["env.", "env"],
   ["secretEnv", "secrets"],

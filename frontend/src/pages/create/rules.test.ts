@@ -28,6 +28,25 @@ describe("the master", () => {
   });
 });
 
+describe("a clone", () => {
+  const base = { taskName: "t", datasetId: "d", datasetVersionId: "v", modelId: "m" };
+
+  test.each([
+    [{ git: { url: "https://git.example.org/a.git", revision: "v2", secret: "token" }, requirements: "off" }],
+    [{ snapshot: "5b0c41e0a3f2" }],
+    [{ environment: "master", path: "src" }],
+  ] as CreateRequest["code"][][])("brings the code of the first: %o", (code) => {
+    const request = { ...base, environmentIds: ["env-1"], code } as CreateRequest;
+    expect(requestOf(draftOf(request), []).code).toEqual(code);
+  });
+
+  test("makes its environments where the first had them", () => {
+    const newEnvironments = { template: "a100", count: 3, afterwards: "stop", clusterId: "c", zone: "z" } as const;
+    const request = { ...base, launchMode: "new", newEnvironments } as CreateRequest;
+    expect(requestOf(draftOf(request), []).newEnvironments).toEqual(newEnvironments);
+  });
+});
+
 describe("the request", () => {
   const rules = {
     sharding: { enum: ["auto", "hybrid"] },

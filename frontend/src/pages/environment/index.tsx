@@ -5,7 +5,7 @@ import { useTranslation } from "react-i18next";
 import { Link, useParams, useSearchParams } from "react-router";
 import { cordon, environmentQuery } from "@/api/environments";
 import { ApiError } from "@/api/errors";
-import { type Hosted, hostedOf } from "@/api/hosted";
+import type { Hosted } from "@/api/hosted";
 import { maintains, meQuery } from "@/api/session";
 import { tasksQuery } from "@/api/tasks";
 import type { Environment } from "@/api/types";
@@ -58,7 +58,7 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
   const { t } = useTranslation();
   const me = useQuery(meQuery).data;
   const { name, notSelectableReason: obstacle } = environment;
-  const hosted = hostedOf(environment);
+  const hosted = environment.hosted;
   return (
     <Page
       title={name}
@@ -91,7 +91,7 @@ function EnvironmentPage({ environment }: { environment: Environment }) {
           {hosted && <Life hosted={hosted} />}
           {hosted && <Doors environment={environment} hosted={hosted} />}
           {hosted?.state === "running" && <Kernels environment={environment} hosted={hosted} />}
-          <Holder environment={environment} />
+          <Holder environment={environment} hosted={hosted} />
           <Hardware environment={environment} />
         </div>
         <div className="min-w-0 space-y-4">
@@ -162,7 +162,7 @@ function CordonButton({ environment: { id, cordoned } }: { environment: Environm
   );
 }
 
-function Holder({ environment }: { environment: Environment }) {
+function Holder({ environment, hosted }: { environment: Environment; hosted: Hosted | null }) {
   const { t } = useTranslation();
   const { id, heldBy } = environment;
   const history = useQuery(tasksQuery({ environment: id, page: 1 }));
@@ -176,6 +176,7 @@ function Holder({ environment }: { environment: Environment }) {
           </Link>
           {task && <StatusBadge status={task.status} />}
           {task && <span className="text-muted">{task.owner}</span>}
+          {hosted && <span className="text-xs text-muted">{t("hosted.heldHint")}</span>}
         </p>
       ) : (
         <p className="text-sm text-muted">{t("environments.freeHint")}</p>

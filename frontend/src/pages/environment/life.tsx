@@ -132,7 +132,7 @@ export function Doors({ environment, hosted }: Props) {
                   href={openAddress(environment.id, name)}
                   target="_blank"
                   rel="noreferrer"
-                  aria-label={t("hosted.openDoor", { name })}
+                  aria-label={t("hosted.openDoor", { name: port === null ? name : `${name}:${port}` })}
                 >
                   <ExternalLink />
                   {name}

@@ -32,7 +32,7 @@ const template: EnvironmentTemplate = {
   secretEnv: {},
   startScript: "",
   idleStopMinutes: 60,
-  createdBy: null,
+  createdBy: "admin",
   createdAt: "2026-11-21T05:00:00Z",
 };
 
@@ -116,7 +116,9 @@ test("only what the platform allows is offered, and deleting says that the disk 
   visit("/environments/env-1");
   const open = await screen.findByRole("link", { name: "打开 JupyterLab" });
   expect(open.getAttribute("href")).toBe("/environments/env-1/open");
-  expect(screen.getByRole("link", { name: "打开 tensorboard" }).getAttribute("href")).toContain("door=tensorboard");
+  expect(screen.getByRole("link", { name: "打开 tensorboard:6006" }).getAttribute("href")).toContain(
+    "door=tensorboard",
+  );
   expect(screen.queryByRole("button", { name: "启动" })).toBeNull();
   expect(screen.queryByRole("button", { name: "调整规格" })).toBeNull();
   expect(screen.getByText("¥20.00（2 GPU 小时）")).toBeTruthy();
@@ -217,6 +219,6 @@ test("the most exact price counts, and none is none", () => {
 });
 
 test("of a long log the newest is kept, from the beginning of a line", () => {
-  const log = grown({ text: "", cursor: null, cut: false }, "old\n" + "x".repeat(LOG_KEPT - 2) + "\nnew", "9");
-  expect([log.text, log.cursor, log.cut]).toEqual(["new", "9", true]);
+  const log = grown({ text: "", cursor: null, cut: false }, "old\n" + "x".repeat(LOG_KEPT - 2) + "\nnew", 9);
+  expect([log.text, log.cursor, log.cut]).toEqual(["new", 9, true]);
 });

@@ -4,7 +4,6 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { environmentPageQuery, ENVIRONMENTS_PER_PAGE } from "@/api/environments";
-import { hostedOf } from "@/api/hosted";
 import { zonesQuery } from "@/api/inventory";
 import { mayMake, meQuery } from "@/api/session";
 import type { Environment, EnvironmentOrdering } from "@/api/types";
@@ -173,7 +172,7 @@ function useColumns(): EnvironmentColumn[] {
       label: t("hosted.cost"),
       className: `${WIDE} whitespace-nowrap tabular-nums`,
       cell: (environment) => {
-        const hosted = hostedOf(environment);
+        const hosted = environment.hosted;
         return hosted ? costText(t, hosted) : "–";
       },
     },
@@ -234,7 +233,7 @@ function EnvironmentTable({ environments, columns, ordering, onOrder }: Environm
 }
 
 function Life({ environment }: { environment: Environment }) {
-  const hosted = hostedOf(environment);
+  const hosted = environment.hosted;
   return (
     hosted && (
       <>
@@ -250,7 +249,7 @@ function Life({ environment }: { environment: Environment }) {
 /** What is done from the list: to come in, or to start it. */
 function Nearest({ environment }: { environment: Environment }) {
   const { t } = useTranslation();
-  const hosted = hostedOf(environment);
+  const hosted = environment.hosted;
   if (!hosted) return null;
   return (
     <span className="flex justify-end gap-1 max-md:justify-start">

@@ -42,7 +42,13 @@ export function HostedActions({ environment, hosted, brief = false }: ActionsPro
   const press = (which: keyof typeof DONE) =>
     act.mutate(
       { act: which, ...(which === "keep" && { body: { hours: KEEP_HOURS } }) },
-      { onSuccess: () => toast.success(t(DONE[which])), onError: (error) => toastError(t, error) },
+      {
+        onSuccess: () => {
+          toast.success(t(DONE[which]));
+          if (which === "delete") void navigate("/environments");
+        },
+        onError: (error) => toastError(t, error),
+      },
     );
   const size = brief ? ("sm" as const) : ("md" as const);
   const wired = { size, disabled: act.isPending };

@@ -5,11 +5,12 @@ import { cx } from "@/lib/cx";
 export function HostedSays({ hosted, className }: { hosted: Hosted; className?: string }) {
   const said = hosted.doing ?? hosted.reason;
   if (!said) return null;
+  const hint = hosted.doing ? "" : hosted.reason?.hint;
   const bad = said === hosted.reason && hosted.state === "failed";
   return (
     <div className={cx("text-xs break-words", bad ? "text-bad-ink" : "text-muted", className)}>
       <div>{said.message}</div>
-      {said.hint && <div className="text-muted">{said.hint}</div>}
+      {hint && <div className="text-muted">{hint}</div>}
     </div>
   );
 }
