@@ -18,7 +18,6 @@ from tests.running import ROOT, Running
 from tests.waiting import until
 
 pytestmark = pytest.mark.e2e
-LIFE = ("web", "worker", "beat")
 CELL = """
 import os, time
 open("kept.txt", "w").write("yes")
@@ -162,8 +161,8 @@ def test_whoever_is_killed_there_is_one_keeper_for_each_and_in_the_end_none(
 ) -> None:
     """Beside them, three that are made for a task and go with it."""
 
-    def kill() -> None:
-        platform.kill(*LIFE)
+    def kill(*names: str) -> None:
+        platform.kill(*names)
         until(platform.is_up, what="it serves again")
         later(clock, "due")
 
@@ -177,7 +176,7 @@ def test_whoever_is_killed_there_is_one_keeper_for_each_and_in_the_end_none(
     theirs = known(platform) - before
     mine = [make(platform, name, startScript="exec sleep 1000") for name in ("one", "two", "three")]
     until(lambda: {*mine, *theirs} & {*keepers(platform)}, what="the first is at it")
-    kill()
+    kill("web", "worker", "beat")
     for key in mine:
         until_is(platform, key, "running")
     assert (len(theirs), {keepers(platform)[key] for key in mine}) == (3, {1})
@@ -185,7 +184,7 @@ def test_whoever_is_killed_there_is_one_keeper_for_each_and_in_the_end_none(
     platform.until_state(task, "running", "succeeded")
     act(platform, mine[0], "stop")
     act(platform, mine[1], "restart")
-    kill()
+    kill("worker", "beat")
     until_is(platform, mine[0], "stopped")
     until_is(platform, mine[1], "running", run=2)
     assert [keepers(platform)[key] for key in mine] == [0, 1, 1]
@@ -200,7 +199,7 @@ def test_whoever_is_killed_there_is_one_keeper_for_each_and_in_the_end_none(
 
     for key in mine:
         platform.api.delete(f"/dev-environments/{key}").raise_for_status()
-    kill()
+    kill("worker")
     until(lambda: known(platform) == before, seconds=120, what="all that was made is gone")
     gone = {*mine, *theirs}
     assert not gone & {*keepers(platform)}
