@@ -9,6 +9,7 @@ from functools import partial
 from django.conf import settings
 from django.db import models
 
+from apps.common.clock import now
 from apps.common.ids import new_id
 
 
@@ -26,6 +27,7 @@ class Snapshot(models.Model):
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    used_at = models.DateTimeField(default=now, db_index=True)  # last sent or named; see `forgetting`
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "digest"], name="one_snapshot_per_project")]

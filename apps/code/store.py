@@ -8,6 +8,7 @@
 Nothing here knows projects: who may have what is said by rows.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -42,6 +43,18 @@ def root() -> Path:
     return settings.DATA_DIR / "code"
 
 
+@contextmanager
+def using(*, alone: bool = False) -> Iterator[None]:
+    """While what is there is looked at, nobody removes it (`alone`)."""
+    _folder(root())
+    lock = os.open(root() / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(lock)
+
+
 def blob(sha256: str) -> Path:
     return root() / "blobs" / sha256[:2] / sha256
 
@@ -67,11 +80,14 @@ def read_blob(sha256: str) -> bytes:
 
 def put_manifest(manifest: bytes) -> None:
     target = _manifest(snapshot.identity(manifest))
-    if not target.exists():
-        _folder(target.parent)
-        with _temporary(target) as (file, keep):
-            file.write(manifest)
-            keep()
+    with using():
+        if not target.exists():
+            _folder(target.parent)
+            with _temporary(target) as (file, keep):
+                file.write(manifest)
+                keep()
+        else:
+            os.utime(target)
 
 
 def read_manifest(digest: str) -> bytes:
@@ -90,8 +106,10 @@ def folder_of(digest: str) -> Path:
 def archive(digest: str) -> Path:
     """The folder that carries it, made where it is not there. Raises Lost."""
     folder = folder_of(digest)
-    if (folder / snapshot.ARCHIVE).exists() and (folder / snapshot.MANIFEST).exists():
-        return folder
+    with using():
+        if (folder / snapshot.ARCHIVE).exists() and (folder / snapshot.MANIFEST).exists():
+            os.utime(folder)
+            return folder
     _folder(folder)
     manifest = read_manifest(digest)
     with _temporary(folder / snapshot.ARCHIVE) as (file, keep):

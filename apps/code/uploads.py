@@ -89,6 +89,7 @@ def begin(user: User, project: Project, digest: str, files: Iterable[File]) -> S
     try:
         with transaction.atomic():
             made = {**values, "created_by": user, "created_at": now()}
+            Snapshot.objects.filter(project=project, digest=digest).update(used_at=now())
             return Snapshot.objects.get_or_create(project=project, digest=digest, defaults=made)[0]
     except IntegrityError:  # the same came twice at the same time
         return Snapshot.objects.get(project=project, digest=digest)
@@ -98,11 +99,12 @@ def missing(project: Project, files: Iterable[File]) -> dict[str, int]:
     """Size by hash, of what the project has not sent or is not there any more."""
     wanted = {one.sha256: one.size for one in files if one.sha256}
     digests = list(wanted)
-    for at in range(0, len(digests), TOGETHER):
-        rows = Blob.objects.filter(project=project, sha256__in=digests[at : at + TOGETHER])
-        for known in rows.values_list("sha256", flat=True):
-            if store.blob(known).exists():
-                del wanted[known]
+    with store.using():
+        for at in range(0, len(digests), TOGETHER):
+            rows = Blob.objects.filter(project=project, sha256__in=digests[at : at + TOGETHER])
+            for known in rows.values_list("sha256", flat=True):
+                if store.blob(known).exists():
+                    del wanted[known]
     return wanted
 
 

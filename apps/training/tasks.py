@@ -12,7 +12,7 @@ from apps.clusters import noticing as environments
 from apps.common import bus
 from apps.common.clock import now
 from apps.scheduling.services import budgets
-from apps.training.ground import launching, making, noticing
+from apps.training.ground import code, launching, making, noticing
 from apps.training.output import outputs
 from apps.training.queue import load, yielding
 from apps.training.reconcile import engines, reconciler
@@ -40,6 +40,11 @@ def orphans() -> None:
 @shared_task(name="training.outputs", ignore_result=True)
 def keep_outputs() -> None:
     outputs.sweep()
+
+
+@shared_task(name="training.code", ignore_result=True)
+def forget_code() -> None:
+    code.forget()
 
 
 @shared_task(name="training.windows", ignore_result=True)

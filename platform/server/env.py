@@ -182,6 +182,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_DOOR_HOST": door_host,
     "FERMI_FILES": files,
     "FERMI_CODE_MAX_FILES": partial(count, default=50_000),
+    "FERMI_CODE_KEEP_DAYS": partial(count, default=30),
     "FERMI_CODE_MAX_FILE_MB": partial(count, default=100),
     "FERMI_CODE_MAX_MB": partial(count, default=512),
     "FERMI_ISOLATION": partial(choice, allowed=isolation.MODES),

@@ -2,8 +2,11 @@
 
 import hashlib
 import io
+import os
 import subprocess
 import tarfile
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,8 @@ import pytest
 
 from apps.code import fetching, git, store
 from apps.code.models import Blob, Fetch, Snapshot
+from apps.common.clock import now
+from apps.training.ground import code
 from fermi.launch import snapshot
 from fermi.launch.snapshot import File
 from tests.api.conftest import BASE, Answer, Api
@@ -273,3 +278,34 @@ def test_a_damaged_content_is_found_before_a_node_has_it(owner: Api) -> None:
     with pytest.raises(store.Lost):
         store.archive(key)
     assert owner.get(f"/code/snapshots/{key}/archive").error == "CODE_LOST"
+
+
+def aged(folder: Path, days: float) -> None:
+    moment = time.time() - days * 86_400
+    for path in folder.rglob("*"):
+        os.utime(path, (moment, moment))
+
+
+def test_what_no_task_refers_to_is_removed_after_its_time_and_nothing_else(owner: Api, environments: Any) -> None:
+    kept, lone = put(owner, TREE), put(owner, {**TREE, "train.py": b"print('lone')\n"})
+    broken = manifest({"half.py": b"half\n"})
+    raw(owner, f"/code/snapshots/{snapshot.identity(broken)}", broken)
+    assert owner.post("/training-tasks", task(code={"snapshot": kept})).status == 201
+    for key in (kept, lone):
+        store.archive(key)
+    Snapshot.objects.update(used_at=now() - timedelta(days=29))
+    aged(store.root(), 29)
+    code.forget()
+    assert set(Snapshot.objects.values_list("digest", flat=True)) == {kept, lone}, "that broke off long ago"
+    assert not store.folder_of(lone).exists(), "nobody is about to read it"
+    Snapshot.objects.update(used_at=now() - timedelta(days=31))
+    put(owner, {"fresh.py": b"fresh\n"})
+    code.forget()
+    assert Snapshot.objects.filter(digest=kept).exists()
+    assert owner.get(f"/code/snapshots/{lone}").status == 404
+    assert not store.blob(hashlib.sha256(b"print('lone')\n").hexdigest()).exists()
+    assert store.blob(hashlib.sha256(b"fresh\n").hexdigest()).exists()
+    assert {one.sha256 for one in store.files(kept)} <= set(Blob.objects.values_list("sha256", flat=True))
+    assert (store.archive(kept) / snapshot.ARCHIVE).exists()
+    again = put(owner, {**TREE, "train.py": b"print('lone')\n"})
+    assert again == lone, "it may be sent anew"

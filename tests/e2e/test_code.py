@@ -49,7 +49,7 @@ def fermi(platform: Running, tmp_path: Path, *words: str) -> subprocess.Complete
 
 def submit(platform: Running, tmp_path: Path, *more: str) -> dict[str, Any]:
     nodes = [word for node in NODES for word in ("--env", node)]
-    data = ["--dataset", "none", "--model", "none", "--pulse", "off", "--max-restarts", "0"]
+    data = ["--dataset", "none", "--model", "none", "--pulse", "off", "--max-restarts", "0", "--world-size", "3"]
     words = ["submit", "--name", "mine", *nodes, *data, "--script", "train.py", *more]
     done = fermi(platform, tmp_path, *words, "-o", "json")
     assert done.returncode == 0, done.stderr

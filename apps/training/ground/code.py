@@ -7,8 +7,11 @@ from typing import Any
 from apps.accounts import vault
 from apps.accounts.models import Project, User
 from apps.clusters.models import DevEnvironment
-from apps.code import fetching, gathering, git, selectors, store
+from apps.code import fetching, forgetting, gathering, git, selectors, store
 from apps.code.models import Fetch, FetchStatus
+from apps.common.errors import ProblemsError
+from apps.training.models import Task
+from apps.training.states import FINAL
 from fermi.launch import code
 from fermi.launch.request import CodeRequest
 from fermi.launch.spec import Code, JobSpec, Problem
@@ -57,6 +60,8 @@ def problems(job: JobSpec) -> list[Problem]:
 
 def begin(job: JobSpec, user: User) -> JobSpec:
     """In the transaction that stores its task: what is yet to be fetched is asked for."""
+    if job.code and job.code.snapshot and not forgetting.use(job.project, job.code.snapshot):
+        raise ProblemsError([Problem(f"{FIELD}.snapshot", "SNAPSHOT_UNKNOWN", {"snapshot": job.code.snapshot[:12]})])
     if job.code is None or job.code.snapshot or "fetch" in job.code.source:
         return job
     project = Project.objects.get(pk=job.project)
@@ -72,6 +77,16 @@ def fetched(job: JobSpec) -> tuple[JobSpec | None, Fetch | None]:
     if found is None or found.status != FetchStatus.READY or found.snapshot is None:
         return None, found
     return replace(job, code=ready(job.code, found.snapshot.digest, found.snapshot.origin)), found
+
+
+def forget() -> None:
+    """Snapshots that no task refers to; see `apps.code.forgetting`."""
+    of = Task.objects.exclude(spec__code__snapshot=None).values_list("project_id", "spec__code__snapshot", "state")
+    rows = list(of)
+    forgetting.forget(
+        {(project, digest) for project, digest, _ in rows},
+        {digest for _, digest, state in rows if state not in FINAL},
+    )
 
 
 def lay_ready(job: JobSpec) -> None:

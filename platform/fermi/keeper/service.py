@@ -21,6 +21,7 @@ from typing import Any
 
 from fermi.keeper import editor, jupyter, port
 from fermi.keeper.children import Child, Children
+from fermi.runner import prepared
 
 UP_SECONDS = 120.0
 POLL_SECONDS = 0.1
@@ -133,6 +134,7 @@ class Service:
                 file.write("\n".join(packages) + "\n")
             command = [sys.executable, "-m", "fermi.keeper.packages", self.spec["python"], wanted, self.spec["cache"]]
             folder = await self._told(command, "INSTALLING_PACKAGES", "PACKAGES_FAILED")
+            prepared.hold(folder)  # to the end of the keeper
             self.python = os.path.join(folder, "bin", "python")
         self._name_interpreter()
         if self.kind == "vscode" and not self._editor():

@@ -166,6 +166,7 @@ class Node:
         if "code" not in self.spec:
             return True
         from fermi.runner.bringing import Bringing
+        from fermi.runner.prepared import hold
 
         bringing = Bringing(self.spec)
         try:
@@ -187,6 +188,7 @@ class Node:
             print(f"fermi: the ranks were not started: {bringing.failed}", file=sys.stderr, flush=True)
             return False
         if bringing.done:
+            hold(os.path.dirname(os.path.dirname(bringing.done)))  # to the end of this process
             self.run_with(bringing.done)
         return True
 

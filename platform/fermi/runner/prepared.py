@@ -3,7 +3,10 @@
 
 <cache>/<name>/           a virtual environment on top of an interpreter: what that one has needs no second installation
 <cache>/<name>/ready.json said last; without it the folder is what somebody has left half-made
-<cache>/<name>.lock       held by who makes it
+<cache>/<name>.lock       held by who makes it, looks whether it is there, or removes it
+<cache>/<name>.used       held (shared) by whoever has processes that run with it
+
+Of one cache, those that were wanted longest ago are removed once it is larger than 50 GiB.
 
 The name says what it was made from: the interpreter, the requirements, and the files that these include.
 """
@@ -17,9 +20,10 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +31,8 @@ Say = Callable[[str], None]
 
 READY = "ready.json"
 LAST_LINES = 12
+MOST_BYTES = 50 << 30
+SPARED_SECONDS = 3600.0
 _INCLUDED = re.compile(rb"^\s*(?:-r|--requirement|-c|--constraint)[=\s]\s*(\S+)", re.MULTILINE)
 _TOLD = re.compile(r"\s*(Collecting|Downloading|Building|Installing|Preparing|Resolved|Prepared|Installed) ")
 _LOOK = (
@@ -51,7 +57,7 @@ def prepare(python: str, requirements: str, kind: str, cache: Path, say: Say) ->
     about = _ask(python)
     folder = Path(cache) / _name(about, Path(requirements), kind)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    if (folder / READY).exists():
+    if _there(folder):
         return folder
     with _alone(folder, say):
         if not (folder / READY).exists():
@@ -61,9 +67,77 @@ def prepare(python: str, requirements: str, kind: str, cache: Path, say: Say) ->
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
-            made = {"python": python, "requirements": Path(requirements).name, "kind": kind}
+            made = {"python": python, "requirements": Path(requirements).name, "kind": kind, "bytes": _size(folder)}
+            Path(f"{folder}.used").touch()
             (folder / READY).write_text(json.dumps(made), encoding="utf-8")
+    make_room(folder.parent, MOST_BYTES)
     return folder
+
+
+def hold(folder: str) -> int:
+    """For as long as the descriptor is open, nobody removes it; -1 where it is none of these."""
+    try:
+        used = os.open(f"{folder}.used", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(used, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        os.close(used)
+        return -1
+    return used
+
+
+def make_room(cache: Path, most: int) -> None:
+    """Removes what was wanted longest ago; nothing that is in use, or was wanted within the hour: whoever wanted it may
+    be about to begin."""
+    found = []
+    for ready in cache.glob(f"*/{READY}"):
+        with suppress(OSError, ValueError, KeyError):
+            found.append((ready.stat().st_mtime, json.loads(ready.read_text("utf-8"))["bytes"], ready.parent))
+    total = sum(size for _, size, _ in found)
+    for wanted_at, size, folder in sorted(found):
+        if total <= most or wanted_at > time.time() - SPARED_SECONDS:
+            return
+        if _remove(folder, wanted_at):
+            total -= size
+
+
+def _remove(folder: Path, wanted_at: float) -> bool:
+    locks: list[int] = []
+    try:
+        for name in ("lock", "used"):
+            locks.append(os.open(f"{folder}.{name}", os.O_RDWR | os.O_CLOEXEC))
+            fcntl.flock(locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (folder / READY).stat().st_mtime != wanted_at:
+            return False
+        (folder / READY).unlink()  # from here on it is half-made
+        shutil.rmtree(folder, ignore_errors=True)
+    except OSError:
+        return False
+    finally:
+        for lock in locks:
+            os.close(lock)
+    return True
+
+
+def _there(folder: Path) -> bool:
+    """Whether it is made, and then wanted now."""
+    with suppress(OSError):
+        lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # who makes or removes it has it alone
+            os.utime(folder / READY)
+            return True
+        finally:
+            os.close(lock)
+    return False
+
+
+def _size(folder: Path) -> int:
+    return sum(
+        os.lstat(os.path.join(above, name)).st_blocks * 512 for above, _, names in os.walk(folder) for name in names
+    )
 
 
 def _ask(python: str) -> list[Any]:

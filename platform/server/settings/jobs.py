@@ -35,6 +35,7 @@ CELERY_BEAT_SCHEDULE = {
     "files": {"task": "files.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
     "files-forget": {"task": "files.forget", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "code": {"task": "code.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
+    "code-forget": {"task": "training.code", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "outputs": {"task": "training.outputs", "schedule": 10.0, "options": {"expires": 10.0}},
     "hours": {"task": "overview.hours", "schedule": 600.0, "options": {"expires": 600.0}},
     "notices": {"task": "notices.sweep", "schedule": 5.0, "options": {"expires": 10.0}},

@@ -1,0 +1,83 @@
+"""What nobody needs any more is removed: snapshots that no task refers to and nobody has used for a while, what was
+never finished, and then the contents, manifests and archives that are left.
+
+Rows go first. Whoever names a snapshot marks it as used in the same transaction (`use`), so either its row is gone and
+it is unknown, or it stays. Files are removed under the lock under which uploads look what is there (`store.using`);
+what is fresh is never removed, because its row may be yet to come.
+"""
+
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from django.conf import settings
+from django.db.models import Q
+
+from apps.code import store
+from apps.code.models import Blob, Fetch, FetchStatus, Snapshot
+from apps.common.clock import now
+
+UNFINISHED = timedelta(days=1)
+"""So long an upload may break off; so old a file must be before it is removed."""
+TOGETHER = 500
+
+
+def use(project_id: str, digest: str) -> bool:
+    """In the transaction that refers to it: whether it is still there."""
+    return bool(Snapshot.objects.filter(project=project_id, digest=digest).update(used_at=now()))
+
+
+def forget(held: Collection[tuple[str, str]], at_work: Collection[str]) -> int:
+    """How many snapshots. `held`: project and digest of those that tasks were made from; `at_work`: digests of tasks
+    that have not ended, whose archives nodes may be about to read."""
+    moment = now()
+    before = moment - timedelta(days=settings.CODE_KEEP_DAYS)
+    Fetch.objects.exclude(status=FetchStatus.FETCHING).filter(created_at__lt=before).delete()
+    idle = Q(used_at__lt=before) | Q(finished_at=None, used_at__lt=moment - UNFINISHED)
+    old = Snapshot.objects.filter(idle).exclude(pk__in=Fetch.objects.exclude(snapshot=None).values("snapshot"))
+    gone = 0
+    for row in old:
+        if (row.project_id, row.digest) not in held:
+            gone += Snapshot.objects.filter(idle, pk=row.pk).delete()[0]
+    _remove_files(at_work)
+    return gone
+
+
+def _remove_files(at_work: Collection[str]) -> None:
+    aged = time.time() - UNFINISHED.total_seconds()
+    with store.using(alone=True):
+        known = set(Snapshot.objects.values_list("digest", flat=True))
+        unknown = [path for path in _aged(store.root() / "manifests", "*.json", aged) if path.stem not in known]
+        if unknown:
+            _remove_blobs(aged)
+        for path in unknown:  # last: until then there is something to be done
+            path.unlink(missing_ok=True)
+        for path in _aged(store.folder_of(""), "*", aged):
+            if path.name not in at_work:
+                store.remove_archive(path.name)
+        for pattern in ("blobs/*/.*", "manifests/.*"):  # of a process that died while it wrote
+            for path in _aged(store.root(), pattern, aged):
+                path.unlink(missing_ok=True)
+
+
+def _remove_blobs(aged: float) -> None:
+    """Each project keeps the rows of what its snapshots consist of; what is nobody's goes from the disk."""
+    for project in Blob.objects.values_list("project", flat=True).distinct().order_by("project"):
+        wanted: set[str] = set()
+        for digest in Snapshot.objects.filter(project=project).values_list("digest", flat=True):
+            with suppress(OSError):  # a manifest that somebody removed keeps nothing
+                wanted.update(one.sha256 for one in store.files(digest))
+        rows = Blob.objects.filter(project=project).values_list("pk", "sha256")
+        surplus = [pk for pk, sha256 in rows if sha256 not in wanted]
+        for at in range(0, len(surplus), TOGETHER):
+            Blob.objects.filter(pk__in=surplus[at : at + TOGETHER]).delete()
+    owned = set(Blob.objects.values_list("sha256", flat=True))
+    for path in _aged(store.root() / "blobs", "*/[0-9a-f]*", aged):
+        if path.name not in owned:
+            path.unlink(missing_ok=True)
+
+
+def _aged(folder: Path, pattern: str, before: float) -> list[Path]:
+    return [path for path in folder.glob(pattern) if path.stat().st_mtime < before]
