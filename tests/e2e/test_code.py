@@ -17,6 +17,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.e2e
 
 NODES = ["env-001", "env-002", "env-003"]
+FEW = ("--world-size", "3")
 SCRIPT = """import os, sys
 from lib.word import WORD
 print(WORD, "on", os.environ["NODE_RANK"], "in", os.getcwd(), "by", sys.prefix, flush=True)
@@ -49,7 +50,7 @@ def fermi(platform: Running, tmp_path: Path, *words: str) -> subprocess.Complete
 
 def submit(platform: Running, tmp_path: Path, *more: str) -> dict[str, Any]:
     nodes = [word for node in NODES for word in ("--env", node)]
-    data = ["--dataset", "none", "--model", "none", "--pulse", "off", "--max-restarts", "0", "--world-size", "3"]
+    data = ["--dataset", "none", "--model", "none", "--pulse", "off", "--max-restarts", "0"]
     words = ["submit", "--name", "mine", *nodes, *data, "--script", "train.py", *more]
     done = fermi(platform, tmp_path, *words, "-o", "json")
     assert done.returncode == 0, done.stderr
@@ -98,7 +99,7 @@ def test_a_damaged_archive_is_refused_with_its_cause(platform, folder, tmp_path)
     whole = platform.api.get(f"/code/snapshots/{key}/archive").content
     assert archive.read_bytes() == whole
     archive.write_bytes(whole.replace(b'"third"', b'"wrong"'))
-    task = submit(platform, tmp_path, "--code", str(folder))
+    task = submit(platform, tmp_path, "--code", str(folder), *FEW)
     ended = platform.until_final(task["taskId"], seconds=120)
     assert ended["reason"]["code"] == "CODE_ARCHIVE_BROKEN", ended["reason"]
     assert "lib/word.py" in ended["reason"]["message"]
@@ -113,14 +114,14 @@ def test_packages_are_prepared_once_and_a_wrong_one_says_so(platform, folder, tm
         wheel.writestr("fermitoy-1.0.dist-info/RECORD", "")
     (folder / "lib" / "word.py").write_text("from fermitoy import WORD\n")
     (folder / "requirements.txt").write_text(f"--no-index\n--find-links {tmp_path}\nfermitoy\n")
-    task = submit(platform, tmp_path, "--code", str(folder))
+    task = submit(platform, tmp_path, "--code", str(folder), *FEW)
     platform.until_state(task["taskId"], "succeeded", seconds=180)
     lines = words_of(platform, task["taskId"])
     assert {line.split()[0] for line in lines} == {"toy"}
     [prefix] = {line.split(" by ")[1] for line in lines}
     assert str(platform.data / "packages") in prefix
     (folder / "requirements.txt").write_text("--no-index\nno-such-package-of-anybody\n")
-    wrong = platform.until_final(submit(platform, tmp_path, "--code", str(folder))["taskId"], seconds=120)
+    wrong = platform.until_final(submit(platform, tmp_path, "--code", str(folder), *FEW)["taskId"], seconds=120)
     assert wrong["reason"]["code"] == "CODE_PACKAGES_FAILED"
     assert "no-such-package-of-anybody" in wrong["reason"]["message"]
 
