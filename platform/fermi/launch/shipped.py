@@ -11,6 +11,7 @@ import fermi
 _ROOT = Path(fermi.__file__).parent
 POD, SLURM, FOREGROUND = ("fermi.runner.pod",), ("fermi.runner.slurm",), ("fermi.runner.foreground",)
 KEEPER = ("fermi.keeper.__main__", "fermi.keeper.packages")
+SLURM_KEEPER = (*KEEPER, "fermi.keeper.bridge")
 """What is run there; what it imports of ours goes along."""
 
 _IMPORT = re.compile(r"^ *from fermi\.(keeper|probe|runner|telemetry|train)(?:\.(\w+))? import ([\w, ]+)", re.MULTILINE)
@@ -30,7 +31,7 @@ def modules(runner: tuple[str, ...], words: Iterable[object]) -> Mapping[str, st
 def _modules(runner: tuple[str, ...], trainers: tuple[str, ...]) -> Mapping[str, str]:
     packages = tuple(f"{name}/__init__.py" for name in ("fermi", "fermi/probe", "fermi/runner", "fermi/telemetry"))
     wanted, found = [*runner, *trainers], {**dict.fromkeys(packages, ""), **_probe()}
-    if runner == KEEPER:
+    if runner in (KEEPER, SLURM_KEEPER):
         found["fermi/keeper/__init__.py"] = ""
     if trainers:
         found["fermi/train/__init__.py"] = ""

@@ -40,8 +40,13 @@ def differing(value: Mapping[str, Any], description: str = "") -> dict[str, Any]
 
 def of(connection: Mapping[str, Any], job: JobSpec, names: Iterable[str]) -> dict[str, Any]:
     """The connection as it is for this job: each of these options is one text, or is not there."""
-    chosen = {name: _one(connection.get(name), job) for name in names}
+    chosen = {name: _one(connection.get(name), job.priority, job.project, job.project_name) for name in names}
     return {**connection, **chosen}
+
+
+def of_project(connection: Mapping[str, Any], project: str, names: Iterable[str]) -> dict[str, Any]:
+    """The same for what has no priority."""
+    return {**connection, **{name: _one(connection.get(name), "", project) for name in names}}
 
 
 def values(option: Any) -> list[str]:
@@ -52,14 +57,13 @@ def values(option: Any) -> list[str]:
     return list(dict.fromkeys(str(value) for value in (option.get("default"), *differing) if value))
 
 
-def _one(option: Any, job: JobSpec) -> Any:
+def _one(option: Any, priority: str, *names: str) -> Any:
     if not isinstance(option, Mapping):
         return option
     projects = option.get("projects") or {}
     found = (
-        (option.get("priorities") or {}).get(job.priority),
-        projects.get(job.project) if job.project else None,
-        projects.get(job.project_name) if job.project_name else None,
+        (option.get("priorities") or {}).get(priority),
+        *(projects.get(name) for name in names if name),
         option.get("default"),
     )
     return next((value for value in found if value), None)

@@ -13,6 +13,7 @@ render.py      a plan as an sbatch script; pure            engine.py    the back
 components.py  what is asked of Slurm, for both drivers    rundir.py    the folder above
 rest.py        slurmrestd                                  state.py     from folder and job to an observation; pure
 commands.py    sbatch, squeue, scancel                     line.py      who waits, in Slurm's order; pure
+hosting.py     dev environments, each a job            hosted.py    its script, and what is seen of it; pure
 causes.py      Slurm's states and reasons, and what they mean
 
 Slurm knows an attempt by the comment `fermi:<task>-<attempt>`, and by nothing else: ids are used again after a crash of

@@ -58,6 +58,20 @@ class Commands:
     def machines(self) -> list[Machine]:
         return [driver.machine(row) for row in self._json("sinfo", "--json")["nodes"]]
 
+    def program(self, name: str) -> str:
+        """Where it is; raises BackendError (SLURM_COMMAND_MISSING)."""
+        program = str(Path(self._bin) / name) if self._bin else shutil.which(name)
+        if not program or not os.access(program, os.X_OK):
+            raise BackendError("SLURM_COMMAND_MISSING", permanent=True, command=name)
+        return program
+
+    def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What it is run with."""
+        found = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(Path.home()), **(more or {})}
+        if conf := self._conf or os.environ.get("SLURM_CONF"):
+            found["SLURM_CONF"] = str(conf)
+        return found
+
     def _json(self, *words: str) -> dict[str, Any]:
         said = self._run(*words)
         try:
@@ -69,16 +83,11 @@ class Commands:
         return dict(found)
 
     def _run(self, *words: str, folder: str | None = None, env: Mapping[str, str] | None = None) -> str:
-        program = str(Path(self._bin) / words[0]) if self._bin else shutil.which(words[0])
-        if not program or not os.access(program, os.X_OK):
-            raise BackendError("SLURM_COMMAND_MISSING", permanent=True, command=words[0])
-        variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(Path.home()), **(env or {})}
-        if conf := self._conf or os.environ.get("SLURM_CONF"):
-            variables["SLURM_CONF"] = str(conf)
+        program = self.program(words[0])
         try:
             done = subprocess.run(
                 [program, *words[1:]], capture_output=True, encoding="utf-8", errors="replace", cwd=folder,
-                env=variables, timeout=TIMEOUT_SECONDS, check=False,
+                env=self.variables(env), timeout=TIMEOUT_SECONDS, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise BackendError("SLURM_UNREACHABLE", why=str(error), where=words[0]) from error

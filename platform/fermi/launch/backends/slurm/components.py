@@ -18,7 +18,7 @@ SPARE_SECONDS = 60
 """Beyond a task's own limit: the platform ends it, and Slurm only where the platform cannot."""
 CHOSEN = ("partition", "account", "qos")
 """Options of a connection that may differ by project and by priority class."""
-_SITE = ("partition", "account", "qos", "reservation", "constraint", "mem")
+SITE = ("partition", "account", "qos", "reservation", "constraint", "mem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _component(
 
 
 def _site(node: Node, connection: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    for key in _SITE:
+    for key in SITE:
         value = node.engine.get(key) or connection.get(key)
         if key == "mem" and not value and node.memory_gb > 1:  # 1 = nobody has said how much there is
             value = f"{node.memory_gb}G"

@@ -72,6 +72,10 @@ class SlurmBackend(Backend):
                 params = {"environment": node.name, "other": taken[machine], "machine": machine}
                 found.append(Problem(f"environmentIds.{index}", "SLURM_NODE_TWICE", params))
             taken[machine] = node.name
+            if node.engine.get("allocation"):
+                found.append(
+                    Problem(f"environmentIds.{index}", "SLURM_ENVIRONMENT_NOT_TRAINED", {"environment": node.name})
+                )
         missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
         return found + absent_below(self.data_dir, job.resume_from, missing)
 

@@ -123,15 +123,15 @@ def script(job: JobSpec, plan: Plan, connection: Mapping[str, Any], asked: list[
             *"\n#SBATCH hetjob\n".join("\n".join(_sbatch(component)) for component in asked).split("\n"),
             f"# {len(plan.nodes)} nodes, {gpus} ranks. Each task of srun is a node, which starts its ranks:",
             *(f"#   {_ranks(node)} on {_line(node.node.name)}" for node in plan.nodes),
-            f"run={_q(run)}",
+            f"run={quoted(run)}",
             'cd "$run" || exit 1',
             "# Once, and never after it was cancelled: whatever was submitted twice or queued again.",
             'if [ -e stop.json ] || [ -n "${SLURM_RESTART_COUNT:-}" ] || ! ln -s "$SLURM_JOB_ID" begun; then',
             f"  exit {NOT_OURS}",
             "fi",
-            *_environment(connection),
+            *environment(connection),
             *_head(asked),
-            f"mkdir -p -- {_q(_cwd(connection))} {_q(_logs(job, connection))}",
+            f"mkdir -p -- {quoted(_cwd(connection))} {quoted(_logs(job, connection))}",
             _srun(asked, connection),
             "code=$?",
             """printf '{"exit_code": %d, "job": "%s"}\\n' "$code" "$SLURM_JOB_ID" > end.tmp && mv end.tmp end.json""",
@@ -143,19 +143,19 @@ def script(job: JobSpec, plan: Plan, connection: Mapping[str, Any], asked: list[
 
 def _sbatch(component: Component) -> list[str]:
     return [
-        f"#SBATCH --{key}" if value is True else f"#SBATCH --{key}={_q(value)}"
+        f"#SBATCH --{key}" if value is True else f"#SBATCH --{key}={quoted(value)}"
         for key, value in component.options.items()
     ]
 
 
-def _environment(connection: Mapping[str, Any]) -> list[str]:
+def environment(connection: Mapping[str, Any]) -> list[str]:
     lines = [
         'if [ -z "${HOME:-}" ]; then HOME="$(getent passwd "$(id -u)" | cut -d: -f6)"; export HOME; fi',
     ]
     if modules := connection.get("modules"):
-        lines.append("module load " + " ".join(_q(name) for name in modules))
+        lines.append("module load " + " ".join(quoted(name) for name in modules))
     if conda := connection.get("conda"):
-        lines += ['eval "$(conda shell.bash hook)"', f"conda activate {_q(conda)}"]
+        lines += ['eval "$(conda shell.bash hook)"', f"conda activate {quoted(conda)}"]
     lines += [str(line) for line in connection.get("setup") or ()]
     return [*lines, 'export PYTHONPATH="$run${PYTHONPATH:+:$PYTHONPATH}"', "export PYTHONUNBUFFERED=1"]
 
@@ -163,7 +163,7 @@ def _environment(connection: Mapping[str, Any]) -> list[str]:
 def _head(asked: list[Component]) -> list[str]:
     """Where rank 0 runs: the first host of the first component, at the address by which Slurm reaches it."""
     if asked[0].hosts:
-        first = f"head={_q(asked[0].hosts[0])}"
+        first = f"head={quoted(asked[0].hosts[0])}"
     else:
         first = 'head="$(scontrol show hostnames "${SLURM_JOB_NODELIST_HET_GROUP_0:-$SLURM_JOB_NODELIST}" | head -n 1)"'
     return [
@@ -182,7 +182,7 @@ def _srun(asked: list[Component], connection: Mapping[str, Any]) -> str:
         words = [f"--het-group={number}"] if len(asked) > 1 else []
         words += [f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", f"--cpus-per-task={component.cpus}"]
         if component.hosts:  # counts tasks in this order and not in Slurm's own
-            words += ["--distribution=arbitrary", f"--nodelist={_q(','.join(component.hosts))}"]
+            words += ["--distribution=arbitrary", f"--nodelist={quoted(','.join(component.hosts))}"]
         ending = ["--kill-on-bad-exit=0", "--wait=0", "--input=none", "--mpi=none", "--export=ALL"]
         lines = [" ".join(words), " ".join(ending), " ".join(_command(component, connection))]
         parts.append(" \\\n    ".join(lines))
@@ -190,16 +190,23 @@ def _srun(asked: list[Component], connection: Mapping[str, Any]) -> str:
 
 
 def _command(component: Component, connection: Mapping[str, Any]) -> list[str]:
-    command = [_q(component.python), "-m", "fermi.runner.slurm", '"$run"']
+    command = [quoted(component.python), "-m", "fermi.runner.slurm", '"$run"']
     container = connection.get("container")
     if not container:
         return command
     mounts = [folder_of(connection), *container.get("mounts", ())]
     if container["runtime"] == "pyxis":
         binds = ",".join(mount if ":" in mount else f"{mount}:{mount}" for mount in mounts)
-        return [f"--container-image={_q(component.image)}", f"--container-mounts={_q(binds)}", *command]
+        return [f"--container-image={quoted(component.image)}", f"--container-mounts={quoted(binds)}", *command]
     gpus = ["--nv"] if component.nodes[0].node.has_cuda else []
-    return ["apptainer", "exec", *gpus, *(f"--bind={_q(mount)}" for mount in mounts), _q(component.image), *command]
+    return [
+        "apptainer",
+        "exec",
+        *gpus,
+        *(f"--bind={quoted(mount)}" for mount in mounts),
+        quoted(component.image),
+        *command,
+    ]
 
 
 def _cwd(connection: Mapping[str, Any]) -> str:
@@ -210,7 +217,7 @@ def _logs(job: JobSpec, connection: Mapping[str, Any]) -> str:
     return f"{folder_of(connection)}/logs/{job.task_id}/{job.attempt}"
 
 
-def _q(value: object) -> str:
+def quoted(value: object) -> str:
     """Safe as a word of the shell and of an `#SBATCH` line, which ends at the line's end."""
     return shlex.quote(_line(value))
 
@@ -224,4 +231,4 @@ def _ranks(node: NodePlan) -> str:
     return f"rank {first}" if first == last else f"ranks {first}-{last}"
 
 
-__all__ = ["NOT_OURS", "files", "folder_of", "render", "script"]
+__all__ = ["NOT_OURS", "environment", "files", "folder_of", "quoted", "render", "script"]
