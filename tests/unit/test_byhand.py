@@ -20,7 +20,7 @@ from fermi.launch.backends.kubernetes.names import MANAGED_BY
 from fermi.launch.backends.kubernetes.render import render as kubernetes_objects
 from fermi.launch.byhand.quoting import quoted, value, word
 from fermi.launch.byhand.scripts import not_the_platforms
-from fermi.launch.spec import Entrypoint, JobSpec, Late, Node, resolve
+from fermi.launch.spec import Code, Entrypoint, JobSpec, Late, Node, resolve
 from fermi.runner.processes import start_time
 from tests.byhand import Started, fake_ssh, lines_of, nodes, write
 from tests.running import free_port
@@ -121,6 +121,14 @@ def test_shellcheck_has_nothing_to_say(target, tmp_path):
     done = subprocess.run(["shellcheck", *found], capture_output=True, text=True)
     assert done.stdout == ""
     assert done.returncode == 0
+
+
+def test_the_readme_says_how_its_code_comes_to_the_nodes():
+    bare = byhand.render(job(2, 1), "shell", "en")["README.md"]
+    own = byhand.render(job(2, 1, code=Code(snapshot="5b" * 32)), "shell", "en")["README.md"]
+    assert "fermi clone" not in bare
+    assert "fermi clone 5b5b5b5b5b5b5b5b ./code" in own
+    assert "FERMI_WORKDIR" in own
 
 
 @pytest.mark.parametrize("target", TARGETS)

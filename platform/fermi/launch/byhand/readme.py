@@ -15,10 +15,12 @@ MOST_RANKS = 64
 
 def text(job: JobSpec, plan: Plan, target: str, lang: str) -> str:
     texts, framework = messages.guide("readme", lang), registry.framework(job.framework)
+    snapshot = job.code.snapshot[:16] if job.code else ""
     parts = [
         texts["intro"],
         texts["nodes"] + _nodes(plan, target in STARTED),
         texts["ranks"] + _ranks(plan),
+        *([texts["code"]] if snapshot else []),
         texts[target],
     ]
     if target == "torchrun" and torchrun.is_uneven(plan):
@@ -32,7 +34,8 @@ def text(job: JobSpec, plan: Plan, target: str, lang: str) -> str:
     values = {
         "name": job.name, "name_by_hand": scripts.not_the_platforms(job).name, "framework": framework.name,
         "world": plan.world_size, "count": len(plan.nodes), "head": head, "host": word(head),
-        "port": plan.master_port, "other_port": _other(plan.master_port), "grace": f"{plan.grace_seconds:g}",
+        "snapshot": snapshot, "port": plan.master_port,
+        "other_port": _other(plan.master_port), "grace": f"{plan.grace_seconds:g}",
         "train": job.train_data or "-", "valid": job.valid_data or "-", "checkpoints": job.checkpoint_dir or "-",
     }  # fmt: skip
     return "\n".join(messages.filled("readme", part, values).strip() + "\n" for part in parts)
