@@ -49,7 +49,8 @@ class Asked:
 
 @dataclass(slots=True)
 class Draft:
-    """`spec`, `cluster` and `zone` are there where nothing is wrong. `gpus`: that its host gives out by number."""
+    """`spec`, `cluster` and `zone` are there where nothing is wrong. `gpus`: that its host gives out by number.
+    `marks`: its engine's, of all that it makes."""
 
     asked: Asked
     problems: list[Problem] = field(default_factory=list)
@@ -60,6 +61,7 @@ class Draft:
     spec: HostedSpec | None = None
     gpus: int | None = None
     idle_stop_minutes: int | None = None
+    marks: Mapping[str, Any] = field(default_factory=dict)
 
 
 def drafts(user: User, asked: Sequence[Asked]) -> list[Draft]:
@@ -100,6 +102,7 @@ def _draft(user: User, asked: Asked, before: Sequence[Draft]) -> Draft:
     draft.problems += quota.problems(project, user, len(together) + 1, sum(together) + values["gpu_count"])
     if draft.problems or hosting is None or draft.cluster is None or draft.zone is None:
         return draft
+    draft.marks = hosting.marks
     spec = spec_of(new_id("env"), asked.name, project.pk, draft.zone.name, asked.host, values)
     try:
         draft.problems += hosting.problems(spec)

@@ -94,5 +94,6 @@ def _row(user: User, draft: environments.Draft) -> DevEnvironment | None:
         zone=draft.zone,
         status=EnvironmentStatus.CREATING,
         host=spec.host,
+        engine=dict(draft.marks),
         **specs.facts(spec),
     )

@@ -15,11 +15,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from fermi.launch.spec import NO_SECRETS, Cause, LogChunk, Problem, Rendered
 
 KINDS = ("jupyter", "vscode", "custom")
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,9 @@ class Hosting(ABC):
 
     on_demand: bool = False
     """Whether a run may count as running while nothing of it is there, and begins when somebody dials it."""
+
+    marks: Mapping[str, Any] = NOTHING
+    """What the `engine` of its environments says from the beginning, so that its backend knows them."""
 
     def problems(self, spec: HostedSpec) -> list[Problem]:
         """What is wrong with it on this engine; fields as the API names them."""

@@ -72,7 +72,7 @@ class SlurmBackend(Backend):
                 params = {"environment": node.name, "other": taken[machine], "machine": machine}
                 found.append(Problem(f"environmentIds.{index}", "SLURM_NODE_TWICE", params))
             taken[machine] = node.name
-            if node.engine.get("allocation"):
+            if "allocation" in node.engine:
                 found.append(
                     Problem(f"environmentIds.{index}", "SLURM_ENVIRONMENT_NOT_TRAINED", {"environment": node.name})
                 )

@@ -20,6 +20,7 @@ from fermi.launch.spec import Artifact, Cause, Rendered
 
 FOLDER = "slurm-environments"
 COMMENT = "fermi-environment:"
+ALLOCATION = "allocation"
 GRACE_SECONDS = 10.0
 
 
@@ -141,7 +142,7 @@ def _alive(look: Look, job: Job, now: float, line: Line) -> HostedSeen:
         HostedPhase.RUNNING if state == "running" else HostedPhase.STARTING,
         left=True,
         doing=_cause(look.told.get("doing")),
-        facts={"host": job.nodes[:200], "engine": {"allocation": job.id}},
+        facts={"host": job.nodes[:200], "engine": {ALLOCATION: job.id}},
         activity=_activity(look.told.get("activity") or {}),
     )
 

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fermi.keeper import bridge
@@ -54,6 +55,8 @@ def _connect(key: str) -> "SlurmHosting":
 
 
 class SlurmHosting(Hosting):
+    marks = MappingProxyType({hosted.ALLOCATION: 0})
+
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
         self.connection = {**connection, "data_dir": str(self.data_dir)}
