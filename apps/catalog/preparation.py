@@ -16,7 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from apps.catalog import sources
+from apps.catalog import arriving, sources
 from apps.catalog.models import DatasetVersion, VersionStatus
 from apps.common.clock import now
 from fermi import data
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 CLAIM = timedelta(seconds=20)
 BEAT_SECONDS = 5.0
+PAIR = ("train.bin", "val.bin")
 STDLIB = "python:stdlib"
 """The `source` of the demo dataset: the text of the running Python's standard library."""
 
@@ -36,7 +37,11 @@ def due() -> list[str]:
 
 def prepare(version_id: str) -> bool:
     """False = somebody else has it, or nothing is to be done."""
-    version = DatasetVersion.objects.filter(pk=version_id, status=VersionStatus.PREPARING, due_at__lte=now()).first()
+    version = (
+        DatasetVersion.objects.select_related("dataset")
+        .filter(pk=version_id, status=VersionStatus.PREPARING, due_at__lte=now())
+        .first()
+    )
     if version is None or version.due_at is None or not _claim(version.pk, version.due_at):
         return False
     with _claimed(version.pk):
@@ -71,13 +76,23 @@ def _make(version: DatasetVersion) -> data.Tokenised:
             shown = done / total
             DatasetVersion.objects.filter(pk=version.pk).update(progress=shown)
 
-    source = Path(version.source)
-    train, valid = source / "train.bin", source / "val.bin"
-    if train.exists() or valid.exists():
-        return data.inspect_pair(train, valid, progress=progress, allowed=sources.is_allowed)
     out = settings.DATA_DIR / "datasets" / version.pk
     if version.source == STDLIB:
         return data.tokenise(data.stdlib_text(), out, progress=progress)
+    if version.source.startswith(arriving.PREFIX):
+        scratch = out.with_name(f".{version.pk}")
+        with arriving.brought(version.source, version.dataset.project_id or "", scratch) as source:
+            if not any((source / name).exists() for name in PAIR):
+                return data.tokenise(source, out, progress=progress, allowed=sources.is_allowed)
+            out.mkdir(parents=True, exist_ok=True)
+            for name in PAIR:
+                if (source / name).exists():
+                    (source / name).replace(out / name)
+        return data.inspect_pair(out / PAIR[0], out / PAIR[1], progress=progress, allowed=sources.is_allowed)
+    source = Path(version.source)
+    train, valid = (source / name for name in PAIR)
+    if train.exists() or valid.exists():
+        return data.inspect_pair(train, valid, progress=progress, allowed=sources.is_allowed)
     return data.tokenise(source, out, progress=progress, allowed=sources.is_allowed)
 
 

@@ -1,13 +1,12 @@
-"""Datasets named by a path on the server, and models."""
+"""Datasets named by a path on the server or among a project's files, and models."""
 
-from pathlib import Path
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
 from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
-from apps.catalog import hints, sources
+from apps.catalog import arriving, hints, sources
 from apps.catalog.models import Dataset, DatasetVersion, Model
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
@@ -28,7 +27,7 @@ def add_dataset(
 ) -> Dataset:
     """A dataset and its first version, whose preparation begins at once. Without a project it is for every project."""
     _require(user, project_id)
-    source = sources.find(path)
+    source = _source(path, project_id)
     with transaction.atomic():
         dataset = Dataset.objects.create(name=name, description=description, project_id=project_id)
         _add(user, dataset, version_name, source)
@@ -38,7 +37,7 @@ def add_dataset(
 def add_version(user: User, dataset: Dataset, *, path: str, name: str = "") -> DatasetVersion:
     """Without a name: `v2`, `v3`, … by how many there are."""
     access.require(user, dataset.project_id, Role.MAINTAINER)
-    source = sources.find(path)
+    source = _source(path, dataset.project_id)
     name = name or f"v{dataset.versions.count() + 1}"
     try:
         with transaction.atomic():
@@ -73,13 +72,15 @@ def add_model(
     return model
 
 
-def _add(user: User, dataset: Dataset, name: str, source: Path) -> DatasetVersion:
-    version = DatasetVersion.objects.create(dataset=dataset, name=name, source=str(source), due_at=now())
-    audit.record(
-        user, "dataset.add-version", version.pk, project=dataset.project_id, dataset=dataset.pk, path=str(source)
-    )
+def _add(user: User, dataset: Dataset, name: str, source: str) -> DatasetVersion:
+    version = DatasetVersion.objects.create(dataset=dataset, name=name, source=source, due_at=now())
+    audit.record(user, "dataset.add-version", version.pk, project=dataset.project_id, dataset=dataset.pk, path=source)
     hints.prepare(version.pk)
     return version
+
+
+def _source(path: str, project_id: str | None) -> str:
+    return arriving.find(path, project_id) if path.startswith(arriving.PREFIX) else str(sources.find(path))
 
 
 def _require(user: User, project_id: str | None) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import AuditEvent
+from apps.catalog import preparation
+from apps.catalog.models import DatasetVersion
 from apps.common.clock import now
 from apps.files import store as stores
 from apps.files.models import Doing, File, Upload
@@ -419,3 +421,37 @@ def test_links_and_special_files_in_the_store_lead_nowhere(colleague: Api, setti
     assert not (outside / "new").exists()
     assert colleague._send("DELETE", FILES, query={"path": "b"}).status == 200
     assert (outside / "secret").read_text() == "secret"
+
+
+def test_a_dataset_is_made_from_files_and_stays_what_they_were(owner: Api, colleague: Api, admin: Api) -> None:
+    for name, text in (("a.txt", b"one two\n" * 200), ("more/b.txt", b"three\n" * 100)):
+        assert put(colleague, f"corpus/{name}", text)
+    asked = {"name": "notes", "projectId": "project-one", "path": "files:corpus/"}
+    made = owner.post("/datasets", asked)
+    assert made.status == 201
+    [version] = made.data["versions"]
+    assert version["source"] == "files:corpus"
+    preparation.prepare(version["id"])
+    row = DatasetVersion.objects.get()
+    assert (row.status, row.train_tokens + row.valid_tokens) == ("ready", 8 * 200 + 6 * 100), row.error
+    kept = Path(row.train_path).read_bytes()
+    assert colleague.delete(f"{FILES}?path=corpus&recursive=true").status == 200
+    assert Path(row.train_path).read_bytes() == kept
+    assert not list(Path(row.train_path).parent.parent.glob(".*"))
+    assert owner.post("/datasets", asked).error == "FILE_NOT_FOUND"
+    assert owner.post("/datasets", {**asked, "path": "files:../x"}).error == "FILE_PATH_INVALID"
+    shared = {"name": "notes", "path": "files:corpus"}
+    assert admin.post("/datasets", shared).problems == {"path": "DATA_FILES_NO_PROJECT"}
+
+
+def test_token_files_among_files_are_a_dataset_and_what_changed_in_the_store_is_none(owner: Api) -> None:
+    for name, data in (("train.bin", b"\1\0" * 90), ("val.bin", b"\1\0" * 10)):
+        assert put(owner, f"pair/{name}", data)
+    made = owner.post("/datasets", {"name": "pair", "projectId": "project-one", "path": "files:pair"}).data
+    preparation.prepare(made["versions"][0]["id"])
+    version = DatasetVersion.objects.get()
+    assert (version.status, version.train_tokens, version.valid_tokens) == ("ready", 90, 10), version.error
+    File.objects.filter(name="val.bin").update(sha256="0" * 64)
+    again = owner.post(f"/datasets/{made['id']}/versions", {"path": "files:pair"}).data
+    preparation.prepare(again["id"])
+    assert DatasetVersion.objects.get(pk=again["id"]).error["code"] == "DATA_FILES_CHANGED"

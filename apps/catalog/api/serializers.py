@@ -47,7 +47,8 @@ class DatasetCreateRequest(serializers.Serializer):
     description = serializers.CharField(max_length=10_000, allow_blank=True, required=False)
     projectId = Key(source="project_id", required=False, allow_null=True)
     path = serializers.CharField(
-        max_length=500, help_text="on the server: a folder with train.bin and val.bin, or a text file or folder"
+        max_length=500,
+        help_text="on the server, or files:<path> of the project's: a folder with train.bin and val.bin, or text",
     )
     versionName = serializers.CharField(source="version_name", max_length=60, required=False)
 

@@ -2853,7 +2853,7 @@ export interface components {
             name: string;
             description?: string;
             projectId?: string | null;
-            /** @description on the server: a folder with train.bin and val.bin, or a text file or folder */
+            /** @description on the server, or files:<path> of the project's: a folder with train.bin and val.bin, or text */
             path: string;
             versionName?: string;
         };

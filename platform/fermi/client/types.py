@@ -141,7 +141,7 @@ class DatasetCreateRequest(TypedDict):
     projectId: NotRequired[str | None]
     path: str
     """
-    on the server: a folder with train.bin and val.bin, or a text file or folder
+    on the server, or files:<path> of the project's: a folder with train.bin and val.bin, or text
     """
     versionName: NotRequired[str]
 
