@@ -202,12 +202,19 @@ class _Port:
 
 
 class _Frames:
+    """Browsers cannot stop reading a WebSocket, so they say `{"flow": false}`, and `true` when they have caught up."""
+
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        self._flows = asyncio.Event()
+        self._flows.set()
 
     async def inward(self, receive: Receive) -> None:
         while (message := await receive())["type"] != "websocket.disconnect":
             said = message.get("bytes")
+            if (flows := _flow(message.get("text"))) is not None:
+                self._flows.set() if flows else self._flows.clear()
+                continue
             if not said or said[0] not in (wire.IN, wire.CONTROL) or len(said) > wire.LONGEST_FRAME:
                 raise ValueError("no frame")
             await self._stream.write(wire.frame(said[0], said[1:]))
@@ -216,6 +223,7 @@ class _Frames:
         frames = wire.Frames()
         while piece := await self._stream.read():
             for channel, payload in frames.feed(piece):
+                await self._flows.wait()
                 await send({"type": "websocket.send", "bytes": bytes((channel,)) + payload})
 
 
@@ -224,6 +232,15 @@ def _ends(said: str | None) -> bool:
         return said is not None and json.loads(said) == {"end": True}
     except ValueError:
         return False
+
+
+def _flow(said: str | None) -> bool | None:
+    try:
+        found = json.loads(said or "null")
+    except ValueError:
+        return None
+    flow = found.get("flow") if isinstance(found, dict) else None
+    return flow if isinstance(flow, bool) else None
 
 
 async def _no(send: Send, lang: str, code: str, params: Mapping[str, Any]) -> None:

@@ -149,6 +149,17 @@ def test_a_command_is_run_its_output_comes_and_its_code_with_an_audit_of_the_com
     assert "typed" not in str(event.data)
 
 
+def test_whoever_has_not_caught_up_is_sent_no_more_until_they_have(member: Console) -> None:
+    with channel(member) as connection:
+        assert said(connection, open="exec", command=["cat"])["ok"]
+        connection.send(json.dumps({"flow": False}))
+        connection.send(bytes((wire.IN,)) + b"later")
+        with pytest.raises(TimeoutError):
+            connection.recv(timeout=0.5)
+        connection.send(json.dumps({"flow": True}))
+        assert connection.recv(timeout=30) == bytes((wire.OUT,)) + b"later"
+
+
 def test_a_terminal_is_opened_by_the_consoles_own_pages(member: Console, keeper: Keeper) -> None:
     cookie = {"Cookie": f"sessionid={member.session}"}
     with channel(member, origin=member.origin, additional_headers=cookie) as connection:

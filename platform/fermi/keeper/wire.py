@@ -23,7 +23,7 @@ frames follow, in both directions: one byte of channel, four of length (big-endi
 
 A WebSocket of the platform carries the same: the two lines as text messages; then of "port" the bytes as binary
 messages, and `{"end": true}` as a text message where a side has no more; of "exec" one frame a binary message, without
-its length.
+its length, and from the client `{"flow": false}` as a text message where nothing more may come until `{"flow": true}`.
 """
 
 import json

@@ -1,4 +1,4 @@
-import { openShell, readAnswer, readFrame, resized, type Size, typed, typedBytes } from "./wire";
+import { flowing, openShell, readAnswer, readFrame, resized, type Size, typed, typedBytes } from "./wire";
 
 /** Why a shell is over. `lost`: the connection broke, or was never made. */
 export type Ending =
@@ -6,7 +6,8 @@ export type Ending =
 
 interface Listener {
   onOpen: () => void;
-  onOutput: (bytes: Uint8Array) => void;
+  /** `done` is called once it has been dealt with: while too much waits, the platform sends nothing more. */
+  onOutput: (bytes: Uint8Array, done: () => void) => void;
   /** Told once. */
   onEnd: (ending: Ending) => void;
 }
@@ -19,6 +20,10 @@ export interface Shell {
   close: () => void;
 }
 
+/** Bytes that may wait to be drawn, and how few of them let more come. */
+const MOST = 1 << 20;
+const FEW = 1 << 17;
+
 /** A login shell at the other end of the platform's channel at `path`. */
 export function connect(path: string, size: Size, { onOpen, onOutput, onEnd }: Listener): Shell {
   const address = new URL(path, location.href);
@@ -27,6 +32,21 @@ export function connect(path: string, size: Size, { onOpen, onOutput, onEnd }: L
   socket.binaryType = "arraybuffer";
   let state: "asked" | "open" | "over" = "asked";
   let wanted = size;
+  let waiting = 0;
+  let flows = true;
+  const flow = (next: boolean) => {
+    if (flows === next || socket.readyState !== WebSocket.OPEN) return;
+    flows = next;
+    socket.send(flowing(next));
+  };
+  const output = (bytes: Uint8Array) => {
+    waiting += bytes.length;
+    if (waiting > MOST) flow(false);
+    onOutput(bytes, () => {
+      waiting -= bytes.length;
+      if (waiting < FEW) flow(true);
+    });
+  };
   const end = (ending: Ending) => {
     if (state === "over") return;
     state = "over";
@@ -47,7 +67,7 @@ export function connect(path: string, size: Size, { onOpen, onOutput, onEnd }: L
       return;
     }
     const frame = readFrame(data);
-    if (frame?.kind === "output") onOutput(frame.bytes);
+    if (frame?.kind === "output") output(frame.bytes);
     else if (frame) end({ kind: "exited", code: frame.code });
   };
   socket.onclose = ({ reason }) => end({ kind: "lost", why: reason });

@@ -59,7 +59,7 @@ export default function Terminal({ path, label }: TerminalProps) {
       { columns: terminal.cols, rows: terminal.rows },
       {
         onOpen: () => setState("open"),
-        onOutput: (bytes) => terminal.write(bytes),
+        onOutput: (bytes, done) => terminal.write(bytes, done),
         onEnd: setState,
       },
     );

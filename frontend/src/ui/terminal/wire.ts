@@ -15,6 +15,9 @@ export interface Size {
 export const openShell = (tty: Size): string =>
   JSON.stringify({ open: "exec", command: null, cwd: "", env: { TERM: "xterm-256color" }, tty });
 
+/** Whether more may come: pages cannot stop reading a WebSocket. */
+export const flowing = (flow: boolean): string => JSON.stringify({ flow });
+
 export type Answer = { ok: true } | { ok: false; code: string; message: string };
 
 /** null: it is no answer. */
