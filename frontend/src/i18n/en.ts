@@ -646,7 +646,8 @@ export const en: Messages = {
     name: "Name",
     versionName: "Name of the version",
     path: "Path on the server",
-    pathHint: "A folder with train.bin and val.bin, or a text file or folder. On the server, or among the project's files: files:corpus/v1",
+    pathHint:
+      "A folder with train.bin and val.bin, or a text file or folder. On the server, or among the project's files: files:corpus/v1",
     description: "Description",
     project: "Project",
   },

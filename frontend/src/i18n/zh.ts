@@ -647,7 +647,8 @@ export const zh = {
     name: "名称",
     versionName: "版本名称",
     path: "服务器上的路径",
-    pathHint: "含有 train.bin 与 val.bin 的文件夹，或者文本文件、文本文件夹。可以是服务器上的路径，也可以是项目的文件：files:corpus/v1",
+    pathHint:
+      "含有 train.bin 与 val.bin 的文件夹，或者文本文件、文本文件夹。可以是服务器上的路径，也可以是项目的文件：files:corpus/v1",
     description: "说明",
     project: "项目",
   },
