@@ -94,12 +94,13 @@ class FakeChannels:
             "env": {**os.environ, **self.env, **request["env"]},
             "cwd": request["cwd"] or None,
             "start_new_session": True,
+            "preexec_fn": _by_default,
         }
         loop = asyncio.get_running_loop()
         if size := request["tty"]:
             master, slave = pty.openpty()
             _size(master, size)
-            settings["preexec_fn"] = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            settings["preexec_fn"] = lambda: (_by_default(), fcntl.ioctl(0, termios.TIOCSCTTY, 0))
             process = await asyncio.create_subprocess_exec(*words, stdin=slave, stdout=slave, stderr=slave, **settings)
             os.close(slave)
             reads = [(wire.OUT, lambda: loop.run_in_executor(None, _read, master))]
@@ -158,6 +159,12 @@ class FakeChannels:
                 os.killpg(process.pid, getattr(signal, f"SIG{name}"))
         elif said.get("end") and process.stdin:
             process.stdin.close()
+
+
+def _by_default() -> None:
+    """As `fermi.keeper.children` does: what the tests' own shell ignores, nothing below may trap."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _refused(status: int, code: str) -> Response:
