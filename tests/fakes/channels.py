@@ -198,8 +198,10 @@ def channels(*paths: str, env: Mapping[str, str] | None = None) -> Iterator[Fake
     fake.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
     async def stop() -> None:
+        """Whatever a test that failed left running."""
         server.close()
-        await server.wait_closed()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(server.wait_closed(), 20)
 
     try:
         yield fake
