@@ -248,7 +248,7 @@ def test_the_image_copies_what_there_is_and_what_the_context_has(root: Path) -> 
 def test_the_image_runs_as_nobody_special_and_has_no_training_stack(root: Path) -> None:
     text = dockerfile(root)
     assert re.search(r"^USER 1000:1000$", text, re.MULTILINE)
-    assert '".[server,tracing]"' in text
+    assert '".[server,s3,tracing]"' in text
     assert "train" not in re.findall(r"\.\[(.*?)\]", text)[0]
 
 

@@ -25,9 +25,9 @@ DATA_DIR = data_dir()
 DATA_ROOTS = [root for root in os.environ.get("FERMI_DATA_ROOTS", "").split(os.pathsep) if root]
 # Files of projects: a folder (files/ of the data directory), or s3://bucket/prefix with where it is and who may.
 FILES: str = read("FERMI_FILES")
-FILES_ENDPOINT, FILES_KEY, FILES_SECRET = (
-    os.environ.get(f"FERMI_FILES_{name}", "") for name in ("ENDPOINT", "KEY", "SECRET")
-)
+FILES_ENDPOINT = os.environ.get("FERMI_FILES_ENDPOINT", "")
+FILES_KEY = os.environ.get("FERMI_FILES_KEY", "")
+FILES_SECRET = os.environ.get("FERMI_FILES_SECRET", "")
 FILES_PIECE_BYTES = 16 << 20  # of a file that is being uploaded, in one request
 # What keeps ranks on this machine from the platform's own, and what of it lies outside of the data directory.
 ISOLATION: str = read("FERMI_ISOLATION")
