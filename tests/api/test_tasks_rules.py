@@ -112,7 +112,7 @@ def test_more_environments_take_no_more_queries(
     big = changed(
         distributedConfig__nodeIds=ids, distributedConfig__masterNode=ids[0], distributedConfig__strategy=None
     )
-    with django_assert_max_num_queries(25):
+    with django_assert_max_num_queries(26):
         assert colleague.post("/training-tasks", big).data["distributedInfo"]["worldSize"] == 512
     with django_assert_max_num_queries(15):
         assert len(colleague.post("/training-tasks/preview", big).data["ranks"]) == 512
