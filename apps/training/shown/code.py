@@ -22,8 +22,10 @@ def shown(task: Task) -> dict[str, Any]:
 
 
 def _before(task: Task) -> dict[str, Any] | None:
-    earlier = Task.trainings.filter(project=task.project_id, name=task.name, created_at__lt=task.created_at)
-    for before in earlier.order_by("-created_at").only("pk", "created_at", "spec")[:20]:
-        if digest := (before.spec.get("code") or {}).get("snapshot"):
-            return {"taskId": before.pk, "createdAt": before.created_at, "snapshotId": digest}
+    """The newest task of that name that carried code; where there is none, of that person."""
+    earlier = Task.trainings.filter(project=task.project_id, created_at__lt=task.created_at)
+    for rows in (earlier.filter(name=task.name), earlier.filter(owner=task.owner_id)):
+        for before in rows.order_by("-created_at").only("pk", "created_at", "spec")[:20]:
+            if digest := (before.spec.get("code") or {}).get("snapshot"):
+                return {"taskId": before.pk, "createdAt": before.created_at, "snapshotId": digest}
     return None
