@@ -102,6 +102,11 @@ def test_a_run_of_jupyter_counts_as_running_and_begins_when_somebody_dials(jupyt
     assert jupyter.ask({"open": "status"})["service"]["state"] == "up"
 
 
+def test_its_page_asks_nobody_whether_to_fetch_news(jupyter: Kept) -> None:
+    settings = jupyter.json("GET", "/lab/api/settings/@jupyterlab/apputils-extension:notification")
+    assert settings["schema"]["properties"]["fetchNews"]["default"] == "false"
+
+
 def test_a_cell_runs_in_a_notebook_and_its_kernel_is_seen_and_ended(jupyter: Kept) -> None:
     notebook = {"path": "work.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
     kernel = jupyter.json("POST", "/api/sessions", json.dumps(notebook))["kernel"]["id"]

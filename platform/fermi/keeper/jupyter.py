@@ -20,6 +20,8 @@ from fermi.keeper import port
 SOCKET = "jupyter.sock"
 ANSWER_SECONDS = 10.0
 MOST_BYTES = 1 << 22
+QUIET = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+"""What its page starts with: else it asks each new environment's user whether to fetch the project's news."""
 _KERNEL = re.compile(r"kernel-([0-9a-fA-F-]{36})\.json")
 
 CONFIG = '''
@@ -68,21 +70,28 @@ c.KernelSpecManager.ensure_native_kernel = False
 def prepare(folder: str, python: str, variables: Mapping[str, str]) -> dict[str, str]:
     """Writes what the server reads into the run's folder; the variables that it is started with. `python`: what its
     kernels run in."""
-    kernels = os.path.join(folder, "share", "kernels", "python3")
+    kernels, settings = os.path.join(folder, "share", "kernels", "python3"), os.path.join(folder, "config")
     os.makedirs(kernels, exist_ok=True)
+    os.makedirs(os.path.join(settings, "labconfig"), exist_ok=True)
     spec = {
         "argv": [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "display_name": "Python 3 (ipykernel)",
         "language": "python",
         "metadata": {"debugger": True},
     }
-    for path, text in ((os.path.join(kernels, "kernel.json"), json.dumps(spec)), (config(folder), CONFIG)):
+    for path, text in (
+        (os.path.join(kernels, "kernel.json"), json.dumps(spec)),
+        (os.path.join(settings, "labconfig", "default_setting_overrides.json"), json.dumps(QUIET)),
+        (config(folder), CONFIG),
+    ):
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
     paths = [os.path.join(folder, "share"), *filter(None, [variables.get("JUPYTER_PATH")])]
+    configs = [settings, *filter(None, [variables.get("JUPYTER_CONFIG_PATH")])]
     return {
         "JUPYTER_RUNTIME_DIR": os.path.join(folder, "runtime"),
         "JUPYTER_PATH": os.pathsep.join(paths),
+        "JUPYTER_CONFIG_PATH": os.pathsep.join(configs),
         "JUPYTERLAB_SETTINGS_DIR": "",
         "FERMI_KEEPER": str(os.getpid()),
     }
