@@ -5,20 +5,24 @@ and an environment that has one is in use.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import socket
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpcore
 
 from apps.clusters.models import DevEnvironment
+from apps.common import asgi
 from apps.common.asgi import Receive, Scope, Send
 from apps.doors import headers, streams
 from apps.doors.streams import Stream
+from fermi.keeper import pouring
 
 MOST = 128  # connections of one door
 KEPT = 16  # of them while nothing is asked
 IDLE_S = 10.0
+LARGE = 1 << 20  # bytes of a body
 PATIENCE_S = 30.0  # until one of MOST is free
 _ASKED_AGAIN = ("GET", "HEAD", "OPTIONS")
 
@@ -46,6 +50,9 @@ class _Stream(httpcore.AsyncNetworkStream):
 
     async def aclose(self) -> None:
         self._stream.close()
+
+    def take_over(self) -> tuple[list[bytes], socket.socket]:
+        return self._stream.take_over()
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.is_over if info == "is_readable" else None
@@ -141,12 +148,42 @@ async def _answer(
     try:
         said = [*headers.outward(response.headers, hidden), *more]
         await send({"type": "http.response.start", "status": response.status, "headers": said})
-        assert isinstance(response.stream, AsyncIterator) or hasattr(response.stream, "__aiter__")
-        async for piece in response.stream:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await _pass_on(scope, send, response)
         await send({"type": "http.response.body", "body": b""})
     finally:
         await response.aclose()
+
+
+async def _pass_on(scope: Scope, send: Send, response: httpcore.Response) -> None:
+    """Of a large body only what came with its head goes through httpcore; the rest, from socket to socket. That
+    connection is not used again."""
+    assert isinstance(response.stream, AsyncIterable)
+    pour, left = (scope.get("extensions") or {}).get(asgi.POUR), _length(scope, response)
+    async for piece in response.stream:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        left -= len(piece)
+        if pour and left >= LARGE:
+            break
+    else:
+        return
+    pieces, source = response.extensions["network_stream"].take_over()
+    try:
+        for piece in pieces:
+            await send({"type": "http.response.body", "body": piece[:left], "more_body": True})
+            left -= len(piece[:left])
+        await pour(source, left)
+    except pouring.TargetGone as error:
+        raise ClientGone from error
+    finally:
+        source.close()
+
+
+def _length(scope: Scope, response: httpcore.Response) -> int:
+    """0: not known beforehand, or there is no body."""
+    if scope["method"] == "HEAD" or headers.one(response.headers, b"transfer-encoding"):
+        return 0
+    given = headers.one(response.headers, b"content-length")
+    return int(given) if given.isdigit() else 0
 
 
 def target(scope: Scope) -> bytes:

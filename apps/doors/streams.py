@@ -69,6 +69,16 @@ class Stream(asyncio.Protocol):
             self._transport.resume_reading()
         return piece
 
+    def take_over(self) -> tuple[list[bytes], socket.socket]:
+        """What has come, and the socket for what will: nothing is read here any more. The socket is the caller's.
+        Raises OSError when the connection broke."""
+        if self._lost:
+            raise self._lost
+        self._transport.pause_reading()
+        pieces = list(self._pieces)
+        self._pieces.clear()
+        return pieces, self._transport.get_extra_info("socket").dup()
+
     async def write(self, data: bytes) -> None:
         if self._lost or self._transport.is_closing():
             raise self._lost or ConnectionResetError("closed")

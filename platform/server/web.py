@@ -8,6 +8,7 @@ import sys
 import uvicorn
 
 from apps.doors.limits import LONGEST
+from server.http import Http
 from server.metrics_port import serve_if_asked
 from server.sockets import Sockets
 
@@ -22,6 +23,7 @@ def main(host: str = "127.0.0.1", port: str = "8000") -> None:
         access_log=False,
         log_config=None,
         server_header=False,
+        http=Http,
         ws=Sockets,
         ws_max_size=LONGEST,
         ws_ping_timeout=None,  # a reader that waits (`fermi run … | less`) answers no ping; TCP knows who is gone

@@ -93,12 +93,13 @@ def web(django_db_setup: None) -> Iterator[int]:
     from apps.doors.gate import Doors
     from apps.doors.limits import LONGEST
     from server.asgi import Handler
+    from server.http import Http
     from server.sockets import Sockets
 
     port = free_port()
     config = uvicorn.Config(
         Answered(Doors(Channels(Handler()))), "127.0.0.1", port, lifespan="off", access_log=False, log_config=None,
-        ws=Sockets, ws_max_size=LONGEST, ws_per_message_deflate=False, timeout_graceful_shutdown=1,
+        http=Http, ws=Sockets, ws_max_size=LONGEST, ws_per_message_deflate=False, timeout_graceful_shutdown=1,
     )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

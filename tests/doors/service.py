@@ -35,8 +35,8 @@ class Service:
         with_us = {"service": self}
         app = tornado.web.Application(
             [
-                (r"/seen.*", Seen), (r"/large", Large), (r"/sse", Events, with_us), (r"/upload", Upload),
-                (r"/set", SetsCookies), (r"/broken", Broken), (r"/away", Away),
+                (r"/seen.*", Seen), (r"/large", Large), (r"/short", Short), (r"/upload", Upload),
+                (r"/sse", Events, with_us), (r"/set", SetsCookies), (r"/broken", Broken), (r"/away", Away),
                 (r"/ws", Echo, with_us), (r"/ws-no", Refuses), (r"/ws-away", Away),
             ]
         )  # fmt: skip
@@ -76,6 +76,16 @@ class Large(tornado.web.RequestHandler):
             self.set_header("Content-Range", f"bytes {begin}-{end - 1}/{LARGE}")
         self.set_header("Content-Length", str(end - begin))
         self.write(whole[begin:end])
+
+
+class Short(tornado.web.RequestHandler):
+    """Half of what it says."""
+
+    async def get(self) -> None:
+        self.set_header("Content-Length", str(LARGE))
+        self.write(bytes(LARGE // 2))
+        await self.flush()
+        self.request.connection.stream.close()  # type: ignore[union-attr, attr-defined]
 
 
 class Events(tornado.web.RequestHandler):

@@ -354,3 +354,15 @@ def test_the_consoles_own_host_stays_its_own(inside: Inside) -> None:
     assert inside.get("/healthz").status_code == 200
     inside.host = f"{ENVIRONMENT}.localhost:{inside.port}"
     assert inside.get("/api/v1/me").status_code == 404  # the environment's
+
+
+def test_after_a_large_body_its_connection_serves_the_next_request(member: Console) -> None:
+    inside = member.enter()
+    for _ in range(2):
+        assert inside.get("/large").content == bytes(range(256)) * (LARGE // 256)
+        assert inside.get("/seen").status_code == 200
+
+
+def test_a_large_body_that_ends_early_is_cut_and_not_padded(member: Console) -> None:
+    with pytest.raises(httpx.RemoteProtocolError):
+        member.enter().get("/short")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from websockets.sync.client import connect
 
+from apps.doors import places
 from apps.environments import reaching
 from fermi.launch import registry
 from fermi.launch.backends.local import kept
@@ -35,6 +36,7 @@ def test_a_notebook_is_opened_and_a_cell_is_run_through_the_door(
     member: Console, hosting: Hosting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaching, "dial", lambda environment: hosting.dial(HANDLE))
+    monkeypatch.setattr(places, "run", lambda environment: HANDLE.run)  # others' connections are kept for theirs
     inside = member.enter(path="/lab")
     starting: list[int] = []
 

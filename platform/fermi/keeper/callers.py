@@ -44,7 +44,7 @@ async def serve(keeper: Keeper, sock: socket.socket) -> asyncio.Server:
         writer.close()
 
     start = asyncio.start_unix_server if sock.family == socket.AF_UNIX else asyncio.start_server
-    return await start(come, sock=sock, limit=max(wire.LONGEST_LINE, port.AT_ONCE))
+    return await start(come, sock=sock, limit=4 * wire.LONGEST_LINE)
 
 
 class Caller:

@@ -154,7 +154,7 @@ class Jupyter:
     async def _exchange(self, method: str, path: str) -> tuple[int, bytes]:
         """HTTP/1.0: the answer ends with the connection. Without a cookie, none is checked against a forged one: the
         header below is what the server takes for it (tornado's `check_xsrf_cookie`)."""
-        reader, writer = await port.reach(self.socket)
+        reader, writer = await asyncio.open_connection(sock=await port.reach(self.socket))
         try:
             head = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nCookie: _xsrf=keeper\r\nX-XSRFToken: keeper\r\n\r\n"
             writer.write(head.encode())

@@ -5,24 +5,40 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import Callable
 from typing import TypeAlias
 
-AT_ONCE = 1 << 18
-LOOPBACK = ("127.0.0.1", "::1")
+from fermi.keeper.pouring import pour
+
+LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 Target: TypeAlias = int | str
 """A port on loopback, or a Unix socket's path (see `in_folder`)."""
 
 
-async def reach(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def reach(target: Target) -> socket.socket:
     """Raises OSError when nobody listens."""
     if isinstance(target, str):
-        return await asyncio.open_unix_connection(target, limit=AT_ONCE)
-    for host in LOOPBACK[:-1]:
+        return await _connected(socket.AF_UNIX, target)
+    for family, host in LOOPBACK[:-1]:
         with contextlib.suppress(OSError):
-            return await asyncio.open_connection(host, target, limit=AT_ONCE)
-    return await asyncio.open_connection(LOOPBACK[-1], target, limit=AT_ONCE)
+            return await _connected(family, (host, target))
+    family, host = LOOPBACK[-1]
+    return await _connected(family, (host, target))
+
+
+async def _connected(family: int, address: str | tuple[str, int]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        if family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as asyncio's own connections have it
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def in_folder(folder: int, name: str) -> str:
@@ -31,27 +47,38 @@ def in_folder(folder: int, name: str) -> str:
 
 
 async def join(
-    one: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    other: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    passed: Callable[[], None],
+    caller: tuple[asyncio.StreamReader, asyncio.StreamWriter], inside: socket.socket, passed: Callable[[], None]
 ) -> None:
     """Both are closed in the end. The end of one side's is passed on; a broken side ends both."""
-    flows = [asyncio.create_task(_flow(one[0], other[1], passed)), asyncio.create_task(_flow(other[0], one[1], passed))]
+    reader, writer = caller
+    outside: socket.socket = writer.get_extra_info("socket").dup()
+    try:
+        reader.feed_eof()  # what has come already is read without waiting for more
+        early = await reader.read()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        if early:
+            await asyncio.get_running_loop().sock_sendall(inside, early)
+        await _both(outside, inside, passed)
+    finally:
+        inside.close()
+        outside.close()
+        writer.close()
+
+
+async def _both(outside: socket.socket, inside: socket.socket, passed: Callable[[], None]) -> None:
+    flows = [
+        asyncio.create_task(_flow(source, target, passed)) for source, target in ((outside, inside), (inside, outside))
+    ]
     try:
         await asyncio.wait(flows, return_when=asyncio.FIRST_EXCEPTION)
     finally:
         for flow in flows:
             flow.cancel()
         await asyncio.gather(*flows, return_exceptions=True)
-        for _, writer in (one, other):
-            writer.close()
 
 
-async def _flow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passed: Callable[[], None]) -> None:
+async def _flow(source: socket.socket, target: socket.socket, passed: Callable[[], None]) -> None:
     """Raises OSError where a side has broken off."""
-    while data := await reader.read(AT_ONCE):
-        passed()
-        writer.write(data)
-        await writer.drain()
-    if writer.can_write_eof():
-        writer.write_eof()
+    await pour(source, target, passed=passed)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)

@@ -1,0 +1,60 @@
+"""Bytes from one socket to another through one buffer of their own.
+
+asyncio's streams make an object of each piece, append it to another, cut it off there, and keep what a slow side did
+not take: of a large file each byte is copied six times, two of them by the kernel. Here it is those two."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+LEAST, MOST = 1 << 14, 1 << 20
+"""Bytes at once: most connections carry little, and each direction has its own buffer."""
+
+
+class TargetGone(ConnectionError):
+    """Whom it was for takes no more of it."""
+
+
+async def pour(
+    source: socket.socket, target: socket.socket, *, count: int | None = None, passed: Callable[[], None] | None = None
+) -> int:
+    """`count` bytes, or all until the source's end; how many there were. Neither socket may block, nor may a transport
+    read from the source or write to the target meanwhile. `passed` is called for each piece. Raises TargetGone, and
+    OSError where the source breaks off."""
+    loop = asyncio.get_running_loop()
+    buffer = memoryview(bytearray(LEAST))
+    done = turn = 0
+    while count is None or done < count:
+        room = buffer if count is None else buffer[: count - done]
+        try:
+            got = source.recv_into(room)
+        except BlockingIOError:
+            got, turn = await loop.sock_recv_into(source, room), 0
+        if not got:
+            break
+        try:
+            sent = _send(target, buffer[:got])
+            if sent < got:
+                await loop.sock_sendall(target, buffer[sent:got])
+                turn = 0
+        except OSError as error:
+            raise TargetGone(error.errno, error.strerror) from error
+        done += got
+        turn += got
+        if passed:
+            passed()
+        if got == len(buffer) < MOST:
+            buffer = memoryview(bytearray(2 * got))
+        if turn >= MOST:  # a source that always has more leaves others their turn
+            await asyncio.sleep(0)
+            turn = 0
+    return done
+
+
+def _send(target: socket.socket, data: memoryview) -> int:
+    try:
+        return target.send(data)
+    except BlockingIOError:
+        return 0

@@ -1,0 +1,41 @@
+"""HTTP as uvicorn serves it."""
+
+import socket
+from typing import cast
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from apps.common.asgi import POUR
+from fermi.keeper.pouring import pour
+
+
+class _Counted:
+    """Of bytes that h11 does not see, how many (https://h11.readthedocs.io, "sendfile()")."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+
+class Http(H11Protocol):
+    """With a way around its buffers for large bodies."""
+
+    def handle_events(self) -> None:
+        before = self.scope
+        super().handle_events()
+        if self.scope is not before and self.scheme == "http":  # TLS has the transport encrypt
+            cast(dict[str, object], self.scope)["extensions"] = {POUR: self._pour}
+
+    async def _pour(self, source: socket.socket, count: int) -> None:
+        self.conn.send_with_data_passthrough(h11.Data(data=cast(bytes, _Counted(count))))
+        self.transport.set_write_buffer_limits(0)
+        try:
+            await self.flow.drain()
+        finally:
+            self.transport.set_write_buffer_limits()
+        with self.transport.get_extra_info("socket").dup() as target:
+            if await pour(source, target, count=count) < count:
+                raise EOFError("the body ended early")

@@ -1,0 +1,90 @@
+"""Bytes from socket to socket: all of them, in order, for slow sides too, and who broke off."""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from fermi.keeper.pouring import MOST, TargetGone, pour
+
+BODY = os.urandom(1 << 16) * 100
+
+
+class Ways:
+    """source ──▶ (ours) pour (ours) ──▶ target"""
+
+    def __init__(self) -> None:
+        self.source, self.out = socket.socketpair()
+        self.into, self.target = socket.socketpair()
+        for ours in (self.out, self.into):
+            ours.setblocking(False)
+
+    def give(self, data: bytes) -> None:
+        def giving() -> None:
+            self.source.sendall(data)
+            self.source.shutdown(socket.SHUT_WR)
+
+        threading.Thread(target=giving, daemon=True).start()
+
+    def take(self) -> Callable[[], bytes]:
+        taken: list[bytes] = []
+
+        def taking() -> None:
+            while data := self.target.recv(1 << 12):  # slower than whoever gives
+                taken.append(data)
+
+        thread = threading.Thread(target=taking, daemon=True)
+        thread.start()
+
+        def all_of_it() -> bytes:
+            self.into.shutdown(socket.SHUT_WR)
+            thread.join(60)
+            return b"".join(taken)
+
+        return all_of_it
+
+
+@pytest.fixture
+def ways() -> Ways:
+    return Ways()
+
+
+def run(work: Awaitable[int]) -> int:
+    async def within() -> int:
+        return await asyncio.wait_for(work, 60)
+
+    return asyncio.run(within())
+
+
+def test_all_arrives_in_order_where_the_reader_is_slower(ways: Ways) -> None:
+    taken, pieces = ways.take(), []
+    ways.give(BODY)
+    assert run(pour(ways.out, ways.into, passed=lambda: pieces.append(1))) == len(BODY)
+    assert taken() == BODY
+    assert len(pieces) >= len(BODY) // MOST
+
+
+def test_no_more_is_taken_than_was_asked_for(ways: Ways) -> None:
+    taken = ways.take()
+    ways.give(BODY)
+    assert run(pour(ways.out, ways.into, count=100_001)) == 100_001
+    ways.out.setblocking(True)
+    assert ways.out.recv(16, socket.MSG_WAITALL) == BODY[100_001:100_017], "the rest is the next one's"
+    assert taken() == BODY[:100_001]
+
+
+def test_an_early_end_is_told_by_the_count(ways: Ways) -> None:
+    taken = ways.take()
+    ways.give(b"short")
+    assert run(pour(ways.out, ways.into, count=10)) == 5
+    assert taken() == b"short"
+
+
+def test_whose_fault_it_was_is_told_apart(ways: Ways) -> None:
+    ways.give(BODY)
+    ways.target.close()
+    with pytest.raises(TargetGone):
+        run(pour(ways.out, ways.into))
