@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ OFF, AUTO = "off", "auto"
 KINDS = {"uv.lock": "uv", "requirements.txt": "pip"}
 """What is looked for in the tree's root, in this order."""
 LONGEST_WORDS = 1500
+TELL_SECONDS = 2.0
+"""Between two tellings of what is said within a step; another step is told at once."""
 
 
 class Bringing:
@@ -33,7 +36,10 @@ class Bringing:
     `failed`: a cause."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
+        self.target: str = spec["cwd"]
         self.doing: dict[str, Any] | None = None
+        self._told: dict[str, Any] | None = None
+        self._told_at = 0.0
         self.failed: dict[str, Any] | None = None
         self.done: str | None = None
         self._rest = b""
@@ -46,19 +52,28 @@ class Bringing:
         os.close(told)
 
     def listen(self, seconds: float, wake: int) -> bool:
-        """Whether there is news, after so long at most or a signal."""
-        if self._heard not in select.select([self._heard, wake], [], [], seconds)[0]:
+        """Whether what it is at is to be told, after so long at most or a signal."""
+        if self._heard in select.select([self._heard, wake], [], [], seconds)[0]:
+            self._hear()
+        if self.over or self.doing is None or self.doing == self._told:
             return False
+        step, before = self.doing["code"], self._told and self._told["code"]
+        if step == before and time.monotonic() - self._told_at < TELL_SECONDS:
+            return False
+        self._told, self._told_at = self.doing, time.monotonic()
+        return True
+
+    def _hear(self) -> None:
         data = b""
         with contextlib.suppress(BlockingIOError):
             data = os.read(self._heard, 1 << 16)
             if not data and not self.over:
-                self.failed = {"code": "CODE_NOT_UNPACKED", "path": "", "why": "the process that unpacked it was ended"}
+                why = "the process that unpacked it was ended"
+                self.failed = {"code": "CODE_NOT_UNPACKED", "path": self.target, "why": why}
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             for name, value in json.loads(line).items():
                 setattr(self, name, value)
-        return bool(lines) or self.over
 
     @property
     def over(self) -> bool:

@@ -9,7 +9,8 @@ A pod has one output, and its ranks have one each; every line of it is one of
 
     3:10240:a line of rank 3, which begins at byte 10240 of what rank 3 has printed
     3+10240:a piece of such a line: it goes on, or the rank is in the middle of it
-    @{"ranks": [{"rank": 3, "pid": 17, "state": "running", …}]}           how the ranks are, at each change
+    @{"ranks": [{"rank": 3, "pid": 17, "state": "running", …}]}           how the ranks are, at each change; before
+                                                                          they begin with what it is at ("doing")
     @{"pulse": [{"rank": 3, "step": 41, …}]}                              how they get on, every ten seconds
     @{"telemetry": [{"at": …, "values": {"cpu": 7.5, …}}]}                what they use, every quarter of a minute
 
@@ -42,6 +43,7 @@ UNFINISHED_SECONDS = 0.2
 PULSE_SECONDS = 10.0
 OWN = ("local_rank", "start_time")  # of a rank's entry: what only its own node has a use for
 TAIL = 1800  # bytes of a rank's last output in the termination message, of which Kubernetes keeps 4096
+LONGEST = 4000
 
 
 class Lines:
@@ -93,7 +95,8 @@ class Lines:
 
 def emit(status: dict[str, Any]) -> bool:
     ranks = [{key: entry[key] for key in entry if key not in OWN} for entry in status["ranks"]]
-    write_all(1, b"@" + json.dumps({"ranks": ranks}).encode() + b"\n")
+    doing = {"doing": status["doing"]} if status.get("doing") else {}
+    write_all(1, b"@" + json.dumps({"ranks": ranks, **doing}).encode() + b"\n")
     return True
 
 
@@ -128,18 +131,25 @@ def report(node: Node, lines: dict[int, Lines]) -> int:
 
 
 def terminate(message: dict[str, Any], code: int) -> int:
-    """Kubernetes cuts the message at 4096 bytes: what is long is shortened before."""
-    for kept in (TAIL, 900, 300, 0):
-        if "tail" in message:
-            message["tail"] = message["tail"][len(message["tail"]) - kept :] if kept else ""
-        if len(json.dumps(message)) < 4000:
+    """Kubernetes cuts the message at 4096 bytes: what is long is shortened before, and keeps its end."""
+    for kept in (TAIL, 900, 300, 100):
+        if len(json.dumps(message)) < LONGEST:
             break
-    else:
-        for name in ("ranks", "asked", "about"):
+        for texts, name in _texts(message):
+            texts[name] = texts[name][-kept:]
+    for name in ("ranks", "asked", "tail", "about"):
+        if len(json.dumps(message)) >= LONGEST:
             message.pop(name, None)
     with contextlib.suppress(OSError), open(os.environ["FERMI_TERMINATION_LOG"], "w", encoding="utf-8") as file:
         json.dump(message, file)
     return code
+
+
+def _texts(message: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    """What may be long in it, and what each is part of."""
+    about = message.get("about") or {}
+    return [(part, name) for part, name in ((message, "tail"), *((about, name) for name in about))
+            if isinstance(part.get(name), str)]  # fmt: skip
 
 
 def main(job_dir: str, run_dir: str) -> int:

@@ -1,0 +1,80 @@
+"""How a node's runner hears and tells what it makes ready."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fermi.runner import bringing, pod
+from fermi.runner.bringing import Bringing
+
+
+@contextmanager
+def saying(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *batches: list[dict]) -> Iterator[tuple[Bringing, int]]:
+    """A process that says these, each batch once `more` gets a byte, and ends."""
+    wait, more = os.pipe()
+
+    def carry_out(spec, told: int, runner: int) -> None:
+        for batch in batches:
+            os.read(wait, 1)
+            os.write(told, b"".join(json.dumps(one).encode() + b"\n" for one in batch))
+        os._exit(0)
+
+    monkeypatch.setattr(bringing, "_carry_out", carry_out)
+    found = Bringing({"cwd": str(tmp_path / "code")})
+    try:
+        yield found, more
+    finally:
+        found.close()
+        for descriptor in (wait, more):
+            os.close(descriptor)
+
+
+def doing(said: str, code: str = "CODE_PACKAGES_PREPARING") -> dict:
+    return {"doing": {"code": code, "said": said}}
+
+
+def test_another_step_is_told_at_once_and_words_within_a_step_now_and_then(monkeypatch, tmp_path):
+    monkeypatch.setattr(bringing, "TELL_SECONDS", 3600.0)
+    steps = [[doing("", "CODE_UNPACKING")], [doing("one"), doing("two")], [doing("three")], [doing("four")]]
+    wake, never = os.pipe()
+    told = []
+    with saying(monkeypatch, tmp_path, *steps, []) as (found, more):
+        for batch in steps:
+            os.write(more, b".")
+            told.append(found.listen(60.0, wake))
+            assert found.doing == batch[-1]["doing"]
+        assert told == [True, True, False, False]
+        monkeypatch.setattr(bringing, "TELL_SECONDS", 0.0)
+        assert found.listen(0.0, wake), "the last words are told in the end"
+    os.close(wake)
+    os.close(never)
+
+
+def test_one_that_was_ended_is_a_cause_that_names_its_folder(monkeypatch, tmp_path):
+    wake, never = os.pipe()
+    with saying(monkeypatch, tmp_path) as (found, _):
+        found.listen(60.0, wake)
+        assert found.over
+        assert (found.failed["code"], found.failed["path"]) == ("CODE_NOT_UNPACKED", str(tmp_path / "code"))
+    os.close(wake)
+    os.close(never)
+
+
+@pytest.mark.parametrize("ranks", [1, 8, 200])
+def test_a_termination_message_keeps_file_and_the_end_of_the_error_whatever_was_printed(monkeypatch, tmp_path, ranks):
+    monkeypatch.setenv("FERMI_TERMINATION_LOG", str(tmp_path / "end"))
+    why = "错误" * 700 + "no compiler"
+    message = {
+        "ranks": [[rank, None, None] for rank in range(ranks)], "cause": "CODE_PACKAGES_FAILED",
+        "about": {"file": "requirements.txt", "why": why},
+    }  # fmt: skip
+    assert pod.terminate(message, 70) == 70
+    data = (tmp_path / "end").read_bytes()
+    assert len(data) <= 4096
+    said = json.loads(data)
+    assert (said["cause"], said["about"]["file"]) == ("CODE_PACKAGES_FAILED", "requirements.txt")
+    assert said["about"]["why"].endswith("no compiler")
