@@ -1,6 +1,7 @@
 """The main job on Kubernetes: the real platform, and a cluster that really runs its pods' commands on this machine."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import kubernetes_validate
 import pytest
@@ -8,6 +9,7 @@ import yaml
 
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.permissions import RULES
+from tests import packages
 from tests.e2e.kubernetes_platform import GPUS, MOUNT, SMALL, Lab
 from tests.fakes.kubernetes import FakeCluster
 from tests.fakes.kubernetes.resources import CONFIGMAPS, PODS
@@ -124,6 +126,25 @@ def test_the_log_is_whole_after_the_watcher_and_the_connections_were_killed(lab:
     for rank in (0, 1):
         lines = [line for line in lab.platform.log(task_id, rank).splitlines() if line.startswith("line ")]
         assert lines == [f"line {number}" for number in range(400)]
+
+
+@pytest.mark.timeout(600)
+def test_pods_say_what_they_prepare_before_their_ranks_begin_and_which_of_them_cannot(lab: Lab, tmp_path: Path) -> None:
+    names_of_both = ["pytorch-dev", "llm-training"]
+    both, gate = [lab.environments[name] for name in names_of_both], tmp_path / "gate"
+    task_id = packages.submit(lab.platform, tmp_path, packages.tree(gate), both)
+    seen = packages.until_prepared_on(lab.platform, task_id, *names_of_both)
+    assert (seen["status"], seen["reason"]["code"]) == ("starting", "CODE_PACKAGES_PREPARING")
+    gate.touch()
+    lab.platform.until_state(task_id, "succeeded", seconds=180)
+    for rank in range(6):
+        assert lab.platform.log(task_id, rank).splitlines()[-1] == "trains with toy"
+
+    broken = packages.submit(lab.platform, tmp_path, packages.tree(gate, broken=1), both)
+    reason = lab.platform.until_state(broken, "failed", seconds=180)["reason"]
+    assert reason["code"] == "CODE_PACKAGES_FAILED", reason
+    assert "packages of requirements.txt could not be prepared on llm-training" in reason["message"]
+    assert "there is no compiler here" in reason["message"]
 
 
 def test_what_nobody_knows_of_is_swept_away(lab: Lab) -> None:

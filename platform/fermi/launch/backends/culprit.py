@@ -63,14 +63,15 @@ def by_runner(words: Words, about: Mapping[str, object]) -> Cause | None:
 
 
 def making_ready(said: Iterable[tuple[str, Words | None]]) -> Cause | None:
-    """What nodes, by name, are at before their ranks begin: of several what takes longest, with all that are at it."""
+    """What nodes, by name, are at before their ranks begin: of several what takes longest, with all that are at it. A
+    node with a runner for each rank is named once."""
     found = [(name, words) for name, words in said if words and words["code"] in READYING]
     if not found:
         return None
     code = max((words["code"] for _, words in found), key=READYING.index)
     at_it = [(name, words) for name, words in found if words["code"] == code]
     params = {key: value for key, value in at_it[0][1].items() if key != "code"}
-    return Cause(code, {**params, "node": ", ".join(name for name, _ in at_it[:MOST_NAMED])})
+    return Cause(code, {**params, "node": ", ".join(list(dict(at_it))[:MOST_NAMED])})
 
 
 def never_ending(ranks: Sequence[RankSeen], moment: float) -> list[RankSeen]:

@@ -221,14 +221,14 @@ def _exit(gang: Gang, pod: Object, ended: Mapping[str, Any]) -> Cause:
         return about_pod("CONTAINER_INVALID", pod, text or str(ended.get("reason")))
     if code == GAVE_UP and said.get("cause") in ("MASTER_UNREACHABLE", "NODES_MISSING"):
         return about_pod(said["cause"], pod, str(said.get("detail")))
-    where = {**_where(pod), "evidence": str(said.get("detail") or _tail(ended))}
-    if known := by_runner({**(said.get("about") or {}), "code": said.get("cause")}, where):
+    at = {**where(pod), "evidence": str(said.get("detail") or _tail(ended))}
+    if known := by_runner({**(said.get("about") or {}), "code": said.get("cause")}, at):
         return known
     rank = said.get("rank", names.ranks(pod).start)
     own = next((end for end in ends(ended) if end.rank == rank), None) or blame.End(rank, as_process(code), 0.0)
     others = (terminated(gang.pod(node_rank) or {"status": {}}) for node_rank in range(gang.nodes))
     gone = blame.left_before(own, [end for one in others for end in ends(one or {})])
-    return told(own, {"rank": rank, **_where(pod), "evidence": _tail(ended)}, gone)
+    return told(own, {"rank": rank, **where(pod), "evidence": _tail(ended)}, gone)
 
 
 def _taken_away(gang: Gang, pod: Object) -> Cause | None:
@@ -386,17 +386,17 @@ def _tail(ended: Mapping[str, Any]) -> str:
     return str(said.get("tail", "") if said else ended.get("message") or "").strip()[-EVIDENCE:]
 
 
-def _where(pod: Object) -> dict[str, Any]:
+def where(pod: Object) -> dict[str, Any]:
     marks = names.annotations(pod)
     name = pod["metadata"]["name"]
-    where = {"node": marks.get(names.ENVIRONMENT, name), "nodeRank": names.node_rank(pod), "pod": name}
+    found = {"node": marks.get(names.ENVIRONMENT, name), "nodeRank": names.node_rank(pod), "pod": name}
     if machine := (pod.get("spec") or {}).get("nodeName"):
-        where["machine"] = machine
-    return where
+        found["machine"] = machine
+    return found
 
 
 def about_pod(code: str, pod: Object, evidence: str) -> Cause:
-    return Cause(code, {**_where(pod), "evidence": evidence.strip()[:EVIDENCE]})
+    return Cause(code, {**where(pod), "evidence": evidence.strip()[:EVIDENCE]})
 
 
 def _about_job(code: str, job: Object, said: Mapping[str, Any]) -> Cause:

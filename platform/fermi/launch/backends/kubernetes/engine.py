@@ -24,6 +24,7 @@ from fermi.launch.backends.kubernetes.logs import Files, Followers, Reports
 from fermi.launch.backends.kubernetes.positions import Positions
 from fermi.launch.backends.kubernetes.render import render
 from fermi.launch.backends.kubernetes.watch import Memory, Watch
+from fermi.launch.causes import READYING
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import (
     NO_SECRETS,
@@ -261,7 +262,9 @@ class KubernetesBackend(Backend):
         gang = memory.gang(handle.name)
         stamps = self._reports.stamps(handle.task_id, handle.attempt, gang.nodes)
         seen = self._judge(gang, handle)
-        if seen.left and seen.phase is not Phase.UNKNOWN and len(gang.alive()) == len(gang.pods):
+        if seen.waiting and seen.waiting.code in READYING:  # only the pods' logs tell when that is over
+            self._followers.ensure(gang)
+        elif seen.left and seen.phase is not Phase.UNKNOWN and len(gang.alive()) == len(gang.pods):
             self._known[handle.name] = (version, stamps, seen)
         return seen
 

@@ -1,7 +1,8 @@
 """Pods' logs into files, one per rank: <data>/logs/<task>/<attempt>/<rank>.log, and beside them
 
-    node-<k>.json   what its runner reported of its ranks, and how they get on (`pulse`); `since`: from where to ask
-                    again; `drained`: read to the end; `silence`: why it cannot be read now
+    node-<k>.json   what its runner reported of its ranks, what it is at before they begin (`doing`), and how they get
+                    on (`pulse`); `since`: from where to ask again; `drained`: read to the end; `silence`: why it
+                    cannot be read now
     node-<k>.telemetry.json   what it and its ranks used, the newest samples
     node-<k>.lock   held by the process that follows that pod: one at a time
     node-<k>.log    what is no rank's: an interpreter that could not start the runner
@@ -138,6 +139,7 @@ class Sink:
                     self._keep(told["telemetry"])
                 else:
                     self.report["ranks"], said = reported.entries(told.get("ranks")), True
+                    self.report["doing"] = reported.words(told.get("doing"))
             elif stamp.decode(errors="replace") > self.report.get("plain", ""):
                 with open(self._files.node(self._node_rank, "log"), "ab") as file:
                     file.write(text + b"\n")

@@ -10,9 +10,10 @@ TASK, ATTEMPT, NODE_RANK, PROJECT = "fermi.io/task", "fermi.io/attempt", "fermi.
 SELECTOR = f"{MANAGED_BY}=fermi"
 
 # annotations of the root
-NODES, SUCCESS, CANCELLED, SUBMITTED = (
+NODES, SUCCESS, CODE, CANCELLED, SUBMITTED = (
     "fermi.io/nodes",
     "fermi.io/success",
+    "fermi.io/code",  # the snapshot that its nodes make ready before their ranks begin
     "fermi.io/cancelled",
     "fermi.io/submitted",
 )

@@ -94,6 +94,8 @@ class _Gang:
     def _config(self) -> dict[str, Any]:
         """Keys know no folders, so the volume's items map them to paths."""
         marks = {names.NODES: str(len(self.plan.nodes)), names.SUCCESS: self.plan.success}
+        if self.job.code:
+            marks[names.CODE] = self.job.code.snapshot
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from fermi.launch.backends.culprit import making_ready
 from fermi.launch.backends.kubernetes import causes, names
 from fermi.launch.backends.kubernetes.gang import FINISHED, Gang, Object, condition, phase, terminated
-from fermi.launch.spec import Handle, Observation, Phase, RankSeen
+from fermi.launch.causes import READYING
+from fermi.launch.spec import Cause, Handle, Observation, Phase, RankSeen
 from fermi.runner import blame
 from fermi.runner.exits import as_process
 
@@ -33,8 +35,24 @@ def observe(gang: Gang, handle: Handle, reports: Reports) -> Observation:
         return Observation(Phase.FAILED if gang.submitted else Phase.ABSENT, left, ranks)
     begun = [pod for pod in gang.by_node().values() if phase(pod) in ("Running", "Succeeded")]
     if gang.nodes and len(begun) == gang.nodes:
-        return Observation(Phase.RUNNING, left, ranks, waiting=causes.unheard(gang, reports))
+        unheard = causes.unheard(gang, reports)
+        if not unheard and not gang.cancelled and (readying := _readying(gang, reports)):
+            return Observation(Phase.STARTING, left, ranks, waiting=readying)
+        return Observation(Phase.RUNNING, left, ranks, waiting=unheard)
     return Observation(Phase.STARTING, left, ranks, waiting=None if gang.cancelled else causes.waiting(gang))
+
+
+def _readying(gang: Gang, reports: Reports) -> Cause | None:
+    """What its nodes are at before their ranks begin, where it brings code: also one whose log has not come yet."""
+    if names.CODE not in gang.marks:
+        return None
+    first = {"code": READYING[0]}
+    heard = [(pod, reports.get(rank, {})) for rank, pod in sorted(gang.by_node().items()) if phase(pod) not in FINISHED]
+    return making_ready(
+        (causes.where(pod)["node"], said.get("doing") or first)
+        for pod, said in heard
+        if all(entry["state"] == "waiting" for entry in said.get("ranks", ()))
+    )
 
 
 def _succeeded(gang: Gang) -> bool:
