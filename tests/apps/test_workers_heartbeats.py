@@ -118,7 +118,8 @@ def test_what_cannot_be_stored_is_stored_the_next_time(monkeypatch: pytest.Monke
         {"workers": [{"id": "gn6-0", "process": {"name": "x", "state": "dancing"}}]},
         {"workers": [{"id": "gn6-0", "process": {"name": "x", "state": "exited", "exitCode": "1"}}]},
         *({"workers": [{"id": "gn6-0", "process": {"name": "x", "state": "exited", "cause": cause}}]} for cause in (
-            "DISK_FULL", {"path": []}, {"path": "\ud800"}, {"path": "\0"}, {"path": "x" * 5000}, {"port": 1.5})),
+            "DISK_FULL", {"path": []}, {"path": "\ud800"}, {"path": "\0"}, {"path": "x" * 5000}, {"port": 1.5},
+            {"why": 5}, {"why": "x" * 5000})),
         {"workers": [{"id": "gn6-0", "process": {"name": "x", "state": "running", "stillSince": "long"}}]},
         {"workers": [{"id": "gn6-0", "sequence": True}]},
         {"workers": [{"id": "gn6-0", "usage": 1}]},
@@ -173,6 +174,23 @@ def test_what_an_agent_says_of_its_rank_is_believed_in_its_shape_only() -> None:
     assert set(beat.process) == {"name", "state", "error"}
     assert {name: value for name, value in (beat.pulse or {}).items() if value} == {"at": 9.0, "step": 4}
     assert (old.process, old.pulse) == (None, None)
+
+
+def test_what_was_said_while_packages_were_prepared_is_taken_as_far_as_a_database_does() -> None:
+    """pip prints whatever it likes: no word of it may keep a host's reports out."""
+    failed = {"code": "CODE_PACKAGES_FAILED", "file": "requirements.txt", "why": "\0no \ud800compiler", "expected": ""}
+    doing = {"code": "CODE_PACKAGES_PREPARING", "file": None, "said": "Collecting\0numpy", "more": "\0"}
+    process = {"name": "x", "state": "exited", "cause": failed, "doing": doing}
+    entry = {"id": "gn6-0", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1, "process": process}
+    _, [beat] = read({"workers": [entry]})
+    assert beat.process is not None
+    assert beat.process["cause"] == {**failed, "why": "\N{REPLACEMENT CHARACTER}no ?compiler"}
+    assert beat.process["doing"] == {
+        "code": "CODE_PACKAGES_PREPARING", "said": "Collecting\N{REPLACEMENT CHARACTER}numpy"
+    }  # fmt: skip
+    for odd in (5, [], "x", {"code": 5}):
+        _, [beat] = read({"workers": [{**entry, "process": {"name": "x", "state": "starting", "doing": odd}}]})
+        assert beat.process == {"name": "x", "state": "starting"}
 
 
 class Server:

@@ -191,6 +191,28 @@ def test_a_pulse_is_stored_with_what_is_stored_anyway(django_assert_num_queries:
         assert DatabaseStore().pulses("task-x-1") == [{"rank": 0, "at": 9.0, "step": 2}]
 
 
+def test_what_a_runner_makes_ready_is_stored_with_what_is_stored_anyway_and_is_of_that_attempt_alone() -> None:
+    put("task-x-1")
+    cache = Cache()
+    cache.load(["gn6-0"])
+    doing = {"code": "CODE_PACKAGES_PREPARING", "file": "requirements.txt"}
+
+    def told(name: str) -> list[Any]:
+        return [one.doing for one in DatabaseStore().attempts([name])[name].reports]
+
+    for sequence, said in enumerate(("Collecting numpy", "Installing numpy")):
+        process = {"name": "task-x-1", "rank": 0, "state": "starting", "doing": {**doing, "said": said}}
+        cache.hear([Beat("gn6-0", "gn6-0", "first", sequence, 0, process, {})])
+        assert cache.urgent is (sequence == 0), "further words are worth no haste"
+        cache.flush()
+        assert told("task-x-1") == [{**doing, "said": said}, None, None]
+    put("task-x-2")
+    assert told("task-x-2") == [None] * 3
+    cache.hear([Beat("gn6-0", "gn6-0", "first", 9, 0, {"name": "task-x-1", "rank": 0, "state": "running"}, {})])
+    cache.flush()
+    assert told("task-x-1") == [None] * 3
+
+
 def test_two_processes_in_one_breath_are_both_kept() -> None:
     put("task-x-1")
     put("task-x-2")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fermi.runner import processes
+from tests import packages
 from tests.running import ROOT, Running, free_port
 from tests.waiting import until
 
@@ -240,6 +241,29 @@ def test_a_host_that_is_lost_ends_the_attempt_and_the_next_one_waits_for_it(plat
     outcomes = [attempt["outcome"] for attempt in done["attempts"]]
     assert len(outcomes) == 2, outcomes
     assert "of attempt 2" in platform.log(task, 1, attempt=2)
+
+
+def test_hosts_say_what_they_prepare_before_their_ranks_begin_and_which_of_them_cannot(
+    platform: Running, lab: Hosts
+) -> None:
+    lab.start("gn14", "0,1")
+    lab.start("gn15")
+    known = {one["name"]: one["id"] for one in platform.get("/dev-environments", pageSize=100)["items"]}
+    both, gate = [known["gn14"], known["gn15"]], lab.folder / "gate"
+    task = packages.submit(platform, lab.folder, packages.tree(gate), both)
+    seen = packages.until_prepared_on(platform, task, "gn14", "gn15")
+    assert (seen["status"], seen["reason"]["code"]) == ("starting", "CODE_PACKAGES_PREPARING")
+    gate.touch()
+    done = platform.until_state(task, "succeeded", seconds=180)
+    assert len(done["attempts"]) == 1
+    assert [platform.log(task, rank).splitlines()[-1] for rank in range(3)] == ["trains with toy"] * 3
+
+    broken = packages.submit(platform, lab.folder, packages.tree(gate, broken=1), both)
+    reason = platform.until_state(broken, "failed", seconds=180)["reason"]
+    assert reason["code"] == "CODE_PACKAGES_FAILED", reason
+    assert "packages of requirements.txt could not be prepared on gn15" in reason["message"]
+    assert "there is no compiler here" in reason["message"]
+    until(lambda: not lab.ranks("gn14"), seconds=60, what="the other host's ranks have ended")
 
 
 def test_an_environment_on_a_host_is_kept_by_its_agent_and_reached_from_the_platform(

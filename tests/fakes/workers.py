@@ -140,6 +140,7 @@ class MemoryStore:
                     exit_code=process["exitCode"], ended_at=process["endedAt"],
                     asked=process["asked"], still_since=process["stillSince"], cause=process["cause"] or {},
                     error=process.get("error"), stalled=process.get("stalled"), kill=process.get("kill"),
+                    doing=process["doing"],
                 )  # fmt: skip
                 one.pulses[said["id"]] = said.get("pulse")
             return {"id": said["id"], "generation": worker.generation, **self._wanted(said["id"]), "error": None}

@@ -11,7 +11,7 @@ from fermi.launch.backends.agent import engine, render, state
 from fermi.launch.backends.agent.store import Attempt, Report
 from fermi.launch.errors import BackendError
 from fermi.launch.findings import Level
-from fermi.launch.spec import Entrypoint, JobSpec, Node, Phase
+from fermi.launch.spec import Cause, Entrypoint, JobSpec, Node, Phase
 from tests.fakes.workers import MemoryStore
 
 
@@ -196,3 +196,26 @@ def test_the_check_says_who_is_there(monkeypatch):
         (Level.PASS, "WORKERS_ONLINE"), (Level.WARN, "WORKERS_AWAY"),
     ]  # fmt: skip
     assert found[1].params == {"workers": "gn6-1"}
+
+
+def test_what_runners_make_ready_is_why_an_attempt_has_not_begun():
+    unpacking = report(state="starting", left=True, doing={"code": "CODE_UNPACKING"})
+    words = {"file": "requirements.txt", "said": "Collecting numpy"}
+    preparing = {"code": "CODE_PACKAGES_PREPARING", **words}
+    busy = [report(rank, state="starting", left=True, doing=preparing) for rank in (1, 2)]
+    other = replace(busy[0], rank=3, node="gn7")
+    seen = state.observe(Attempt(False, (unpacking, *busy, other)))
+    assert (seen.phase, seen.waiting) == (
+        Phase.STARTING,
+        Cause("CODE_PACKAGES_PREPARING", {**words, "node": "gn6, gn7"}),
+    )
+    assert state.observe(Attempt(True, (unpacking, RUNNING))).waiting is None, "it is to end"
+    assert state.observe(Attempt(False, (RUNNING, DONE))).waiting is None
+
+
+def test_why_packages_could_not_be_prepared_is_the_cause_with_the_host():
+    said = {"code": "CODE_PACKAGES_FAILED", "file": "requirements.txt", "why": "No matching distribution found"}
+    failed = replace(NEVER, node="gn7", node_rank=1, rank=1, cause=said)
+    cause = state.observe(Attempt(False, (RUNNING, failed))).cause
+    expected = {"file": said["file"], "why": said["why"], "node": "gn7", "nodeRank": 1}
+    assert cause == Cause("CODE_PACKAGES_FAILED", expected)

@@ -10,7 +10,7 @@ from apps.training.states.reasons import CAUSES, Reason
 from fermi import messages
 from fermi.launch import causes as general
 from fermi.launch import registry
-from fermi.launch.causes import declared
+from fermi.launch.causes import READYING, declared
 from fermi.launch.spec import Cause, Observation, Phase
 
 GIVE = ("Cause", "about_pod", "_about_job")
@@ -65,3 +65,8 @@ def test_what_is_stored_of_an_observation_is_code_and_params_alone() -> None:
     """What follows from a code may change with a release, and is declared."""
     seen = Observation(Phase.FAILED, cause=Cause("A", {"node": "n"}, retry=True), waiting=None).to_json()
     assert (seen["cause"], seen["waiting"]) == ({"code": "A", "params": {"node": "n"}}, None)
+
+
+def test_no_engine_ends_an_attempt_that_makes_its_code_and_packages_ready() -> None:
+    for engine in registry.BACKENDS:
+        assert all(registry.causes(engine)[code].patient for code in READYING), engine

@@ -118,6 +118,10 @@ class WorkerCause(serializers.Serializer):
     rank = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, allow_null=True, required=False)
     port = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, allow_null=True, required=False)
     holder = serializers.CharField(max_length=LONGEST, allow_null=True, required=False)
+    file = serializers.CharField(max_length=LONGEST, allow_null=True, allow_blank=True, required=False)
+    why = serializers.CharField(max_length=LONGEST, allow_null=True, allow_blank=True, required=False)
+    expected = serializers.CharField(max_length=LONGEST, allow_null=True, allow_blank=True, required=False)
+    found = serializers.CharField(max_length=LONGEST, allow_null=True, allow_blank=True, required=False)
 
 
 class WorkerProcess(serializers.Serializer):
@@ -139,6 +143,10 @@ class WorkerProcess(serializers.Serializer):
         allow_null=True, required=False, help_text="unix seconds; it has done nothing at all for minutes"
     )
     cause = WorkerCause(allow_null=True, required=False, help_text="why it failed, where its runner knows")
+    doing = serializers.JSONField(
+        allow_null=True, required=False,
+        help_text="what its runner makes ready before the rank begins: `code`, `file`, and what was `said` last",
+    )  # fmt: skip
     error = serializers.JSONField(
         allow_null=True, required=False, help_text="the exception that ended it, as its runner tells of it"
     )

@@ -68,14 +68,19 @@ class DatabaseStore:
         known = {launch.pk: launch for launch in launches}
         ids = {order.worker for launch in known.values() for order in launch.orders.all()}
         judge = health.judge()
-        rows = Worker.objects.filter(pk__in=ids).values_list("pk", "machine", "report__at", "environment__status")
-        heard = {key: (machine, judge.status(at), at, usable) for key, machine, at, usable in rows}
+        rows = Worker.objects.filter(pk__in=ids).values_list(
+            "pk", "machine", "report__at", "environment__status", "report__process__name", "report__process__doing"
+        )
+        heard = {key: (machine, judge.status(at), at, usable) for key, machine, at, usable, *_ in rows}
+        doing = {(key, name): words for key, *_, name, words in rows}
         if any(seen == "lost" and usable == EnvironmentStatus.RUNNING for _, seen, _, usable in heard.values()):
             environments.settle_health()  # first, or the next attempt would begin where this one was lost
 
         def told(order: Order) -> store.Report:
             machine, seen, at, _ = heard.get(order.worker, ("", "lost", None, ""))
-            return _report(order, *((seen, at) if machine == order.machine else ("lost", None)))
+            if machine != order.machine:
+                return _report(order, "lost", None, None)
+            return _report(order, seen, at, doing.get((order.worker, order.launch_id)))
 
         return {
             name: store.Attempt(launch.stopped, [told(order) for order in launch.orders.all()])
@@ -170,10 +175,12 @@ def _ordered(worker: Worker) -> str:
     return order["name"] if order else ""
 
 
-def _report(order: Order, status: health.Status, heard_at: datetime | None) -> store.Report:
+def _report(
+    order: Order, status: health.Status, heard_at: datetime | None, doing: Mapping[str, Any] | None
+) -> store.Report:
     return store.Report(
         order.worker, order.rank, order.node_rank, order.node, status, cast(store.State, order.state),
         order.pid, order.exit_code, order.ended_at, order.left, order.asked,
         heard_at.timestamp() if heard_at else None, order.still_since, order.cause,
-        order.error, order.stalled, order.kill,
+        order.error, order.stalled, order.kill, doing,
     )  # fmt: skip

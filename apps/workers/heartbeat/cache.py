@@ -116,10 +116,11 @@ class Cache:
                 self._note_hosted(known, beat, moment)
             if process is None:
                 return
-            changed = process != known.process
+            lasting = {**process, "doing": None}  # what it is at meanwhile is stored with its worker's report
+            changed = lasting != known.process
             if changed or known.stored_at is None or moment - known.stored_at > SAID_AGAIN:
                 self._heard.processes[process["name"], beat.worker] = beat
-                known.process, known.stored_at = process, moment
+                known.process, known.stored_at = lasting, moment
                 self.urgent = self.urgent or changed
 
     def _note_hosted(self, known: _Known, beat: Beat, moment: datetime) -> None:

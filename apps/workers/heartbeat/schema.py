@@ -20,10 +20,14 @@ COUNT = 2**53 - 1
 """The largest number that every reader of JSON keeps exact."""
 DAY_SECONDS = 86_400
 PROCESS = ("name", "rank", "state", "pid", "exitCode", "endedAt", "left", "asked", "stillSince", "cause")
+"""Beside what is believed part by part: `doing`, and `reported.NEWS`."""
 USAGE = ("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb")
 MOST_PORTS = 1024
 CAUSE = ("code", "path", "free", "total", "rank", "port", "holder")
+CAUSE_TEXTS = ("file", "why", "expected", "found")
+"""Of a cause, what others have said: it may be empty, and is taken as far as a database does."""
 LONGEST = 4096
+_DOING = believed.record(code=believed.NAME, file=believed.NAME, said=believed.TEXT)
 MOST_RUNS = 256
 LARGEST_RUN = 1 << 16
 """Bytes that a host may say of one dev environment."""
@@ -65,11 +69,12 @@ def _beat(item: Any) -> Beat:
     process, usage = item.get("process"), item.get("usage") or {}
     if (process is not None and not _is_process(process)) or not _is_usage(usage):
         raise ValueError("process or usage")
-    if process and process.get("cause"):
-        process = {**process, "cause": _known(process["cause"], CAUSE)}
+    if process and (cause := process.get("cause")):
+        texts = {name: storable.text(text) for name, text in _known(cause, CAUSE_TEXTS).items() if text is not None}
+        process = {**process, "cause": {**_known(cause, CAUSE), **texts}}
     if PORTS in usage:
         usage = {**usage, PORTS: [_known(one, ("port", "holder")) for one in usage[PORTS]]}
-    news = reported.news(process) if process else {}
+    news = {**reported.news(process), **_doing(process)} if process else {}
     return Beat(
         _text(item, "id"), _text(item, "token"), _text(item, "incarnation"), _number(item, "sequence"),
         _number(item, "generation"), process and {**_known(process, PROCESS), **news},
@@ -77,6 +82,11 @@ def _beat(item: Any) -> Beat:
         measured.sample(item["telemetry"]) if "telemetry" in item else None,
         *_hosted(item.get("hosted")),
     )  # fmt: skip
+
+
+def _doing(process: Mapping[str, Any]) -> dict[str, Any]:
+    found = _DOING(process.get("doing"))
+    return {"doing": {name: text for name, text in found.items() if text is not None}} if found else {}
 
 
 def _hosted(said: Any) -> tuple[Mapping[str, Mapping[str, Any]], tuple[str, ...]]:
@@ -125,6 +135,7 @@ def _is_cause(found: Any) -> bool:
         isinstance(found, dict)
         and all(_is(found.get(name), int) for name in ("free", "total", "rank", "port"))
         and all(_is_word(found.get(name)) for name in ("code", "path", "holder"))
+        and all(_is_text(found.get(name)) for name in CAUSE_TEXTS)
     )
 
 
@@ -137,6 +148,10 @@ def _is_word(value: Any) -> bool:
         and "\0" not in value
         and not _SURROGATE.search(value)
     )
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and len(value) <= LONGEST)
 
 
 def _is_usage(found: Any) -> bool:

@@ -6922,6 +6922,10 @@ export interface components {
             /** Format: int64 */
             port?: number | null;
             holder?: string | null;
+            file?: string | null;
+            why?: string | null;
+            expected?: string | null;
+            found?: string | null;
         };
         WorkerChannelRef: {
             /** @description good for one WebSocket: /api/v1/workers/{worker}/channels/{id} */
@@ -7152,6 +7156,8 @@ export interface components {
             stillSince?: number | null;
             /** @description why it failed, where its runner knows */
             cause?: components["schemas"]["WorkerCause"] | null;
+            /** @description what its runner makes ready before the rank begins: `code`, `file`, and what was `said` last */
+            doing?: unknown;
             /** @description the exception that ended it, as its runner tells of it */
             error?: unknown;
             /** @description where it hangs, as its runner tells of it */

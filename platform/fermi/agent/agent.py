@@ -136,7 +136,7 @@ class Agent:
             incomplete = {worker.wanted_name for worker in self.workers if worker.wanted_name not in worker.runs}
             for name in {run.name for run in startable} - incomplete:
                 self._launch(name, [run for run in startable if run.name == name])
-            now = {worker.id: worker.report({}) | {"logs": None} for worker in self.workers}
+            now = {worker.id: worker.news() for worker in self.workers}
             if now != self._reported:
                 self._reported = now
                 self._changed.set()

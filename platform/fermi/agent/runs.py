@@ -110,6 +110,7 @@ class Run:
             "asked": bool(rank.get("asked")),
             "stillSince": rank.get("still_since"),
             "cause": seen.cause,
+            "doing": reported.words(seen.doing),
             **{name: rank.get(name) for name in reported.NEWS},
         }
         return seen

@@ -114,6 +114,15 @@ class Worker:
             "logs": {"offset": (run.acknowledged or 0) if run else 0},
         }
 
+    def news(self) -> dict[str, Any]:
+        """What is told at once where it changes. How much of its log the server has is not, nor what is said within a
+        step of what is made ready: it goes with the heartbeats that there are."""
+        said = self.report({})
+        if process := said["process"]:
+            doing = process["doing"] or {}
+            said["process"] = {**process, "doing": doing.get("code")}
+        return said | {"logs": None}
+
     def pulse(self) -> dict[str, Any] | None:
         """Said with each heartbeat, and the reason for none."""
         run = self.current()

@@ -2464,6 +2464,10 @@ class WorkerCause(TypedDict):
     rank: NotRequired[int | None]
     port: NotRequired[int | None]
     holder: NotRequired[str | None]
+    file: NotRequired[str | None]
+    why: NotRequired[str | None]
+    expected: NotRequired[str | None]
+    found: NotRequired[str | None]
 
 
 class WorkerChannelRef(TypedDict):
@@ -4267,6 +4271,10 @@ class WorkerProcess(TypedDict):
     cause: NotRequired[WorkerCause | None]
     """
     why it failed, where its runner knows
+    """
+    doing: NotRequired[Any]
+    """
+    what its runner makes ready before the rank begins: `code`, `file`, and what was `said` last
     """
     error: NotRequired[Any]
     """

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from fermi.agent.confining import Confining
-from fermi.agent.runs import Host
+from fermi.agent.runs import NO_RANK, Host, Run
 from fermi.agent.worker import Worker
 from fermi.launch import registry
 from fermi.launch.backends.agent import use
 from fermi.launch.spec import Handle, JobSpec, Phase
+from fermi.runner import files, processes
 from tests.contract.conftest import OnWorkers
 from tests.fakes.workers import Platform, agent, serving
 from tests.waiting import until
@@ -100,6 +101,29 @@ def test_nothing_is_ended_or_begun_before_the_platform_has_been_heard(tmp_path):
     one.settle()
     assert one.report({})["generation"] == 0
     assert one.startable() == []
+
+
+def test_another_step_of_what_is_made_ready_is_news_and_what_is_said_within_one_goes_with_the_next_heartbeat(tmp_path):
+    one = worker(tmp_path)
+    folder = tmp_path / "runs" / "task-x-1"
+    folder.mkdir(parents=True)
+    files.write_atomically(str(folder / "rank.json"), {**NO_RANK, "name": "task-x-1", "rank": 0})
+    one.runs = {"task-x-1": Run(folder)}
+
+    def seen(code: str, said: str) -> dict:
+        doing = {"code": code, "file": "requirements.txt", "said": said}
+        mine = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
+        status = {**files.first_status("task-x-1", 0, "starting"), "runner": mine, "doing": doing}
+        files.write_atomically(str(folder / "rank.status.json"), status)
+        one.runs["task-x-1"].look()
+        assert one.report({})["process"]["doing"] == doing
+        return one.news()
+
+    unpacking = seen("CODE_UNPACKING", "")
+    first = seen("CODE_PACKAGES_PREPARING", "Collecting numpy")
+    second = seen("CODE_PACKAGES_PREPARING", "Installing numpy")
+    assert unpacking != first
+    assert first == second
 
 
 def test_a_port_of_rank_0_that_somebody_else_has_is_named_and_no_rank_begins(lab):

@@ -1,7 +1,7 @@
 """From what the workers of an attempt report to an observation. Pure."""
 
 from fermi.launch.backends.agent.store import Attempt, Report
-from fermi.launch.backends.culprit import Loss, cause_of_failure
+from fermi.launch.backends.culprit import Loss, cause_of_failure, making_ready
 from fermi.launch.spec import Cause, Observation, Phase, RankSeen
 
 _SEEN = {"ordered": "waiting", "starting": "waiting", "running": "running", "exited": "exited"}
@@ -15,7 +15,10 @@ def observe(attempt: Attempt | None) -> Observation:
     left = _left([_of_one(report, attempt.stopped) for report in reports])
     if cause := _cause(reports, ranks, attempt.stopped):
         return Observation(Phase.FAILED, left, ranks, cause)
-    return Observation(_phase(reports), left, ranks)
+    phase = _phase(reports)
+    at = ((report.node, report.doing) for report in reports)
+    waiting = making_ready(at) if phase is Phase.STARTING and not attempt.stopped else None
+    return Observation(phase, left, ranks, waiting=waiting)
 
 
 def _rank(report: Report) -> RankSeen:
