@@ -120,11 +120,13 @@ def on_kubernetes(scratch: Path) -> Iterator[OnKubernetes]:
     cluster = FakeCluster(scratch / "kubernetes").start()
     for number in range(3):
         cluster.add_node(f"machine-node-{number}")
+    cluster.add_claim("fermi-data", scratch / "data")
+    data = {"mountPath": "/fermi-data", "volume": {"persistentVolumeClaim": {"claimName": "fermi-data"}}}
     backend = registry.backend(
         "kubernetes",
         {
             "data_dir": str(scratch / "data"), "python": sys.executable, "kubeconfig": str(cluster.kubeconfig),
-            "namespace": cluster.namespace,
+            "namespace": cluster.namespace, "data": data,
         },
     )  # fmt: skip
     stop = threading.Event()

@@ -1,0 +1,82 @@
+"""What every backend tells of a task's code and packages before its ranks begin, and where a node cannot have them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fermi.launch.causes import CAUSES
+from fermi.launch.code import ARCHIVES
+from fermi.launch.spec import Code, Entrypoint, Handle, JobSpec, Observation, Phase
+from tests import packages
+from tests.waiting import until
+
+OF_ITS_OWN = pytest.mark.parametrize("engine", ["kubernetes", "agent"], indirect=True)
+"""Engines whose nodes each prepare packages themselves, where a test has all on one machine."""
+
+
+def bringing(engine, files: dict[str, str], gpus: tuple[int, ...] = (1, 1)) -> JobSpec:
+    archives = engine.scratch / "data" / ARCHIVES
+    snapshot = packages.archive(archives, files)
+    seen = Path(engine.backend.mount or engine.scratch / "data", ARCHIVES, snapshot)
+    job = engine.job("", gpus, code=Code(snapshot, str(seen)))
+    return replace(job, entrypoint=Entrypoint("train.py"))
+
+
+def preparing(engine, handle: Handle) -> Observation:
+    """With the builder's words."""
+
+    def seen() -> Observation | None:
+        found = engine.look(handle)
+        assert found.phase not in (Phase.RUNNING, Phase.FAILED), found
+        waits = found.waiting
+        at_it = waits is not None and waits.code == "CODE_PACKAGES_PREPARING" and waits.params["said"]
+        return found if at_it else None
+
+    return until(seen, what="packages are being prepared")
+
+
+def test_what_nodes_make_ready_is_told_until_their_ranks_begin(engine):
+    gate = engine.scratch / "gate"
+    handle = engine.submit(bringing(engine, packages.tree(gate)))
+    seen = preparing(engine, handle)
+    assert seen.phase is Phase.STARTING
+    assert seen.waiting.params["file"] == packages.FILE
+    assert set(seen.waiting.params["node"].split(", ")) <= {"node-0", "node-1"}
+    assert CAUSES[seen.waiting.code].patient, "no deadline ends it"
+    assert {rank.state for rank in seen.ranks} == {"waiting"}
+    gate.touch()
+    ended = engine.until(handle, Phase.SUCCEEDED, Phase.FAILED)
+    assert (ended.phase, ended.waiting) == (Phase.SUCCEEDED, None), ended
+    engine.until_gone(handle)
+    assert [engine.log(handle, rank) for rank in range(2)] == ["trains with toy\n"] * 2
+
+
+def test_preparing_ends_with_the_attempt(engine):
+    handle = engine.submit(bringing(engine, packages.tree(engine.scratch / "gate")))
+    preparing(engine, handle)
+    engine.backend.cancel(handle, 0.0)
+    engine.until_gone(handle)
+
+
+@OF_ITS_OWN
+def test_where_one_node_cannot_prepare_its_packages_the_cause_names_it_with_the_error(engine):
+    gate = engine.scratch / "gate"
+    gate.touch()
+    handle = engine.submit(bringing(engine, packages.tree(gate, broken=1), (2, 1)))
+    cause = engine.until(handle, Phase.FAILED, Phase.SUCCEEDED).cause
+    assert cause is not None
+    assert (cause.code, cause.params["node"], cause.params["nodeRank"]) == ("CODE_PACKAGES_FAILED", "node-1", 1)
+    assert cause.params["file"] == packages.FILE
+    assert "there is no compiler here" in cause.params["why"]
+
+
+def test_an_archive_that_a_node_does_not_see_is_the_cause(engine):
+    job = bringing(engine, {"train.py": "print('never')\n"})
+    for path in (engine.scratch / "data" / ARCHIVES / job.code.snapshot).iterdir():
+        path.unlink()
+    cause = engine.until(engine.submit(job), Phase.FAILED, Phase.SUCCEEDED).cause
+    assert cause is not None
+    assert cause.code == "CODE_ARCHIVE_MISSING"
+    assert cause.params["node"] in ("node-0", "node-1")
+    assert job.code.snapshot in cause.params["path"]
