@@ -1,6 +1,7 @@
 """Keeps one run of an environment:
 
-    python -m fermi.keeper SPEC.json [-]     `-`: reads variables that are in no file from standard input (JSON)
+    python -m fermi.keeper SPEC.json [-]         `-`: reads variables that are in no file from standard input (JSON)
+    python -m fermi.keeper SPEC.json SECRETS     reads them from a file, and removes it
 
 Ends as soon as the keeper listens, or there is one already; the keeper itself is detached. With `"foreground": true` in
 the spec it stays: as the main process of a container, or of a job. Beside the spec lie `SPEC.lock` (one keeper at a
@@ -14,9 +15,9 @@ time), `.status.json`, `.log`, `.sock`, `.token`; in the same folder `stop.json`
 `service`: a folder of the run that its processes may write to. `cache`: of prepared packages; `tools`: where an editor
 is installed. `lab`: the interpreter that has JupyterLab; `python`: what kernels and commands run in. `lazy`: the
 service begins when its door is first used. `tcp`: a port on loopback to listen on beside the socket (0 = any; the one
-it became stands in `SPEC.port`). `confine`: what processes may reach, and `preparing`: what the installation of
-packages may (see `fermi.runner.confine`). Each caller's first line bears the token: that of FERMI_KEEPER_TOKEN, or the
-one in `.token`.
+it became stands in `SPEC.port`). `stop`: where the request to end lies, if not beside the spec. `confine`: what
+processes may reach, and `preparing`: what the installation of packages may (see `fermi.runner.confine`). Each caller's
+first line bears the token: that of FERMI_KEEPER_TOKEN, or the one in `.token`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def main(path: str, variables: Mapping[str, str]) -> None:
     paths = files.Paths(path)
     with open(paths.spec, encoding="utf-8") as file:
         spec = json.load(file)
+    paths.stop = spec.get("stop") or paths.stop
     lock = _lock(paths)
     if lock is None or _is_over(paths, spec):
         return
@@ -124,5 +126,17 @@ def _detach(paths: files.Paths) -> None:
     os.chdir("/")
 
 
+def _given(words: list[str]) -> Mapping[str, str]:
+    """Before anything else of the environment runs that could read them."""
+    if not words:
+        return {}
+    if words[0] == "-":
+        return dict(json.load(sys.stdin))
+    found = files.read_json(words[0]) or {}
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(words[0])
+    return dict(found)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], json.load(sys.stdin) if sys.argv[2:] == ["-"] else {})
+    main(sys.argv[1], _given(sys.argv[2:]))

@@ -124,7 +124,7 @@ class Service:
     async def _prepare(self) -> None:
         self._turn("preparing")
         if self.kind == "jupyter" and await self._fails([self.spec["lab"], "-c", RUNS_JUPYTER]):
-            raise Failed("JUPYTERLAB_MISSING", python=self.spec["lab"])
+            raise Failed("JUPYTERLAB_MISSING", python=self.spec["lab"], **_image(self.spec))
         packages = list(self.spec["packages"])
         if self.kind == "jupyter" and await self._fails([self.python, "-c", HAS_KERNEL]):
             packages.append("ipykernel")
@@ -334,6 +334,10 @@ class Service:
         self.doing = {"code": doing, "params": params} if doing else None
         self._news.set()
         self._changed()
+
+
+def _image(spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"image": spec["image"]} if spec.get("image") else {}
 
 
 def _json(line: bytes) -> dict[str, Any]:
