@@ -125,6 +125,9 @@ def test_what_a_newer_agent_tells_besides_is_no_reason_to_refuse_it(colleague: A
     assert host.register().status == 201
     assert colleague.get("/workers/gn6-0").data["version"] == "9.9"
     assert "somethingNew" not in Worker.objects.get().facts
+    host.facts = {"containers": "podman 5.4.2"}
+    assert host.register().status == 201
+    assert Worker.objects.get().facts["containers"] == "podman 5.4.2"
     host.facts = {"cpuCores": "many"}
     assert host.register().problems == {"facts.cpuCores": "WRONG_TYPE"}
 

@@ -197,6 +197,24 @@ def test_what_stands_in_the_way_is_said_before_anything_is_ordered() -> None:
     assert [one.code for one in engine.problems(other)] == ["WORKERS_NONE"]
 
 
+def test_an_image_goes_to_a_host_that_has_a_container_engine() -> None:
+    engine = hosting.AgentHosting({})
+    gn7 = Worker.objects.get(pk="gn7-0")
+    gn7.facts["containers"] = "podman 5.4.2"
+    gn7.save()
+    assert engine.problems(spec(host="", image="pytorch")) == []
+    assert [one.code for one in engine.problems(spec(host="gn6", image="pytorch"))] == ["HOST_WITHOUT_CONTAINERS"]
+    assert [one.code for one in engine.problems(spec(host="", image="pytorch", gpu_count=2))] == ["HOST_TOO_SMALL"], (
+        "workers of hosts without an engine are of no use to it"
+    )
+    with pytest.raises(BackendError) as refused:
+        start(host="gn6", image="pytorch")
+    assert (refused.value.code, refused.value.permanent) == ("HOST_WITHOUT_CONTAINERS", True)
+    start(host="", image="pytorch")
+    assert [run["name"] for run in beat("gn7-0")["hosted"]["runs"]] == ["env-a-1"]
+    assert beat("gn6-0")["hosted"] is None
+
+
 def web_socket(worker: str, token: str, channel: str, *said: dict[str, Any]) -> list[dict[str, Any]]:
     """What the platform answers to one that says this."""
 

@@ -285,7 +285,7 @@ def serving(logs: Path) -> Iterator[Platform]:
 @contextmanager
 def agent(platform: Platform, state: Path, **settings: Any) -> Iterator[Agent]:
     """One in this process, once it has been heard of. Its ranks may write beside its state, as these tests' do."""
-    given = {"token": "join", "emulate": True, "warm": False, "confine": False, **settings}
+    given = {"token": "join", "emulate": True, "warm": False, "confine": False, "containers": False, **settings}
     running = Agent(Settings(server=platform.url, state=str(state), **given))
     thread = threading.Thread(target=running.run)
     thread.start()

@@ -89,6 +89,10 @@ class WorkerFacts(serializers.Serializer):
     workspace = serializers.CharField(max_length=500, required=False, allow_blank=True)
     python = serializers.CharField(max_length=500, required=False, allow_blank=True)
     version = serializers.CharField(max_length=60, required=False, allow_blank=True, help_text="of the agent")
+    containers = serializers.CharField(
+        max_length=200, required=False, allow_blank=True, allow_null=True,
+        help_text="the engine that runs images of dev environments there (`podman 5.4.2`); empty: none",
+    )  # fmt: skip
 
 
 class WorkerRegisterRequest(serializers.Serializer):

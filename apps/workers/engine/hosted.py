@@ -166,13 +166,18 @@ def _place(spec: HostedSpec, before: HostRun | None) -> tuple[Worker, list[Worke
     judge = health.judge()
     rows = list(Worker.objects.filter(project=spec.project).select_related("report").order_by("node", "number"))
     wanted = (before.node if before and before.node else "") or spec.host
-    nodes = dict.fromkeys(worker.node for worker in rows if wanted in ("", worker.node))
+    nodes = list(dict.fromkeys(worker.node for worker in rows if wanted in ("", worker.node)))
     if not nodes:
         raise BackendError("HOST_UNKNOWN", permanent=True, host=wanted or "–", allowed=_names(rows))
     by_node = {node: [worker for worker in rows if worker.node == node] for node in nodes}
+    if spec.image:
+        nodes = [node for node in nodes if any(worker.facts.get("containers") for worker in by_node[node])]
+        if not nodes:
+            raise BackendError("HOST_WITHOUT_CONTAINERS", permanent=True, host=", ".join(by_node))
     alive = {
         node: [worker for worker in workers if judge.status(worker.report.at) in USABLE]
         for node, workers in by_node.items()
+        if node in nodes
     }
     if not any(alive.values()):
         raise BackendError("HOST_AWAY", host=", ".join(nodes))

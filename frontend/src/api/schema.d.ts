@@ -6989,6 +6989,8 @@ export interface components {
             python?: string;
             /** @description of the agent */
             version?: string;
+            /** @description the engine that runs images of dev environments there (`podman 5.4.2`); empty: none */
+            containers?: string | null;
         };
         WorkerHeartbeatAnswer: {
             /** Format: double */

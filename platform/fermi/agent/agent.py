@@ -89,7 +89,7 @@ class Agent:
         kept = {
             "data_dir": str(state / "hosted"), "python": python,
             "isolation": "landlock" if settings.confine else "off",
-            "private": [str(state / "workers"), *map(str, private)],
+            "private": [str(state / "workers"), *map(str, private)], "containers": settings.containers,
         }  # fmt: skip
         self.hosted = Hosted(kept, self.server, self.secrets.__getitem__, self._changed.set, self._say)
 
@@ -354,8 +354,9 @@ class Agent:
 
     def _ask_to_register(self) -> None:
         self._told = self._told or facts.gather(
-            self.settings, self.folder.machine, self.address, self.host.python, str(self.host.workspace)
-        )
+            self.settings, self.folder.machine, self.address, self.host.python, str(self.host.workspace),
+            self.host.state / "hosted",
+        )  # fmt: skip
         workers = [{"id": worker.id, "gpu": worker.gpu} for worker in self.workers]
         body = {"workers": workers, "incarnation": self.incarnation, "facts": self._told}
         secrets = self.server.register(self.token, body)

@@ -21,7 +21,8 @@ _NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,60}[A-Za-z0-9])?")
 class Settings:
     """`ids` (or `node` and `gpus`) say which workers. `address`: where other hosts reach this one. `emulate`: CPU
     processes stand in for GPUs. `warm`: keep a process standing by that has the training stack imported. `confine`:
-    ranks reach neither the agent's own nor other tasks' files."""
+    ranks reach neither the agent's own nor other tasks' files. `containers`: environments with an image run in the
+    host's Podman or Docker, where it has one."""
 
     server: str = ""
     token: str = ""
@@ -38,6 +39,7 @@ class Settings:
     python: str = ""
     warm: bool = True
     confine: bool = True
+    containers: bool = True
 
     def workers(self) -> tuple[str, dict[str, int]]:
         """The node, and the number of each worker, which is that of its GPU; none = whatever the host has. Raises

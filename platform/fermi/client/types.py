@@ -2536,6 +2536,10 @@ class WorkerFacts(TypedDict):
     """
     of the agent
     """
+    containers: NotRequired[str | None]
+    """
+    the engine that runs images of dev environments there (`podman 5.4.2`); empty: none
+    """
 
 
 class WorkerHosted(TypedDict):

@@ -62,6 +62,8 @@ class AgentHosting(Hosting):
         found = []
         if spec.image and not any(host.containers for host in chosen):
             found.append(Problem("image", "HOST_WITHOUT_CONTAINERS", {"host": spec.host or ", ".join(sorted(there))}))
+        elif spec.image:
+            chosen = [host for host in chosen if host.containers]
         most = max(len(host.free) for host in chosen)
         if spec.gpu_count > most:
             params = {"host": spec.host or ", ".join(sorted(there)), "found": most, "expected": spec.gpu_count}

@@ -2,7 +2,9 @@
 
 A run that needs nothing made ready (JupyterLab as it is installed here) begins when somebody dials it: an environment
 that nobody has opened costs no memory. What has packages, a script, secrets or an editor begins at once, so that
-whoever started it sees whether that goes well."""
+whoever started it sees whether that goes well.
+
+Where the connection says `containers`, a run with an image is a container (see `contained`). It begins at once."""
 
 import json
 import os
@@ -21,6 +23,8 @@ from typing import Any
 from fermi.keeper import editor, wire
 from fermi.launch import interpreter
 from fermi.launch.backends import local, logfiles
+from fermi.launch.backends.local import containers
+from fermi.launch.backends.local.contained import Containers
 from fermi.launch.backends.local.kept import Disk, Run
 from fermi.launch.backends.local.launcher import default_python, training_env
 from fermi.launch.errors import BackendError
@@ -46,15 +50,18 @@ SOCKET, TOKEN = "keeper.sock", "keeper.token"
 
 
 def connect(connection: Mapping[str, Any]) -> "LocalHosting":
-    return LocalHosting(local.connect({**connection, "warm": False}))
+    backend = local.connect({**connection, "warm": False})
+    return LocalHosting(backend, with_containers=bool(connection.get("containers")))
 
 
 class LocalHosting(Hosting):
     on_demand = True
 
-    def __init__(self, backend: local.LocalBackend) -> None:
+    def __init__(self, backend: local.LocalBackend, *, with_containers: bool = False) -> None:
         self.backend = backend
         self.data_dir = backend.data_dir
+        self.with_containers = with_containers
+        self.containers = Containers(self.data_dir)
 
     def problems(self, spec: HostedSpec) -> list[Problem]:
         if spec.kind == "jupyter" and interpreter.absent(default_python(), ["jupyterlab"]):
@@ -72,6 +79,9 @@ class LocalHosting(Hosting):
     def render(self, spec: HostedSpec) -> Rendered:
         disk = self._disk(spec.id)
         run = disk.run(spec.run)
+        if spec.image and self.with_containers:
+            made = containers.content(spec, _sizes(spec), GRACE_SECONDS)
+            return Rendered(spec.run_name, "local", (Artifact("keeper", "keeper", made),))
         cache = self.data_dir / "packages" / spec.project
         content = {
             "name": spec.run_name, "node_rank": 0, "project": spec.project, "kind": spec.kind,
@@ -86,12 +96,8 @@ class LocalHosting(Hosting):
 
     def _env(self, spec: HostedSpec, disk: Disk) -> dict[str, str]:
         """Sizes are words here but for threads and GPUs: without a control group of its own, nobody is held to more."""
-        threads = str(spec.cpu_cores)
         gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, spec.gpus))} if spec.gpus or not self._all_gpus(spec) else {}
-        return {
-            "HOME": str(disk.home), "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, **gpus,
-            "FERMI_ENVIRONMENT": spec.id, **spec.env,
-        }  # fmt: skip
+        return {"HOME": str(disk.home), **gpus, **_sizes(spec)}
 
     @staticmethod
     def _all_gpus(spec: HostedSpec) -> bool:
@@ -131,7 +137,9 @@ class LocalHosting(Hosting):
                 files.write_atomically(str(run.spec), content, 0o600)
         except OSError as error:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(run.folder), why=error.strerror) from error
-        if not content["lazy"] and run.look().state == "absent":
+        if "container" in content:
+            self.containers.begin(self.containers.box(disk, run), content, secrets)
+        elif not content["lazy"] and run.look().state == "absent":
             self._begin(run, secrets)
 
     def _begin(self, run: Run, secrets: Mapping[str, str] = NO_SECRETS) -> None:
@@ -155,6 +163,8 @@ class LocalHosting(Hosting):
         spec = files.read_json(str(run.spec))
         if spec is None:
             return HostedSeen(HostedPhase.ABSENT, left=False if run.is_stopped else None)
+        if "container" in spec:
+            return self.containers.seen(self._box(run), spec)
         seen, told = run.look(), run.told()
         if seen.state == "exited":
             return HostedSeen(HostedPhase.ENDED, left=False, cause=_cause(told.get("cause")))
@@ -181,20 +191,28 @@ class LocalHosting(Hosting):
     def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
         run = self._run(handle)
         try:
-            run.end(grace_seconds)
+            if _has_container(run):
+                self.containers.end(self._box(run), grace_seconds)
+            else:
+                run.end(grace_seconds)
         except OSError as error:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(run.folder), why=error.strerror) from error
 
     def delete(self, environment: str) -> bool:
         disk = self._disk(environment)
+        boxed = [run for run in disk.runs() if _has_container(run)]
+        if any(self._observe(run).left is not False for run in boxed):
+            return False
         for run in disk.runs():
-            seen = run.look()
-            if seen.left or (seen.state == "lost" and run.strays()):
+            if run not in boxed and ((seen := run.look()).left or (seen.state == "lost" and run.strays())):
                 return False
+        if boxed:
+            self.containers.remove_all(environment)
         return disk.remove()
 
     def logs(self, handle: HostedHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
-        return logfiles.chunk(self._run(handle).log, cursor, limit)
+        run = self._run(handle)
+        return logfiles.chunk(self._box(run).inside / "keeper.log" if _has_container(run) else run.log, cursor, limit)
 
     def dial(self, handle: HostedHandle) -> socket.socket:
         """Begins what begins on demand; of several who dial at once, one does."""
@@ -202,8 +220,9 @@ class LocalHosting(Hosting):
         spec = files.read_json(str(run.spec))
         limit = time.monotonic() + DIAL_SECONDS
         begun = False
+        boxed = self._box(run) if spec and "container" in spec else None
         while spec is not None:
-            if stream := _reached(run):
+            if stream := self.containers.reach(boxed) if boxed else _reached(run):
                 return stream
             if not begun and spec["lazy"] and not run.is_stopped:
                 if run.look().state == "lost":
@@ -224,6 +243,20 @@ class LocalHosting(Hosting):
 
     def _run(self, handle: HostedHandle) -> Run:
         return self._disk(handle.environment).run(handle.run)
+
+    def _box(self, run: Run) -> containers.Box:
+        return self.containers.box(Disk(run.folder.parents[1]), run)
+
+
+def _has_container(run: Run) -> bool:
+    return "container" in (files.read_json(str(run.spec)) or {})
+
+
+def _sizes(spec: HostedSpec) -> dict[str, str]:
+    """What any of its processes is told, in a container or not."""
+    threads = str(spec.cpu_cores)
+    own = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, "FERMI_ENVIRONMENT": spec.id}
+    return {**own, **spec.env}
 
 
 def _reached(run: Run) -> socket.socket | None:

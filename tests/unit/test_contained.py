@@ -1,0 +1,329 @@
+"""Lives of environments in containers, with an engine that only keeps books (`tests.fakes.podman`)."""
+
+import json
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fermi.launch import registry
+from fermi.launch.backends.local import contained, engines
+from fermi.launch.backends.local.hosting import LocalHosting
+from fermi.launch.errors import BackendError
+from fermi.launch.hosting import HostedPhase, HostedSpec
+from fermi.runner import ending
+from tests.keepers import Kept
+from tests.waiting import until
+
+IMAGE = "registry.test/lab:1"
+
+
+class Podman:
+    """The fake, as tests set it up and ask it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        program = folder / "bin" / "podman"
+        program.parent.mkdir(parents=True)
+        fake = Path(__file__).parents[1] / "fakes" / "podman.py"
+        program.write_text(f'#!/bin/sh\nPODMAN_STATE={folder} exec {sys.executable} -S {fake} "$@"\n')
+        program.chmod(0o755)
+
+    def says(self, **about: Any) -> None:
+        (self.folder / "says.json").write_text(json.dumps(about))
+
+    def has(self, image: str) -> None:
+        (self.folder / "images").write_text(f"{image}\n")
+
+    def slow(self) -> None:
+        (self.folder / "slow").touch()
+
+    def goes_on(self) -> None:
+        (self.folder / "slow").unlink(missing_ok=True)
+
+    def asked(self, verb: str) -> list[list[str]]:
+        path = self.folder / "asked"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [words for words in map(json.loads, lines) if words[0] == verb]
+
+    def runs(self) -> list[list[str]]:
+        return [words for words in self.asked("run") if "--rootfs" not in words]
+
+    def containers(self) -> list[str]:
+        return sorted(path.stem for path in self.folder.glob("*.container"))
+
+    def add(self, name: str, **labels: str) -> None:
+        (self.folder / f"{name}.container").write_text(json.dumps({"pid": 0, "labels": labels}))
+
+    def pid(self, name: str) -> int:
+        return int(json.loads((self.folder / f"{name}.container").read_text())["pid"])
+
+
+@pytest.fixture
+def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Podman]:
+    found = Podman(tmp_path / "podman")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'podman' / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(contained, "RETRY_SECONDS", 0.05)
+    yield found
+    found.goes_on()
+    found.says()
+    for name in found.containers():
+        engines.Engine("podman", str(found.folder / "bin" / "podman"), "").remove(name)
+
+
+@pytest.fixture
+def hosting(tmp_path: Path, podman: Podman) -> LocalHosting:
+    return connected(tmp_path)
+
+
+def connected(tmp_path: Path) -> LocalHosting:
+    """As another process would have it: it knows what the files and the engine say."""
+    (tmp_path / "data").mkdir(exist_ok=True)
+    found = registry.hosting("local", {"data_dir": str(tmp_path / "data"), "containers": True})
+    assert isinstance(found, LocalHosting)
+    return found
+
+
+def named(hosting: LocalHosting, run: int = 1, **more: Any) -> Kept:
+    return Kept(hosting, HostedSpec("env-a", "a", "project-1", run, kind="custom", image=IMAGE, **more))
+
+
+def inside(kept: Kept) -> Path:
+    return Path(kept.hosting.data_dir) / "environments" / "env-a" / "runs" / str(kept.spec.run) / "inside"  # type: ignore[attr-defined]
+
+
+def test_the_image_is_pulled_and_that_is_said_meanwhile(hosting: LocalHosting, podman: Podman) -> None:
+    podman.slow()
+    kept = named(hosting).start()
+    seen = until(lambda: (now := kept.seen()).doing and now.doing.params["line"] and now)
+    assert (seen.phase, seen.left) == (HostedPhase.STARTING, True)
+    assert seen.doing.code == seen.waiting.code == "IMAGE_PULLING"
+    assert seen.doing.params == {"image": IMAGE, "line": f"Trying to pull {IMAGE}..."}
+    podman.goes_on()
+    assert kept.until(HostedPhase.RUNNING).activity.connections == 2
+    assert kept.stop().phase is HostedPhase.ENDED
+    assert podman.containers() == []
+
+
+def test_an_image_that_is_there_is_not_pulled(hosting: LocalHosting, podman: Podman) -> None:
+    podman.has(IMAGE)
+    named(hosting).start().until(HostedPhase.RUNNING)
+    assert podman.asked("pull") == []
+
+
+def test_asked_twice_it_starts_once_also_by_the_next_agent(
+    hosting: LocalHosting, podman: Podman, tmp_path: Path
+) -> None:
+    podman.has(IMAGE)
+    named(hosting).start().start().until(HostedPhase.RUNNING)
+    later = named(connected(tmp_path))
+    assert later.seen().phase is HostedPhase.RUNNING
+    later.start()
+    until(lambda: not later.hosting.containers._lives(later.hosting._box(later.hosting._run(later.handle))))  # type: ignore[attr-defined]
+    assert len(podman.runs()) == 1
+    assert podman.containers() == ["env-a-1"]
+    assert later.stop().left is False
+    assert podman.containers() == []
+
+
+def test_one_whose_agent_died_before_the_container_began_begins_with_the_next(
+    hosting: LocalHosting, podman: Podman, tmp_path: Path
+) -> None:
+    podman.slow()
+    named(hosting).start()
+    later = named(connected(tmp_path))
+    assert (later.seen().phase, later.seen().left) == (HostedPhase.ABSENT, True)
+    podman.goes_on()
+    later.start().until(HostedPhase.RUNNING)
+    assert podman.containers() == ["env-a-1"]
+
+
+def test_one_that_is_stopped_while_its_image_is_pulled_never_begins(hosting: LocalHosting, podman: Podman) -> None:
+    podman.slow()
+    kept = named(hosting).start()
+    until(lambda: podman.asked("pull"))
+    hosting.stop(kept.handle, 3.0)
+    seen = until(lambda: (now := kept.seen()).left is False and now)
+    assert (seen.phase, seen.cause) == (HostedPhase.ABSENT, None)
+    kept.start()
+    assert podman.runs() == []
+
+
+def test_neither_variables_nor_secrets_are_among_the_words(hosting: LocalHosting, podman: Podman) -> None:
+    podman.has(IMAGE)
+    kept = named(hosting, env={"PLAIN": "open-to-few"}, secret_env={"KEY": "name"}, start_script="echo in-a-script")
+    kept.start({"KEY": "hush"}).until(HostedPhase.RUNNING)
+    words = json.dumps(podman.asked("run"))
+    assert not [word for word in ("hush", "open-to-few", "in-a-script") if word in words]
+    assert not (inside(kept) / "secrets.json").exists(), "read and removed"
+    assert stat.S_IMODE((inside(kept) / "keeper.json").stat().st_mode) == 0o600
+    assert "hush" not in "".join(path.read_text() for path in inside(kept).glob("*.json"))
+
+
+def test_sizes_and_guards_are_the_engines(hosting: LocalHosting, podman: Podman) -> None:
+    podman.has(IMAGE)
+    named(hosting, cpu_cores=3, memory_gb=5, shared_memory_gb=2).start().until(HostedPhase.RUNNING)
+    [words] = podman.runs()
+    assert {"--cpus=3", "--memory=5g", "--shm-size=2g", "--cap-drop=all", "--security-opt=no-new-privileges"} < {*words}
+    assert not {"--privileged", "--pid=host", "--ipc=host", "--cap-add"} & {word.partition(",")[0] for word in words}
+    assert "--user=0:0" in words, "who asks a rootless engine is user 0 of its containers"
+    mounts = [word for word in words if word.startswith("type=bind")]
+    assert [word.endswith(",readonly") for word in mounts] == [True, True, False, False, False]
+
+
+def test_a_run_that_goes_on_too_long_after_it_was_asked_is_ended_by_the_engine(
+    hosting: LocalHosting, podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "RUNNER_OVERDUE_SECONDS", 0.0)
+    podman.has(IMAGE)
+    kept = named(hosting, env={"DEAF": "1"}).start()
+    kept.until(HostedPhase.RUNNING)
+    hosting.stop(kept.handle, 0.0)
+    seen = until(lambda: hosting.stop(kept.handle, 0.0) or ((now := kept.seen()).left is False and now))
+    assert (seen.phase, seen.cause) == (HostedPhase.ENDED, None)
+    assert podman.containers() == []
+
+
+def test_a_container_that_was_killed_is_lost_and_is_removed(hosting: LocalHosting, podman: Podman) -> None:
+    podman.has(IMAGE)
+    kept = named(hosting).start()
+    kept.until(HostedPhase.RUNNING)
+    os.kill(podman.pid("env-a-1"), 9)
+    seen = kept.until(HostedPhase.ENDED)
+    assert (seen.left, seen.cause and seen.cause.code) == (False, "KEEPER_LOST")
+    assert podman.containers() == []
+    kept.start()
+    assert kept.seen() == seen, "a run has one life"
+
+
+def test_one_that_had_too_little_memory_says_so(hosting: LocalHosting, podman: Podman) -> None:
+    podman.has(IMAGE)
+    kept = named(hosting, memory_gb=2).start()
+    kept.until(HostedPhase.RUNNING)
+    podman.says(state={"Status": "exited", "ExitCode": 137, "OOMKilled": True})
+    os.kill(podman.pid("env-a-1"), 9)
+    cause = kept.until(HostedPhase.ENDED).cause
+    assert cause
+    assert (cause.code, cause.params["memory"]) == ("CONTAINER_OUT_OF_MEMORY", 2)
+
+
+def test_an_engine_that_does_not_answer_decides_nothing(hosting: LocalHosting, podman: Podman) -> None:
+    podman.has(IMAGE)
+    kept = named(hosting).start()
+    kept.until(HostedPhase.RUNNING)
+    podman.says(away="unable to connect to Podman socket: connection refused")
+    assert kept.seen().phase is HostedPhase.RUNNING, "that it lives is seen without it"
+    os.kill(podman.pid("env-a-1"), 9)
+    seen = until(lambda: (now := kept.seen()).phase is HostedPhase.UNKNOWN and now)
+    assert (seen.left, seen.waiting and seen.waiting.code) == (None, "CONTAINERS_AWAY")
+    podman.says()
+    assert kept.until(HostedPhase.ENDED).left is False
+
+
+@pytest.mark.parametrize(("says", "code"), [
+    ({"pull": [125, "initializing source docker://x: reading manifest 1 in x: manifest unknown"]}, "IMAGE_NOT_FOUND"),
+    ({"pull": [125, "reading manifest 1 in x: unauthorized: authentication required"]}, "IMAGE_FORBIDDEN"),
+    ({"run": [127, 'runc: exec: "python3": executable file not found in $PATH']}, "IMAGE_WITHOUT_PYTHON"),
+    ({"run": [126, "crun: exec format error: OCI runtime error"]}, "CONTAINER_NOT_STARTED"),
+])  # fmt: skip
+def test_what_will_not_go_well_ends_with_its_cause(
+    hosting: LocalHosting, podman: Podman, says: dict[str, Any], code: str
+) -> None:
+    hosting.containers.engine()
+    podman.says(**says)
+    kept = named(hosting).start()
+    seen = kept.until(HostedPhase.ENDED)
+    assert (seen.left, seen.cause and seen.cause.code) == (False, code)
+    assert podman.containers() == []
+    assert len(podman.asked("pull")) == 1, "not tried again"
+
+
+@pytest.mark.parametrize(("words", "code"), [
+    ("writing blob: storing blob to file: write /var/tmp/x: no space left on device", "IMAGE_NO_ROOM"),
+    ("pinging container registry x: dial tcp: lookup x: no such host", "IMAGE_REGISTRY_AWAY"),
+    ("reading manifest 1 in x: toomanyrequests: You have reached your pull rate limit", "IMAGE_REGISTRY_AWAY"),
+])  # fmt: skip
+def test_what_may_go_well_later_is_tried_again_and_says_why_it_waits(
+    hosting: LocalHosting, podman: Podman, words: str, code: str
+) -> None:
+    podman.says(pull=[125, words])
+    kept = named(hosting).start()
+    seen = until(lambda: (now := kept.seen()).waiting and now.waiting.code == code and now)
+    assert (seen.phase, seen.left) == (HostedPhase.STARTING, True)
+    podman.says()
+    kept.until(HostedPhase.RUNNING)
+
+
+def test_gpus_that_the_engine_cannot_give_are_named(hosting: LocalHosting, podman: Podman) -> None:
+    podman.has(IMAGE)
+    kept = named(hosting, gpu_count=2, gpus=(1, 3)).start()
+    cause = kept.until(HostedPhase.ENDED).cause
+    assert cause
+    assert cause.code == "CONTAINER_GPUS_UNKNOWN"
+    assert [word for word in podman.runs()[0] if word.startswith("--device")] == [
+        "--device=nvidia.com/gpu=1", "--device=nvidia.com/gpu=3",
+    ]  # fmt: skip
+
+
+def test_a_container_that_is_not_ours_is_left_alone(hosting: LocalHosting, podman: Podman) -> None:
+    podman.has(IMAGE)
+    podman.add("env-a-1", **{"io.fermi.run": "env-a-1", "io.fermi.data": "/another/agent"})
+    podman.add("database")
+    kept = named(hosting).start()
+    cause = kept.until(HostedPhase.ENDED).cause
+    assert cause
+    assert cause.code == "CONTAINER_NAME_TAKEN"
+    hosting.stop(kept.handle, 0.0)
+    assert hosting.delete("env-a")
+    assert podman.containers() == ["database", "env-a-1"]
+
+
+def test_deleting_removes_the_disk_and_what_bears_its_labels(hosting: LocalHosting, podman: Podman) -> None:
+    podman.has(IMAGE)
+    kept = named(hosting).start()
+    kept.until(HostedPhase.RUNNING)
+    assert not hosting.delete("env-a"), "it runs"
+    kept.stop()
+    data = str(hosting.data_dir)
+    podman.add("left", **{"io.fermi.environment": "env-a", "io.fermi.data": data})
+    podman.add("another", **{"io.fermi.environment": "env-b", "io.fermi.data": data})
+    assert hosting.delete("env-a")
+    assert not (hosting.data_dir / "environments" / "env-a").exists()
+    assert podman.containers() == ["another"]
+
+
+def test_what_is_written_in_the_container_is_not_believed(
+    hosting: LocalHosting, podman: Podman, tmp_path: Path
+) -> None:
+    podman.has(IMAGE)
+    forged = {"activity": {"at": 1e999, "connections": "many", "kernels": [{"id": 7}, "x"], "holders": None},
+              "doing": {"code": ["x"]}}  # fmt: skip
+    kept = named(hosting, env={"SAYS": json.dumps(forged)}).start()
+    seen = kept.until(HostedPhase.RUNNING)
+    assert (seen.activity.at, seen.activity.connections, seen.doing) == (None, 0, None)
+    secret = tmp_path / "secret"
+    secret.write_text("of the host")
+    for name in ("keeper.log", "keeper.token", "keeper.status.json"):
+        (inside(kept) / name).unlink(missing_ok=True)
+        (inside(kept) / name).symlink_to(secret)
+    assert kept.log() == ""
+    assert kept.seen().phase is HostedPhase.STARTING
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("fermi.launch.backends.local.hosting.DIAL_SECONDS", 0.1)
+        with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
+            hosting.dial(kept.handle)
+    shutil.rmtree(inside(kept))
+    assert kept.seen().left is True, "the engine knows that it runs"
+
+
+def test_without_an_engine_an_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    hosting = connected(tmp_path)
+    with pytest.raises(BackendError) as refused:
+        named(hosting).start()
+    assert (refused.value.code, refused.value.permanent) == ("HOST_WITHOUT_CONTAINERS", True)

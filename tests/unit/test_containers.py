@@ -1,0 +1,135 @@
+"""Which engine a host has, what its words become for each engine, and what refusals mean."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fermi.launch.backends.local import containers, engines, images
+from fermi.launch.backends.local.engines import Done, Engine
+from fermi.launch.hosting import HostedSpec
+from tests.unit.test_contained import Podman
+
+DOCKER = {"ServerVersion": "27.1", "MemoryLimit": True, "CpuCfsQuota": True, "PidsLimit": True,
+          "SecurityOptions": ["name=seccomp,profile=builtin", "name=cgroupns"]}  # fmt: skip
+
+
+def docker(folder: Path, info: dict[str, Any], code: int = 0) -> None:
+    """As docker-info(1): without its daemon the client says so, and some releases end with 0."""
+    program = folder / "docker"
+    program.write_text(f"#!{sys.executable}\nimport sys\nprint({json.dumps(json.dumps(info))})\nsys.exit({code})\n")
+    program.chmod(0o755)
+
+
+def words(engine: Engine, **about: Any) -> list[str]:
+    spec = HostedSpec("env-a", "a", "p", 1, image="img:1", **about)
+    box = containers.Box("env-a-1", "env-a", Path("/d"), Path("/d/r"), Path("/d/w"), Path("/d/h"))
+    return containers.command(engine, box, containers.content(spec, {}, 10.0)["container"])
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def test_podman_counts_once_it_has_run_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    podman = Podman(tmp_path / "podman")
+    monkeypatch.setenv("PATH", str(podman.folder / "bin"))
+    podman.says(rootfs=[126, "crun: cgroups in hybrid mode not supported: OCI runtime error"])
+    assert engines.find(tmp_path / "a") is None
+    podman.says(rootfs=[126, "crun: the requested cgroup controller `memory` is not available"], limits=True)
+    without = engines.find(tmp_path / "c")
+    assert without
+    assert without.limits == frozenset(), "it runs containers, and holds them to nothing"
+    podman.says()
+    assert engines.find(tmp_path / "a") is None, "it is looked for again in a while, not each time"
+    found = engines.find(tmp_path / "b")
+    assert found
+    assert (found.words, found.own_ids, sorted(found.limits)) == ("podman 4.3.1", True, ["cpu", "memory", "pids"])
+
+
+def test_docker_counts_where_its_daemon_answers(path: Path, tmp_path: Path) -> None:
+    docker(path, {"ServerErrors": ["Cannot connect to the Docker daemon"], "ServerVersion": ""})
+    assert engines.find(tmp_path / "a") is None
+    docker(path, DOCKER, code=1)
+    assert engines.find(tmp_path / "b") is None
+    docker(path, DOCKER)
+    found = engines.find(tmp_path / "c")
+    assert found
+    assert (found.words, found.own_ids, found.remaps) == ("docker 27.1", False, False)
+    assert found.limits == {"cpu", "memory", "pids"}
+
+
+def test_gpus_go_by_their_indices_to_either_engine() -> None:
+    podman, docked = Engine("podman", "podman", "5"), Engine("docker", "docker", "27")
+    given = {"gpu_count": 2, "gpus": (0, 3)}
+    assert {"--device=nvidia.com/gpu=0", "--device=nvidia.com/gpu=3"} < {*words(podman, **given)}
+    assert '--gpus="device=0,3"' in words(docked, **given)
+    for engine in (podman, docked):
+        for none in ({}, {"gpu_count": 2, "gpus": (0, 3), "emulated": True}):
+            said = words(engine, **none)
+            assert "--env=NVIDIA_VISIBLE_DEVICES=void" in said, "an image may name GPUs for itself"
+            assert not [word for word in said if word.startswith(("--gpus", "--device"))]
+
+
+def test_limits_that_an_engine_cannot_hold_are_not_asked_for() -> None:
+    said = words(Engine("podman", "podman", "5", limits=frozenset({"memory"})), cpu_cores=4, memory_gb=8)
+    assert "--memory=8g" in said
+    assert not [word for word in said if word.startswith(("--cpus", "--pids-limit"))]
+
+
+def test_an_engine_that_remaps_users_is_told_not_to() -> None:
+    assert "--userns=host" in words(Engine("docker", "docker", "27", remaps=True))
+    assert not [word for word in words(Engine("docker", "docker", "27")) if word.startswith("--userns")]
+
+
+@pytest.mark.parametrize("name", ["--privileged", "-v/:/host", "", "a b", "a\nb"])
+def test_a_name_that_would_be_an_option_is_no_image(name: str) -> None:
+    with pytest.raises(images.BackendError, match="IMAGE_NOT_FOUND"):
+        images.is_there(Engine("podman", "/nothing", "5"), name)
+
+
+@pytest.mark.parametrize(("said", "code", "permanent"), [
+    ("Error response from daemon: manifest for lab:1 not found: manifest unknown", "IMAGE_NOT_FOUND", True),
+    ("pull access denied for lab, repository does not exist or may require 'docker login'", "IMAGE_FORBIDDEN", True),
+    ('Error: short-name "lab" did not resolve to an alias', "IMAGE_NOT_FOUND", True),
+    ("Error: invalid reference format", "IMAGE_NOT_FOUND", True),
+    ('Get "https://registry.test/v2/": net/http: TLS handshake timeout', "IMAGE_REGISTRY_AWAY", False),
+    ("failed to register layer: write /usr/lib/x: no space left on device", "IMAGE_NO_ROOM", False),
+    ("Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?", "CONTAINERS_AWAY", False),
+    ("Error: something else", "IMAGE_PULL_FAILED", True),
+])  # fmt: skip
+def test_each_refusal_of_a_pull_has_its_cause(said: str, code: str, permanent: bool) -> None:
+    error = images.refusal(Engine("docker", "docker", "27"), "lab:1", f"Trying…\n{said}\n")
+    assert (error.code, error.permanent) == (code, permanent)
+    assert said in (error.params.get("evidence"), error.params.get("why"))
+
+
+def test_an_interpreter_that_is_too_old_is_told_from_one_that_is_not_there() -> None:
+    ended = containers.State(True, True, False, containers.OLD_PYTHON)
+    old = containers.cause_of(ended, {"image": "lab"}, ["3.9.2"], told=False)
+    assert (old.code, old.params["found"]) == ("IMAGE_WITHOUT_PYTHON", "Python 3.9.2")
+    other = containers.cause_of(
+        containers.State(True, True, False, 1), {"image": "lab"}, ["No module named x"], told=False
+    )
+    assert (other.code, other.params["evidence"]) == ("CONTAINER_NOT_STARTED", "No module named x")
+
+
+def test_a_state_that_nobody_knows_counts_as_running() -> None:
+    box = containers.Box("env-a-1", "env-a", Path("/d"), Path("/r"), Path("/w"), Path("/h"))
+    said = json.dumps({"labels": box.labels, "state": {"Status": "thawing"}})
+    assert containers.state(said, box) == containers.State(True, True, True)
+    assert not containers.state(json.dumps({"labels": None, "state": {"Status": "exited"}}), box).ours
+
+
+def test_what_is_in_use_by_name_is_no_fault_of_the_image() -> None:
+    box = containers.Box("env-a-1", "env-a", Path("/d"), Path("/r"), Path("/w"), Path("/h"))
+    done = Done(
+        125, "", 'docker: Error response from daemon: Conflict. The container name "/env-a-1" is already in use\n'
+    )
+    assert containers.refused(Engine("docker", "docker", "27"), box, "lab", done).code == "CONTAINER_NAME_TAKEN"
