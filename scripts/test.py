@@ -60,6 +60,8 @@ NEEDS: dict[str, Callable[[], bool]] = {
     "iptables": has("iptables"),
     "openssh-client": has("ssh"),
     "rsync": has("rsync"),
+    "podman": has("podman"),
+    "runc": has("runc"),
 }
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,9 +86,12 @@ class Kept:
 
 
 def frames(stream: Any) -> Any:
+    """To the end: of a connection on which a command left something unread, the kernel says that it was reset, once all
+    that was said has been read."""
     rest = wire.Frames()
-    while data := stream.recv(1 << 16):
-        yield from rest.feed(data)
+    with suppress(ConnectionResetError):
+        while data := stream.recv(1 << 16):
+            yield from rest.feed(data)
 
 
 def ran(stream: Any) -> Ran:

@@ -1,6 +1,6 @@
 """Run with a platform's own settings: a dev environment on a worker's host, as the platform's processes steer it.
 
-python -m tests.e2e.hosted_script begin|end HOST
+python -m tests.e2e.hosted_script begin|end HOST [IMAGE]
 """
 
 import json
@@ -23,24 +23,23 @@ SCRIPT = "echo the script has begun; exec python3 -m http.server 0 --bind 127.0.
 FIRST = HostedHandle("env-onhost", 1)
 
 
-def main(step: str, host: str) -> None:
+def main(step: str, host: str, image: str = "") -> None:
     cluster = Cluster.objects.get(pk="workers")
     hosting = registry.hosting("agent", {"data_dir": os.environ["FERMI_DATA"]})
     assert hosting
-    print(json.dumps(begin(hosting, cluster, host) if step == "begin" else end(hosting)))
+    print(json.dumps(begin(hosting, cluster, host, image) if step == "begin" else end(hosting)))
 
 
-def begin(hosting: Hosting, cluster: Cluster, host: str) -> object:
+def begin(hosting: Hosting, cluster: Cluster, host: str, image: str) -> object:
     worker = Worker.objects.filter(node=host).first()
     assert worker
     zone = AvailabilityZone.objects.first()
     assert zone
-    DevEnvironment.objects.create(
-        pk=FIRST.environment, name="on host", project=worker.project, cluster=cluster, zone=zone
-    )
+    about = {"name": "on host", "project": worker.project, "cluster": cluster, "zone": zone}
+    DevEnvironment.objects.update_or_create(pk=FIRST.environment, defaults=about)
     spec = HostedSpec(
         FIRST.environment, "on host", worker.project_id, 1, "custom", gpu_count=1, emulated=True, host=host,
-        env={"COLOUR": "blue"}, ports=(Port("files", 6006),), start_script=SCRIPT,
+        env={"COLOUR": "blue"}, ports=(Port("files", 6006),), start_script=SCRIPT, image=image,
     )  # fmt: skip
     assert hosting.problems(spec) == []
     hosting.start(hosting.render(spec))

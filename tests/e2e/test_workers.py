@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from fermi.runner import processes
-from tests import packages
+from tests import images, packages
+from tests.podman import imported, podman, settings
 from tests.running import ROOT, Running, free_port
 from tests.waiting import until
 
@@ -75,13 +76,13 @@ class Hosts:
         self.settings.write_text("warm = false\n")
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, node: str, gpus: str = "0") -> None:
+    def start(self, node: str, gpus: str = "0", **variables: str) -> None:
         command = [
             sys.executable, "-m", "fermi.cli", "worker", "--server", self.platform.url, "--token", self.token,
             "--node", node, "--gpus", gpus, "--emulate", "--state", str(self.folder / node),
             "--workspace", str(self.workspace), "--address", "127.0.0.1", "--config", str(self.settings),
         ]  # fmt: skip
-        env = {**self.platform.env, "GLOO_SOCKET_IFNAME": "lo"}
+        env = {**self.platform.env, "GLOO_SOCKET_IFNAME": "lo", **variables}
         with (self.folder / f"{node}.out").open("ab") as output:
             self.agents[node] = subprocess.Popen(
                 command, env=env, stdout=output, stderr=output, start_new_session=True
@@ -287,8 +288,32 @@ def test_an_environment_on_a_host_is_kept_by_its_agent_and_reached_from_the_plat
     assert list((lab.folder / "gn12" / "hosted" / "told").iterdir()) == []
 
 
-def scene(platform: Running, step: str, host: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.e2e.hosted_script", step, host]
+def test_an_environment_with_an_image_is_a_container_of_its_host(
+    platform: Running, lab: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (given := settings(tmp_path)).items():
+        monkeypatch.setenv(name, value)
+    for image in imported("hosted", images.make(tmp_path / "root.tar")):
+        lab.start("gn13", "0", **given)
+        begun = scene(platform, "begin", "gn13", image)
+        assert begun["engine"]["workers"] == ["gn13-0"]
+        assert begun["said"] == "blue\n/home/fermi/work\n"
+        labels = f"--filter=label=io.fermi.data={lab.folder / 'gn13' / 'hosted'}"
+        ids = podman("ps", "--quiet", labels).split()
+        assert len(ids) == 1
+
+        agent = lab.agents.pop("gn13")
+        os.killpg(agent.pid, signal.SIGKILL)  # the container goes on
+        agent.wait()
+        assert podman("ps", "--quiet", labels).split() == ids
+        lab.start("gn13", "0", **given)
+        assert scene(platform, "end", "gn13")["said"] == "kept\n"
+        assert podman("ps", "--all", "--quiet", labels) == ""
+        assert not (lab.folder / "gn13" / "hosted" / "environments" / "env-onhost").exists()
+
+
+def scene(platform: Running, step: str, host: str, *more: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.e2e.hosted_script", step, host, *more]
     done = subprocess.run(command, env=platform.env, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
