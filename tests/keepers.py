@@ -66,9 +66,10 @@ class Kept:
 
     def run(self, *command: str, given: bytes = b"", **more: Any) -> Ran:
         stream = self.open({"open": "exec", "command": list(command) or None, **more})
-        for start in range(0, len(given), 1 << 16):
-            stream.sendall(wire.frame(wire.IN, given[start : start + (1 << 16)]))
-        stream.sendall(wire.control({"end": True}))
+        with suppress(BrokenPipeError):  # it has ended without reading
+            for start in range(0, len(given), 1 << 16):
+                stream.sendall(wire.frame(wire.IN, given[start : start + (1 << 16)]))
+            stream.sendall(wire.control({"end": True}))
         return ran(stream)
 
     def http(self, method: str, path: str, body: str = "", door: str = "jupyter") -> tuple[int, bytes]:

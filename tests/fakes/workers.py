@@ -189,6 +189,7 @@ class Platform(ThreadingHTTPServer):
         self.store, self.logs = store, logs
         self.cut: Callable[[str, str], str | int] = lambda method, path: ""
         self.heartbeats: list[dict[str, Any]] = []
+        self.facts: list[dict[str, Any]] = []  # of each registration
 
     @property
     def url(self) -> str:
@@ -240,6 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
         if parts == ["register"]:
             if self.headers["Authorization"] != "Bearer join":
                 return 401, {"error": "TOKEN_INVALID", "message": "the token is not known"}
+            self.server.facts.append(json.loads(body)["facts"])
             workers = [worker["id"] for worker in json.loads(body)["workers"]]
             if store.taken & {*workers}:
                 return 409, {"error": "WORKER_ID_TAKEN", "message": "another host has it"}

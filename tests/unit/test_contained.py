@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,50 +17,10 @@ from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedPhase, HostedSpec
 from fermi.runner import ending
 from tests.keepers import Kept
+from tests.podman import Podman
 from tests.waiting import until
 
 IMAGE = "registry.test/lab:1"
-
-
-class Podman:
-    """The fake, as tests set it up and ask it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        program = folder / "bin" / "podman"
-        program.parent.mkdir(parents=True)
-        fake = Path(__file__).parents[1] / "fakes" / "podman.py"
-        program.write_text(f'#!/bin/sh\nPODMAN_STATE={folder} exec {sys.executable} -S {fake} "$@"\n')
-        program.chmod(0o755)
-
-    def says(self, **about: Any) -> None:
-        (self.folder / "says.json").write_text(json.dumps(about))
-
-    def has(self, image: str) -> None:
-        (self.folder / "images").write_text(f"{image}\n")
-
-    def slow(self) -> None:
-        (self.folder / "slow").touch()
-
-    def goes_on(self) -> None:
-        (self.folder / "slow").unlink(missing_ok=True)
-
-    def asked(self, verb: str) -> list[list[str]]:
-        path = self.folder / "asked"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [words for words in map(json.loads, lines) if words[0] == verb]
-
-    def runs(self) -> list[list[str]]:
-        return [words for words in self.asked("run") if "--rootfs" not in words]
-
-    def containers(self) -> list[str]:
-        return sorted(path.stem for path in self.folder.glob("*.container"))
-
-    def add(self, name: str, **labels: str) -> None:
-        (self.folder / f"{name}.container").write_text(json.dumps({"pid": 0, "labels": labels}))
-
-    def pid(self, name: str) -> int:
-        return int(json.loads((self.folder / f"{name}.container").read_text())["pid"])
 
 
 @pytest.fixture
@@ -323,7 +282,15 @@ def test_what_is_written_in_the_container_is_not_believed(
 
 def test_without_an_engine_an_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    hosting = connected(tmp_path)
-    with pytest.raises(BackendError) as refused:
-        named(hosting).start()
-    assert (refused.value.code, refused.value.permanent) == ("HOST_WITHOUT_CONTAINERS", True)
+    for wanted, for_good in ((True, False), (False, True)):
+        hosting = registry.hosting("local", {"data_dir": str(tmp_path), "containers": wanted})
+        assert isinstance(hosting, LocalHosting)
+        with pytest.raises(BackendError) as refused:
+            named(hosting).start()
+        assert (refused.value.code, refused.value.permanent) == ("HOST_WITHOUT_CONTAINERS", for_good)
+
+
+def test_on_the_platforms_own_machine_an_environment_is_a_process_whatever_its_image(tmp_path: Path) -> None:
+    hosting = registry.hosting("local", {"data_dir": str(tmp_path)})
+    assert hosting
+    assert "container" not in hosting.render(HostedSpec("env-a", "a", "p", 1, image=IMAGE)).artifacts[0].content

@@ -10,7 +10,7 @@ import pytest
 from fermi.launch.backends.local import containers, engines, images
 from fermi.launch.backends.local.engines import Done, Engine
 from fermi.launch.hosting import HostedSpec
-from tests.unit.test_contained import Podman
+from tests.podman import Podman
 
 DOCKER = {"ServerVersion": "27.1", "MemoryLimit": True, "CpuCfsQuota": True, "PidsLimit": True,
           "SecurityOptions": ["name=seccomp,profile=builtin", "name=cgroupns"]}  # fmt: skip

@@ -5,6 +5,7 @@
     report      a heartbeat at once when a process changed, so that nobody waits for the next
     ship        logs
     host        dev environments of this host, and streams into them (see `hosted`)
+    engines     whether there is a container engine for them
 
 A server that is away stops none of this but the answers: training goes on, ends, and is told of later.
 """
@@ -20,7 +21,8 @@ from typing import Any
 
 from fermi.agent import facts
 from fermi.agent.confining import Confining
-from fermi.agent.errors import AgentError
+from fermi.agent.engines import Engines
+from fermi.agent.errors import AgentError, all_of, refusal
 from fermi.agent.hosted import Hosted
 from fermi.agent.ports import TakenPorts
 from fermi.agent.runs import Host, Run
@@ -30,7 +32,7 @@ from fermi.agent.shipping import ship_all
 from fermi.agent.state import Folder
 from fermi.agent.usage import NOTHING, Sampler
 from fermi.agent.worker import Worker, end_siblings
-from fermi.client import Conflict, FermiError, Forbidden, NotAuthenticated, RequestRefused, Throttled, UnexpectedAnswer
+from fermi.client import Conflict, FermiError, RequestRefused, Throttled, UnexpectedAnswer
 from fermi.launch import registry
 from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.errors import BackendError
@@ -91,10 +93,13 @@ class Agent:
             "isolation": "landlock" if settings.confine else "off",
             "private": [str(state / "workers"), *map(str, private)], "containers": settings.containers,
         }  # fmt: skip
+        self.engines = Engines(state / "hosted" / "containers", wanted=settings.containers)
         self.hosted = Hosted(kept, self.server, self.secrets.__getitem__, self._changed.set, self._say)
 
     def run(self) -> None:
         """Until `stop`. Training goes on afterwards."""
+        if self.engines.wanted:
+            threading.Thread(target=self._guarded, args=(self._engines,), name="engines", daemon=True).start()
         self._register()
         others = [threading.Thread(target=self._guarded, args=(loop,), name=loop.__name__, daemon=True)
                   for loop in (self._listen, self._report, self._ship, self._measure, self._host)]  # fmt: skip
@@ -302,6 +307,21 @@ class Agent:
             self.hosted.news.wait(LOOK_SECONDS[1] if busy else IDLE_SECONDS)
             self.hosted.news.clear()
 
+    def _engines(self) -> None:
+        """What has changed since this host was registered is told; again later where the platform is away."""
+        while not self._ending.is_set():
+            words = self.engines.look()
+            with self._registering:
+                before = self._told
+                if self.token and before and before.get("containers") != words:
+                    self._told = {**before, "containers": words}
+                    try:
+                        self._ask_to_register()
+                    except FermiError as error:
+                        self._told = before
+                        self._say("containers", "", f"not told yet: {error.message}")
+            self._pause(IDLE_SECONDS)
+
     # register
 
     def _register(self) -> None:
@@ -317,7 +337,7 @@ class Agent:
                 return
             except (RequestRefused, UnexpectedAnswer) as error:
                 if not known and not isinstance(error, Throttled):
-                    raise self._refusal(error) from error
+                    raise refusal(error, self.server.url) from error
                 self._refused(error, self.workers)
             except FermiError as error:
                 self._say("register", "", f"not registered yet: {error.message}")
@@ -326,14 +346,9 @@ class Agent:
             failures += 1
             self._pause(min(RETRY_SECONDS[1], RETRY_SECONDS[0] * 2**failures))
 
-    def _refusal(self, error: FermiError) -> AgentError:
-        if isinstance(error, NotAuthenticated | Forbidden):
-            return AgentError("WORKER_TOKEN_REFUSED", url=self.server.url, why=error.message)
-        return AgentError("WORKER_REFUSED", why=_all_of(error))
-
     def _refused(self, error: FermiError, workers: Sequence[Worker]) -> None:
         """They have their own tokens, so they go on; unless another host has them now."""
-        self._say("register", "", f"not registered: {_all_of(error)}")
+        self._say("register", "", f"not registered: {all_of(error)}")
         if isinstance(error, Conflict):
             with self._lock:
                 for worker in workers:
@@ -355,7 +370,7 @@ class Agent:
     def _ask_to_register(self) -> None:
         self._told = self._told or facts.gather(
             self.settings, self.folder.machine, self.address, self.host.python, str(self.host.workspace),
-            self.host.state / "hosted",
+            self.engines.soon(),
         )  # fmt: skip
         workers = [{"id": worker.id, "gpu": worker.gpu} for worker in self.workers]
         body = {"workers": workers, "incarnation": self.incarnation, "facts": self._told}
@@ -387,8 +402,3 @@ class Agent:
             self._said[key] = text
             where = f"{worker}: " if worker else ""
             log.info("%s%s", where, text or f"{about}: all is well again")
-
-
-def _all_of(error: FermiError) -> str:
-    problems = [f"{item.field}: {item.message}" if item.field else item.message for item in error.errors]
-    return "; ".join(problems) or error.message

@@ -1,6 +1,7 @@
 """What keeps an agent from working."""
 
 from fermi import messages
+from fermi.client import FermiError, Forbidden, NotAuthenticated
 
 
 class AgentError(Exception):
@@ -13,3 +14,15 @@ class AgentError(Exception):
     def words(self, lang: str) -> str:
         message, hint = messages.text(self.code, lang, **self.params)
         return f"{message}\n{hint}".rstrip()
+
+
+def refusal(error: FermiError, url: str) -> AgentError:
+    """Of a registration, for good."""
+    if isinstance(error, NotAuthenticated | Forbidden):
+        return AgentError("WORKER_TOKEN_REFUSED", url=url, why=error.message)
+    return AgentError("WORKER_REFUSED", why=all_of(error))
+
+
+def all_of(error: FermiError) -> str:
+    problems = [f"{item.field}: {item.message}" if item.field else item.message for item in error.errors]
+    return "; ".join(problems) or error.message

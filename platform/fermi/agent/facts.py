@@ -7,13 +7,11 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from fermi.agent.errors import AgentError
 from fermi.agent.settings import Settings
 from fermi.launch import registry
-from fermi.launch.backends.local import engines
 from fermi.runner import interfaces
 from fermi.telemetry import smi
 
@@ -57,8 +55,10 @@ def address(settings: Settings, server_host: str, server_port: int) -> str:
     return socket.gethostname()
 
 
-def gather(settings: Settings, machine: str, where: str, python: str, workspace: str, kept: Path) -> dict[str, Any]:
-    """`kept`: where dev environments of this host are."""
+def gather(
+    settings: Settings, machine: str, where: str, python: str, workspace: str, containers: str
+) -> dict[str, Any]:
+    """`containers`: the engine that runs images here; empty: none."""
     rows = [] if settings.emulate else smi.ask(("driver_version", "name")) or []
     stack = _versions(python)
     versions = {
@@ -83,7 +83,7 @@ def gather(settings: Settings, machine: str, where: str, python: str, workspace:
         "interfaces": [name for _, name in socket.if_nameindex()],
         "workspace": workspace,
         "python": python,
-        "containers": engine.words if settings.containers and (engine := engines.find(kept / "containers")) else "",
+        "containers": containers,
     }
 
 

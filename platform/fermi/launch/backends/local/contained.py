@@ -76,7 +76,7 @@ class Containers:
         """Returns at once. Raises BackendError where there is no engine."""
         engine = self.engine()
         if engine is None:
-            raise BackendError("HOST_WITHOUT_CONTAINERS", permanent=True, host=socket.gethostname())
+            raise BackendError("HOST_WITHOUT_CONTAINERS", host=socket.gethostname())
         with self._lock:
             if self._lives(box) or self._ended(box):
                 return

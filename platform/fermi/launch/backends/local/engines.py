@@ -22,6 +22,7 @@ from fermi.launch.errors import BackendError
 NAMES = ("podman", "docker")
 """In the order in which they are chosen."""
 ASK_SECONDS, RUN_SECONDS = 20.0, 120.0
+PROBE_SECONDS = 60.0
 AGAIN_SECONDS = 300.0
 NOT_FOUND = 127
 MOST_FILES = 1 << 20
@@ -137,7 +138,7 @@ def _look(folder: Path) -> Engine | None:
 
 def _asked(name: str, program: str) -> Engine | None:
     try:
-        done = Engine(name, program, "").ask("info", "--format", "{{json .}}", seconds=RUN_SECONDS)
+        done = Engine(name, program, "").ask("info", "--format", "{{json .}}", seconds=PROBE_SECONDS)
         info = json.loads(done.out) if done.code == 0 else None
         if not isinstance(info, dict):
             return None
@@ -173,7 +174,7 @@ def _runs(engine: Engine, folder: Path) -> bool:
     words = ["--network=host", *held_to(), *least(engine), "--rootfs", str(folder), "/nothing"]
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        done = engine.ask("run", "--rm", *words, seconds=RUN_SECONDS)
+        done = engine.ask("run", "--rm", *words, seconds=PROBE_SECONDS)
     except (BackendError, OSError):
         return False
     return done.code == NOT_FOUND

@@ -51,13 +51,15 @@ SOCKET, TOKEN = "keeper.sock", "keeper.token"
 
 def connect(connection: Mapping[str, Any]) -> "LocalHosting":
     backend = local.connect({**connection, "warm": False})
-    return LocalHosting(backend, with_containers=bool(connection.get("containers")))
+    return LocalHosting(backend, with_containers=connection.get("containers"))
 
 
 class LocalHosting(Hosting):
     on_demand = True
 
-    def __init__(self, backend: local.LocalBackend, *, with_containers: bool = False) -> None:
+    def __init__(self, backend: local.LocalBackend, *, with_containers: bool | None = None) -> None:
+        """`with_containers`: False where an image is refused; None where environments are processes, whatever their
+        image."""
         self.backend = backend
         self.data_dir = backend.data_dir
         self.with_containers = with_containers
@@ -79,6 +81,8 @@ class LocalHosting(Hosting):
     def render(self, spec: HostedSpec) -> Rendered:
         disk = self._disk(spec.id)
         run = disk.run(spec.run)
+        if spec.image and self.with_containers is False:
+            raise BackendError("HOST_WITHOUT_CONTAINERS", permanent=True, host=socket.gethostname())
         if spec.image and self.with_containers:
             made = containers.content(spec, _sizes(spec), GRACE_SECONDS)
             return Rendered(spec.run_name, "local", (Artifact("keeper", "keeper", made),))

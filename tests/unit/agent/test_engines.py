@@ -1,0 +1,50 @@
+"""What an agent tells of its host's container engine."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fermi.agent import agent as module
+from fermi.agent import engines as looking
+from fermi.launch.backends.local import engines
+from tests.fakes.workers import agent, serving
+from tests.podman import Podman
+from tests.waiting import until
+
+
+@pytest.fixture
+def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Podman:
+    found = Podman(tmp_path / "podman")
+    monkeypatch.setenv("PATH", f"{found.folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    return found
+
+
+def test_an_engine_is_told_with_the_hosts_other_facts(podman: Podman, tmp_path: Path) -> None:
+    with serving(tmp_path / "logs") as platform, agent(platform, tmp_path / "host", ids=("gn6-0",), containers=True):
+        assert [facts["containers"] for facts in platform.facts] == ["podman 4.3.1"]
+
+
+def test_one_that_does_not_run_anything_or_is_not_wanted_is_none(podman: Podman, tmp_path: Path) -> None:
+    podman.says(rootfs=[126, "crun: cgroups in hybrid mode not supported"])
+    with serving(tmp_path / "logs") as platform:
+        for number, wanted in enumerate((True, False)):
+            with agent(platform, tmp_path / "host", ids=(f"gn6-{number}",), containers=wanted):
+                assert platform.facts[-1]["containers"] == ""
+    assert len(podman.asked("info")) == 1, "an agent that is to have none does not look"
+
+
+def test_one_that_answers_late_keeps_no_heartbeat_waiting_and_is_told_later(
+    podman: Podman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(engines, "AGAIN_SECONDS", 0.0)
+    podman.says(away="unable to connect to Podman")
+    with serving(tmp_path / "logs") as platform, agent(platform, tmp_path / "host", ids=("gn6-0",), containers=True):
+        assert [facts["containers"] for facts in platform.facts] == [""]
+        podman.says()
+        until(lambda: platform.facts[-1]["containers"] == "podman 4.3.1")
+        before = len(platform.heartbeats)
+        until(lambda: len(platform.heartbeats) > before + 2, what="it is heard with its new secrets")
+        assert len(platform.facts) == 2
