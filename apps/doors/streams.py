@@ -160,23 +160,27 @@ async def by(dial: Callable[[], tuple[socket.socket, dict[str, Any]]]) -> tuple[
 def _dial(environment: DevEnvironment, request: Mapping[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
     close_old_connections()
     try:
+        hand = request["open"] == "port" and reaching.hands_over(environment)
         sock = reaching.dial(environment)
     finally:
         close_old_connections()
-    return asked(sock, request)
+    return asked(sock, request, hand=hand)
 
 
-def asked(sock: socket.socket, request: Mapping[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
+def asked(
+    sock: socket.socket, request: Mapping[str, Any], *, hand: bool = False
+) -> tuple[socket.socket, dict[str, Any]]:
+    """What leads inside, and the keeper's yes. `hand`: it may be a connection of the keeper's own."""
     try:
-        answer = wire.ask(sock, request)
+        inside, answer = wire.ask_handed(sock, request) if hand else (sock, wire.ask(sock, request))
         if not answer.get("ok"):
             params = answer.get("params")
             raise Refused(str(answer.get("code", "")), params if isinstance(params, dict) else {})
-        sock.settimeout(None)
+        inside.settimeout(None)
     except BaseException:
         sock.close()
         raise
-    return sock, answer
+    return inside, answer
 
 
 def _hang_up(dialled: "asyncio.Future[tuple[socket.socket, dict[str, Any]]]") -> None:

@@ -21,6 +21,12 @@ def handle_of(environment: DevEnvironment) -> HostedHandle:
     return HostedHandle(environment.pk, run or 0)
 
 
+def hands_over(environment: DevEnvironment) -> bool:
+    """Whether its keeper, once dialled, can hand over a connection."""
+    hosting = hosting_of(environment.cluster)
+    return hosting is not None and hosting.hands_over
+
+
 def dial(environment: DevEnvironment) -> socket.socket:
     """A stream to its keeper; load the environment with its cluster. Blocks: to be called in a thread. Raises
     BackendError when nobody answers."""

@@ -1,5 +1,6 @@
 """Real JupyterLab, kept by a real keeper, through a door: its page, a kernel, a cell."""
 
+import hashlib
 import json
 import re
 import uuid
@@ -68,6 +69,15 @@ def test_a_notebook_is_opened_and_a_cell_is_run_through_the_door(
 
     until(lambda: kernel in {one.id for one in seen().kernels}, what="its kernel is seen")
     assert seen().at is not None
+
+    assert (
+        run_cell(inside, kernel, "import os; open('large.bin', 'wb').write(os.urandom(1 << 20) * 9); print()") == "\n"
+    )
+    digest = run_cell(
+        inside, kernel, "import hashlib; print(hashlib.sha256(open('large.bin', 'rb').read()).hexdigest())"
+    )
+    large = inside.get("/files/large.bin", **{"X-XSRFToken": token})
+    assert (len(large.content), hashlib.sha256(large.content).hexdigest()) == (9 << 20, digest.strip())
 
 
 def run_cell(inside: Inside, kernel: str, code: str) -> str:

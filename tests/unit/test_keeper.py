@@ -161,17 +161,25 @@ def test_an_origin_that_is_not_the_doors_own_gets_no_websocket(jupyter: Kept) ->
     jupyter.ask({"open": "end-kernel", "kernel": kernel})
 
 
+def test_what_a_keeper_hands_over_leads_inside_and_counts_as_a_connection(jupyter: Kept) -> None:
+    inside, answer = wire.ask_handed(jupyter.hosting.dial(jupyter.handle), {"open": "port", "door": "jupyter"})
+    assert isinstance(inside, wire.Handed)
+    assert answer == {"ok": True}
+    inside.settimeout(60)
+    inside.sendall(f"GET /api/status HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode())
+    assert inside.recv(1 << 16).startswith(b"HTTP/1.1 200"), "the server takes it for the keeper's own"
+    until(lambda: jupyter.seen().activity.connections == 1)
+    inside.close()
+    until(lambda: jupyter.seen().activity.connections == 0)
+
+
 def test_a_jupyter_that_is_killed_comes_up_again(jupyter: Kept) -> None:
     jupyter.http("GET", "/api/status")
-    [server] = until(lambda: len(found := servers(jupyter)) == 1 and found)  # a child of it looks like it for a moment
+    [server] = [pid for pid in members(jupyter) if b"jupyterlab" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(server, signal.SIGKILL)
     until(lambda: jupyter.ask({"open": "status"})["service"]["restarts"] == 1)
     assert jupyter.http("GET", "/api/status")[0] == 200
     assert "ended with code 137" in jupyter.log()
-
-
-def servers(run: Kept) -> list[int]:
-    return [pid for pid in members(run) if b"jupyterlab" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def _execute(run: Kept, kernel: str, code: str) -> str:

@@ -115,9 +115,23 @@ class Caller:
             inside = await port.reach(target)
         except OSError as error:
             raise Refused("PORT_CLOSED", port=str(door or number)) from error
+        outside = self.writer.get_extra_info("socket")
+        if request.get("hand") is True and outside.family == socket.AF_UNIX:
+            await self._hand_over(inside, outside)
+            return
         await self._say({"ok": True})
         with self._connected():
             await port.join((self.reader, self.writer), inside, self.keeper.used)
+
+    async def _hand_over(self, inside: socket.socket, outside: Any) -> None:
+        """In use until the caller hangs up here."""
+        with inside, outside.dup() as plain:
+            socket.send_fds(plain, [wire.line({"ok": True})], [inside.fileno()])
+        self.keeper.used()
+        with self._connected():
+            while await self.reader.read(1 << 10):
+                pass
+            self.keeper.used()
 
     # --- commands ---
 

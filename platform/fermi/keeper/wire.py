@@ -13,6 +13,10 @@ Of "exec", a `command` that is null is a login shell, and a `tty` that is null m
 A keeper also wants its token: in the first line (`"token": "…"`), or in a line of its own before it, which it does not
 answer (`greeting`): so `Hosting.dial` gives a stream that is ready for a request.
 
+With "port", a caller on the keeper's own machine may say `"hand": true`: the keeper then hands over its connection to what
+is inside with the first byte of its yes (`ask_handed`), and the one between the two stays open for as long as that is used.
+Who does not know of it answers as ever, with no descriptor.
+
 After "port" the bytes of both sides follow as they are, and the end of one side's is passed on. After "exec" and "code"
 frames follow, in both directions: one byte of channel, four of length (big-endian), and so many bytes.
 
@@ -27,6 +31,7 @@ its length, and from the client `{"flow": false}` as a text message where nothin
 """
 
 import json
+import os
 import socket
 import struct
 from collections.abc import Iterator, Mapping
@@ -65,7 +70,45 @@ def ask(stream: socket.socket, request: Mapping[str, Any], seconds: float = 10.0
     """Says the first line and gives the answer; not a byte behind it is taken. Raises OSError and WireError."""
     stream.settimeout(seconds)
     stream.sendall(line(request))
-    answer = bytearray()
+    return _answer(stream, b"")
+
+
+class Handed(socket.socket):
+    """What a keeper handed over; the connection to the keeper is held for as long, by which it knows of the use."""
+
+    def __init__(self, descriptor: int, keeper: socket.socket) -> None:
+        super().__init__(fileno=descriptor)
+        self._keeper = keeper
+
+    def close(self) -> None:
+        super().close()
+        self._keeper.close()
+
+    def dup(self) -> socket.socket:  # type: ignore[override]
+        made = socket.socket(fileno=os.dup(self.fileno()))
+        made.settimeout(self.gettimeout())
+        return made
+
+
+def ask_handed(
+    stream: socket.socket, request: Mapping[str, Any], seconds: float = 10.0
+) -> tuple[socket.socket, dict[str, Any]]:
+    """As `ask`, on the keeper's own Unix socket; with the socket that leads inside, handed over or `stream` itself."""
+    stream.settimeout(seconds)
+    stream.sendall(line({**request, "hand": True}))
+    first, handed, _, _ = socket.recv_fds(stream, 1, 1, socket.MSG_CMSG_CLOEXEC)
+    inside = Handed(handed[0], stream) if handed else stream
+    try:
+        if not first:
+            raise WireError("no answer")
+        return inside, _answer(stream, first)
+    except BaseException:
+        inside.close()
+        raise
+
+
+def _answer(stream: socket.socket, first: bytes) -> dict[str, Any]:
+    answer = bytearray(first)
     while not answer.endswith(b"\n"):
         byte = stream.recv(1)
         if not byte or len(answer) > LONGEST_LINE:

@@ -155,6 +155,9 @@ class Hosting(ABC):
     on_demand: bool = False
     """Whether a run may count as running while nothing of it is there, and begins when somebody dials it."""
 
+    hands_over: bool = False
+    """Whether what is dialled is the keeper's own socket on this machine, so that it can hand over what it has opened."""
+
     marks: Mapping[str, Any] = NOTHING
     """What the `engine` of its environments says from the beginning, so that its backend knows them."""
 

@@ -56,6 +56,7 @@ def connect(connection: Mapping[str, Any]) -> "LocalHosting":
 
 class LocalHosting(Hosting):
     on_demand = True
+    hands_over = True
 
     def __init__(self, backend: local.LocalBackend, *, with_containers: bool | None = None) -> None:
         """`with_containers`: False where an image is refused; None where environments are processes, whatever their
