@@ -19,6 +19,12 @@ from fermi.launch.hosting import Activity, HostedHandle, HostedSpec, Hosting
 from tests.doors.conftest import ENVIRONMENT, Console, Inside
 from tests.waiting import until
 
+MAKES_LARGE = """
+import hashlib, os
+whole = os.urandom(1 << 20) * 9
+open("large.bin", "wb").write(whole)
+print(hashlib.sha256(whole).hexdigest())
+"""
 HANDLE = HostedHandle(ENVIRONMENT, 1)
 
 
@@ -70,12 +76,7 @@ def test_a_notebook_is_opened_and_a_cell_is_run_through_the_door(
     until(lambda: kernel in {one.id for one in seen().kernels}, what="its kernel is seen")
     assert seen().at is not None
 
-    assert (
-        run_cell(inside, kernel, "import os; open('large.bin', 'wb').write(os.urandom(1 << 20) * 9); print()") == "\n"
-    )
-    digest = run_cell(
-        inside, kernel, "import hashlib; print(hashlib.sha256(open('large.bin', 'rb').read()).hexdigest())"
-    )
+    digest = run_cell(inside, kernel, MAKES_LARGE)
     large = inside.get("/files/large.bin", **{"X-XSRFToken": token})
     assert (len(large.content), hashlib.sha256(large.content).hexdigest()) == (9 << 20, digest.strip())
 

@@ -62,7 +62,7 @@ def test_files_go_up_once_are_read_by_ranks_and_outputs_come_back(platform: Runn
     )  # fmt: skip
     listed = json.loads(done(run(platform, tmp_path, "outputs", task["taskId"], "ls", "copy", "-o", "json")))
     assert [item["path"] for item in listed["items"]] == ["copy/0.txt"]
-    done(run(platform, tmp_path, "outputs", task["taskId"], "get", "", str(tmp_path / "out")))
+    done(run(platform, tmp_path, "outputs", task["taskId"], "get", ".", str(tmp_path / "out")))
     assert (tmp_path / "out" / "copy" / "0.txt").read_text() == "HELLO"
 
 

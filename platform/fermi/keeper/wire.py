@@ -13,9 +13,9 @@ Of "exec", a `command` that is null is a login shell, and a `tty` that is null m
 A keeper also wants its token: in the first line (`"token": "…"`), or in a line of its own before it, which it does not
 answer (`greeting`): so `Hosting.dial` gives a stream that is ready for a request.
 
-With "port", a caller on the keeper's own machine may say `"hand": true`: the keeper then hands over its connection to what
-is inside with the first byte of its yes (`ask_handed`), and the one between the two stays open for as long as that is used.
-Who does not know of it answers as ever, with no descriptor.
+With "port", a caller on the keeper's own machine may say `"hand": true`: the keeper then hands over its connection to
+what is inside with the first byte of its yes (`ask_handed`), and the one between the two stays open for as long as that
+is used. A keeper of before answers as ever, with no descriptor.
 
 After "port" the bytes of both sides follow as they are, and the end of one side's is passed on. After "exec" and "code"
 frames follow, in both directions: one byte of channel, four of length (big-endian), and so many bytes.

@@ -156,7 +156,7 @@ class Hosting(ABC):
     """Whether a run may count as running while nothing of it is there, and begins when somebody dials it."""
 
     hands_over: bool = False
-    """Whether what is dialled is the keeper's own socket on this machine, so that it can hand over what it has opened."""
+    """Whether what is dialled is the keeper's own socket on this machine, so that it can hand over what it opens."""
 
     marks: Mapping[str, Any] = NOTHING
     """What the `engine` of its environments says from the beginning, so that its backend knows them."""

@@ -77,7 +77,7 @@ def _detail(found: Any, life: Any) -> Iterator[RenderableType]:
             (_("KIND"), found["kind"]),
             (_("IMAGE"), found["image"]),
             (_("STACK"), found["stack"]),
-            ("GPU", f"{found['gpuCount']}×{found['gpuType'] or 'cpu'}" if found["gpuCount"] else None),
+            ("GPU", _gpus(found)),
             ("CPU", found["cpuCores"]),
             (_("MEMORY_GB"), found["memoryGb"]),
             (_("HOST"), found["host"]),

@@ -39,6 +39,8 @@ def files(
     if not low <= len(paths) <= high:
         raise click.UsageError(_("FILES_TAKE", action=action, low=low, high=high))
     first, second = (*paths, "", "")[:2]
+    if action in ("ls", "get"):
+        first = _there(first)
     match action:
         case "ls":
             items = list(api.list(where, first))
@@ -72,6 +74,7 @@ def outputs(session: Session, task: str, action: str, paths: tuple[str, ...]) ->
     if len(paths) > (1 if action == "ls" else 2):
         raise click.UsageError(_("FILES_TAKE", action=action, low=0, high=1 if action == "ls" else 2))
     first, second = (*paths, "", "")[:2]
+    first = _there(first)
     if action == "ls":
         items = list(api.list(task, first))
         output.show({"items": items, "total": len(items)}, session.form, lambda: _table(items))
@@ -162,6 +165,11 @@ def _bar(size: int) -> Iterator[Progress]:
         return
     with click.progressbar(length=size, file=sys.stderr, show_eta=True) as bar:
         yield bar.update
+
+
+def _there(path: str) -> str:
+    """As people name folders: "." is all of them. Whatever leads out of there is the API's to refuse."""
+    return "" if path == "." else path.removeprefix("./")
 
 
 def _parent(path: str) -> str:
