@@ -2,7 +2,6 @@
 was rendered names none, and a rank's own memory is nobody's to read out."""
 
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,10 @@ from apps.doors.requests import Request
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Attempt, Task
 from fermi.launch.backends.base import Beside
+from fermi.launch.errors import BackendError
 from fermi.launch.spec import Rendered
+
+NOT_RUNNING = "RANK_NOT_RUNNING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,7 @@ class Place:
 
     async def dial(self, asked: Request) -> tuple[socket.socket, dict[str, Any]]:
         """The caller's own variables and directory come before the rank's."""
-        whole = {**asked, "env": {**self.beside.env, **asked["env"]}, "cwd": asked["cwd"] or self.beside.cwd}
-        if self.beside.dial is None:
-            return await streams.socket_to(self.environment, whole)
-        return await streams.by(_asking(self.beside.dial, whole))
-
-
-def _asking(dial: Callable[[], socket.socket], asked: Request) -> Callable[[], tuple[socket.socket, dict[str, Any]]]:
-    return lambda: streams.asked(dial(), asked)
+        return await streams.by(lambda: streams.dialled(self.beside.dial, asked))
 
 
 def place(user: User, task_id: str, rank: int) -> Place:
@@ -44,9 +39,16 @@ def place(user: User, task_id: str, rank: int) -> Place:
         raise ApiError(404, "RANK_UNKNOWN", rank=rank, high=task.world_size - 1)
     attempt = Attempt.objects.filter(task=task, number=task.attempt, outcome="", running_at__isnull=False).first()
     if attempt is None:
-        raise ApiError(409, "RANK_NOT_RUNNING", rank=rank, task=task.name)
-    found = backend_for(task.cluster).beside(Rendered.from_json(attempt.plan), handle_for(task, attempt.number), rank)
+        raise ApiError(409, NOT_RUNNING, rank=rank, task=task.name)
+    plan, handle = Rendered.from_json(attempt.plan), handle_for(task, attempt.number)
+    try:
+        found = backend_for(task.cluster).beside(plan, handle, rank)
+    except BackendError as error:
+        if error.code != NOT_RUNNING and not error.permanent:
+            raise
+        params: dict[str, Any] = {**error.params, "rank": rank, "task": task.name}
+        raise ApiError(409, error.code, **params) from error
     node = task.nodes.select_related("environment__cluster", "environment__hosted").get(node_rank=found.node_rank)
     if node.environment is None:
-        raise ApiError(409, "RANK_NOT_RUNNING", rank=rank, task=task.name)
+        raise ApiError(409, NOT_RUNNING, rank=rank, task=task.name)
     return Place(task.project_id, node.environment, found)

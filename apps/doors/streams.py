@@ -158,10 +158,20 @@ async def by(dial: Callable[[], tuple[socket.socket, dict[str, Any]]]) -> tuple[
 
 
 def _dial(environment: DevEnvironment, request: Mapping[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
+    def can_hand_over() -> bool:
+        return request["open"] == "port" and reaching.hands_over(environment)
+
+    return dialled(lambda: reaching.dial(environment), request, can_hand_over)
+
+
+def dialled(
+    dial: Callable[[], socket.socket], request: Mapping[str, Any], can_hand_over: Callable[[], bool] = lambda: False
+) -> tuple[socket.socket, dict[str, Any]]:
+    """In a thread that may have used the database before."""
     close_old_connections()
     try:
-        hand = request["open"] == "port" and reaching.hands_over(environment)
-        sock = reaching.dial(environment)
+        hand = can_hand_over()
+        sock = dial()
     finally:
         close_old_connections()
     return asked(sock, request, hand=hand)

@@ -1,13 +1,16 @@
 """WebSockets: through a door, and the API's own channels."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -18,6 +21,7 @@ from apps.doors import gate, watch
 from apps.training.models import Attempt, Node, Task
 from apps.training.states import State
 from fermi.keeper import wire
+from fermi.runner import files, processes
 from tests.doors.conftest import ENVIRONMENT, Console, Inside
 from tests.doors.keeper import Keeper
 from tests.doors.service import Service
@@ -260,6 +264,13 @@ def test_beside_a_rank_a_command_has_its_variables_and_its_directory(
         summary={}, state=State.RUNNING, state_since=now(), due_at=now(), created_at=now(), attempt=1,
     )  # fmt: skip
     Node.objects.create(task=task, node_rank=0, environment=world, name="n", zone="z", processes=2)
+    folder = Path(settings.DATA_DIR, "runs", "task-x-1")
+    folder.mkdir(parents=True)
+    files.write_atomically(str(folder / "node-0.json"), node)
+    lives = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
+    ranks = [{"rank": rank, "state": "running", **lives} for rank in range(2)]
+    status = {**files.first_status("task-x-1", 2, "running"), "runner": lives, "ranks": ranks}
+    files.write_atomically(str(folder / "node-0.status.json"), status)
     plan = {"version": 1, "name": "task-x-1", "backend": "local", "artifacts": [
         {"kind": "node", "name": "node-0", "content": node}]}  # fmt: skip
     attempt = Attempt.objects.create(task=task, number=1, master_port=1, created_at=now(), running_at=now(), plan=plan)
@@ -275,8 +286,8 @@ def test_beside_a_rank_a_command_has_its_variables_and_its_directory(
     assert refused(lambda: channel(stranger, path))[0] == 404
     assert refused(lambda: channel(member, path.replace("/1/", "/2/")))[0] == 404
     Attempt.objects.filter(pk=attempt.pk).update(outcome="SUCCEEDED")
-    status, body = refused(lambda: channel(member, path))
-    assert (status, json.loads(body)["error"]) == (409, "RANK_NOT_RUNNING")
+    code_, body = refused(lambda: channel(member, path))
+    assert (code_, json.loads(body)["error"]) == (409, "RANK_NOT_RUNNING")
 
 
 def test_a_command_ends_when_nobody_listens_any_more(member: Console, tmp_path: Any) -> None:

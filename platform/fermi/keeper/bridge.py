@@ -15,7 +15,6 @@ import threading
 
 from fermi.keeper import wire
 
-READY = b"ready\n"
 AT_ONCE = 1 << 16
 
 
@@ -27,7 +26,7 @@ def main(path: str) -> int:
     folder = os.open(os.path.dirname(stem), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     keeper.connect(f"/proc/self/fd/{folder}/{os.path.basename(stem)}.sock")
     keeper.sendall(wire.greeting(token))
-    write(READY)
+    write(wire.READY)
     threading.Thread(target=_give, args=(keeper,), daemon=True).start()
     with contextlib.suppress(OSError):
         while data := keeper.recv(AT_ONCE):

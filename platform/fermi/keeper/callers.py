@@ -7,17 +7,16 @@ import contextlib
 import hmac
 import json
 import os
-import pwd
-import shutil
 import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 from fermi.keeper import port, wire
-from fermi.keeper.command import Command
+from fermi.keeper.command import Command, check
 from fermi.keeper.keeper import Keeper
 from fermi.keeper.service import Failed
+from fermi.keeper.wire import Refused
 from fermi.runner import gathering
 
 PATIENCE_SECONDS = 8.0
@@ -29,12 +28,6 @@ GATHER = (
     "import sys; sys.path.insert(0, sys.argv[1]); from fermi.runner import gathering; "
     "sys.exit(gathering.main(sys.argv[2:]))"
 )
-
-
-class Refused(Exception):
-    def __init__(self, code: str, **params: Any) -> None:
-        super().__init__(code)
-        self.said = {"ok": False, "code": code, "params": params}
 
 
 async def serve(keeper: Keeper, sock: socket.socket) -> asyncio.Server:
@@ -136,11 +129,7 @@ class Caller:
     # --- commands ---
 
     async def _exec(self, request: dict[str, Any]) -> None:
-        command = request.get("command")
-        if command is not None and not (
-            isinstance(command, list) and command and all(isinstance(w, str) for w in command)
-        ):
-            raise wire.WireError("no command")
+        check(request)
         await self._run(request)
 
     async def _code(self, request: dict[str, Any]) -> None:
@@ -152,11 +141,8 @@ class Caller:
         await self._run({"command": words})
 
     async def _run(self, request: dict[str, Any]) -> None:
-        running = Command(self.keeper.children, request, self.keeper.spec["workspace"], shell())
-        try:
-            running.begin()
-        except (OSError, ValueError) as error:
-            raise Refused("COMMAND_FAILED", why=getattr(error, "strerror", None) or str(error)) from error
+        running = Command(self.keeper.children, request, self.keeper.spec["workspace"])
+        running.begin()
         await self._say({"ok": True})
         self.keeper.used()
         with self._connected():
@@ -171,12 +157,3 @@ class Caller:
         finally:
             self.keeper.connections -= 1
             self.keeper.save()
-
-
-def shell() -> str:
-    """Of the keeper's own user, whoever the processes run as; a bash where there is one."""
-    with contextlib.suppress(KeyError):
-        own = pwd.getpwuid(os.geteuid()).pw_shell
-        if os.path.basename(own) in ("bash", "zsh", "fish") and os.access(own, os.X_OK):
-            return own
-    return shutil.which("bash") or "/bin/sh"

@@ -1,4 +1,5 @@
-"""A command or a terminal for a caller: it lives as long as the connection does, and no longer."""
+"""A command or a terminal for a caller: it lives as long as the connection does, and no longer. Standard library only,
+Python 3.9 or later: it also runs beside ranks."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ import fcntl
 import json
 import os
 import pty
+import pwd
+import shutil
 import signal
 import struct
 import termios
@@ -16,6 +19,7 @@ from typing import Any
 
 from fermi.keeper import wire
 from fermi.keeper.children import Child, Children
+from fermi.keeper.wire import Refused
 
 HANG_UP_SECONDS = 1.0
 """What has not gone so long after its caller did, is killed."""
@@ -27,12 +31,28 @@ LOGIN = 'export PATH="$FERMI_PATH"; exec "$0" -i'
 """/etc/profile sets PATH anew, without the environment's own packages."""
 
 
-class Command:
-    """`begin` raises OSError; `serve` ends with it, and with the last frame."""
+def check(request: Mapping[str, Any]) -> None:
+    """Of an "exec". Raises WireError."""
+    command = request.get("command")
+    if command is not None and not (isinstance(command, list) and command and all(isinstance(w, str) for w in command)):
+        raise wire.WireError("no command")
 
-    def __init__(self, children: Children, request: Mapping[str, Any], cwd: str, shell: str) -> None:
+
+def shell() -> str:
+    """Of our own user, whoever the processes run as; a bash where there is one."""
+    with contextlib.suppress(KeyError):
+        own = pwd.getpwuid(os.geteuid()).pw_shell
+        if os.path.basename(own) in ("bash", "zsh", "fish") and os.access(own, os.X_OK):
+            return own
+    return shutil.which("bash") or "/bin/sh"
+
+
+class Command:
+    """`begin` raises Refused; `serve` ends with it, and with the last frame."""
+
+    def __init__(self, children: Children, request: Mapping[str, Any], cwd: str) -> None:
         self.tty: Mapping[str, Any] | None = request.get("tty")
-        self.command = request.get("command") or [shell, "-l", "-c", LOGIN, shell]
+        self.command = request.get("command") or [shell(), "-l", "-c", LOGIN, shell()]
         self.cwd = os.path.join(cwd, os.path.expanduser(request.get("cwd") or "."))
         self.env = {**({"TERM": "xterm-256color"} if self.tty else {}), **(request.get("env") or {})}
         self._children = children
@@ -41,6 +61,12 @@ class Command:
         self.child: Child | None = None
 
     def begin(self) -> None:
+        try:
+            self._begin()
+        except (OSError, ValueError) as error:
+            raise Refused("COMMAND_FAILED", why=getattr(error, "strerror", None) or str(error)) from error
+
+    def _begin(self) -> None:
         if self.tty:
             ours, theirs = pty.openpty()
             self._ours, self._input = [(wire.OUT, ours)], os.dup(ours)
@@ -88,8 +114,7 @@ class Command:
         if not self.child.ended.done():
             self.child.signal_group(signal.SIGHUP)
             self.child.signal_group(signal.SIGCONT)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self.child.ended), HANG_UP_SECONDS)
+            await asyncio.wait((self.child.ended,), timeout=HANG_UP_SECONDS)
         self._children.end_session(self.child.pid)
 
     async def _tell(self, channel: int, fd: int, writer: asyncio.StreamWriter, passed: Callable[[], None]) -> None:

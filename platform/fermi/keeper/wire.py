@@ -43,8 +43,21 @@ LONGEST_FRAME = 1 << 20
 _HEAD = struct.Struct(">BI")
 
 
+READY = b"fermi: ready\n"
+"""What a program says first whose standard input and output are the connection. Until it has heard something it says no
+more; what stands before this line is not its own (a shell's greeting)."""
+
+
 class WireError(Exception):
     """What came is not what is said here."""
+
+
+class Refused(Exception):
+    """What is answered instead of a yes."""
+
+    def __init__(self, code: str, **params: Any) -> None:
+        super().__init__(code)
+        self.said = {"ok": False, "code": code, "params": params}
 
 
 def line(said: Mapping[str, Any]) -> bytes:

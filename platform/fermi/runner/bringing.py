@@ -17,6 +17,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,25 @@ class Bringing:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
         os.close(self._heard)
+
+
+def in_front(python: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which that interpreter's programs are found first."""
+    folder, path = os.path.dirname(python), env.get("PATH") or os.environ.get("PATH", os.defpath)
+    return {"PATH": f"{folder}{os.pathsep}{path}", "VIRTUAL_ENV": os.path.dirname(folder)}
+
+
+def leave_word(tree: str, python: str) -> None:
+    """For who comes beside the ranks of a node later: what they run with."""
+    with contextlib.suppress(OSError), open(f"{tree}.python", "w", encoding="utf-8") as file:
+        file.write(python)
+
+
+def word_of(tree: str) -> str:
+    """Empty: they run with what was planned."""
+    with contextlib.suppress(OSError), open(f"{tree}.python", encoding="utf-8") as file:
+        return file.read()
+    return ""
 
 
 def _carry_out(spec: dict[str, Any], told: int, runner: int) -> None:

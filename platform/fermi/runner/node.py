@@ -194,12 +194,13 @@ class Node:
 
     def run_with(self, python: str) -> None:
         """In place of the planned interpreter: that of the task's own packages, which nothing here has imported."""
+        from fermi.runner.bringing import in_front, leave_word
+
         planned = self.spec["code"].get("python") or sys.executable
         self.spec["command"] = [python if word == planned else word for word in self.spec["command"]]
         self.spec["fork"] = False
-        folder = os.path.dirname(python)
-        path = self.spec["env"].get("PATH") or os.environ.get("PATH", os.defpath)
-        self.spec["env"].update(PATH=f"{folder}{os.pathsep}{path}", VIRTUAL_ENV=os.path.dirname(folder))
+        self.spec["env"].update(in_front(python, self.spec["env"]))
+        leave_word(self.spec["cwd"], python)
 
     def start_all(self, inherited: list[int]) -> None:
         self.confine()

@@ -31,14 +31,21 @@ from fermi.launch.spec import (
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Where a command runs that somebody starts beside a rank: what `fermi.keeper.wire` calls "exec", with these
-    variables (those of the rank, without the task's secrets) and this working directory. `dial`: a stream to something
-    that speaks it there; None: the keeper of the environment of node `node_rank` does."""
+    """Where a command runs that somebody starts beside a rank. `dial`: a stream to something on node `node_rank` that
+    takes what `fermi.keeper.wire` calls "exec": with the rank's variables, without the task's secrets, and in its
+    working directory (`fermi.keeper.beside`). Takes seconds at most, and raises BackendError."""
 
     node_rank: int
-    env: Mapping[str, str]
-    cwd: str = ""
-    dial: Callable[[], socket.socket] | None = None
+    dial: Callable[[], socket.socket]
+
+
+def not_running(handle: Handle, rank: int) -> BackendError:
+    return BackendError("RANK_NOT_RUNNING", rank=rank, task=handle.task_id)
+
+
+def out_of_reach(handle: Handle, rank: int, why: str) -> BackendError:
+    """It may be running."""
+    return BackendError("RANK_OUT_OF_REACH", rank=rank, task=handle.task_id, why=why)
 
 
 class Backend(ABC):
@@ -117,7 +124,8 @@ class Backend(ABC):
         return
 
     def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
-        """Beside a rank of an attempt that runs; `rendered` is what was sent."""
+        """Beside a rank of an attempt that runs; `rendered` is what was sent. Raises `not_running` where the engine
+        knows that by itself."""
         raise BackendError("BESIDE_RANK_NOT_HERE", permanent=True)
 
     def forget(self, handle: Handle) -> None:

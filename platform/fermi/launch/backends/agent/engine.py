@@ -9,7 +9,7 @@ from fermi.launch.backends import logfiles, reported
 from fermi.launch.backends.agent import state
 from fermi.launch.backends.agent.render import orders, render
 from fermi.launch.backends.agent.store import Store
-from fermi.launch.backends.base import Backend, Beside
+from fermi.launch.backends.base import Backend
 from fermi.launch.errors import BackendError
 from fermi.launch.ranks import split
 from fermi.launch.spec import (
@@ -67,18 +67,6 @@ class AgentBackend(Backend):
         """Orders are stored, so secrets are not part of them: workers get those when they fetch an order."""
         handle = Handle.of(rendered.name)
         known_store().put(handle.name, handle.task_id, handle.attempt, orders(rendered))
-
-    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
-        """By the keeper of an environment that the platform made there; a host's own workers have none, and then
-        nobody answers. What only the agent knows (paths of its host) is left out."""
-        for node in (artifact.content for artifact in rendered.artifacts if artifact.kind == "node"):
-            for process in node["ranks"]:
-                if process["rank"] == rank:
-                    env = {**node["env"], **process["env"]}
-                    return Beside(
-                        node["node_rank"], {name: text for name, text in env.items() if isinstance(text, str)}
-                    )
-        raise BackendError("RANK_UNKNOWN", permanent=True, rank=rank, high=handle.world_size - 1)
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         names = [handle.name for handle in handles]

@@ -7,14 +7,15 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fermi.launch import code, interpreter, isolation
-from fermi.launch.backends import logfiles, measured, reported
-from fermi.launch.backends.base import Backend, Beside
+from fermi.launch.backends import joined, logfiles, measured, reported
+from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
 from fermi.launch.backends.culprit import Loss, cause_of_failure, making_ready, rank_seen
-from fermi.launch.backends.local import kept
+from fermi.launch.backends.local import beside, kept
 from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.backends.local.render import render
 from fermi.launch.errors import BackendError
@@ -152,10 +153,12 @@ class LocalBackend(Backend):
 
     def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
         for node in (artifact.content for artifact in rendered.artifacts if artifact.kind == "node"):
-            for process in node["ranks"]:
-                if process["rank"] == rank:
-                    return Beside(node["node_rank"], {**node["env"], **process["env"]}, node["cwd"])
-        raise BackendError("RANK_UNKNOWN", permanent=True, rank=rank, high=handle.world_size - 1)
+            if order := beside.order(node, rank):
+                spec = self._run_dir(handle.name) / f"node-{node['node_rank']}.json"
+                if not spec.exists() or not beside.runs(status.look(spec), rank):
+                    break
+                return Beside(node["node_rank"], partial(_dial, order, handle, rank))
+        raise not_running(handle, rank)
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         return {handle.name: self._observe(handle) for handle in handles}
@@ -228,6 +231,13 @@ class LocalBackend(Backend):
         at = ((_node_name(spec), reported.words(seen.doing)) for spec, seen in zip(specs, nodes, strict=True))
         waiting = making_ready(at) if phase is Phase.STARTING else None
         return Observation(phase, left, ranks, waiting=waiting)
+
+
+def _dial(order: Mapping[str, Any], handle: Handle, rank: int) -> socket.socket:
+    try:
+        return beside.dial(order)
+    except joined.Silent as silent:
+        raise out_of_reach(handle, rank, silent.said) from silent
 
 
 def _put(path: Path, text: str) -> None:

@@ -15,20 +15,16 @@ import getpass
 import json
 import os
 import socket
-import subprocess
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from fermi.keeper import bridge
 from fermi.launch import shipped
-from fermi.launch.backends import logfiles, reported
+from fermi.launch.backends import joined, logfiles, reported
 from fermi.launch.backends.local.kept import Disk
 from fermi.launch.backends.slurm import hosted
 from fermi.launch.backends.slurm.commands import Commands
@@ -147,27 +143,10 @@ class SlurmHosting(Hosting):
         job, told = _begun(run), reported.read(run.path / "keeper.status.json") or {}
         if not job or run.is_stopped() or told.get("state") == "exited":
             raise BackendError("ENVIRONMENT_AWAY", environment=handle.environment)
-        ours, theirs = socket.socketpair()
-        with theirs:
-            step = subprocess.Popen(
-                self._srun(handle, job), stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.DEVNULL,
-                cwd="/", env=self.commands.variables(), start_new_session=True,
-            )  # fmt: skip
-        threading.Thread(target=step.wait, daemon=True).start()
         try:
-            ours.settimeout(DIAL_SECONDS)
-            answer = b""
-            while len(answer) < len(bridge.READY) and (more := ours.recv(len(bridge.READY) - len(answer))):
-                answer += more
-            if answer == bridge.READY:
-                ours.settimeout(None)
-                return ours
-        except OSError:
-            pass
-        ours.close()
-        with suppress(ProcessLookupError):
-            step.terminate()
-        raise BackendError("ENVIRONMENT_AWAY", environment=handle.environment)
+            return joined.begin(self._srun(handle, job), self.commands.variables(), DIAL_SECONDS)
+        except joined.Silent:
+            raise BackendError("ENVIRONMENT_AWAY", environment=handle.environment) from None
 
     def _srun(self, handle: HostedHandle, job: int) -> list[str]:
         run = f"{folder_of(self.connection)}/{hosted.FOLDER}/{handle.environment}/runs/{handle.run}"

@@ -1,0 +1,38 @@
+"""Beside a rank on this machine: `fermi.keeper.beside` as a process of its own, in the ranks' confinement.
+
+Whoever dials is its parent, and may die: it ends with its stream, which is gone then, and with it all that it began."""
+
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from fermi.keeper import wire
+from fermi.launch.backends import joined
+from fermi.launch.backends.local.launcher import training_env
+from fermi.runner.status import NodeState
+
+DIAL_SECONDS = 8.0
+WORDS = ("-m", "fermi.keeper.beside")
+
+
+def order(node: Mapping[str, Any], rank: int) -> dict[str, Any] | None:
+    """Of a node runner's spec, as `fermi.keeper.beside` reads it; None: the rank is not that node's."""
+    for process in node["ranks"]:
+        if process["rank"] == rank:
+            kept = {name: node[name] for name in ("name", "cwd", "confine") if node.get(name)}
+            return {"env": {**node["env"], **process["env"]}, **kept}
+    return None
+
+
+def runs(seen: NodeState, rank: int) -> bool:
+    """Whether the rank of a node that looks so lives, as far as its runner has written."""
+    states = {entry["rank"]: entry["state"] for entry in seen.ranks}
+    return seen.state == "running" and states.get(rank) == "running"
+
+
+def dial(given: Mapping[str, Any]) -> socket.socket:
+    """Raises joined.Silent."""
+    stream = joined.begin([sys.executable, *WORDS], training_env(), DIAL_SECONDS)
+    stream.sendall(wire.line(given))
+    return stream
