@@ -9,7 +9,8 @@ from pathlib import Path
 import fermi
 
 _ROOT = Path(fermi.__file__).parent
-POD, SLURM, FOREGROUND = ("fermi.runner.pod",), ("fermi.runner.slurm",), ("fermi.runner.foreground",)
+BESIDE = "fermi.keeper.beside"
+POD, SLURM, FOREGROUND = ("fermi.runner.pod", BESIDE), ("fermi.runner.slurm", BESIDE), ("fermi.runner.foreground",)
 KEEPER = ("fermi.keeper.__main__", "fermi.keeper.packages")
 SLURM_KEEPER = (*KEEPER, "fermi.keeper.bridge")
 """What is run there; what it imports of ours goes along."""
@@ -31,7 +32,7 @@ def modules(runner: tuple[str, ...], words: Iterable[object]) -> Mapping[str, st
 def _modules(runner: tuple[str, ...], trainers: tuple[str, ...]) -> Mapping[str, str]:
     packages = tuple(f"{name}/__init__.py" for name in ("fermi", "fermi/probe", "fermi/runner", "fermi/telemetry"))
     wanted, found = [*runner, *trainers], {**dict.fromkeys(packages, ""), **_probe()}
-    if runner in (KEEPER, SLURM_KEEPER):
+    if any(name.startswith("fermi.keeper.") for name in runner):
         found["fermi/keeper/__init__.py"] = ""
     if trainers:
         found["fermi/train/__init__.py"] = ""

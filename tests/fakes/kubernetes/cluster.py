@@ -59,6 +59,7 @@ class FakeCluster:
         self.jobs, self.scheduler, self.nodes = Jobs(self.api), Scheduler(self.api), NodeLifecycle(self.api)
         self.kubelets = Kubelets(self.api, self.scratch)
         self.server = Server(self.api, self.kubelets.log, TOKEN)
+        self.server.execute = self.kubelets.execute
         self.server.features = set(features)
         self.kueue = Kueue(self.api, self.server.features)
         self.server.pending = self.kueue.pending

@@ -8,15 +8,15 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 import orjson
 
-from tests.fakes.kubernetes import discovery, forwarding, watching
+from tests.fakes.kubernetes import discovery, executing, forwarding, watching
 from tests.fakes.kubernetes.access import Access
 from tests.fakes.kubernetes.api import Api
 from tests.fakes.kubernetes.errors import Refused, bad_request, no_such_path
@@ -52,6 +52,10 @@ class Server:
         self.api, self.read_log, self.token = api, read_log, token
         self.pending: Callable[[str, str, Mapping[str, str]], dict[str, Any]] = lambda *_: {}
         """What Kueue says of the order in a LocalQueue."""
+        self.execute: Callable[[Any, str, Sequence[str]], Any] = lambda *_: None
+        """Begins a further process in a container."""
+        self.execution: Sequence[str] = (executing.V5, executing.V4)
+        """Protocols of `pods/exec`; the first is there from Kubernetes 1.30 on."""
         self.access, self.faults = Access(), Faults()
         self.features: set[str] = set()
         self.kubernetes_version = "1.34.0"
@@ -221,9 +225,9 @@ class _Handler(BaseHTTPRequestHandler):
         if request.subresource == "log":
             note(200)
             return self._log(request)
-        if request.subresource == "portforward":
+        if request.subresource in ("portforward", "exec"):
             note(101)
-            return self._forward(request)
+            return self._upgrade(request)
         time.sleep(self.fake.latency)
         try:
             code, body = self._do(request)
@@ -337,12 +341,22 @@ class _Handler(BaseHTTPRequestHandler):
             self._chunk(data)
         self._end_stream()
 
-    def _forward(self, request: Request) -> None:
+    def _upgrade(self, request: Request) -> None:
         """A WebSocket asks for both (Kubernetes 1.35: AuthorizePodWebsocketUpgradeCreatePermission)."""
-        self.fake.access.check("create", "pods", "", "portforward", request.namespace, request.name)
+        self.fake.access.check("create", "pods", "", request.subresource, request.namespace, request.name)
         pod = self.fake.api.get(PODS, request.namespace, request.name)
         self.close_connection = True
-        forwarding.serve(self, pod, int(request.query["ports"]))
+        if request.subresource == "portforward":
+            return forwarding.serve(self, pod, int(request.query["ports"]))
+        names = [one["name"] for one in pod["spec"]["containers"]]
+        container = request.query.get("container") or names[0]
+        if container not in names:
+            raise bad_request(f"container {container} is not valid for pod {request.name}")
+        if not pod["spec"].get("nodeName"):
+            raise bad_request(f"pod {request.name} does not have a host assigned")
+        query = parse_qs(urlsplit(self.path).query)
+        begin = lambda command: self.fake.execute(pod, container, command)  # noqa: E731
+        return executing.serve(self, query, begin, self.fake.execution)
 
     def _begin_stream(self, content_type: str) -> None:
         self.send_response(200)

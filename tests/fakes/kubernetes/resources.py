@@ -40,7 +40,7 @@ DRA, DRA_VERSIONS = "resource.k8s.io", ("v1", "v1beta2", "v1beta1")
 
 NAMESPACES = Resource("", V1, "namespaces", "Namespace", False, STATUS)
 NODES = Resource("", V1, "nodes", "Node", False, STATUS)
-PODS = Resource("", V1, "pods", "Pod", True, ("status", "log", "eviction", "binding", "portforward"))
+PODS = Resource("", V1, "pods", "Pod", True, ("status", "log", "eviction", "binding", "portforward", "exec"))
 SERVICES = Resource("", V1, "services", "Service", True, STATUS)
 CONFIGMAPS = Resource("", V1, "configmaps", "ConfigMap")
 SECRETS = Resource("", V1, "secrets", "Secret")

@@ -216,7 +216,7 @@ def test_the_claim_and_its_pod_are_what_the_api_server_takes(kubernetes: FakeClu
 
 def test_what_it_does_is_what_it_asks_permission_for() -> None:
     plain = {rule.resource for rule, _ in permissions.wanted({})}
-    assert {"statefulsets", "persistentvolumeclaims", "pods/portforward"} <= plain
+    assert {"statefulsets", "persistentvolumeclaims", "pods/portforward", "pods/exec"} <= plain
     verbs = {
         verb
         for rule, _ in permissions.wanted({"environments": {"deviceClass": "x"}})

@@ -124,17 +124,21 @@ class Scripted(Container):
         threading.Thread(target=self.finish, args=(137,), daemon=True).start()
 
 
+def base(cwd: Path, name: str) -> dict[str, str]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return {"PATH": path, "HOME": str(cwd), "LANG": "C.UTF-8", "HOSTNAME": name}
+
+
 class Process(Container):
     def begin(
         self, command: list[str], env: dict[str, str], cwd: Path, python: str, user: Mapping[str, Any]
     ) -> None:  # fmt: skip
         """`user`: Popen's `user`, `group`, `extra_groups`, where it is not ours; `python`: what that one can run."""
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-        base = {"PATH": path, "HOME": str(cwd), "LANG": "C.UTF-8", "HOSTNAME": self.name}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
         try:  # the shim begins with them blocked, so that one that comes early waits for it
             self._process = subprocess.Popen(
-                [python or sys.executable, "-I", "-S", str(SHIM), *command], env={**base, **env}, cwd=cwd,
+                [python or sys.executable, "-I", "-S", str(SHIM), *command], cwd=cwd,
+                env={**base(cwd, self.name), **env},
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                 **user,
             )  # fmt: skip

@@ -1,9 +1,10 @@
 """The kubelets of all nodes: pods from bound to ended, by script or as real processes."""
 
 import shutil
+import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -22,6 +23,7 @@ from tests.fakes.kubernetes.kubelet.containers import (
     Scripted,
     Waits,
 )
+from tests.fakes.kubernetes.kubelet.inside import Inside, execute
 from tests.fakes.kubernetes.kubelet.logs import Log
 from tests.fakes.kubernetes.kubelet.view import Missing, View
 from tests.fakes.kubernetes.resources import LEASES, NODES, PODS, Resource
@@ -47,6 +49,7 @@ class Run:
     waiting: tuple[str, str] = ("ContainerCreating", "")
     started: bool = False
     evicted: str = ""
+    inside: dict[str, Inside] = field(default_factory=dict)
 
     @property
     def over(self) -> bool:
@@ -155,6 +158,13 @@ class Kubelets:
             raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {why}')
         return logs[-1].read(query)
 
+    def execute(self, pod: Object, container: str, command: Sequence[str]) -> "subprocess.Popen[bytes]":
+        """Raises what a kubelet answers."""
+        if pod["spec"]["nodeName"] in self.dead:
+            raise Refused(500, "InternalError", "error dialing backend: dial tcp 10.0.0.1:10250: i/o timeout")
+        run = self.runs.get(pod["metadata"]["uid"])
+        return execute(run.containers if run else [], run.inside if run else {}, container, command)
+
     def _start(self, run: Run) -> float | None:
         name = run.pod["metadata"]["name"]
         script = self.script_for(name)
@@ -209,6 +219,7 @@ class Kubelets:
         for spec, command, env, cwd in prepared:
             process = Process(spec["name"], lambda *_: self._ended(run))
             self._keep(run, process)
+            run.inside[spec["name"]] = Inside(view, env, cwd)
             message = _message_file(run, spec)
             message.touch()
             message.chmod(0o666)  # whoever the container's user is
@@ -220,6 +231,8 @@ class Kubelets:
 
     def _ended(self, run: Run) -> None:
         """Called from a container's thread."""
+        for one in run.inside.values():
+            one.end()
         with self.store.lock:
             if run.pod["spec"]["nodeName"] in self.dead or not run.started or self._closing:
                 return

@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -17,7 +17,8 @@ from urllib.parse import urlencode
 import kubernetes.client
 import urllib3.exceptions
 from kubernetes.client.exceptions import ApiException, OpenApiException
-from kubernetes.stream import portforward
+from kubernetes.stream import portforward, stream
+from websocket import WebSocket
 
 from fermi.launch.backends.kubernetes.credentials import Credentials
 from fermi.launch.errors import BackendError
@@ -108,6 +109,19 @@ class Stream:
             self._response.shutdown()
 
 
+def in_time(seconds: float, open_it: Callable[[], Any]) -> Any:
+    """What `open_it` opens; the library sets no limit for how long that may take. Raises TimeoutError; what is open
+    later is closed."""
+    pool = ThreadPoolExecutor(1, "opening")
+    opening = pool.submit(open_it)
+    pool.shutdown(wait=False)
+    try:
+        return opening.result(seconds)
+    except TimeoutError:
+        opening.add_done_callback(lambda late: late.exception() or late.result().close())
+        raise
+
+
 class Client:
     """Raises Refused. Connections are made when they are needed."""
 
@@ -166,9 +180,24 @@ class Client:
         try:
             found = portforward(call, pod, self.namespace, ports=str(port)).socket(port)
         except (ApiException, OpenApiException, OSError, ValueError) as error:
-            raise refusal(0, "", str(getattr(error, "reason", error))) from error
-        stream: socket.socket = getattr(found, "_socket", found)  # the library's wrapper drops TCP's options alone
-        return stream
+            raise _not_opened(error) from error
+        forwarded: socket.socket = getattr(found, "_socket", found)  # the library's wrapper drops TCP's options alone
+        return forwarded
+
+    def execute(self, pod: str, container: str, command: Sequence[str]) -> WebSocket:
+        """A command in a container that runs; see `executing`."""
+        self._own()
+        call = kubernetes.client.CoreV1Api(self._credentials.api()).connect_get_namespaced_pod_exec
+        wanted = dict.fromkeys(("stdin", "stdout", "stderr", "binary"), True)
+        try:
+            found = stream(
+                call, pod, self.namespace, container=container, command=list(command), tty=False,
+                _preload_content=False, **wanted,
+            )  # fmt: skip
+        except (ApiException, OpenApiException, OSError, ValueError) as error:
+            raise _not_opened(error) from error
+        talk: WebSocket = found.sock
+        return talk
 
     def delete(
         self, kind: str, name: str, *, uid: str = "", propagation: str = "Foreground", grace: int | None = None
@@ -281,6 +310,19 @@ def _ask(
         raise refusal(0, "", no_answer(error)) from error
     response: urllib3.HTTPResponse = answer.response
     return response
+
+
+def _not_opened(error: BaseException) -> Refused:
+    """Of a WebSocket; what the API server has answered is in the exception that the library has wrapped."""
+    answer = error.__context__
+    status = int(getattr(answer, "status_code", None) or 0)
+    try:
+        said = json.loads(getattr(answer, "resp_body", None) or b"{}")
+    except ValueError:
+        said = {}
+    if not status:
+        return refusal(0, "", no_answer(answer or error))
+    return refusal(status, str(said.get("reason") or ""), str(said.get("message") or answer))
 
 
 def _check_sendable(headers: Mapping[str, str]) -> None:

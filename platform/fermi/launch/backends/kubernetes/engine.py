@@ -14,8 +14,8 @@ from queue import Empty
 from typing import Any
 
 from fermi.launch.backends import chosen, measured
-from fermi.launch.backends.base import Backend
-from fermi.launch.backends.kubernetes import names, state, volumes
+from fermi.launch.backends.base import Backend, Beside
+from fermi.launch.backends.kubernetes import beside, names, state, volumes
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.dcgm import Exporters
 from fermi.launch.backends.kubernetes.deletion import Deletion
@@ -187,6 +187,9 @@ class KubernetesBackend(Backend):
             with suppress(BackendError):
                 return self._exporters.instead(samples, self._watch.ready().gang(handle.name).pods.values())
         return samples
+
+    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+        return beside.beside(self.client, self._watch.ready().gang(handle.name), rendered, handle, rank)
 
     def port_host(self, job: JobSpec) -> str | None:
         """Each pod has an address of its own, unless the administrator puts pods into the hosts' network."""

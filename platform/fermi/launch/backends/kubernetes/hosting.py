@@ -16,15 +16,13 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as LateError
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from fermi.keeper import wire
 from fermi.launch.backends.kubernetes import causes, names, pods
-from fermi.launch.backends.kubernetes.client import MERGE_PATCH, Client, Refused
+from fermi.launch.backends.kubernetes.client import MERGE_PATCH, Client, Refused, in_time
 from fermi.launch.backends.kubernetes.gang import FINISHED, container, phase
 from fermi.launch.backends.kubernetes.hosted import DISK, PORT, SPARE_SECONDS, render
 from fermi.launch.backends.kubernetes.names import CANCELLED, HOSTED, RUN, SUBMITTED
@@ -297,13 +295,9 @@ class KubernetesHosting(Hosting):
         return self._stream(handle.environment, made)
 
     def _stream(self, environment: str, made: Object) -> socket.socket:
-        """The library sets no limit for how long it may take."""
-        pool = ThreadPoolExecutor(1, "forward")
-        opening = pool.submit(self.client.forward, _pod_name(environment), PORT)
-        pool.shutdown(wait=False)
         try:
-            stream = opening.result(DIAL_SECONDS)
-        except LateError:
+            stream: socket.socket = in_time(DIAL_SECONDS, partial(self.client.forward, _pod_name(environment), PORT))
+        except TimeoutError:
             raise BackendError("ENVIRONMENT_AWAY", environment=environment) from None
         stream.sendall(wire.greeting(names.annotations(made).get(names.KEEPER, "")))
         return stream

@@ -9,11 +9,12 @@ import yaml
 
 Purpose = Literal[
     "training", "environments", "claims", "jobset", "kueue", "positions", "classes", "dra", "discovery", "nodes",
-    "fencing", "taint",
+    "fencing", "taint", "beside",
 ]  # fmt: skip
 """`training` is needed always, `jobset`, `kueue` and `taint` where the connection asks for them; without the others
 training works, but less is known of the cluster and of its queue, what ran on a dead node is not given up, and no dev
-environments can be made (`environments`, and `claims` where the connection names a DeviceClass)."""
+environments can be made (`environments`, and `claims` where the connection names a DeviceClass), and no commands run
+beside ranks (`beside`)."""
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "patch")
@@ -45,6 +46,7 @@ RULES = (
     Rule("environments", "apps", "statefulsets", (*WRITE, "update")),
     Rule("environments", "", "persistentvolumeclaims", ("get", "create", "delete", "patch")),
     Rule("environments", "", "pods/portforward", ("get", "create")),
+    Rule("beside", "", "pods/exec", ("get", "create")),
     Rule("claims", "resource.k8s.io", "resourceclaims", ("create", "delete")),
     Rule("jobset", "jobset.x-k8s.io", "jobsets", READ + WRITE),
     Rule("kueue", "kueue.x-k8s.io", "localqueues", ("get",)),

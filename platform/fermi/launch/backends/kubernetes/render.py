@@ -17,6 +17,8 @@ from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Ren
 TERMINATION_LOG = "/dev/termination-log"  # Kubernetes' default
 KILL_MARGIN_SECONDS = 5
 """Beyond the ranks' grace: the runner kills what is left of them, reads the rest of their output, and reports."""
+OWN_OF_RUNNER = ("FERMI_RANKS", "FERMI_TERMINATION_LOG", "FERMI_POD_IP")
+"""Variables that are its and of no use to who looks on."""
 SPARE_SECONDS = 60
 """Beyond a task's own limit and its grace: the platform ends it, and the cluster only where the platform cannot."""
 DAY = 86_400
@@ -121,7 +123,7 @@ class _Gang:
             "stop_signal": self.plan.stop_signal,
             "grace_seconds": self.plan.grace_seconds,
             **watched(self.job),
-            **_CODE.order(self.job),
+            **CODE.order(self.job),
         }
 
     def _python(self, node: Node) -> str:
@@ -318,7 +320,7 @@ _LOST = [
 _GPU_TAINT = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
 
 
-_CODE = Place(f"{RUN_DIR}/code", f"{RUN_DIR}/packages")
+CODE = Place(f"{RUN_DIR}/code", f"{RUN_DIR}/packages")
 """Of the pod's own: its folder goes with it."""
 
 
