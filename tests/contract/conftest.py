@@ -184,7 +184,11 @@ class OnSlurm(Engine):
     shares_ports = False
 
     def __init__(self, lab: slurm.Slurm, scratch: Path, **connection) -> None:
-        values = {"data_dir": str(scratch / "data"), "python": sys.executable, **(connection or lab.connection)}
+        values = {
+            "data_dir": str(scratch / "data"),
+            "python": sys.executable,
+            **(connection or {**lab.connection, **lab.commands}),
+        }
         super().__init__(registry.backend("slurm", values), scratch)
 
     def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:

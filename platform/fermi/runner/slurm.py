@@ -82,7 +82,8 @@ def make(spec: dict[str, Any], paths: Paths) -> Node:
         spec, stops, save, folder=paths.folder, tell=pulses.save, tell_seconds=PULSE_SECONDS, tell_used=used.save
     )
     numbers = {name: int(os.environ.get(name, "-1")) for name in ("SLURM_PROCID", "SLURM_NODEID")}
-    node.status.update(host=os.environ.get("SLURMD_NODENAME", ""), cause=None, **numbers)
+    where = {"host": os.environ.get("SLURMD_NODENAME", ""), "head": os.environ.get("FERMI_HEAD", "")}
+    node.status.update(cause=None, **where, **numbers)
     return node
 
 

@@ -5,12 +5,13 @@ Whoever dials is its parent, and may die: it ends with its stream, which is gone
 import socket
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fermi.keeper import wire
 from fermi.launch.backends import joined
 from fermi.launch.backends.local.launcher import training_env
-from fermi.runner.status import NodeState
+from fermi.runner import status
 
 DIAL_SECONDS = 8.0
 WORDS = ("-m", "fermi.keeper.beside")
@@ -25,8 +26,11 @@ def order(node: Mapping[str, Any], rank: int) -> dict[str, Any] | None:
     return None
 
 
-def runs(seen: NodeState, rank: int) -> bool:
-    """Whether the rank of a node that looks so lives, as far as its runner has written."""
+def runs(spec: Path, rank: int) -> bool:
+    """Whether the rank lives, of the node runner that has this spec."""
+    if not spec.exists():
+        return False
+    seen = status.look(spec)
     states = {entry["rank"]: entry["state"] for entry in seen.ranks}
     return seen.state == "running" and states.get(rank) == "running"
 

@@ -155,9 +155,8 @@ class LocalBackend(Backend):
         for node in (artifact.content for artifact in rendered.artifacts if artifact.kind == "node"):
             if order := beside.order(node, rank):
                 spec = self._run_dir(handle.name) / f"node-{node['node_rank']}.json"
-                if not spec.exists() or not beside.runs(status.look(spec), rank):
-                    break
-                return Beside(node["node_rank"], partial(_dial, order, handle, rank))
+                if beside.runs(spec, rank):
+                    return Beside(node["node_rank"], partial(_dial, spec, order, handle, rank))
         raise not_running(handle, rank)
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
@@ -233,7 +232,9 @@ class LocalBackend(Backend):
         return Observation(phase, left, ranks, waiting=waiting)
 
 
-def _dial(order: Mapping[str, Any], handle: Handle, rank: int) -> socket.socket:
+def _dial(spec: Path, order: Mapping[str, Any], handle: Handle, rank: int) -> socket.socket:
+    if not beside.runs(spec, rank):
+        raise not_running(handle, rank)
     try:
         return beside.dial(order)
     except joined.Silent as silent:

@@ -65,6 +65,14 @@ class Commands:
             raise BackendError("SLURM_COMMAND_MISSING", permanent=True, command=name)
         return program
 
+    def step(self, job: int) -> list[str]:
+        """Of a step that has a stream with one program on a node of a job that runs: `--overlap` shares what the job
+        has, `--unbuffered` passes bytes on as they come and not by lines."""
+        return [
+            self.program("srun"), f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", "--unbuffered",
+            "--quiet", "--mpi=none", "--input=all", "--chdir=/",
+        ]  # fmt: skip
+
     def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """What it is run with."""
         found = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(Path.home()), **(more or {})}

@@ -10,8 +10,8 @@ from threading import Event
 from typing import Any
 
 from fermi.launch.backends import logfiles, measured, reported
-from fermi.launch.backends.base import Backend
-from fermi.launch.backends.slurm import causes, components, state
+from fermi.launch.backends.base import Backend, Beside
+from fermi.launch.backends.slurm import beside, causes, components, state
 from fermi.launch.backends.slurm.commands import Commands
 from fermi.launch.backends.slurm.driver import Driver, Job, Submission
 from fermi.launch.backends.slurm.line import Line
@@ -133,6 +133,10 @@ class SlurmBackend(Backend):
 
     def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
         return measured.samples_in(self._run(handle.name).path, after)
+
+    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+        connection = {**self.connection, "data_dir": str(self.data_dir)}
+        return beside.beside(connection, self._run(handle.name), rendered, handle, rank)
 
     def port_host(self, job: JobSpec) -> str:
         """Slurm may put jobs of several users side by side; where the choice of the node is left to it, any two."""

@@ -152,9 +152,8 @@ class SlurmHosting(Hosting):
         run = f"{folder_of(self.connection)}/{hosted.FOLDER}/{handle.environment}/runs/{handle.run}"
         spec = reported.read(self._run(handle).path / "keeper.json") or {}
         return [
-            self.commands.program("srun"), f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", "--unbuffered",
-            "--quiet", "--mpi=none", "--input=all", "--chdir=/", "env", f"PYTHONPATH={run}",
-            str(spec.get("python") or "python3"), "-m", "fermi.keeper.bridge", f"{run}/keeper.json",
+            *self.commands.step(job), "env", f"PYTHONPATH={run}", str(spec.get("python") or "python3"), "-m",
+            "fermi.keeper.bridge", f"{run}/keeper.json",
         ]  # fmt: skip
 
     def _disk(self, environment: str) -> Disk:

@@ -35,7 +35,7 @@ def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
         (
             Artifact("script", "job.sh", script(job, plan, connection, asked, run)),
             Artifact("submission", "submission", submission),
-            Artifact("order", "order", _order(job, plan, asked, bindings)),
+            Artifact("order", "order", _order(job, plan, asked, bindings, connection)),
             *nodes,
             *files,
         ),
@@ -61,9 +61,12 @@ def folder_of(connection: Mapping[str, Any]) -> str:
     return str(connection.get("folder") or connection.get("data_dir") or "/shared/fermi").rstrip("/")
 
 
-def _order(job: JobSpec, plan: Plan, asked: list[Component], bindings: Mapping[Late, str]) -> dict[str, Any]:
+def _order(
+    job: JobSpec, plan: Plan, asked: list[Component], bindings: Mapping[Late, str], connection: Mapping[str, Any]
+) -> dict[str, Any]:
     """What every node's runner reads. `hosts`: which Slurm node is which node of the plan; None = as Slurm counts
-    them. `files`: those that the head node writes anew, because they say where it is."""
+    them. `beside`: for each node, options of srun and a line of the shell (see `beside.py`). `files`: those
+    that the head node writes anew, because they say where it is."""
     hosts = [host for component in asked for host in (component.hosts or [None] * len(component.nodes))]
     return {
         "name": job.name,
@@ -72,6 +75,7 @@ def _order(job: JobSpec, plan: Plan, asked: list[Component], bindings: Mapping[L
         "hosts": hosts,
         "port": plan.master_port,
         "files": {name: encode(text, bindings) for name, text in plan.files.items() if is_open(text, bindings)},
+        "beside": [_command(component, connection, _BESIDE) for component in asked for _ in component.nodes],
         **({"secrets": sorted(job.secret_env)} if job.secret_env else {}),
         "trainers": sorted(set(shipped.trainers(word for node in plan.nodes for word in node.command))),
     }
@@ -184,29 +188,33 @@ def _srun(asked: list[Component], connection: Mapping[str, Any]) -> str:
         if component.hosts:  # counts tasks in this order and not in Slurm's own
             words += ["--distribution=arbitrary", f"--nodelist={quoted(','.join(component.hosts))}"]
         ending = ["--kill-on-bad-exit=0", "--wait=0", "--input=none", "--mpi=none", "--export=ALL"]
-        lines = [" ".join(words), " ".join(ending), " ".join(_command(component, connection))]
+        own, command = _command(component, connection, _RUNNER)
+        lines = [" ".join(words), " ".join(ending), " ".join([*map(_option, own), command])]
         parts.append(" \\\n    ".join(lines))
     return "srun " + " : \\\n  ".join(parts)
 
 
-def _command(component: Component, connection: Mapping[str, Any]) -> list[str]:
-    command = [quoted(component.python), "-m", "fermi.runner.slurm", '"$run"']
+def _command(component: Component, connection: Mapping[str, Any], words: str) -> tuple[list[str], str]:
+    """Options of srun, and a line of the shell with which a module of ours is run as ranks are."""
+    command = f"{quoted(component.python)} -m {words}"
     container = connection.get("container")
     if not container:
-        return command
+        return [], command
     mounts = [folder_of(connection), *container.get("mounts", ())]
     if container["runtime"] == "pyxis":
         binds = ",".join(mount if ":" in mount else f"{mount}:{mount}" for mount in mounts)
-        return [f"--container-image={quoted(component.image)}", f"--container-mounts={quoted(binds)}", *command]
+        return [f"--container-image={_line(component.image)}", f"--container-mounts={_line(binds)}"], command
     gpus = ["--nv"] if component.nodes[0].node.has_cuda else []
-    return [
-        "apptainer",
-        "exec",
-        *gpus,
-        *(f"--bind={quoted(mount)}" for mount in mounts),
-        quoted(component.image),
-        *command,
-    ]
+    binds = " ".join(f"--bind={quoted(mount)}" for mount in mounts)
+    return [], " ".join(["apptainer exec", *gpus, binds, quoted(component.image), command])
+
+
+_RUNNER, _BESIDE = 'fermi.runner.slurm "$run"', shipped.BESIDE
+
+
+def _option(option: str) -> str:
+    name, _, value = option.partition("=")
+    return f"{name}={quoted(value)}"
 
 
 def _cwd(connection: Mapping[str, Any]) -> str:

@@ -1,0 +1,86 @@
+"""Beside a rank of a job: `fermi.keeper.beside` as a step of the job, on the node of the rank, in what the job has
+made ready for its ranks. Slurm lets only the user of a job in."""
+
+import getpass
+import re
+import socket
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from fermi.keeper import wire
+from fermi.launch.backends import joined, reported
+from fermi.launch.backends.base import Beside, not_running, out_of_reach
+from fermi.launch.backends.slurm.commands import Commands
+from fermi.launch.backends.slurm.render import environment, folder_of, quoted
+from fermi.launch.backends.slurm.rundir import RunDir
+from fermi.launch.errors import BackendError
+from fermi.launch.spec import Handle, Rendered
+
+DIAL_SECONDS = 10.0
+ENDED = re.compile(r"(?i)already completed|completing|invalid job id|expired|revoked")
+"""What srun says of a job that is over."""
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def beside(connection: Mapping[str, Any], run: RunDir, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+    """Raises BackendError."""
+    content = {artifact.name: artifact.content for artifact in rendered.artifacts}
+    node = next((one for one in content.values() if rank in _ranks(one)), None)
+    seen, number = run.look(), node["node_rank"] if node else -1
+    status = reported.read(run.path / f"node-{number}.status.json") or {}
+    states = {entry["rank"]: entry["state"] for entry in seen.statuses.get(number, {}).get("ranks", ())}
+    host = str(status.get("host") or "")
+    if node is None or seen.stop or seen.end or states.get(rank) != "running" or not _HOST.fullmatch(host):
+        raise not_running(handle, rank)
+    user, own = str(connection.get("user") or getpass.getuser()), getpass.getuser()
+    if user != own:
+        raise BackendError("BESIDE_SLURM_USER", permanent=True, user=user, expected=own)
+    commands = Commands(connection)
+    commands.program("srun")
+    where = [*commands.step(seen.begun), *_group(content["submission"], number), f"--nodelist={host}"]
+    program = _program(connection, handle.name, content["order"]["beside"][number])
+    return Beside(number, partial(_dial, commands, [*where, *program], _order(node, run, rank), handle, rank))
+
+
+def _ranks(content: Any) -> list[int]:
+    ranks = content.get("ranks", ()) if isinstance(content, Mapping) else ()
+    return [process["rank"] for process in ranks]
+
+
+def _order(node: Mapping[str, Any], run: RunDir, rank: int) -> dict[str, Any]:
+    """As `fermi.keeper.beside` reads it."""
+    own = next(process["env"] for process in node["ranks"] if process["rank"] == rank)
+    head = (reported.read(run.path / "node-0.status.json") or {}).get("head")
+    return {
+        "name": node["name"], "env": {**node["env"], **own}, "cwd": node["cwd"],
+        "head": str(head or ""), "first": node["node_rank"] == 0,
+    }  # fmt: skip
+
+
+def _group(submission: Mapping[str, Any], node_rank: int) -> list[str]:
+    """Of a heterogeneous job, the component that has the node: they stand in the order of the nodes. Slurm takes the
+    leader's number alone."""
+    counts = [int(one["nodes"]) for one in submission["components"]]
+    index = next(index for index in range(len(counts)) if node_rank < sum(counts[: index + 1]))
+    return [f"--het-group={index}"] if len(counts) > 1 else []
+
+
+def _program(connection: Mapping[str, Any], name: str, known: tuple[list[str], str]) -> list[str]:
+    """In a container of Slurm's own nothing of what the job's script loads is to be loaded again."""
+    options, command = known
+    lines = environment({} if options else connection)
+    login = ["-l"] if connection.get("modules") or connection.get("conda") else []
+    script = "\n".join([f"run={quoted(f'{folder_of(connection)}/runs/{name}')}", *lines, f"exec {command}"])
+    return [*options, "bash", *login, "-c", script]
+
+
+def _dial(commands: Commands, words: list[str], order: Mapping[str, Any], handle: Handle, rank: int) -> socket.socket:
+    try:
+        stream = joined.begin(words, commands.variables(), DIAL_SECONDS)
+    except joined.Silent as silent:
+        if ENDED.search(silent.said):
+            raise not_running(handle, rank) from silent
+        raise out_of_reach(handle, rank, silent.said or f"{DIAL_SECONDS:.0f} s") from silent
+    stream.sendall(wire.line(order))
+    return stream
