@@ -4,7 +4,11 @@ Not a double of the platform's own answers to them (the end-to-end tests have th
 requests, answers, or half of a body: `cut(request)` may say how.
 """
 
+import contextlib
+import itertools
 import json
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,10 +23,13 @@ from fermi.agent.agent import Agent
 from fermi.agent.settings import Settings
 from fermi.launch.backends.agent.store import Attempt, Order, Report, Status
 from fermi.launch.errors import BackendError
+from tests.fakes import upgrades
 from tests.waiting import until
 
 INTERVAL_SECONDS = 1.0
 HELD_SECONDS = 1.0
+CHANNEL_SECONDS = 10.0
+_channels = itertools.count(1)
 
 
 @dataclass
@@ -42,6 +49,7 @@ class Known:
     order: str = ""
     status: Status = "online"
     heartbeats: int = 0
+    channels: dict[str, tuple[str, socket.socket]] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -101,6 +109,20 @@ class MemoryStore:
     def workers(self) -> Mapping[str, Status]:
         return {worker: one.status for worker, one in self.known.items()}
 
+    def channel(self, name: str, worker: str) -> socket.socket:
+        """Told with heartbeats until its agent comes."""
+        ours, theirs = socket.socketpair()
+        with self.changed:
+            if self.known[worker].order != name:
+                raise LookupError(worker)
+            key = f"channel-{next(_channels)}"
+            self.known[worker].channels[key] = (name, theirs)
+            self._raise([worker])
+            if self.changed.wait_for(lambda: key not in self.known[worker].channels, CHANNEL_SECONDS):
+                return ours
+            del self.known[worker].channels[key]
+        raise TimeoutError
+
     def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
         stop.wait()
 
@@ -143,7 +165,10 @@ class MemoryStore:
                     doing=process["doing"],
                 )  # fmt: skip
                 one.pulses[said["id"]] = said.get("pulse")
-            return {"id": said["id"], "generation": worker.generation, **self._wanted(said["id"]), "error": None}
+            channels = [{"id": key, "run": run} for key, (run, _) in worker.channels.items()]
+            hosted = {"runs": [], "removed": [], "channels": channels} if channels else None
+            wanted = {**self._wanted(said["id"]), "hosted": hosted}
+            return {"id": said["id"], "generation": worker.generation, **wanted, "error": None}
 
     def wait_for_news(self, said: Sequence[Mapping[str, Any]], seconds: float) -> None:
         def news() -> bool:
@@ -207,7 +232,10 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self._answer("GET")
+        parts = self.path.split("/")
+        if parts[-2] == "channels":
+            return self._channel(parts[-3], parts[-1])
+        return self._answer("GET")
 
     def do_POST(self) -> None:
         self._answer("POST")
@@ -259,6 +287,26 @@ class _Handler(BaseHTTPRequestHandler):
         if parts[1] == "order":
             return 200, {"data": store.order(parts[0])}
         return self._append(self.server.logs / "/".join(parts[2:]), int(parse_qs(url.query)["offset"][0]), body)
+
+    def _channel(self, worker: str, key: str) -> None:
+        """A stream from the agent's host, to who waits for it."""
+        store = self.server.store
+        with store.changed:
+            _, stream = store.known[worker].channels.pop(key)
+            store.changed.notify_all()
+        self.close_connection = True
+        talk = upgrades.upgrade(self)
+        with stream, contextlib.suppress(OSError):
+            while True:
+                ready, _, _ = select.select([talk.outside, stream], [], [])
+                if talk.outside in ready:
+                    for message in talk.messages():
+                        stream.sendall(message)
+                if stream in ready:
+                    if not (data := stream.recv(1 << 16)):
+                        return talk.close()
+                    talk.send(data)
+        return None
 
     def _append(self, stem: Path, offset: int, body: bytes) -> tuple[int, dict[str, Any]]:
         path = stem.with_name(stem.name + ".log")

@@ -261,13 +261,13 @@ class WorkerHostedRef(serializers.Serializer):
 
 class WorkerChannelRef(serializers.Serializer):
     id = serializers.CharField(help_text="good for one WebSocket: /api/v1/workers/{worker}/channels/{id}")
-    run = serializers.CharField()
+    run = serializers.CharField(help_text="a dev environment's run, or the attempt of which this worker has a rank")
 
 
 class WorkerHostedDesired(serializers.Serializer):
     runs = WorkerHostedRef(many=True, help_text="dev environments that the host is to keep; end others")
     removed = serializers.ListField(child=serializers.CharField(), help_text="environments of which nothing may stay")
-    channels = WorkerChannelRef(many=True, help_text="somebody waits for a stream into such a run")
+    channels = WorkerChannelRef(many=True, help_text="somebody waits for a stream into such a run, or beside a rank")
 
 
 class WorkerDesired(serializers.Serializer):

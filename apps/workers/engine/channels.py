@@ -1,5 +1,5 @@
-"""Streams from an agent's host to whoever dials an environment there. The host cannot be reached, so its agent dials
-out:
+"""Streams from an agent's host to whoever dials an environment there, or goes beside a rank. The host cannot be
+reached, so its agent dials out:
 
     dial: listens on a port of its own, writes down where (Channel) ──heartbeat──▶ agent
     dial ◀──TCP, its first line is the channel's id── the web process that the WebSocket reaches ◀──WebSocket── agent
@@ -20,24 +20,22 @@ from django.db import transaction
 
 from apps.common.clock import now
 from apps.workers import revisions
-from apps.workers.models import Channel, HostRun, Worker
+from apps.workers.models import Channel, Worker
 from apps.workers.services import hosting
-from fermi.launch.errors import BackendError
 
 SECONDS = 10.0
 """How long one waits: an agent that listens is there at once."""
 LONGEST = 100
 
 
-def wait(run: HostRun) -> socket.socket:
-    """Raises BackendError(ENVIRONMENT_AWAY)."""
+def wait(worker: str, machine: str, run: str) -> socket.socket:
+    """From the worker's host, as long as that is this machine: to a dev environment's run, or beside the rank that it
+    has of an attempt. Raises TimeoutError and LookupError."""
     with socket.create_server((settings.INTERNAL_ADDRESS, 0), family=_family()) as listening:
         host, port = listening.getsockname()[:2]
-        channel = _ask(run, f"{host}|{port}")
+        channel = _ask(worker, machine, run, f"{host}|{port}")
         try:
             return _accepted(listening, channel, time.monotonic() + SECONDS)
-        except TimeoutError:
-            raise BackendError("ENVIRONMENT_AWAY", environment=run.environment) from None
         finally:
             Channel.objects.filter(pk=channel).delete()
 
@@ -51,16 +49,16 @@ def claim(worker: str, channel: str) -> tuple[str, int] | None:
     return host, int(port)
 
 
-def _ask(run: HostRun, address: str) -> str:
+def _ask(worker: str, machine: str, run: str, address: str) -> str:
     channel = secrets.token_urlsafe(32)
     with transaction.atomic():
         revision = revisions.following()
         Channel.objects.filter(until__lt=now()).delete()
-        if not Worker.objects.filter(pk=run.worker, machine=run.machine).exists():
-            raise BackendError("ENVIRONMENT_AWAY", environment=run.environment)
+        if not Worker.objects.filter(pk=worker, machine=machine).exists():
+            raise LookupError(worker)
         until = now() + timedelta(seconds=SECONDS)
-        Channel.objects.create(pk=channel, worker=run.worker, run=run.name, address=address, until=until)
-        hosting.tell(run.worker, revision)
+        Channel.objects.create(pk=channel, worker=worker, run=run, address=address, until=until)
+        hosting.tell(worker, revision)
     return channel
 
 

@@ -121,7 +121,10 @@ class DatabaseHosts:
         row = HostRun.objects.filter(pk=name, stopped=False).exclude(worker="").first()
         if row is None:
             raise BackendError("ENVIRONMENT_AWAY", environment=name.rpartition("-")[0])
-        return channels.wait(row)
+        try:
+            return channels.wait(row.worker, row.machine, row.name)
+        except (TimeoutError, LookupError):
+            raise BackendError("ENVIRONMENT_AWAY", environment=row.environment) from None
 
 
 def body_of(worker_id: str, name: str) -> dict[str, Any] | None:

@@ -1,5 +1,6 @@
 """The memory behind the backend `agent`, on the database; see `fermi.launch.backends.agent.store`."""
 
+import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from apps.common.errors import ApiError
 from apps.training.ground.launching import secrets_of
 from apps.training.models import Task
 from apps.workers import health, revisions, taken
+from apps.workers.engine import channels
 from apps.workers.models import Launch, Order, Report, Worker
 from apps.workers.services import environments
 from fermi.launch.backends.agent import store
@@ -126,6 +128,12 @@ class DatabaseStore:
     def workers(self) -> Mapping[str, store.Status]:
         judge = health.judge()
         return {key: judge.status(at) for key, at in Worker.objects.values_list("pk", "report__at")}
+
+    def channel(self, name: str, worker: str) -> socket.socket:
+        order = Order.objects.filter(launch=name, worker=worker, launch__stopped=False).first()
+        if order is None or not any(_ordered(one) == name for one in Worker.objects.filter(pk=worker)):
+            raise LookupError(worker)
+        return channels.wait(worker, order.machine, name)
 
     def watch(self, stop: Event, on_change: Callable[[str], None]) -> None:
         """Whoever stores a report or notices a loss tells the reconciler (`beats`, `tasks`)."""

@@ -6930,6 +6930,7 @@ export interface components {
         WorkerChannelRef: {
             /** @description good for one WebSocket: /api/v1/workers/{worker}/channels/{id} */
             id: string;
+            /** @description a dev environment's run, or the attempt of which this worker has a rank */
             run: string;
         };
         WorkerDesired: {
@@ -7025,7 +7026,7 @@ export interface components {
             runs: components["schemas"]["WorkerHostedRef"][];
             /** @description environments of which nothing may stay */
             removed: string[];
-            /** @description somebody waits for a stream into such a run */
+            /** @description somebody waits for a stream into such a run, or beside a rank */
             channels: components["schemas"]["WorkerChannelRef"][];
         };
         WorkerHostedEnvelope: {

@@ -4,7 +4,7 @@
     listen      a heartbeat that the server holds until something else is wanted: the long poll
     report      a heartbeat at once when a process changed, so that nobody waits for the next
     ship        logs
-    host        dev environments of this host, and streams into them (see `hosted`)
+    host        dev environments of this host (see `hosted`)
     engines     whether there is a container engine for them
 
 A server that is away stops none of this but the answers: training goes on, ends, and is told of later.
@@ -12,6 +12,7 @@ A server that is away stops none of this but the answers: training goes on, ends
 
 import logging
 import random
+import socket
 import threading
 import time
 import uuid
@@ -31,6 +32,7 @@ from fermi.agent.settings import Settings
 from fermi.agent.shipping import ship_all
 from fermi.agent.state import Folder
 from fermi.agent.usage import NOTHING, Sampler
+from fermi.agent.ways import Ways
 from fermi.agent.worker import Worker, end_siblings
 from fermi.client import Conflict, FermiError, RequestRefused, Throttled, UnexpectedAnswer
 from fermi.launch import registry
@@ -95,6 +97,7 @@ class Agent:
         }  # fmt: skip
         self.engines = Engines(state / "hosted" / "containers", wanted=settings.containers)
         self.hosted = Hosted(kept, self.server, self.secrets.__getitem__, self._changed.set, self._say)
+        self.ways = Ways(self.server, self.secrets.__getitem__, self._dial, self._say)
 
     def run(self) -> None:
         """Until `stop`. Training goes on afterwards."""
@@ -232,6 +235,7 @@ class Agent:
                     self._news.set()
                 if worker.desired and worker.desired.generation == item["generation"]:
                     self.hosted.learn(worker.id, item.get("hosted"))
+                    self.ways.learn(worker.id, (item.get("hosted") or {}).get("channels") or ())
         for worker in workers:
             self._fetch(worker)
         if refused:
@@ -300,6 +304,14 @@ class Agent:
             with self._lock:
                 self._usage, self._used = usage, sampler.told
             self._pause(min(USAGE_SECONDS, self.interval))
+
+    def _dial(self, worker: str, run: str) -> socket.socket | None:
+        """Into a dev environment that is kept here, or beside the rank of an attempt that this worker runs."""
+        if (stream := self.hosted.dial(run)) is not None:
+            return stream
+        with self._lock:
+            there = self.by_id[worker].runs.get(run)
+        return there.beside() if there else None
 
     def _host(self) -> None:
         while not self._ending.is_set():

@@ -12,15 +12,14 @@ own machine, told by heartbeats.
 """
 
 import json
+import socket
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fermi.agent import streams
 from fermi.agent.server import Server
 from fermi.client import FermiError, Forbidden, NotFound
 from fermi.launch import registry, stored
@@ -69,17 +68,11 @@ class Hosted:
         self._gone: set[str] = set()
         self._shipped: dict[str, int] = {}
         self._complete: set[str] = set()  # the platform has all that these printed, and nobody wants them any more
-        self._opened: deque[str] = deque(maxlen=1000)
         self._engine: Hosting | None = None
 
     def learn(self, worker: str, told: Mapping[str, Any] | None) -> None:
         """What a heartbeat was answered with."""
         told = told or {}
-        for channel in told.get("channels") or ():
-            if channel["id"] not in self._opened:
-                self._opened.append(channel["id"])
-                opening = threading.Thread(target=self._open, args=(worker, channel["id"], channel["run"]), daemon=True)
-                opening.start()
         wanted = {name: told.get(name) or [] for name in ("runs", "removed")}
         if self._told.get(worker) != wanted:
             self._told[worker] = wanted
@@ -252,24 +245,10 @@ class Hosted:
         except (FermiError, BackendError) as error:
             self._say("environment log", begun.name, f"it waits: {error}")
 
-    def _open(self, worker: str, channel: str, run: str) -> None:
-        """A stream to the run's keeper, for somebody who waits a few seconds for it."""
+    def dial(self, run: str) -> socket.socket | None:
+        """To the run's keeper; None where it is not kept here. Raises BackendError and OSError."""
         begun = self._begun.get(run)
-        if begun is None:
-            return
-        try:
-            stream = self._hosting().dial(begun.handle)
-        except (BackendError, OSError) as error:
-            self._say("door", run, f"its keeper does not answer: {error}")
-            return
-        self._say("door", run, "")
-        with stream:
-            try:
-                socket = self._server.channel(worker, self._token(worker), channel)
-            except FermiError as error:
-                self._say("channel", run, f"no way to the platform: {error.message}")
-                return
-            streams.join(stream, socket)
+        return self._hosting().dial(begun.handle) if begun else None
 
 
 def _load(folder: Path) -> dict[str, Begun]:

@@ -12,6 +12,7 @@
 import json
 import os
 import shutil
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ from typing import Any
 
 from fermi.agent.confining import Confining
 from fermi.launch.backends import reported
+from fermi.launch.backends.local import beside
 from fermi.runner import ending, exits, files, status
 from fermi.runner.late import Late, decode
 
@@ -127,6 +129,12 @@ class Run:
         """Variables that its rank is to get beside its spec's."""
         found: dict[str, str] = files.read_json(str(self.folder / files.SECRETS)) or {}
         return found
+
+    def beside(self) -> socket.socket | None:
+        """A stream to `fermi.keeper.beside`, in its rank's confinement; None where that does not run. Raises
+        joined.Silent."""
+        order = beside.order(self.spec, self.rank)
+        return beside.dial(order) if order and beside.runs(self.spec_path, self.rank) else None
 
     @property
     def rank(self) -> int:

@@ -2476,6 +2476,9 @@ class WorkerChannelRef(TypedDict):
     good for one WebSocket: /api/v1/workers/{worker}/channels/{id}
     """
     run: str
+    """
+    a dev environment's run, or the attempt of which this worker has a rank
+    """
 
 
 class WorkerEntry(TypedDict):
@@ -4830,7 +4833,7 @@ class WorkerHostedDesired(TypedDict):
     """
     channels: list[WorkerChannelRef]
     """
-    somebody waits for a stream into such a run
+    somebody waits for a stream into such a run, or beside a rank
     """
 
 

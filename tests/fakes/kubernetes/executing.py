@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Protocol
 
-from tests.fakes.kubernetes import upgrades
+from tests.fakes import upgrades
 from tests.fakes.kubernetes.errors import Refused, bad_request
-from tests.fakes.kubernetes.upgrades import Talk
+from tests.fakes.upgrades import Talk
 
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 IN, OUT, ERR, STATUS, CLOSE = 0, 1, 2, 3, 255

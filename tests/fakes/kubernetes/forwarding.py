@@ -8,10 +8,10 @@ import socket
 import struct
 from http.server import BaseHTTPRequestHandler
 
-from tests.fakes.kubernetes import upgrades
+from tests.fakes import upgrades
 from tests.fakes.kubernetes.errors import bad_request
 from tests.fakes.kubernetes.store import Object
-from tests.fakes.kubernetes.upgrades import Talk
+from tests.fakes.upgrades import Talk
 
 PROTOCOLS = ("v4.channel.k8s.io",)
 

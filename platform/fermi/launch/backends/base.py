@@ -43,9 +43,9 @@ def not_running(handle: Handle, rank: int) -> BackendError:
     return BackendError("RANK_NOT_RUNNING", rank=rank, task=handle.task_id)
 
 
-def out_of_reach(handle: Handle, rank: int, why: str) -> BackendError:
+def out_of_reach(handle: Handle, rank: int, why: str = "") -> BackendError:
     """It may be running."""
-    return BackendError("RANK_OUT_OF_REACH", rank=rank, task=handle.task_id, why=why)
+    return BackendError("RANK_OUT_OF_REACH", rank=rank, task=handle.task_id, why=why or "no answer in time")
 
 
 class Backend(ABC):

@@ -1,7 +1,9 @@
 """The backend's verbs on worker agents. The store is the only memory, and its workers do the rest."""
 
+import socket
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ from fermi.launch.backends import logfiles, reported
 from fermi.launch.backends.agent import state
 from fermi.launch.backends.agent.render import orders, render
 from fermi.launch.backends.agent.store import Store
-from fermi.launch.backends.base import Backend
+from fermi.launch.backends.base import Backend, Beside, not_running, out_of_reach
 from fermi.launch.errors import BackendError
 from fermi.launch.ranks import split
 from fermi.launch.spec import (
@@ -68,6 +70,14 @@ class AgentBackend(Backend):
         handle = Handle.of(rendered.name)
         known_store().put(handle.name, handle.task_id, handle.attempt, orders(rendered))
 
+    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+        """The worker's agent brings the stream."""
+        attempt = known_store().attempts([handle.name]).get(handle.name)
+        found = next((one for one in attempt.reports if one.rank == rank), None) if attempt else None
+        if found is None or found.state != "running" or found.status == "lost":
+            raise not_running(handle, rank)
+        return Beside(found.node_rank, partial(_dial, handle, rank, found.worker))
+
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         names = [handle.name for handle in handles]
         known = known_store().attempts(names)
@@ -105,3 +115,12 @@ class AgentBackend(Backend):
 
     def orphans(self, live: Collection[str]) -> list[Handle]:
         return [Handle(name, task, number, 0) for name, task, number in known_store().names() if name not in live]
+
+
+def _dial(handle: Handle, rank: int, worker: str) -> socket.socket:
+    try:
+        return known_store().channel(handle.name, worker)
+    except TimeoutError:
+        raise out_of_reach(handle, rank) from None
+    except LookupError:
+        raise not_running(handle, rank) from None

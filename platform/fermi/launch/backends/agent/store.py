@@ -15,6 +15,7 @@ stop, a shorter grace, forget) raises the worker's `generation`, in the same tra
 may be called from any process at any time, and raise `fermi.launch.errors.BackendError` when they cannot do it.
 """
 
+import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
@@ -112,6 +113,10 @@ class Store(Protocol):
 
     def workers(self) -> Mapping[str, Status]:
         """Every worker there is; for `fermi clusters check`."""
+
+    def channel(self, name: str, worker: str) -> socket.socket:
+        """A stream of the worker's host to `fermi.keeper.beside`, beside the rank that the worker has of this attempt.
+        Raises TimeoutError where none came within seconds, LookupError where the worker has no such order."""
 
     def watch(self, stop: Event, on_change: Callable[[str], None]) -> None:
         """Until `stop`: calls `on_change` with the name of each attempt of which a report changed or a worker's status

@@ -86,7 +86,7 @@ def _dial(
         name = pod["metadata"]["name"]
         running = Executing(in_time(DIAL_SECONDS, partial(client.execute, name, names.CONTAINER, command)))
     except TimeoutError:
-        raise out_of_reach(handle, rank, f"{DIAL_SECONDS:.0f} s") from None
+        raise out_of_reach(handle, rank) from None
     except Refused as refused:
         if refused.status == 404:
             raise not_running(handle, rank) from refused
@@ -97,4 +97,4 @@ def _dial(
         running.stream.sendall(wire.line(order))
         return running.stream
     running.stream.close()
-    raise out_of_reach(handle, rank, running.why() or f"{DIAL_SECONDS:.0f} s")
+    raise out_of_reach(handle, rank, running.why())

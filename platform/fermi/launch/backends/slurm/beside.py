@@ -81,6 +81,6 @@ def _dial(commands: Commands, words: list[str], order: Mapping[str, Any], handle
     except joined.Silent as silent:
         if ENDED.search(silent.said):
             raise not_running(handle, rank) from silent
-        raise out_of_reach(handle, rank, silent.said or f"{DIAL_SECONDS:.0f} s") from silent
+        raise out_of_reach(handle, rank, silent.said) from silent
     stream.sendall(wire.line(order))
     return stream

@@ -1,4 +1,4 @@
-"""WebSockets of the API server: the handshake, and messages whose first byte is their channel."""
+"""WebSockets of fakes that are plain HTTP servers: the handshake, and messages as one thread reads and writes them."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def chosen(handler: BaseHTTPRequestHandler, known: Sequence[str]) -> str:
-    """The protocol: of those that the client offers, the first that is known. Raises Refused."""
+    """The protocol: of those that the client offers, the first that is known. Raises the API server's Refused."""
     if handler.headers.get("Upgrade", "").lower() != "websocket":
         raise bad_request("Upgrade request required")
     offered = [one.strip() for one in handler.headers.get("Sec-WebSocket-Protocol", "").split(",")]
@@ -25,41 +25,52 @@ def chosen(handler: BaseHTTPRequestHandler, known: Sequence[str]) -> str:
     return found
 
 
-def upgrade(handler: BaseHTTPRequestHandler, protocol: str) -> "Talk":
+def upgrade(handler: BaseHTTPRequestHandler, protocol: str = "") -> "Talk":
     key = handler.headers["Sec-WebSocket-Key"].encode()
     handler.send_response(101)
     handler.send_header("Upgrade", "websocket")
     handler.send_header("Connection", "Upgrade")
     handler.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key + GUID).digest()).decode())
-    handler.send_header("Sec-WebSocket-Protocol", protocol)
+    if protocol:
+        handler.send_header("Sec-WebSocket-Protocol", protocol)
     handler.end_headers()
     handler.wfile.flush()
     return Talk(handler.connection)
 
 
 class Talk:
-    """One thread's. Raises OSError where the client has gone."""
+    """Raises OSError where the client has gone."""
 
     def __init__(self, outside: socket.socket) -> None:
         self.outside = outside
         self._talk = Protocol(SERVER, state=OPEN, max_size=None)
 
-    def say(self, channel: int, data: bytes) -> None:
-        self._talk.send_binary(bytes([channel]) + data)
+    def send(self, data: bytes) -> None:
+        self._talk.send_binary(data)
         self._flush()
 
-    def heard(self) -> Iterator[tuple[int, bytes]]:
-        """What has come, by channel; raises ConnectionError at the end. To be asked when there is something to read."""
+    def say(self, channel: int, data: bytes) -> None:
+        """As Kubernetes marks messages: by their first byte."""
+        self.send(bytes([channel]) + data)
+
+    def messages(self) -> Iterator[bytes]:
+        """Binary ones that have come; raises ConnectionError at the end. To be asked when something can be read."""
         data = self.outside.recv(1 << 16)
         self._talk.receive_data(data) if data else self._talk.receive_eof()
         for frame in self._talk.events_received():
-            if frame.opcode is Opcode.CLOSE:
-                raise ConnectionError("closed")
-            if frame.opcode is Opcode.BINARY and frame.data:
-                yield frame.data[0], bytes(frame.data[1:])
+            if frame.opcode in (Opcode.CLOSE, Opcode.TEXT):  # an agent's word that its side has no more
+                raise ConnectionError("said all")
+            if frame.opcode is Opcode.BINARY:
+                yield bytes(frame.data)
         self._flush()  # pongs
         if not data:
             raise ConnectionError("gone")
+
+    def heard(self) -> Iterator[tuple[int, bytes]]:
+        """What has come, by channel."""
+        for message in self.messages():
+            if message:
+                yield message[0], message[1:]
 
     def close(self) -> None:
         self._talk.send_close()

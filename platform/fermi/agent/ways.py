@@ -1,0 +1,48 @@
+"""Streams of this host for somebody at the platform who waits a few seconds for each: into a dev environment, or beside
+a rank. The platform cannot reach the host, so the agent dials both ends and joins them."""
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from fermi.agent import streams
+from fermi.agent.server import Server
+from fermi.client import FermiError
+
+Dial = Callable[[str, str], socket.socket | None]
+"""Of a worker and the name of what runs here, which may be nothing. Raises OSError and BackendError."""
+
+
+class Ways:
+    def __init__(
+        self, server: Server, token: Callable[[str], str], dial: Dial, say: Callable[[str, str, str], None]
+    ) -> None:
+        self._server, self._token, self._dial, self._say = server, token, dial, say
+        self._opened: deque[str] = deque(maxlen=1000)
+
+    def learn(self, worker: str, channels: Iterable[Mapping[str, str]]) -> None:
+        """What a heartbeat was answered with; the same ones are told again for a while."""
+        for channel in channels:
+            if channel["id"] not in self._opened:
+                self._opened.append(channel["id"])
+                about = (worker, channel["id"], channel["run"])
+                threading.Thread(target=self._open, args=about, daemon=True).start()
+
+    def _open(self, worker: str, channel: str, run: str) -> None:
+        try:
+            stream = self._dial(worker, run)
+        except Exception as error:  # whoever waits gives up by itself
+            self._say("door", run, f"nobody answers there: {error}")
+            return
+        self._say("door", run, "")
+        if stream is None:
+            return
+        with stream:
+            try:
+                web = self._server.channel(worker, self._token(worker), channel)
+            except FermiError as error:
+                self._say("channel", run, f"no way to the platform: {error.message}")
+                return
+            self._say("channel", run, "")
+            streams.join(stream, web)
