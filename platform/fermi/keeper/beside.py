@@ -96,7 +96,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await beside.run(request, reader, writer)
     except wire.Refused as refused:
         await _say(writer, refused.said)
-    except (wire.WireError, ValueError, TypeError, KeyError):
+    except (wire.WireError, ValueError, TypeError, KeyError, AttributeError):
         await _say(writer, {"ok": False, "code": "KEEPER_REQUEST_INVALID", "params": {}})
     finally:
         if beside:

@@ -177,4 +177,6 @@ def _become(
         os.execvpe(command[0], list(command), env)
     except OSError as error:
         os.write(2, f"fermi: cannot run {command[0]}: {error.strerror}\n".encode())
+    except ValueError as error:  # a word or a variable that no program can be given
+        os.write(2, f"fermi: cannot run it: {error}\n".encode())
     os._exit(NOT_FOUND)

@@ -38,8 +38,11 @@ def beside(connection: Mapping[str, Any], run: RunDir, rendered: Rendered, handl
         raise BackendError("BESIDE_SLURM_USER", permanent=True, user=user, expected=own)
     commands = Commands(connection)
     commands.program("srun")
+    known = content["order"].get("beside")
+    if not known:  # rendered by an older version, whose modules lie there
+        raise out_of_reach(handle, rank, "fermi.keeper.beside is not there")
     where = [*commands.step(seen.begun), *_group(content["submission"], number), f"--nodelist={host}"]
-    program = _program(connection, handle.name, content["order"]["beside"][number])
+    program = _program(connection, handle.name, known[number])
     return Beside(number, partial(_dial, commands, [*where, *program], _order(node, run, rank), handle, rank))
 
 

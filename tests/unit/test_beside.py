@@ -1,0 +1,188 @@
+"""The program beside a rank, by itself: what it is told, what it answers, and what it leaves behind."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fermi.keeper import beside, wire
+from fermi.launch import shipped
+from fermi.launch.backends import joined
+from fermi.runner import bringing
+from tests.beside import LEAVES, SHOWN, first_word, lives
+from tests.keepers import ran
+from tests.waiting import until
+
+PYTHON = sys.executable
+ROOT = Path(beside.__file__).parents[2]
+
+
+class Program:
+    """`pipes`: its input and output are two pipes and not one socket, as container runtimes have them."""
+
+    def __init__(self, *, pipes: bool = False, **env: str) -> None:
+        self.stream, theirs = socket.socketpair()
+        into, out_of = (subprocess.PIPE, subprocess.PIPE) if pipes else (theirs, theirs)
+        self.process = subprocess.Popen(
+            [PYTHON, "-m", "fermi.keeper.beside"], stdin=into, stdout=out_of,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **env}, start_new_session=True,
+        )  # fmt: skip
+        if pipes:
+            threading.Thread(target=self._give, args=(theirs,), daemon=True).start()
+            threading.Thread(target=self._take, args=(theirs,), daemon=True).start()
+        else:
+            theirs.close()
+        assert joined.answers(self.stream, 30)
+
+    def _give(self, theirs: socket.socket) -> None:
+        assert self.process.stdin
+        with self.process.stdin as given, contextlib.suppress(OSError):
+            while data := theirs.recv(1 << 16):
+                given.write(data)
+                given.flush()
+
+    def _take(self, theirs: socket.socket) -> None:
+        assert self.process.stdout
+        with self.process.stdout as taken, contextlib.suppress(OSError):
+            while data := os.read(taken.fileno(), 1 << 16):
+                theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_RDWR)
+
+    def ask(self, order: Mapping[str, Any], **request: Any) -> dict[str, Any]:
+        self.stream.sendall(wire.line(order))
+        return wire.ask(self.stream, {"open": "exec", "command": None, "env": {}, "tty": None, **request}, 30)
+
+    def shown(self, order: Mapping[str, Any], **request: Any) -> tuple[dict[str, str], str]:
+        assert self.ask(order, command=[sys.executable, "-c", SHOWN], **request) == {"ok": True}
+        env, cwd = json.loads(ran(self.stream).out)
+        return env, cwd
+
+    def close(self) -> None:
+        self.stream.close()
+        self.process.wait(30)
+
+
+@pytest.fixture(params=[False, True], ids=["socket", "pipes"])
+def program(request: pytest.FixtureRequest) -> Iterator[Program]:
+    running = Program(pipes=request.param, KEPT="kept", SECRET="s3cret")
+    yield running
+    running.close()
+
+
+def test_it_does_as_the_order_says(program: Program, tmp_path: Path) -> None:
+    order = {
+        "env": {"RANK": "3", "MASTER_ADDR": [{"late": "head host"}], "X": "theirs"}, "cwd": str(tmp_path),
+        "head": "127.0.0.1", "first": True, "without": ["SECRET"], "name": "task-x-1",
+    }  # fmt: skip
+    env, cwd = program.shown(order, env={"X": "mine"})
+    assert (env["RANK"], env["MASTER_ADDR"], env["X"], env["KEPT"], cwd) == (
+        "3",
+        "127.0.0.1",
+        "mine",
+        "kept",
+        str(tmp_path),
+    )
+    assert env["GLOO_SOCKET_IFNAME"] == "lo"
+    assert "SECRET" not in env
+
+
+def test_without_any_order_a_command_is_where_the_program_was_begun(program: Program) -> None:
+    env, cwd = program.shown({})
+    assert (env["KEPT"], cwd) == ("kept", os.getcwd())
+
+
+def test_the_packages_of_the_tasks_own_code_come_first(program: Program, tmp_path: Path) -> None:
+    tree = tmp_path / "code" / "0"
+    tree.mkdir(parents=True)
+    bringing.leave_word(str(tree), "/packages/venv/bin/python")
+    env, _ = program.shown({"cwd": str(tree)})
+    assert env["PATH"].startswith("/packages/venv/bin:")
+    assert env["VIRTUAL_ENV"] == "/packages/venv"
+
+
+def test_a_login_shell_keeps_the_path(program: Program, tmp_path: Path) -> None:
+    env = {"PATH": f"/of/the/rank:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    assert program.ask({"env": env}) == {"ok": True}
+    program.stream.sendall(wire.frame(wire.IN, b'echo "path $PATH"; exit 3\n') + wire.control({"end": True}))
+    done = ran(program.stream)
+    assert done.code == 3
+    assert "path /of/the/rank:" in done.out
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [({"open": "port", "port": 22}, "KEEPER_REQUEST_INVALID"), ({"open": "status"}, "KEEPER_REQUEST_INVALID"),
+     ({"open": "exec", "command": []}, "KEEPER_REQUEST_INVALID"),
+     ({"open": "exec", "command": ["true"], "env": ["X"]}, "KEEPER_REQUEST_INVALID")],
+)  # fmt: skip
+def test_what_it_does_not_do_it_says(request_: dict[str, Any], code: str) -> None:
+    running = Program()
+    running.stream.sendall(wire.line({}))
+    assert wire.ask(running.stream, request_, 30)["code"] in (code, "KEEPER_REQUEST_INVALID")
+    assert running.stream.recv(1) == b""
+    running.close()
+
+
+@pytest.mark.parametrize("end", ["stream", "signal", "command"])
+def test_all_that_it_started_ends_with_it(end: str) -> None:
+    running = Program()
+    script = LEAVES if end != "command" else "setsid sleep 600 >/dev/null & echo $!; sleep 0.2"
+    assert running.ask({}, command=["sh", "-c", script]) == {"ok": True}
+    left = int(first_word(running.stream))
+    if end == "stream":
+        running.stream.close()
+    elif end == "signal":
+        running.process.send_signal(signal.SIGTERM)
+    running.process.wait(30)
+    until(lambda: not lives(left), what="what was left behind is gone")
+    running.close()
+
+
+def test_nobody_reads_what_it_was_given_out_of_its_memory() -> None:
+    running = Program(SECRET="s3cret")
+    code = f"open('/proc/{running.process.pid}/environ').read()"
+    assert running.ask({}, command=["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, "-c", code])[
+        "ok"
+    ]
+    done = ran(running.stream)
+    assert done.code != 0
+    assert "s3cret" not in done.out + done.err
+    running.close()
+
+
+def test_one_that_cannot_begin_is_told_with_what_it_complained_of() -> None:
+    with pytest.raises(joined.Silent) as silent:
+        joined.begin(["sh", "-c", "echo not today >&2; exit 3"], dict(os.environ), 30)
+    assert silent.value.said == "not today"
+    with pytest.raises(joined.Silent):
+        joined.begin(["sleep", "600"], dict(os.environ), 0.1)
+    with pytest.raises(joined.Silent):
+        joined.begin(["/no/such/program"], {}, 1)
+
+
+def test_what_a_shell_greets_with_is_not_taken_for_an_answer() -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = ["sh", "-c", 'echo Welcome; exec "$@"', "sh", sys.executable, "-m", "fermi.keeper.beside"]
+    with joined.begin(words, env, 30) as stream:
+        stream.sendall(wire.line({}))
+        assert wire.ask(stream, {"open": "exec", "command": ["true"]}) == {"ok": True}
+
+
+def test_pods_and_slurm_nodes_have_all_that_it_imports(tmp_path: Path) -> None:
+    for place, runner in (("pod", shipped.POD), ("slurm", shipped.SLURM)):
+        for path, text in shipped.modules(runner, ()).items():
+            (tmp_path / place / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / place / path).write_text(text, encoding="utf-8")
+        words = [sys.executable, "-I", "-c", "import sys; sys.path.insert(0, sys.argv[1]); import fermi.keeper.beside"]
+        subprocess.run([*words, str(tmp_path / place)], check=True, cwd=tmp_path)
+        size = sum(map(len, shipped.modules(runner, ("fermi.train.train_ddp",)).values()))
+        assert size < 900_000, "a ConfigMap holds one MiB"
