@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -252,8 +253,9 @@ def test_frames_that_are_none_end_it(member: Console) -> None:
 
 
 def test_beside_a_rank_a_command_has_its_variables_and_its_directory(
-    member: Console, stranger: Console, world: DevEnvironment, tmp_path: Any
-) -> None:
+    member: Console, stranger: Console, person: Callable[..., Console], world: DevEnvironment, tmp_path: Any,
+    request: pytest.FixtureRequest,
+) -> None:  # fmt: skip
     node = {
         "node_rank": 0, "cwd": str(tmp_path), "env": {"MASTER_PORT": "29500"},
         "ranks": [{"rank": rank, "local_rank": rank, "env": {"RANK": str(rank)}, "log": ""} for rank in range(2)],
@@ -266,6 +268,7 @@ def test_beside_a_rank_a_command_has_its_variables_and_its_directory(
     Node.objects.create(task=task, node_rank=0, environment=world, name="n", zone="z", processes=2)
     folder = Path(settings.DATA_DIR, "runs", "task-x-1")
     folder.mkdir(parents=True)
+    request.addfinalizer(lambda: shutil.rmtree(folder))  # its runner is this very process
     files.write_atomically(str(folder / "node-0.json"), node)
     lives = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
     ranks = [{"rank": rank, "state": "running", **lives} for rank in range(2)]
@@ -284,10 +287,11 @@ def test_beside_a_rank_a_command_has_its_variables_and_its_directory(
     with channel(member, path) as connection:
         assert said(connection, open="port", port=22)["code"] == "CHANNEL_REQUEST"
     assert refused(lambda: channel(stranger, path))[0] == 404
+    assert refused(lambda: channel(person("viewer", Role.VIEWER), path))[0] == 403
     assert refused(lambda: channel(member, path.replace("/1/", "/2/")))[0] == 404
     Attempt.objects.filter(pk=attempt.pk).update(outcome="SUCCEEDED")
-    code_, body = refused(lambda: channel(member, path))
-    assert (code_, json.loads(body)["error"]) == (409, "RANK_NOT_RUNNING")
+    status_, body = refused(lambda: channel(member, path))
+    assert (status_, json.loads(body)["error"]) == (409, "RANK_NOT_RUNNING")
 
 
 def test_a_command_ends_when_nobody_listens_any_more(member: Console, tmp_path: Any) -> None:

@@ -23,12 +23,15 @@ DIAL_SECONDS = 8.0
 PROGRAM = "fermi.keeper.beside"
 
 
-def beside(client: Client, gang: Gang, rendered: Rendered, handle: Handle, rank: int) -> Beside:
-    """Raises BackendError."""
+def beside(client: Client, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+    """Asks for the attempt's pods, and remembers nothing: web processes watch no clusters. Raises BackendError."""
     template = _template(rendered, rank)
     if template is None:
         raise not_running(handle, rank)
-    node_rank = names.node_rank(template)
+    node_rank, gang = names.node_rank(template), Gang(handle.name)
+    query = {"labelSelector": names.selector(handle.name)}
+    for found in client.request("GET", client.path("Pod"), query=query, timeout=DIAL_SECONDS)["items"]:
+        gang.put("Pod", found)
     pod = gang.by_node().get(node_rank)
     if pod is None or not _runs(pod):
         raise not_running(handle, rank)

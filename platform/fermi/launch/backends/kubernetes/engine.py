@@ -189,7 +189,7 @@ class KubernetesBackend(Backend):
         return samples
 
     def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
-        return beside.beside(self.client, self._watch.ready().gang(handle.name), rendered, handle, rank)
+        return beside.beside(self.client, rendered, handle, rank)
 
     def port_host(self, job: JobSpec) -> str | None:
         """Each pod has an address of its own, unless the administrator puts pods into the hosts' network."""
