@@ -17,8 +17,12 @@ log = logging.getLogger(__name__)
 
 POUR = "fermi.pour"
 """Among a request's extensions, where the server has it: `await pour(source, count)` sends so many bytes of a socket as
-the next part of a body whose length is known. Raises EOFError where the source has fewer, and what `pouring.pour`
-does."""
+the next part of a body whose length is known. Raises ReaderGone, EOFError where the source has fewer, and OSError where
+it breaks off."""
+
+
+class ReaderGone(ConnectionError):
+    """Whom a body was for takes no more of it."""
 
 
 class Answered:

@@ -17,7 +17,6 @@ from apps.common import asgi
 from apps.common.asgi import Receive, Scope, Send
 from apps.doors import headers, streams
 from apps.doors.streams import Stream
-from fermi.keeper import pouring
 
 MOST = 128  # connections of one door
 KEPT = 16  # of them while nothing is asked
@@ -172,7 +171,7 @@ async def _pass_on(scope: Scope, send: Send, response: httpcore.Response) -> Non
             await send({"type": "http.response.body", "body": piece[:left], "more_body": True})
             left -= len(piece[:left])
         await pour(source, left)
-    except pouring.TargetGone as error:
+    except asgi.ReaderGone as error:
         raise ClientGone from error
     finally:
         source.close()

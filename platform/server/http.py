@@ -6,8 +6,8 @@ from typing import cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from apps.common.asgi import POUR
-from fermi.keeper.pouring import pour
+from apps.common.asgi import POUR, ReaderGone
+from fermi.keeper.pouring import TargetGone, pour
 
 
 class _Counted:
@@ -37,5 +37,9 @@ class Http(H11Protocol):
         finally:
             self.transport.set_write_buffer_limits()
         with self.transport.get_extra_info("socket").dup() as target:
-            if await pour(source, target, count=count) < count:
-                raise EOFError("the body ended early")
+            try:
+                sent = await pour(source, target, count=count)
+            except TargetGone as error:
+                raise ReaderGone(error.errno, error.strerror) from error
+        if sent < count:
+            raise EOFError("the body ended early")
