@@ -33,6 +33,7 @@ from tests.waiting import until
 
 FILE = 64 << 20
 ROUNDS = 5
+DOWNLOADS = 25  # of 40 ms each, and the kernel places three processes on two cores differently from time to time
 REQUESTS = 60
 AT_ONCE = 10
 LOSS = Target(0.9, "at least", "ratio")
@@ -117,9 +118,9 @@ def measure() -> Iterator[Figure]:
             _direct(data.parent / "direct") as direct,
             _behind_a_door(data, client, web.port) as proxied,
         ):
-            found = in_turns(
+            found = in_turns(DOWNLOADS, download_direct=direct.download, download=proxied.download)
+            found |= in_turns(
                 ROUNDS,
-                download_direct=direct.download, download=proxied.download,
                 one_direct=lambda: direct.answers(1), one=lambda: proxied.answers(1),
                 many_direct=lambda: direct.answers(AT_ONCE), many=lambda: proxied.answers(AT_ONCE),
             )  # fmt: skip

@@ -33,6 +33,7 @@ class ClientGone(Exception):
 class _Stream(httpcore.AsyncNetworkStream):
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        self._given_away = False
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         try:
@@ -48,10 +49,17 @@ class _Stream(httpcore.AsyncNetworkStream):
             raise httpcore.WriteError(str(error)) from error
 
     async def aclose(self) -> None:
-        self._stream.close()
+        if not self._given_away:
+            self._stream.close()
 
     def take_over(self) -> tuple[list[bytes], socket.socket]:
         return self._stream.take_over()
+
+    def give_away(self) -> Stream:
+        """For another connection of httpcore's, which knows nothing of what was taken out of this one."""
+        self._given_away = True
+        self._stream.give_back()
+        return self._stream
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.is_over if info == "is_readable" else None
@@ -60,8 +68,14 @@ class _Stream(httpcore.AsyncNetworkStream):
 class _Dialling(httpcore.AsyncNetworkBackend):
     def __init__(self, environment: DevEnvironment, door: str) -> None:
         self._environment, self._door = environment, door
+        self.spare: list[Stream] = []
+        """Open, and between two answers."""
 
     async def connect_tcp(self, *about: Any, **more: Any) -> httpcore.AsyncNetworkStream:
+        while self.spare:
+            if not (kept := self.spare.pop()).is_over:
+                return _Stream(kept)
+            kept.close()
         sock, _ = await streams.socket_to(self._environment, {"open": "port", "door": self._door})
         return _Stream(await Stream.over(sock))
 
@@ -69,6 +83,7 @@ class _Dialling(httpcore.AsyncNetworkBackend):
 @dataclass
 class _Held:
     pool: httpcore.AsyncConnectionPool
+    dialling: _Dialling
     using: int = 0
     closing: asyncio.TimerHandle | None = None
 
@@ -84,11 +99,12 @@ class Pools:
         key = (environment.pk, run, door)
         held = self._held.get(key)
         if held is None:
+            dialling = _Dialling(environment, door)
             pool = httpcore.AsyncConnectionPool(
                 max_connections=MOST, max_keepalive_connections=KEPT, keepalive_expiry=IDLE_S,
-                network_backend=_Dialling(environment, door),
+                network_backend=dialling,
             )  # fmt: skip
-            held = self._held[key] = _Held(pool)
+            held = self._held[key] = _Held(pool, dialling)
         if held.closing:
             held.closing.cancel()
             held.closing = None
@@ -102,6 +118,8 @@ class Pools:
 
     def _close(self, held: _Held) -> None:
         self._held = {key: one for key, one in self._held.items() if one is not held}
+        for stream in held.dialling.spare:
+            stream.close()
         closing = asyncio.ensure_future(held.pool.aclose())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -147,15 +165,15 @@ async def _answer(
     try:
         said = [*headers.outward(response.headers, hidden), *more]
         await send({"type": "http.response.start", "status": response.status, "headers": said})
-        await _pass_on(scope, send, response)
+        await _pass_on(scope, send, response, held.dialling.spare)
         await send({"type": "http.response.body", "body": b""})
     finally:
         await response.aclose()
 
 
-async def _pass_on(scope: Scope, send: Send, response: httpcore.Response) -> None:
-    """Of a large body only what came with its head goes through httpcore; the rest, from socket to socket. That
-    connection is not used again."""
+async def _pass_on(scope: Scope, send: Send, response: httpcore.Response, spare: list[Stream]) -> None:
+    """Of a large body only what came with its head goes through httpcore; the rest, from socket to socket. httpcore,
+    which has seen half of an answer, does not use the connection again; another of its connections may."""
     assert isinstance(response.stream, AsyncIterable)
     pour, left = (scope.get("extensions") or {}).get(asgi.POUR), _length(scope, response)
     async for piece in response.stream:
@@ -165,12 +183,15 @@ async def _pass_on(scope: Scope, send: Send, response: httpcore.Response) -> Non
             break
     else:
         return
-    pieces, source = response.extensions["network_stream"].take_over()
+    stream = response.extensions["network_stream"]
+    pieces, source = stream.take_over()
     try:
         for piece in pieces:
             await send({"type": "http.response.body", "body": piece[:left], "more_body": True})
             left -= len(piece[:left])
         await pour(source, left)
+        if headers.one(response.headers, b"connection").lower() != "close" and len(spare) < KEPT:
+            spare.append(stream.give_away())
     except asgi.ReaderGone as error:
         raise ClientGone from error
     finally:

@@ -79,6 +79,10 @@ class Stream(asyncio.Protocol):
         self._pieces.clear()
         return pieces, self._transport.get_extra_info("socket").dup()
 
+    def give_back(self) -> None:
+        """It is read again."""
+        self._transport.resume_reading()
+
     async def write(self, data: bytes) -> None:
         if self._lost or self._transport.is_closing():
             raise self._lost or ConnectionResetError("closed")

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fermi.keeper.pouring import MOST, TargetGone, pour
+from fermi.keeper.pouring import MOST, TargetGone, pour, pour_here
 
 BODY = os.urandom(1 << 16) * 100
 
@@ -74,6 +74,24 @@ def test_no_more_is_taken_than_was_asked_for(ways: Ways) -> None:
     ways.out.setblocking(True)
     assert ways.out.recv(16, socket.MSG_WAITALL) == BODY[100_001:100_017], "the rest is the next one's"
     assert taken() == BODY[:100_001]
+
+
+def test_a_thread_carries_as_the_event_loop_does(ways: Ways) -> None:
+    taken = ways.take()
+    ways.give(BODY)
+    assert pour_here(ways.out, ways.into, len(BODY) + 1) == len(BODY), "an early end"
+    assert taken() == BODY
+
+
+def test_a_thread_that_waits_ends_when_its_socket_is_shut_down(ways: Ways) -> None:
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(pour_here(ways.out, ways.into, 10)), daemon=True)
+    thread.start()
+    ways.source.sendall(b"some")
+    assert ways.target.recv(4, socket.MSG_WAITALL) == b"some"
+    ways.out.shutdown(socket.SHUT_RDWR)
+    thread.join(60)
+    assert found == [4]
 
 
 def test_an_early_end_is_told_by_the_count(ways: Ways) -> None:

@@ -6,10 +6,11 @@ not take: of a large file each byte is copied six times, two of them by the kern
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections.abc import Callable
 
-LEAST, MOST = 1 << 14, 1 << 20
+LEAST, MOST = 1 << 14, 1 << 18
 """Bytes at once: most connections carry little, and each direction has its own buffer."""
 
 
@@ -24,13 +25,14 @@ async def pour(
     read from the source or write to the target meanwhile. `passed` is called for each piece. Raises TargetGone, and
     OSError where the source breaks off."""
     loop = asyncio.get_running_loop()
-    buffer = memoryview(bytearray(LEAST))
+    buffer = memoryview(bytearray(LEAST if count is None else MOST))
     done = turn = 0
     while count is None or done < count:
         room = buffer if count is None else buffer[: count - done]
         try:
             got = source.recv_into(room)
         except BlockingIOError:
+            await asyncio.sleep(0)
             got, turn = await loop.sock_recv_into(source, room), 0
         if not got:
             break
@@ -50,6 +52,30 @@ async def pour(
         if turn >= MOST:  # a source that always has more leaves others their turn
             await asyncio.sleep(0)
             turn = 0
+    return done
+
+
+def pour_here(source: socket.socket, target: socket.socket, count: int) -> int:
+    """`pour` of `count` bytes for a thread of its own. It ends early when either socket is shut down."""
+    buffer, done = memoryview(bytearray(MOST)), 0
+    readable, writable = select.poll(), select.poll()
+    readable.register(source, select.POLLIN)
+    writable.register(target, select.POLLOUT)
+    while done < count:
+        try:
+            got = source.recv_into(buffer[: count - done])
+        except BlockingIOError:
+            readable.poll()
+            continue
+        if not got:
+            break
+        left = buffer[:got]
+        try:
+            while left := left[_send(target, left) :]:
+                writable.poll()
+        except OSError as error:
+            raise TargetGone(error.errno, error.strerror) from error
+        done += got
     return done
 
 
