@@ -2,8 +2,11 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from fermi.runner import prepared
 
@@ -33,3 +36,46 @@ def test_what_was_wanted_longest_ago_goes_and_never_what_is_held_or_fresh(tmp_pa
     prepared.make_room(tmp_path, 100)
     assert not held.exists()
     assert prepared.hold(str(tmp_path / "absent")) == -1
+
+
+LOCK = """
+[[package]]
+name = "mine"
+source = {{ {} }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "by_tree", "by_place"),
+    [
+        ("numpy==2.0\n-r more.txt\n", "pip", False, False),
+        ("--find-links ./lib\nname/with/slashes-that-is-nowhere\n", "pip", False, False),
+        ("-e git+https://example.org/thing.git#egg=thing\n", "pip", False, False),
+        ("./lib\n", "pip", True, False),
+        ("lib/ ; python_version > '3'\n", "pip", True, False),
+        ("mine[fast] @ file:lib\n", "pip", True, False),
+        ("-e .\n", "pip", True, True),
+        ("--editable=./lib[fast]  # ours\n", "pip", True, True),
+        (LOCK.format('virtual = "."'), "uv", False, False),
+        (LOCK.format('editable = "."'), "uv", False, False),
+        (LOCK.format('directory = "lib"'), "uv", True, False),
+        (LOCK.format('editable = "lib"'), "uv", True, True),
+    ],
+)
+def test_packages_that_are_parts_of_the_code_are_made_again_for_other_code(
+    text: str, kind: str, by_tree: bool, by_place: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared, "_make", lambda *about: about[4].mkdir())
+
+    def folder(place: str, tree: str) -> Path:
+        top = tmp_path / place
+        (top / "lib").mkdir(parents=True, exist_ok=True)
+        (top / "more.txt").touch()
+        (top / "pyproject.toml").touch()
+        (top / "asked").write_text(text)
+        return prepared.prepare(sys.executable, str(top / "asked"), kind, tmp_path / "cache", print, tree)
+
+    first = folder("here", "one")
+    assert folder("here", "one") == first
+    assert (folder("here", "two") != first) is by_tree
+    assert (folder("there", "one") != first) is by_place

@@ -174,7 +174,8 @@ def _prepare(spec: dict[str, Any], name: str, kind: str, tell: Any) -> str:
         _enter(confine, cache, spec["name"])
     os.chdir(spec["cwd"])
     try:
-        made = prepare(_python(order), os.path.join(spec["cwd"], name), kind, Path(cache), say)
+        where = os.path.join(spec["cwd"], name)
+        made = prepare(_python(order), where, kind, Path(cache), say, tree=order["snapshot"])
     except PrepareError as error:
         why = str(error.params.get("output") or error.code)
         raise Broken("CODE_PACKAGES_FAILED", file=name, why=why[-LONGEST_WORDS:]) from error

@@ -8,7 +8,8 @@
 
 Of one cache, those that were wanted longest ago are removed once it is larger than 50 GiB.
 
-The name says what it was made from: the interpreter, the requirements, and the files that these include.
+The name says what it was made from: the interpreter, the requirements, the files that these include, and the tree that
+they lie in, where they name parts of it (`./lib`, `-e .`). What is installed as a link into a tree serves it alone.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ LAST_LINES = 12
 MOST_BYTES = 50 << 30
 SPARED_SECONDS = 3600.0
 _INCLUDED = re.compile(rb"^\s*(?:-r|--requirement|-c|--constraint)[=\s]\s*(\S+)", re.MULTILINE)
+_LINKED = re.compile(r"\s*(?:-e|--editable)[=\s]\s*")
+_LOCKED = re.compile(r'source = \{ (editable|directory|path) = "([^"]+)" \}')
 _TOLD = re.compile(r"\s*(Collecting|Downloading|Building|Installing|Preparing|Resolved|Prepared|Installed) ")
 _LOOK = (
     "import json, site, sys; "
@@ -50,12 +53,12 @@ class PrepareError(Exception):
         self.code, self.params = code, params
 
 
-def prepare(python: str, requirements: str, kind: str, cache: Path, say: Say) -> Path:
+def prepare(python: str, requirements: str, kind: str, cache: Path, say: Say, tree: str = "") -> Path:
     """A folder whose `bin/python` has what the file `requirements` asks for, beside what `python` has. `kind`: `pip`
     for a file as pip reads it, `uv` for a `uv.lock` beside its `pyproject.toml`. `say` gets a line at each step.
-    Raises PrepareError."""
+    `tree`: what the folder around it is known by; another one where a file of it differs. Raises PrepareError."""
     about = _ask(python)
-    folder = Path(cache) / _name(about, Path(requirements), kind)
+    folder = Path(cache) / _name(about, Path(requirements), kind, tree)
     folder.parent.mkdir(parents=True, exist_ok=True)
     if _there(folder):
         return folder
@@ -150,10 +153,13 @@ def _ask(python: str) -> list[Any]:
     return found
 
 
-def _name(about: Sequence[Any], requirements: Path, kind: str) -> str:
-    digest = hashlib.sha256(json.dumps([kind, *about]).encode())
+def _name(about: Sequence[Any], requirements: Path, kind: str, tree: str) -> str:
+    digest, links = hashlib.sha256(json.dumps([kind, *about]).encode()), set[bool]()
     for name, content in _contents(requirements, kind):
         digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
+        links.update(_of_tree(requirements.parent, content.decode(errors="replace"), kind))
+    if links:
+        digest.update(f"\0{tree}\0{requirements.parent if True in links else ''}".encode())
     return digest.hexdigest()[:32]
 
 
@@ -176,6 +182,20 @@ def _contents(requirements: Path, kind: str) -> Iterator[tuple[str, bytes]]:
         if kind == "pip":
             named = (name.decode(errors="replace") for name in _INCLUDED.findall(content))
             wanted += [path.parent / name for name in named if "://" not in name]
+
+
+def _of_tree(folder: Path, content: str, kind: str) -> Iterator[bool]:
+    """For each part of the tree that is to be installed: whether as a link to where it lies."""
+    if kind == "uv":
+        yield from (how == "editable" for how, where in _LOCKED.findall(content) if where != ".")
+        return
+    for line in content.splitlines():
+        linked = _LINKED.match(line)
+        word = line[linked.end() if linked else 0 :].rpartition(" @ ")[2]
+        word = re.split(r"[;\[]|\s#", word)[0].strip()
+        is_path = (word.startswith(".") or "/" in word) and not word.startswith("-") and "://" not in word
+        if word.startswith("file:") or (is_path and (folder / word).exists()):
+            yield bool(linked)
 
 
 @contextmanager
