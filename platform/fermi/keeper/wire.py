@@ -110,7 +110,11 @@ def ask_handed(
     stream.settimeout(seconds)
     stream.sendall(line({**request, "hand": True}))
     first, handed, _, _ = socket.recv_fds(stream, 1, 1, socket.MSG_CMSG_CLOEXEC)
-    inside = Handed(handed[0], stream) if handed else stream
+    try:
+        inside = Handed(handed[0], stream) if handed else stream
+    except OSError:
+        os.close(handed[0])  # no socket
+        raise
     try:
         if not first:
             raise WireError("no answer")
