@@ -83,7 +83,7 @@ function Pages() {
     <nav
       ref={strip}
       aria-label={t("app.nav")}
-      className="bare-scroll order-last -mx-1 flex w-full gap-1 overflow-x-auto p-1 md:order-none md:w-auto md:min-w-0 md:flex-1"
+      className="bare-scroll order-last -mx-1 flex w-full gap-0.5 overflow-x-auto p-1 md:order-none md:w-auto md:min-w-0 md:flex-1"
     >
       {PAGES.map(({ to, label }) => (
         <NavLink
@@ -91,7 +91,7 @@ function Pages() {
           to={to}
           className={({ isActive }) =>
             cx(
-              "rounded-lg px-2.5 py-1.5 text-sm font-medium whitespace-nowrap",
+              "rounded-lg px-2 py-1.5 text-sm font-medium whitespace-nowrap",
               isActive ? "bg-accent-soft text-accent-ink" : "text-muted hover:text-ink",
             )
           }
