@@ -77,6 +77,7 @@ class Stream(asyncio.Protocol):
         self._transport.pause_reading()
         pieces = list(self._pieces)
         self._pieces.clear()
+        self._held, self._full = 0, False
         return pieces, self._transport.get_extra_info("socket").dup()
 
     def give_back(self) -> None:

@@ -66,6 +66,7 @@ class Http(H11Protocol):
                 with contextlib.suppress(OSError):
                     side.shutdown(socket.SHUT_RDWR)
             await asyncio.wait([pouring])
+            pouring.exception()  # it was made to fail
             raise
         finally:
             cls._busy -= 1

@@ -51,6 +51,7 @@ source = {{ {} }}
         ("numpy==2.0\n-r more.txt\n", "pip", False, False),
         ("--find-links ./lib\nname/with/slashes-that-is-nowhere\n", "pip", False, False),
         ("-e git+https://example.org/thing.git#egg=thing\n", "pip", False, False),
+        ("# a/" + 300 * "long" + "\nnul/\0\n", "pip", False, False),
         ("./lib\n", "pip", True, False),
         ("lib/ ; python_version > '3'\n", "pip", True, False),
         ("mine[fast] @ file:lib\n", "pip", True, False),

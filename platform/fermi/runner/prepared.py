@@ -194,7 +194,7 @@ def _of_tree(folder: Path, content: str, kind: str) -> Iterator[bool]:
         word = line[linked.end() if linked else 0 :].rpartition(" @ ")[2]
         word = re.split(r"[;\[]|\s#", word)[0].strip()
         is_path = (word.startswith(".") or "/" in word) and not word.startswith("-") and "://" not in word
-        if word.startswith("file:") or (is_path and (folder / word).exists()):
+        if word.startswith("file:") or (is_path and os.path.exists(folder / word)):
             yield bool(linked)
 
 
