@@ -1,6 +1,7 @@
 """Who may see and do what. Someone without a role in a project is told 404, never 403, about what is in it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django.contrib.auth.models import AnonymousUser
@@ -10,8 +11,18 @@ from apps.accounts.models import Membership, Project, Role, User
 from apps.common.errors import ApiError
 
 M = TypeVar("M", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Of somebody as much as `visible` and `may_change` ask for: in a query that is compiled once for everybody."""
+
+    pk: int
+    is_superuser: bool
+
+
 Rows = TypeVar("Rows", bound=QuerySet[Any, Any])
-Someone = User | AnonymousUser
+Someone = User | AnonymousUser | Reader
 
 _ORDER = list(Role)
 

@@ -29,7 +29,7 @@ class TasksView(APIView):
     @operation("listTasks", query=forms.TaskQuery, page=forms.TaskBrief)
     def get(self, request: Request, query: Query) -> Data:
         """The training tasks of your projects, newest first."""
-        return page(selectors.tasks(request.user, query), query, selectors.brief)
+        return selectors.listed(request.user, query)
 
     @operation(
         "createTask",
@@ -66,7 +66,7 @@ class TaskView(APIView):
     @operation("getTask", data=forms.TaskDetail)
     def get(self, request: Request, task_id: str) -> Data:
         """Everything about one task."""
-        return selectors.detail(actions.find(request.user, task_id), request.user)
+        return selectors.detail(request.user, task_id)
 
     @operation("deleteTask")
     def delete(self, request: Request, task_id: str) -> None:
@@ -87,35 +87,35 @@ class TaskRestartView(APIView):
     def post(self, request: Request, task_id: str, body: Body) -> Data:
         """Goes on from the newest checkpoint: a task that runs by its next attempt, one that has ended by a new task.
         Answers with the task that goes on."""
-        return selectors.detail(going_on.restart(request.user, task_id, **body), request.user)
+        return selectors.detail(request.user, going_on.restart(request.user, task_id, **body).pk)
 
 
 class TaskStopView(APIView):
     @operation("stopTask", data=forms.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Asks the ranks to save and end. Asking again changes nothing."""
-        return selectors.detail(actions.stop(request.user, task_id), request.user)
+        return selectors.detail(request.user, actions.stop(request.user, task_id).pk)
 
 
 class TaskPauseView(APIView):
     @operation("pauseTask", data=forms.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Asks the ranks to save, gives the environments back, and keeps the task until it is resumed."""
-        return selectors.detail(pausing.pause(request.user, task_id), request.user)
+        return selectors.detail(request.user, pausing.pause(request.user, task_id).pk)
 
 
 class TaskResumeView(APIView):
     @operation("resumeTask", data=forms.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """A paused task stands in line again, and goes on from its newest checkpoint."""
-        return selectors.detail(pausing.resume(request.user, task_id), request.user)
+        return selectors.detail(request.user, pausing.resume(request.user, task_id).pk)
 
 
 class TaskGrowView(APIView):
     @operation("growTask", data=forms.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Asks an elastic task that runs on fewer nodes than it may to save and go on with all that are there now."""
-        return selectors.detail(actions.grow(request.user, task_id), request.user)
+        return selectors.detail(request.user, actions.grow(request.user, task_id).pk)
 
 
 class TaskRetryView(APIView):

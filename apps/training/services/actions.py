@@ -86,7 +86,7 @@ def again(user: User, task_id: str) -> dict[str, Any]:
 def clone(user: User, task_id: str) -> dict[str, Any]:
     """The request of a task, ready to be edited and sent."""
     task = find(user, task_id)
-    return {"request": code.again(discretion.request(task, user), task.spec)}
+    return {"request": code.again(discretion.request(task.request, task.project_id, user), task.spec)}
 
 
 def delete(user: User, task_id: str) -> None:

@@ -6,13 +6,29 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from django.db.models import F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import (
+    Aggregate,
+    Case,
+    CharField,
+    F,
+    JSONField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    When,
+)
+from django.db.models.functions import Cast
 
 from apps.accounts import access
+from apps.accounts.access import Someone
 from apps.accounts.models import User
+from apps.common.compiled import Compiled
 from apps.common.encoding import encode
+from apps.common.errors import ApiError
+from apps.common.pages import page
 from apps.training.ground import sizing
-from apps.training.models import Attempt, Event, Finding, MetricPoint, Preflight, Task
+from apps.training.models import Attempt, Drill, Event, Finding, MetricPoint, Node, Preflight, Task
 from apps.training.shown import discretion, presenters
 from apps.training.states import FINAL, State, allowed_actions
 from fermi.launch import credentials, registry
@@ -59,7 +75,7 @@ BRIEF = {
 TOTAL_STEPS = "spec__hyperparameters__totalSteps"
 
 
-def tasks(user: User, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
+def tasks(user: Someone, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
     """Rows for `brief`."""
     rows = access.visible(Task.trainings.all(), user)
     for name, condition in FILTERS.items():
@@ -70,15 +86,45 @@ def tasks(user: User, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
     return _briefs(rows, user)
 
 
-def _briefs(rows: QuerySet[Task, Any], user: User) -> QuerySet[Task, Any]:
+def _briefs(rows: QuerySet[Task, Any], user: Someone, *more: str) -> QuerySet[Task, Any]:
     mine = access.may_change(user)
-    columns = (*BRIEF.values(), *presenters.WHY, TOTAL_STEPS, "progress", "paused_at")
+    columns = (*BRIEF.values(), *presenters.WHY, TOTAL_STEPS, "progress", "paused_at", *more)
     return rows.values(*columns, may_change=mine, **_WORST)
 
 
 _GOES_ON = Finding.objects.filter(task=OuterRef("pk"), attempt=OuterRef("attempt"), until=None)
 _WRONG = _GOES_ON.exclude(level=Level.INFO).order_by("level", "-since")  # by the alphabet a failure comes first
 _WORST = {f"worst_{name}": Subquery(_WRONG.values(name)[:1]) for name in ("code", "level", "params")}
+
+
+def listed(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
+    """A page of them. Those that every page and script asks for again and again are compiled once: all of them, or of
+    some states, a project or an owner."""
+    given = {name for name in FILTERS if query.get(name)}
+    if not given <= {"status", "project", "owner"}:
+        return page(tasks(user, query), query, brief)
+    size, first = query["pageSize"], query["pageSize"] * (query["page"] - 1)
+    filters = {name: query[name] for name in ("project", "owner") if name in given}
+    states = tuple(query["status"]) if "status" in given else ()
+    parameters = {"user": user.pk, **filters} if not user.is_superuser else filters
+    rows = _LISTED.ask(user.is_superuser, states, tuple(query["ordering"]), first, size, **parameters)
+    whole = first == 0 and len(rows) < size
+    total = len(rows) if whole else _COUNTED.count(user.is_superuser, states, **parameters)
+    return {"items": [brief(row) for row in rows], "total": total, "page": query["page"], "pageSize": size}
+
+
+def _some(is_superuser: bool, states: tuple[str, ...], user: int, filters: Mapping[str, str]) -> QuerySet[Task, Any]:
+    return tasks(access.Reader(user, is_superuser), {"status": states, **filters})
+
+
+_LISTED = Compiled(
+    lambda is_superuser, states, ordering, first, size, /, user=0, **filters: (
+        _some(is_superuser, states, user, filters).order_by(*ordering, "pk")[first : first + size]
+    )
+)
+_COUNTED = Compiled(
+    lambda is_superuser, states, /, user=0, **filters: _some(is_superuser, states, user, filters).values("pk")
+)
 
 
 def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
@@ -113,7 +159,8 @@ class Pulse:
 
 def pulse(user: User, task_id: str, lang: str) -> Pulse | None:
     """One query, since every open page asks again and again. None: there is no such task for the user."""
-    row = tasks(user, {}).filter(pk=task_id).annotate(**_NEWEST).first()
+    parameters = {} if user.is_superuser else {"user": user.pk}
+    row = _PULSE.one(user.is_superuser, task=task_id, **parameters)
     if row is None:
         return None
     event, metric, seen = (row.pop(name) for name in _NEWEST)
@@ -126,6 +173,11 @@ _NEWEST = {
     "metric_": Subquery(MetricPoint.objects.filter(task=OuterRef("pk")).order_by("-pk").values("pk")[:1]),
     "seen_": Subquery(Attempt.objects.filter(task=OuterRef("pk"), number=OuterRef("attempt")).values("seen")[:1]),
 }
+_PULSE = Compiled(
+    lambda is_superuser, /, task, user=0: (
+        tasks(access.Reader(user, is_superuser), {}).filter(pk=task).annotate(**_NEWEST)
+    )
+)
 
 
 _TRAINED = {
@@ -137,39 +189,78 @@ _TRAINED = {
     "modelName": F("model__name"),
 }
 """What it trains on, and what, with their names; none where the script reads none of ours."""
+_AROUND = {
+    "projectName": F("project__name"),
+    "minRunSeconds": F("min_run_seconds"),
+    "maxRunSeconds": F("max_run_seconds"),
+    "preflightId": Subquery(Preflight.objects.filter(before=OuterRef("pk")).values("pk")[:1]),
+    "drillId": Subquery(Drill.objects.filter(task=OuterRef("pk")).order_by("-run__created_at").values("pk")[:1]),
+}
+_STORED = ("spec", "request", "summary", "warnings")
 
 
-def detail(task: Task, user: User) -> dict[str, Any]:
-    """`user` is who asks."""
-    job = JobSpec.from_json(task.spec)
-    waits = State(task.state) in (State.INITIALIZING, State.QUEUED)
-    found = _briefs(Task.objects.filter(pk=task.pk), user).get()  # first: where it has ended, its attempt has
-    attempts = list(task.attempts.defer("plan"))
+class _ByRank(Aggregate):
+    """Of a task's nodes, the environments by node rank, as one object."""
+
+    function = "JSONB_OBJECT_AGG"
+    output_field = JSONField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        return self.as_sql(compiler, connection, function="JSON_GROUP_OBJECT", **extra)
+
+
+_NODES = Node.objects.filter(task=OuterRef("pk")).order_by().values("task")
+_ENVIRONMENTS = _NODES.annotate(by_rank=_ByRank(Cast("node_rank", CharField()), "environment_id")).values("by_rank")
+
+
+def _whole(task: str, reader: access.Reader) -> QuerySet[Task, Any]:
+    rows = access.visible(Task.trainings.filter(pk=task), reader)
+    return _briefs(rows, reader, *_STORED).annotate(**_TRAINED, **_AROUND, environments_=Subquery(_ENVIRONMENTS))
+
+
+_WHOLE = Compiled(lambda is_superuser, /, task, user=0: _whole(task, access.Reader(user, is_superuser)))
+_ATTEMPTS = Compiled(
+    lambda task: (
+        Attempt.objects.filter(task=task)
+        .order_by("number")
+        .values("number", "master_port", "outcome", "outcome_params", "resume_from", "created_at", "running_at",
+                "ended_at", seen_=Case(When(number=F("task__attempt"), then=F("seen")), default=None))
+    )
+)  # fmt: skip
+
+
+def detail(user: User, task_id: str) -> dict[str, Any]:
+    """As `user` may read it; 404 NOT_FOUND for a stranger. Two queries."""
+    parameters = {} if user.is_superuser else {"user": user.pk}
+    found = _WHOLE.one(user.is_superuser, task=task_id, **parameters)  # first: where it has ended, its attempt has
+    if found is None:
+        raise ApiError(404, "NOT_FOUND")
+    attempts = _ATTEMPTS.ask(task=task_id)
+    job = JobSpec.from_json(found["spec"])
+    waits = State(found["state"]) in (State.INITIALIZING, State.QUEUED)
     newest = attempts[-1] if attempts else None
-    culprit = newest.outcome_params.get("rank") if newest else None
-    environments = dict(task.nodes.values_list("node_rank", "environment_id"))
-    placements = place(job.nodes, job.master) if environments or task.select is None else []
-    seen = {rank["rank"]: rank for rank in (newest.seen.get("ranks", []) if newest else [])}
+    culprit = newest["outcome_params"].get("rank") if newest else None
+    environments = found["environments_"] or {}
+    select = (found["request"].get("distributedConfig") or {}).get("select")
+    placements = place(job.nodes, job.master) if environments or select is None else []
+    seen = {rank["rank"]: rank for rank in ((newest["seen_"] or {}).get("ranks", []) if newest else [])}
     return {
         **brief(found),
-        **Task.objects.values(**_TRAINED).get(pk=task.pk),
-        "summary": task.summary,
+        **{name: found[name] for name in (*_TRAINED, *_AROUND)},
+        "summary": found["summary"],
         "warnings": [
             presenters.warning(warning["code"], warning["params"])
-            for warning in task.warnings
+            for warning in found["warnings"]
             if waits or warning["code"] not in presenters.OF_THE_QUEUE
         ],
         "proposal": presenters.proposal(job),
-        "elastic": sizing.shown(task, job),
+        "elastic": sizing.shown(Task.objects.select_related("cluster").get(pk=task_id), job) if job.elastic else None,
         "batch": presenters.batch(job),
-        "projectName": task.project.name,
-        "select": (task.request.get("distributedConfig") or {}).get("select"),
-        "minRunSeconds": task.min_run_seconds,
-        "maxRunSeconds": task.max_run_seconds,
+        "select": select,
         "nodes": [
             {
                 "nodeRank": at.node_rank,
-                "environmentId": environments.get(at.node_rank),
+                "environmentId": environments.get(str(at.node_rank)),
                 "name": at.node.name,
                 "zone": at.node.zone,
                 "gpuType": at.node.gpu_type,
@@ -194,22 +285,20 @@ def detail(task: Task, user: User) -> dict[str, Any]:
             for local, rank in enumerate(at.ranks)
         ],
         "attempts": [_attempt(attempt) for attempt in attempts],
-        "request": discretion.request(task, user),
-        "preflightId": Preflight.objects.filter(before=task).values_list("pk", flat=True).first(),
-        "drillId": task.drills.order_by("-run__created_at").values_list("pk", flat=True).first(),
+        "request": discretion.request(found["request"], found["project_id"], user),
     }
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "number": attempt.number,
-        "masterPort": attempt.master_port,
-        "outcome": presenters.reason(attempt.outcome, attempt.outcome_params),
-        "failedRank": attempt.outcome_params.get("rank"),
-        "resumeFrom": attempt.resume_from or None,
-        "createdAt": attempt.created_at,
-        "runningAt": attempt.running_at,
-        "endedAt": attempt.ended_at,
+        "number": attempt["number"],
+        "masterPort": attempt["master_port"],
+        "outcome": presenters.reason(attempt["outcome"], attempt["outcome_params"]),
+        "failedRank": attempt["outcome_params"].get("rank"),
+        "resumeFrom": attempt["resume_from"] or None,
+        "createdAt": attempt["created_at"],
+        "runningAt": attempt["running_at"],
+        "endedAt": attempt["ended_at"],
     }
 
 
@@ -220,7 +309,7 @@ def plan(task: Task, number: int | None, user: User | None) -> dict[str, Any] | 
     if attempt is None:
         return None
     files, artifacts = presenters.artifacts(
-        credentials.without(attempt["plan"]["artifacts"], discretion.hidden(task, user))
+        credentials.without(attempt["plan"]["artifacts"], discretion.hidden(task.request, task.project_id, user))
     )
     return {"attempt": attempt["number"], "files": files, "artifacts": artifacts}
 
