@@ -4,6 +4,7 @@ programs of another version may know more (`TAKES_MORE = True` in the serializer
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from django.http import QueryDict
@@ -86,6 +87,13 @@ def _without(value: Any, path: str) -> Any:
 
 def parse_query(serializer: type[serializers.Serializer], params: QueryDict) -> dict[str, Any]:
     """The validated query string; an empty text filters nothing, `ordering` becomes what `order_by` takes."""
+    return dict(_query(serializer, params.urlencode()))
+
+
+@lru_cache(512)
+def _query(serializer: type[serializers.Serializer], encoded: str) -> dict[str, Any]:
+    """Nothing but these two goes into it, and pages ask for the same again and again."""
+    params = QueryDict(encoded)
     form = serializer(data={})
     lists = {name for name, field in form.fields.items() if isinstance(field, serializers.ListField)}
     given = {name: params.getlist(name) if name in lists else params[name] for name in params}

@@ -1,6 +1,5 @@
 """Who is asking: a token in the Authorization header, or the console's session cookie."""
 
-from django.db import DEFAULT_DB_ALIAS
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from knox.auth import TokenAuthentication
 from knox.crypto import hash_token
@@ -14,25 +13,18 @@ from apps.common.compiled import Compiled
 from apps.common.errors import ApiError
 
 
-_OF_TOKEN = [field.attname for field in ApiToken._meta.concrete_fields]
-_OF_USER = [field.attname for field in User._meta.concrete_fields]
-_TOKEN = Compiled(
-    lambda digest: ApiToken.objects.filter(digest=digest).values(*_OF_TOKEN, *(f"user__{name}" for name in _OF_USER))
-)
+_TOKEN = Compiled(lambda digest: ApiToken.objects.select_related("user").filter(digest=digest))
 
 
 class BearerAuthentication(TokenAuthentication):
-    """`Authorization: Bearer <token>`: one query, by the token's hash. It is asked each time, so that what is taken
-    back is taken back at once, from all processes."""
+    """`Authorization: Bearer <token>`: one query, by the token's hash. It is asked each time: what is taken back is
+    taken back at once, from all processes."""
 
     def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
-        row = _TOKEN.one(digest=hash_token(token.decode("latin-1")))
-        if row is None or (row["expiry"] and row["expiry"] <= now()) or not row["user__is_active"]:
+        found = _TOKEN.one(digest=hash_token(token.decode("latin-1")))
+        if found is None or (found.expiry and found.expiry <= now()) or not found.user.is_active:
             raise AuthenticationFailed
-        user = User.from_db(DEFAULT_DB_ALIAS, _OF_USER, [row[f"user__{name}"] for name in _OF_USER])
-        found = ApiToken.from_db(DEFAULT_DB_ALIAS, _OF_TOKEN, [row[name] for name in _OF_TOKEN])
-        found.user = user
-        return user, found
+        return found.user, found
 
 
 class CookieAuthentication(SessionAuthentication):

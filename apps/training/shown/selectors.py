@@ -77,13 +77,17 @@ TOTAL_STEPS = "spec__hyperparameters__totalSteps"
 
 def tasks(user: Someone, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
     """Rows for `brief`."""
+    return _briefs(_matching(user, filters), user)
+
+
+def _matching(user: Someone, filters: Mapping[str, Any]) -> QuerySet[Task]:
     rows = access.visible(Task.trainings.all(), user)
     for name, condition in FILTERS.items():
         if filters.get(name):
             rows = rows.filter(condition(filters[name]))
     if any(filters.get(name) for name in THROUGH_NODES):
         rows = rows.distinct()
-    return _briefs(rows, user)
+    return rows
 
 
 def _briefs(rows: QuerySet[Task, Any], user: Someone, *more: str) -> QuerySet[Task, Any]:
@@ -113,17 +117,16 @@ def listed(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
     return {"items": [brief(row) for row in rows], "total": total, "page": query["page"], "pageSize": size}
 
 
-def _some(is_superuser: bool, states: tuple[str, ...], user: int, filters: Mapping[str, str]) -> QuerySet[Task, Any]:
-    return tasks(access.Reader(user, is_superuser), {"status": states, **filters})
-
-
 _LISTED = Compiled(
     lambda is_superuser, states, ordering, first, size, /, user=0, **filters: (
-        _some(is_superuser, states, user, filters).order_by(*ordering, "pk")[first : first + size]
+        tasks(access.Reader(user, is_superuser), {"status": states, **filters})
+        .order_by(*ordering, "pk")[first : first + size]
     )
-)
+)  # fmt: skip
 _COUNTED = Compiled(
-    lambda is_superuser, states, /, user=0, **filters: _some(is_superuser, states, user, filters).values("pk")
+    lambda is_superuser, states, /, user=0, **filters: (
+        _matching(access.Reader(user, is_superuser), {"status": states, **filters}).values("pk")
+    )
 )
 
 
