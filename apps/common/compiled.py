@@ -1,16 +1,17 @@
 """Queries of which Django makes the SQL once: to make it costs ten times what it costs to ask a small one.
 
-    _NAMES = Compiled(lambda order, /, project: Task.objects.filter(project=project).order_by(order).values("id", "name"))
-
+    _NAMES = Compiled(
+        lambda order, /, project: Task.objects.filter(project=project).order_by(order).values("id", "name")
+    )
     rows = _NAMES.ask("-created_at", project="default")       # a list of dictionaries, as `.values()` gives them
     how_many = _NAMES.count("-created_at", project="default")
 
-A query without `.values()` gives instances of its model, with what `select_related` names. What stands before the slash shapes the query, and each shape has SQL of its own. What stands behind it are texts and
-whole numbers that the SQL has places for; the query may compare them and do nothing else with them, since it is made
-with others in their stead.
+A query without `.values()` gives instances of its model, with what `select_related` names. What stands before the slash
+shapes the query, and each shape has SQL of its own. What stands behind it are texts and whole numbers that the SQL has
+places for; the query may compare them and do nothing else with them, since it is made with others in their stead.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -82,6 +83,11 @@ class Compiled:
             raise ValueError(f"the query does not compare {', '.join(sorted(missing))} as it is")
         shaped = _instance(compiler) if rows._fields is None else _dictionary(rows.query)
         return _Made(sql, tuple(values), slots, _converters(compiler), shaped)
+
+
+def keys(values: Iterable[str]) -> dict[str, str]:
+    """As parameters, each once: `lambda **among: Task.objects.filter(pk__in=list(among.values()))`."""
+    return {f"key{index}": value for index, value in enumerate(dict.fromkeys(values))}
 
 
 def _stand_in(index: int, kind: type) -> str | int:

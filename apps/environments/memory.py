@@ -11,6 +11,7 @@ from typing import Any
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.common.compiled import Compiled, keys
 from apps.common.errors import ApiError
 from apps.environments import reaching
 from apps.environments.models import Hosted
@@ -21,12 +22,22 @@ from fermi.launch.errors import BackendError
 KERNEL, PROCESS = HOLDERS = ("kernel", "process")
 
 
+_RUNNING = Compiled(
+    lambda **among: (
+        Hosted.objects.filter(pk__in=list(among.values()), environment__status=EnvironmentStatus.RUNNING)
+        .select_related("environment__owner")
+        .order_by("environment__name")
+    )
+)
+
+
 def in_use(environments: Iterable[str], user: User | None = None) -> list[dict[str, Any]]:
     """Of each environment in which something holds memory: what, by whom, since when; those with the most of a GPU
     first. `mine`: `user` may end it."""
-    rows = Hosted.objects.filter(pk__in=[*environments], environment__status=EnvironmentStatus.RUNNING)
-    found = []
-    for row in rows.select_related("environment__owner").order_by("environment__name"):
+    found: list[dict[str, Any]] = []
+    if not (among := keys(environments)):
+        return found
+    for row in _RUNNING.ask(**among):
         mine = user is not None and _may_end(user, row.environment)
         if processes := list(_processes(row, mine)):
             found.append({"environmentId": row.pk, "environment": row.environment.name, "processes": processes})

@@ -13,6 +13,7 @@ from apps.accounts.models import Project as ProjectRow
 from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now as clock
+from apps.common.compiled import Compiled
 from apps.scheduling import pricing
 from apps.scheduling.models import AtBudget, Limits, Reservation, Share, Usage, UserLimits
 from fermi.launch.findings import Finding, Level
@@ -73,7 +74,11 @@ def projects(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> di
 
 
 def limits_of(project: ProjectRow) -> Limits | None:
-    return Limits.objects.filter(project=project).first()
+    found: Limits | None = _LIMITS.one(project=project.pk)
+    return found
+
+
+_LIMITS = Compiled(lambda project: Limits.objects.filter(project=project))
 
 
 def known(project: ProjectRow, row: Limits | None) -> Project:

@@ -12,7 +12,6 @@ from apps.common.clock import now
 from apps.common.compiled import Compiled
 from apps.common.errors import ApiError
 
-
 _TOKEN = Compiled(lambda digest: ApiToken.objects.select_related("user").filter(digest=digest))
 
 

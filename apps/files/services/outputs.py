@@ -44,7 +44,7 @@ def tree(task: str) -> Tree:
 
 def begin(task: str, project: str) -> None:
     """With the task, in its transaction. Its project's folder of files is there before a rank looks for it."""
-    Outputs.objects.get_or_create(task=task, defaults={"project_id": project, "due_at": now() + EVERY})
+    Outputs.objects.bulk_create([Outputs(task=task, project_id=project, due_at=now() + EVERY)], ignore_conflicts=True)
     if not store().remote:
         try:
             Path(store().place(project)).mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,11 @@ def poke(task_id: str) -> None:
     """Have the task looked at as soon as the current transaction is committed."""
     moment = now()
     Task.objects.filter(pk=task_id, due_at__gt=moment).update(due_at=moment)
+    due(task_id)
+
+
+def due(task_id: str) -> None:
+    """The same for a task that is due as it is."""
     transaction.on_commit(lambda: _send("training.reconcile", task_id))
 
 

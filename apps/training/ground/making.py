@@ -14,6 +14,7 @@ from typing import Any
 
 from apps.clusters import selectors
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
+from apps.common.compiled import Compiled, keys
 from apps.environments import services as environments
 from apps.environments.models import Hosted
 from apps.training.models import Task
@@ -31,8 +32,14 @@ def are_made_for(task: Task) -> bool:
 
 def kept(environments: Collection[str]) -> dict[str, str]:
     """Of these environments, those that were made for a task which has not ended, each with that task."""
-    rows = Hosted.objects.filter(pk__in=environments).exclude(task="").exclude(afterwards="")
-    return dict(rows.values_list("pk", "task"))
+    return {row["pk"]: row["task"] for row in _KEPT.ask(**keys(environments))} if environments else {}
+
+
+_KEPT = Compiled(
+    lambda **among: (
+        Hosted.objects.filter(pk__in=list(among.values())).exclude(task="").exclude(afterwards="").values("pk", "task")
+    )
+)
 
 
 def waits_for(task: Task) -> Cause | None:

@@ -46,7 +46,7 @@ def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAININ
         outputs.begin(task.pk, task.project_id)
     if task.select is None or backend_for(cluster).queues:
         store_nodes(task, job)  # of what asks for capacity, they are known when its turn comes
-    hints.poke(task.pk)
+    hints.due(task.pk)
     return task
 
 

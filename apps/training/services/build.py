@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from apps.accounts import access, vault
 from apps.accounts.access import Rows
@@ -14,6 +14,7 @@ from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
 from apps.clusters.models import Cluster, Lease
 from apps.common.clock import now
+from apps.common.compiled import Compiled, keys
 from apps.common.errors import together, unread
 from apps.environments import memory
 from apps.files.services.outputs import places_of
@@ -65,8 +66,8 @@ def build(
     environments, project = choice.environments, choice.project
     if project:
         problems += vault.unknown(project.pk, asked.secret_env)
-    version = _version(_usable(Dataset.objects.all(), user, project), asked, problems)
-    model = _usable(Model.objects.all(), user, project).filter(pk=asked.model_id).first()
+    version = _version(user, project, asked, problems)
+    model = _found(_MODEL, user, project, asked.model_id)
     if model is None and not (asked.entrypoint and asked.model_id is None):
         problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": asked.model_id}))
     draft = Draft(request, asked, asked.task_name, choice, version, model)
@@ -112,18 +113,45 @@ _NEEDED = {
 """By the field of a problem: whose value it may follow from."""
 
 
-def _usable(rows: Rows, user: User, project: Project | None) -> Rows:
+def _usable(rows: Rows, is_superuser: bool, user: int, project: str) -> Rows:
     """What the user may see and the task's project may use: others of the project will read the task."""
-    rows = access.visible(rows, user, shared=True)
+    rows = access.visible(rows, access.Reader(user, is_superuser), shared=True)
     return rows.filter(Q(project=None) | Q(project=project)) if project else rows
 
 
-def _version(datasets: QuerySet[Dataset], asked: TaskRequest, problems: list[Problem]) -> DatasetVersion | None:
+_DATASET = Compiled(
+    lambda is_superuser, /, key, user=0, project="": _usable(
+        Dataset.objects.filter(pk=key), is_superuser, user, project
+    ).values("pk")
+)
+_VERSION = Compiled(
+    lambda is_superuser, /, key, user=0, project="": (
+        DatasetVersion.objects.filter(
+            pk=key, dataset__in=_usable(Dataset.objects.all(), is_superuser, user, project)
+        )
+    )
+)  # fmt: skip
+_MODEL = Compiled(
+    lambda is_superuser, /, key, user=0, project="": (
+        _usable(Model.objects.filter(pk=key), is_superuser, user, project)
+    )
+)  # fmt: skip
+
+
+def _found(rows: Compiled, user: User, project: Project | None, key: str | None) -> Any:
+    if key is None:
+        return None
+    within = {"project": project.pk} if project else {}
+    return rows.one(user.is_superuser, key=key, **access.reader(user), **within)
+
+
+def _version(user: User, project: Project | None, asked: TaskRequest, problems: list[Problem]) -> DatasetVersion | None:
     dataset, version = asked.dataset_id, asked.dataset_version_id
     if dataset is None and version is None and asked.entrypoint:
         return None
-    found = DatasetVersion.objects.filter(pk=version, dataset__in=datasets).first()
-    if not datasets.filter(pk=dataset).exists():
+    found = _found(_VERSION, user, project, version)
+    known = found is not None and found.dataset_id == dataset
+    if not known and _found(_DATASET, user, project, dataset) is None:
         problems.append(Problem("datasetId", "DATASET_UNKNOWN", {"dataset": dataset}))
     elif found is None:
         problems.append(Problem("datasetVersionId", "DATASET_VERSION_UNKNOWN", {"version": version}))
@@ -207,10 +235,15 @@ def _on_engine(user: User, cluster: Cluster, job: JobSpec) -> list[Problem]:
     return [missing, *backend_for(cluster).problems(replace(job, resume_from=""))]
 
 
+_HELD = Compiled(
+    lambda **among: Lease.objects.filter(environment__in=list(among.values())).select_related("environment")
+)
+
+
 def _warnings(job: JobSpec) -> list[Problem]:
     found = summary.warnings(job.nodes, job.master) + registry.framework(job.framework).warnings(job)
     found += sizes.warnings(job)
-    held = Lease.objects.filter(environment__in=[node.id for node in job.nodes]).select_related("environment")
+    held = _HELD.ask(**keys(node.id for node in job.nodes))
     found += credentials.warnings(job.env)
     if using := memory.in_use(node.id for node in job.nodes):
         found.append(Problem("", "ENVIRONMENTS_IN_USE", {"environments": memory.named(using)}))

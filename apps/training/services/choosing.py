@@ -220,7 +220,7 @@ def _project(
         one.project_id for one in found if access.is_member(user, one.project_id)
     ]
     if owners:
-        return Project.objects.get(pk=owners[0])
+        return next(one.project for one in found if one.project_id == owners[0])
     if found or asked.distributed.select is not None or asked.launch_mode == NEW:
         several = list(mine.order_by("name")[:20])
         if len(several) == 1:

@@ -24,7 +24,10 @@ def archive(user: User, task: Task, target: str, lang: str, master_port: int | N
     job = replace(seen_from(task.cluster, job), project=str(task.project_id), project_name=task.project.name)
     if backend_for(task.cluster).here:  # whatever address an environment is said to have, it is this machine
         job = replace(job, nodes=tuple(replace(node, ip="127.0.0.1") for node in job.nodes))
-    job = replace(job, env={**job.env, **dict.fromkeys(discretion.hidden(task.request, task.project_id, user), credentials.HIDDEN)})
+    job = replace(
+        job,
+        env={**job.env, **dict.fromkeys(discretion.hidden(task.request, task.project_id, user), credentials.HIDDEN)},
+    )
     if found := byhand.problems(job, target):
         raise ProblemsError(found)
     own = task.cluster.connection if task.cluster.backend == target else {}

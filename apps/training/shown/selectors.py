@@ -110,7 +110,7 @@ def listed(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
     size, first = query["pageSize"], query["pageSize"] * (query["page"] - 1)
     filters = {name: query[name] for name in ("project", "owner") if name in given}
     states = tuple(query["status"]) if "status" in given else ()
-    parameters = {"user": user.pk, **filters} if not user.is_superuser else filters
+    parameters = {**access.reader(user), **filters}
     rows = _LISTED.ask(user.is_superuser, states, tuple(query["ordering"]), first, size, **parameters)
     whole = first == 0 and len(rows) < size
     total = len(rows) if whole else _COUNTED.count(user.is_superuser, states, **parameters)
@@ -124,9 +124,9 @@ _LISTED = Compiled(
     )
 )  # fmt: skip
 _COUNTED = Compiled(
-    lambda is_superuser, states, /, user=0, **filters: (
-        _matching(access.Reader(user, is_superuser), {"status": states, **filters}).values("pk")
-    )
+    lambda is_superuser, states, /, user=0, **filters: _matching(
+        access.Reader(user, is_superuser), {"status": states, **filters}
+    ).values("pk")
 )
 
 
@@ -162,8 +162,7 @@ class Pulse:
 
 def pulse(user: User, task_id: str, lang: str) -> Pulse | None:
     """One query, since every open page asks again and again. None: there is no such task for the user."""
-    parameters = {} if user.is_superuser else {"user": user.pk}
-    row = _PULSE.one(user.is_superuser, task=task_id, **parameters)
+    row = _PULSE.one(user.is_superuser, task=task_id, **access.reader(user))
     if row is None:
         return None
     event, metric, seen = (row.pop(name) for name in _NEWEST)
@@ -234,8 +233,9 @@ _ATTEMPTS = Compiled(
 
 def detail(user: User, task_id: str) -> dict[str, Any]:
     """As `user` may read it; 404 NOT_FOUND for a stranger. Two queries."""
-    parameters = {} if user.is_superuser else {"user": user.pk}
-    found = _WHOLE.one(user.is_superuser, task=task_id, **parameters)  # first: where it has ended, its attempt has
+    found = _WHOLE.one(
+        user.is_superuser, task=task_id, **access.reader(user)
+    )  # first: where it has ended, its attempt has
     if found is None:
         raise ApiError(404, "NOT_FOUND")
     attempts = _ATTEMPTS.ask(task=task_id)
