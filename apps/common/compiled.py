@@ -81,7 +81,8 @@ class Compiled:
         slots = tuple((index, named[value]) for index, value in enumerate(values) if _hashed(value) in named)
         if missing := stand_ins.keys() - {name for _, name in slots}:
             raise ValueError(f"the query does not compare {', '.join(sorted(missing))} as it is")
-        shaped = _instance(compiler) if rows._fields is None else _dictionary(rows.query)
+        plain = rows._fields is None  # type: ignore[attr-defined]
+        shaped = _instance(compiler) if plain else _dictionary(rows.query)
         return _Made(sql, tuple(values), slots, _converters(compiler), shaped)
 
 
@@ -114,7 +115,7 @@ def _instance(compiler: Any) -> Callable[[list[Any]], Any]:
     kind, select = compiler.klass_info, compiler.select
     begin, end = kind["select_fields"][0], kind["select_fields"][-1] + 1
     names = [column.target.attname for column, _, _ in select[begin:end]]
-    others = get_related_populators(kind, select, DEFAULT_DB_ALIAS)
+    others = get_related_populators(kind, select, DEFAULT_DB_ALIAS)  # type: ignore[call-arg]
 
     def made(values: list[Any]) -> Any:
         found = kind["model"].from_db(DEFAULT_DB_ALIAS, names, values[begin:end])
@@ -145,16 +146,7 @@ def _converter(steps: list[Callable[..., Any]], column: Any) -> Converter:
         return bool
     field = column.output_field
     if kind == ["from_db_value"] and isinstance(field, JSONField) and field.decoder is None:
-
-        def load(value: Any) -> Any:
-            if isinstance(value, str):
-                try:
-                    return orjson.loads(value)
-                except orjson.JSONDecodeError:  # what only Python's takes, such as NaN
-                    pass
-            return convert(value)
-
-        return load
+        return lambda value: orjson.loads(value) if isinstance(value, str) else convert(value)
     return convert
 
 

@@ -1,8 +1,9 @@
 """Gives every request an id, and every log line the id of its request; sees that an error is the envelope, whoever
-made it; refuses what no page sends."""
+made it; answers with no more than "as before" to whoever asks again; refuses what no page sends."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from hashlib import blake2b
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -11,6 +12,7 @@ from django.core.exceptions import DisallowedHost, ValidationError
 from django.db import DataError
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.utils import translation
+from django.utils.cache import get_conditional_response
 from django.utils.decorators import sync_and_async_middleware
 
 from apps.common import handler, request_id
@@ -60,6 +62,29 @@ def envelope_errors(get_response: Callable[[HttpRequest], HttpResponse]) -> Call
         response.close()
         with translation.override(translation.get_language_from_request(request)):
             return error_response(_page(request, response.status_code))
+
+    return middleware
+
+
+def conditional(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """An ETag on what the API answers to a GET, and 304 without a body for whoever has the same already: pages and
+    scripts ask again and again for what rarely changes. Browsers do so by themselves."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        if (
+            request.method != "GET"
+            or response.status_code != 200
+            or response.streaming
+            or not request.path.startswith("/api/")
+            or not _is_json(response)
+            or response.has_header("ETag")
+        ):
+            return response
+        etag = f'W/"{blake2b(response.content, digest_size=12).hexdigest()}"'
+        response.headers["ETag"] = etag
+        response.headers.setdefault("Cache-Control", "private, no-cache")
+        return get_conditional_response(request, etag=etag, response=response) or response
 
     return middleware
 

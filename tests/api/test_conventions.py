@@ -166,3 +166,20 @@ def test_a_bad_authorization_header_is_401(db: None, header: str) -> None:
     answer = Client().get("/api/v1/auth/me", headers={"Authorization": header})
     assert answer.status_code == 401
     assert answer.json()["error"] in {"TOKEN_INVALID", "NOT_AUTHENTICATED"}
+
+
+def test_whoever_has_it_already_is_told_so_without_a_body(viewer: Api) -> None:
+    first = viewer.get("/projects")
+    assert first.headers["Cache-Control"] == "private, no-cache"
+    again = viewer._send("GET", "/projects", headers={"If_None_Match": first.headers["ETag"]})
+    assert (again.status, again.body) == (304, b"")
+    assert again.headers["ETag"] == first.headers["ETag"]
+    viewer.lang = "en"
+    other = viewer._send("GET", "/projects", headers={"If_None_Match": first.headers["ETag"]})
+    assert other.status == 200
+    assert other.headers["ETag"] != first.headers["ETag"]
+
+
+def test_an_error_and_a_change_bear_no_tag(owner: Api) -> None:
+    assert "ETag" not in owner.get("/projects/nope").headers
+    assert "ETag" not in owner.post("/tokens", {"name": "x"}).headers

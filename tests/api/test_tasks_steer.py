@@ -192,6 +192,7 @@ def test_ranks_say_which_failed_first_and_which_the_platform_ended(colleague, ta
         for rank, code in codes.items()
     ]
     ranks.append({"rank": 8, "state": "running", "pid": 1, "exit_code": None})
+    Task.objects.filter(pk=task.pk).update(attempt=1)
     attempt = Attempt.objects.create(
         task=task, number=1, created_at=timezone.now(), seen={"ranks": ranks}, outcome="RANK_FAILED",
         outcome_params={"rank": 1, "nodeRank": 0, "node": "a", "exitCode": 7}, master_port=29500,

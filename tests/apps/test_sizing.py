@@ -209,17 +209,17 @@ def test_growing_on_demand_asks_the_attempt_to_save_and_end_once(again: Task, us
     task = run(look(again))
     with pytest.raises(ApiError, match="NOTHING_TO_GROW"):
         actions.grow(user, task.pk)
-    detail = shown.detail(task, user)["elastic"]
+    detail = shown.detail(user, task.pk)["elastic"]
     assert (detail["nodes"], detail["maxNodes"], detail["largest"], detail["accumulationSteps"]) == (3, 4, 3, 2)
     assert detail["away"] == [{"environmentId": "gn6", "name": "gn6", "status": "unhealthy", "taskId": None}]
     lose("gn6", status="running")
-    assert shown.detail(task, user)["elastic"]["largest"] == 4
+    assert shown.detail(user, task.pk)["elastic"]["largest"] == 4
     actions.grow(user, task.pk)
     actions.grow(user, task.pk)
     assert codes(task).count("GROW_REQUESTED") == 1
     task = Task.objects.get(pk=task.pk)
     assert reconciler._facts(task)[0].resize_requested
-    assert shown.detail(task, user)["elastic"]["resizing"]
+    assert shown.detail(user, task.pk)["elastic"]["resizing"]
     task = queue_again(task)
     assert (task.attempt, task.world_size, task.resize_requested_at) == (3, 8, None)
 
@@ -238,5 +238,5 @@ def test_a_task_that_ended_neither_grows_nor_says_that_it_is_about_to(again: Tas
     lose("gn6", status="running")
     actions.grow(user, task.pk)
     Task.objects.update(state=State.SUCCEEDED)
-    detail = shown.detail(Task.objects.get(pk=task.pk), user)["elastic"]
+    detail = shown.detail(user, task.pk)["elastic"]
     assert (detail["resizing"], detail["nodes"], detail["largest"]) == (False, 3, 3)

@@ -22,7 +22,7 @@ from fermi.launch.spec import JobSpec, Node
 FIRST = {Kind.TRAINING: State.INITIALIZING, Kind.PREFLIGHT: State.QUEUED, Kind.DRILL: State.INITIALIZING}
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAINING, **own: Any) -> Task:
     """A new task with its nodes; once that is committed, it is looked at."""
     moment, state = now(), FIRST[kind]

@@ -108,9 +108,8 @@ def listed(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
     if not given <= {"status", "project", "owner"}:
         return page(tasks(user, query), query, brief)
     size, first = query["pageSize"], query["pageSize"] * (query["page"] - 1)
-    filters = {name: query[name] for name in ("project", "owner") if name in given}
     states = tuple(query["status"]) if "status" in given else ()
-    parameters = {**access.reader(user), **filters}
+    parameters: dict[str, Any] = {name: query[name] for name in given - {"status"}} | access.reader(user)
     rows = _LISTED.ask(user.is_superuser, states, tuple(query["ordering"]), first, size, **parameters)
     whole = first == 0 and len(rows) < size
     total = len(rows) if whole else _COUNTED.count(user.is_superuser, states, **parameters)
@@ -232,10 +231,9 @@ _ATTEMPTS = Compiled(
 
 
 def detail(user: User, task_id: str) -> dict[str, Any]:
-    """As `user` may read it; 404 NOT_FOUND for a stranger. Two queries."""
-    found = _WHOLE.one(
-        user.is_superuser, task=task_id, **access.reader(user)
-    )  # first: where it has ended, its attempt has
+    """As `user` may read it; 404 NOT_FOUND for a stranger. Two queries, the task first: where it has ended, its attempt
+    has."""
+    found = _WHOLE.one(user.is_superuser, task=task_id, **access.reader(user))
     if found is None:
         raise ApiError(404, "NOT_FOUND")
     attempts = _ATTEMPTS.ask(task=task_id)

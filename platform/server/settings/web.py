@@ -13,6 +13,7 @@ WSGI_APPLICATION = "server.wsgi.application"
 MIDDLEWARE = [
     "apps.common.middleware.RequestIdMiddleware",
     "apps.common.middleware.envelope_errors",
+    "apps.common.middleware.conditional",
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "server.middleware.content_security_policy",

@@ -1,0 +1,88 @@
+"""Queries that are compiled once give what Django gives, whoever asks and however often."""
+
+from datetime import UTC, datetime
+
+import pytest
+from django.db import connection
+from django.db.models import F, Q
+from django.test.utils import CaptureQueriesContext
+
+from apps.accounts.models import User
+from apps.common.compiled import Compiled, keys
+from apps.training.models import Task
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+
+COLUMNS = ("id", "project__name", "distributed", "spec", "progress", "created_at", "ended_at", "world_size")
+
+
+def test_rows_are_what_values_gives(task: Task) -> None:
+    task.spec = {"a": [1, None, {"b": "ü"}], "n": 0.5}
+    task.created_at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)  # a whole second, which SQLite writes shorter
+    task.save()
+    compiled = Compiled(lambda key: Task.objects.filter(pk=key).values(*COLUMNS, twice=F("world_size") * 2))
+    for _ in range(2):
+        assert compiled.ask(key=task.pk) == list(
+            Task.objects.filter(pk=task.pk).values(*COLUMNS, twice=F("world_size") * 2)
+        )
+
+
+def test_without_values_they_are_instances_with_what_is_selected_along(task: Task) -> None:
+    compiled = Compiled(lambda key: Task.objects.filter(pk=key).select_related("project", "model", "owner"))
+    [found] = compiled.ask(key=task.pk)
+    assert found == task
+    with CaptureQueriesContext(connection) as asked:
+        assert (found.project.name, found.model.name, found.owner.username) == ("p", "m", "reader")
+    assert not asked.captured_queries
+    found.name = "changed"
+    found.save()
+    assert Task.objects.get().name == "changed"
+
+
+def test_a_relation_that_leads_nowhere_is_none(task: Task) -> None:
+    Task.objects.update(model=None)
+    assert Compiled(lambda key: Task.objects.filter(pk=key).select_related("model")).one(key=task.pk).model is None
+
+
+def test_each_asks_with_parameters_of_their_own(task: Task, user: User) -> None:
+    compiled = Compiled(lambda user: Task.objects.filter(owner=user).values("id"))
+    assert [row["id"] for row in compiled.ask(user=user.pk)] == [task.pk]
+    assert compiled.ask(user=user.pk + 1) == []
+    assert compiled.count(user=user.pk) == 1
+    assert compiled.one(user=user.pk + 1) is None
+
+
+def test_a_parameter_may_stand_in_several_places(task: Task) -> None:
+    compiled = Compiled(lambda word: Task.objects.filter(Q(pk=word) | Q(name=word)).values("id"))
+    assert len(compiled.ask(word=task.pk)) == len(compiled.ask(word="t")) == 1
+    assert compiled.ask(word="other") == []
+
+
+def test_as_many_keys_as_are_given(task: Task) -> None:
+    compiled = Compiled(lambda **among: Task.objects.filter(pk__in=list(among.values())).values("id"))
+    assert compiled.ask(**keys([task.pk])) == compiled.ask(**keys(["x", task.pk, "x"])) == [{"id": task.pk}]
+
+
+def test_a_shape_is_compiled_once(task: Task) -> None:
+    built = []
+
+    def build(order: str, /, key: str) -> object:
+        built.append(order)
+        return Task.objects.filter(pk=key).order_by(order).values("id")
+
+    compiled = Compiled(build)  # type: ignore[arg-type]
+    for order in ("id", "-id", "id"):
+        assert compiled.ask(order, key=task.pk)
+    assert built == ["id", "-id"]
+
+
+def test_a_parameter_of_which_the_query_makes_something_else_is_refused(db: None) -> None:
+    """Its SQL would hold what stood in its stead."""
+    compiled = Compiled(lambda word: Task.objects.filter(name__icontains=word).values("id"))
+    with pytest.raises(ValueError, match="word"):
+        compiled.ask(word="t")
+
+
+def test_a_parameter_of_another_kind_is_refused(db: None) -> None:
+    with pytest.raises(TypeError, match="float"):
+        Compiled(lambda share: Task.objects.filter(place=share).values("id")).ask(share=0.5)  # type: ignore[arg-type]
