@@ -18,7 +18,8 @@ PATIENCE = 5.0  # seconds for a thread to end
 
 class PerCluster:
     """`follow(cluster, ending)` runs for each cluster that is `wanted` until its event is set, and again after a
-    failure. A cluster that is reached in a new way is followed anew."""
+    failure. A cluster that is reached in a new way is followed anew. Of several processes each follows those of which
+    `mine` says so, by id."""
 
     def __init__(
         self, name: str, wanted: Callable[[Cluster], bool], follow: Callable[[Cluster, threading.Event], None]
@@ -26,10 +27,10 @@ class PerCluster:
         self._name, self._wanted, self._follow = name, wanted, follow
         self._threads: dict[tuple[str, str, str], tuple[threading.Thread, threading.Event]] = {}
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: threading.Event, mine: Callable[[str], bool] = lambda _: True) -> None:
         while not stop.is_set():
             try:
-                self.look()
+                self.look(mine)
             except Exception:
                 log.exception("%s: looking for clusters failed; again in %s s", self._name, LOOK)
                 connection.close_if_unusable_or_obsolete()
@@ -37,9 +38,9 @@ class PerCluster:
         self.close()
         connection.close()
 
-    def look(self) -> None:
+    def look(self, mine: Callable[[str], bool] = lambda _: True) -> None:
         """Begins with clusters that are new or reached in a new way, and leaves those that are gone."""
-        clusters = [cluster for cluster in Cluster.objects.all() if self._wanted(cluster)]
+        clusters = [cluster for cluster in Cluster.objects.all() if mine(cluster.pk) and self._wanted(cluster)]
         wanted = {(cluster.pk, cluster.backend, repr(cluster.connection)): cluster for cluster in clusters}
         for key in self._threads.keys() - wanted.keys():
             self._threads.pop(key)[1].set()

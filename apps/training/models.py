@@ -126,6 +126,16 @@ class Queue(models.Model):
     decided_at = models.DateTimeField(null=True, blank=True)
 
 
+class Watch(models.Model):
+    """Who watches, as a single row (`apps.training.output.shares`). `members`: by watcher, how often it has said that
+    it lives. `epoch`: which set of watchers this is. `version`: of the row, for compare-and-set."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    epoch = models.BigIntegerField(default=0)
+    version = models.BigIntegerField(default=0)
+    members = models.JSONField(default=dict)
+
+
 class Node(models.Model):
     """One environment of a task. `environment` empties when the environment is deleted; the rest is a snapshot."""
 

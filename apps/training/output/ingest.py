@@ -2,7 +2,8 @@
 
 How far a log was read (`LogCursor.offset`) moves by compare-and-set in the transaction that stores what was found: a
 crash repeats or loses nothing, and of two who read the same bytes one stores them while the other finds the offset
-moved, drops what it has and looks again.
+moved, drops what it has and looks again. Of several watchers only the one whose the task is now stores at all
+(`shares`).
 
 So that a month on many GPUs stays a small table: of each kind of line (the same metric names) a rank's first points are
 all kept, 10,000 of rank 0 and 500 of each other; from there on every second, later every third, …, and always the
@@ -11,7 +12,7 @@ the lines' order. Events: 10,000 per rank and attempt; checkpoints all.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -75,9 +76,12 @@ class _Overtaken(Exception):
 
 
 class Reading:
-    """The logs of one attempt. Keeps its place from pass to pass; after an error it asks the database for it."""
+    """The logs of one attempt. Keeps its place from pass to pass; after an error it asks the database for it.
 
-    def __init__(self, task: Task, attempt: int) -> None:
+    `confirm` is called in each transaction that stores what was read, and raises where somebody else is to read."""
+
+    def __init__(self, task: Task, attempt: int, confirm: Callable[[str], None] = lambda _: None) -> None:
+        self._confirm = confirm
         self._task_id, self._attempt = task.pk, attempt
         self._handle, self._backend = handle_for(task, attempt), backend_for(task.cluster)
         self._cluster = task.cluster
@@ -145,6 +149,7 @@ class Reading:
         """All or nothing."""
         with transaction.atomic():
             transitions.in_order(self._task_id)
+            self._confirm(self._task_id)
             if found.replaced:
                 MetricPoint.objects.filter(pk__in=found.replaced).delete()
             MetricPoint.objects.bulk_create([*found.points, *(point for _, point in found.newest.values())])

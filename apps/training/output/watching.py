@@ -1,7 +1,7 @@
 """The watcher: reads what alive attempts print, and tells the reconciler when something of one changed.
 
 Everything it does would happen without it, only later: the sweep observes too, and what was not read while an attempt
-lived is read when it is closed. Several watchers do no harm: reading is exactly-once, and a hint may come twice.
+lived is read when it is closed. Several watchers share the attempts (`shares`).
 """
 
 import logging
@@ -18,6 +18,7 @@ from apps.training.ground.launching import backend_for, handle_for, observe
 from apps.training.models import Task
 from apps.training.output import ingest
 from apps.training.output.pace import Pace
+from apps.training.output.shares import Alone, Shares, Superseded
 from apps.training.output.using import Used
 from apps.training.states import WITH_ATTEMPT
 from fermi.launch.errors import BackendError
@@ -41,13 +42,13 @@ REST = 5.0  # seconds that an attempt or a cluster is left alone after an error
 class Followed:
     """One alive attempt: where reading it goes on, how it was last seen, and when to look at each rank again."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, shares: Shares) -> None:
         self.task = task
         self.handle = handle_for(task, task.attempt)
         self.seen: Observation | None = None
         self.pace = Pace(self.handle)
         self.used = Used(task)
-        self._reading = ingest.Reading(task, task.attempt)
+        self._reading = ingest.Reading(task, task.attempt, shares.confirm)
         self._due = dict.fromkeys(range(task.world_size), 0.0)
         self._pause = dict.fromkeys(range(task.world_size), TICK)
         self._told = self._counted = 0.0
@@ -88,10 +89,12 @@ class Followed:
 
 
 class Watcher:
-    """`writer`: takes what attempts use; somebody else has it write (`writing.keep`)."""
+    """`writer`: takes what attempts use; somebody else has it write (`writing.keep`). `shares`: which of the alive
+    attempts are this watcher's; nobody but the thread that runs it follows or leaves any."""
 
-    def __init__(self, writer: Writer | None = None) -> None:
+    def __init__(self, writer: Writer | None = None, shares: Shares | None = None) -> None:
         self.writer = writer or Writer()
+        self.shares = shares or Alone()
         self._followed: dict[tuple[str, int], Followed] = {}
         self._observe_at: dict[str, float] = {}  # by cluster
 
@@ -116,24 +119,27 @@ class Watcher:
                     find = found + FIND_LEAST
 
     def find(self) -> None:
-        """Follows the attempts that are alive now, and no others."""
+        """Follows the attempts that are alive now and its own, and no others."""
         alive = Task.objects.filter(state__in=WITH_ATTEMPT, attempt__gt=0)
-        keys = set(alive.values_list("pk", "attempt"))
+        keys = {key for key in alive.values_list("pk", "attempt") if self.shares.has(key[0])}
         self._followed = {key: one for key, one in self._followed.items() if key in keys}
         if new := [pk for pk, attempt in keys if (pk, attempt) not in self._followed]:
             for task in alive.filter(pk__in=new).select_related("cluster").only("attempt", "world_size", "cluster"):
-                self._followed[task.pk, task.attempt] = Followed(task)
+                self._followed[task.pk, task.attempt] = Followed(task, self.shares)
 
     def look(self, moment: float) -> bool:
         """Reads and observes what it follows; whether there is more to read at once."""
         more = False
         by_cluster: defaultdict[str, list[Followed]] = defaultdict(list)
+        self._followed = {key: one for key, one in self._followed.items() if self.shares.has(key[0])}
         for one in self._followed.values():
             by_cluster[one.task.cluster_id].append(one)
             try:
                 more |= one.read(moment)
                 one.pace.look(moment, one.seen)
                 one.count(moment)
+            except Superseded:
+                log.debug("%s: another watcher reads it now, or one has come or gone", one.handle.name)
             except Exception as error:
                 _complain(error, f"{one.handle.name} cannot be read")
                 one.rest(moment)

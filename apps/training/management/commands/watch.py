@@ -8,11 +8,14 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
+from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from apps.clusters import discovery
 from apps.telemetry import writing
 from apps.training.ground import hints
-from apps.training.output import using
+from apps.training.output import shares, using
 from apps.training.output.watching import Watcher
 from apps.training.reconcile import engines
 
@@ -30,23 +33,43 @@ def _end(number: int, frame: FrameType | None) -> None:
     raise Ended
 
 
+PAUSED = 5.0
+"""Seconds: of a watcher that stands still in the middle of a transaction PostgreSQL lets go what others wait for."""
+
+
+def _let_go_when_paused(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET idle_in_transaction_session_timeout = {PAUSED * 1000:.0f}")
+
+
 class Command(BaseCommand):
     help = "Follows running training (its output, its changes) and the environments of clusters."
     requires_system_checks = ()  # they import all views
 
     def handle(self, *args: Any, **options: Any) -> None:
         ending = threading.Event()
+        share = _share()
         try:
             for number in ENDINGS:
                 signal.signal(number, _end)
             gc.freeze()  # what is imported stays: looking through it would only make the end slow
             writer = writing.Writer()
             here = using.this_machine(writer, [str(settings.DATA_DIR)])
+            threading.Thread(target=share.run, args=(ending,)).start()
             for followed in (discovery.following(hints.poke_waiting), engines.following(), here):
-                threading.Thread(target=followed.run, args=(ending,)).start()
+                threading.Thread(target=followed.run, args=(ending, share.has)).start()
             threading.Thread(target=writing.keep, args=(writer, ending)).start()
-            Watcher(writer).run()
+            Watcher(writer, share).run()
         except Ended:
             pass
         finally:
             ending.set()
+            share.hurry()
+
+
+def _share() -> shares.Shares:
+    """SQLite is used on one machine, by one watcher."""
+    if connection.vendor == "sqlite":
+        return shares.Alone()
+    connection_created.connect(_let_go_when_paused)
+    return shares.Shared()

@@ -1,0 +1,189 @@
+"""Several watchers and what each follows; time is what the test says."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from django.db import OperationalError
+
+from apps.training.models import Event, LogCursor, MetricPoint, Task, Watch
+from apps.training.output.shares import BEAT, LEASE, Shared, Superseded
+from apps.training.output.watching import TICK, Watcher
+from tests.apps.attempts import begin_attempt, write
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+
+KEYS = [f"task-{number}" for number in range(200)]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.moment = 1000.0
+
+    def __call__(self) -> float:
+        return self.moment
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def joined(clock: Clock) -> Callable[[], Shared]:
+    def join() -> Shared:
+        shared = Shared(clock)
+        shared.beat()
+        return shared
+
+    return join
+
+
+def had(shared: Shared) -> set[str]:
+    return {key for key in KEYS if shared.has(key)}
+
+
+def pass_by(clock: Clock, seconds: float, *alive: Shared) -> None:
+    """Each of `alive` beats as often as it is to."""
+    for _ in range(round(seconds / BEAT)):
+        clock.moment += BEAT
+        for one in alive:
+            one.beat()
+
+
+def test_one_watcher_follows_everything(joined: Callable[[], Shared]) -> None:
+    assert had(joined()) == set(KEYS)
+
+
+def test_several_share_and_nothing_is_followed_twice_or_by_nobody(joined: Callable[[], Shared]) -> None:
+    first, second, third = several = joined(), joined(), joined()
+    first.beat()
+    second.beat()
+    assert set().union(*map(had, several)) == set(KEYS)
+    assert sum(len(had(one)) for one in several) == len(KEYS)
+    assert min(len(had(one)) for one in several) > len(KEYS) / 6
+    third.leave()
+    before = had(first)
+    first.beat()
+    assert had(first) > before  # only what the third had changes hands
+
+
+def test_what_a_silent_watcher_followed_is_taken_over(joined: Callable[[], Shared], clock: Clock) -> None:
+    first, second = joined(), joined()
+    first.beat()
+    theirs = had(second)
+    pass_by(clock, LEASE - BEAT, first)
+    assert not had(first) & theirs
+    pass_by(clock, 3 * BEAT, first)
+    assert had(first) == set(KEYS)
+    assert had(second) == set()
+
+
+def test_one_that_leaves_is_replaced_at_the_next_beat(joined: Callable[[], Shared]) -> None:
+    first, second = joined(), joined()
+    second.leave()
+    first.beat()
+    assert had(first) == set(KEYS)
+
+
+def test_one_that_stood_still_follows_nothing_and_judges_nobody(joined: Callable[[], Shared], clock: Clock) -> None:
+    first, second = joined(), joined()
+    first.beat()
+    clock.moment += 60
+    assert had(first) == had(second) == set()  # as after a minute without a database
+    first.beat()
+    second.beat()
+    assert had(first) | had(second) == set(KEYS)
+    assert len(Watch.objects.get().members) == 2
+
+
+def test_what_another_may_follow_by_now_is_not_stored(joined: Callable[[], Shared]) -> None:
+    first = joined()
+    kept = KEYS[0]
+    first.confirm(kept)
+    second = joined()
+    with pytest.raises(Superseded):  # whoever keeps it: the first has not looked since
+        first.confirm(kept)
+    first.beat()
+    (first if first.has(kept) else second).confirm(kept)
+    with pytest.raises(Superseded):
+        (second if first.has(kept) else first).confirm(kept)
+
+
+def test_beats_at_the_same_time_are_all_heard(joined: Callable[[], Shared], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = joined(), joined()
+    put, faster = Shared._put, [second]
+
+    def overtaken(row: Watch, epoch: int, members: dict[str, int]) -> bool:
+        if faster:
+            faster.pop().beat()
+        return put(row, epoch, members)
+
+    monkeypatch.setattr(Shared, "_put", staticmethod(overtaken))
+    first.beat()
+    assert Watch.objects.get().members == {first.name: 2, second.name: 2}
+
+
+def test_its_thread_goes_on_after_an_error_and_leaves_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, ending, beaten = Shared(), threading.Event(), threading.Event()
+    beat = shared.beat
+
+    def stumbles() -> None:
+        if not beaten.is_set():
+            beaten.set()
+            shared.hurry()
+            raise OperationalError("away")
+        beat()
+        ending.set()
+        shared.hurry()
+
+    monkeypatch.setattr(shared, "beat", stumbles)
+    thread = threading.Thread(target=shared.run, args=(ending,))
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    row = Watch.objects.get()
+    assert (row.members, row.epoch) == ({}, 2)
+
+
+def test_two_watchers_store_each_line_once_whoever_reads_it(
+    task: Task, joined: Callable[[], Shared], clock: Clock
+) -> None:
+    first, second = joined(), joined()
+    first.beat()
+    has, other = (first, second) if first.has(task.pk) else (second, first)
+    holder, heir = Watcher(shares=has), Watcher(shares=other)
+    line = '{"step": %d, "loss": 1}\n{"event": "checkpoint", "step": %d, "path": "/c/%d"}\n'
+
+    def rows() -> tuple[int, int]:
+        return MetricPoint.objects.count(), Event.objects.filter(kind="script").count()
+
+    for watcher in (holder, heir):
+        watcher.find()
+        write(task, line % (1, 1, 1))
+        watcher.look(0.0)
+    assert rows() == (1, 1)  # the heir follows nothing
+    pass_by(clock, LEASE + 2 * BEAT, other)
+    heir.find()
+    heir.look(TICK)
+    assert rows() == (2, 2)
+    clock.moment -= LEASE + 2 * BEAT  # as if it had passed the look at the clock before it stood still
+    write(task, line % (3, 3, 3))
+    holder.look(5.0)
+    assert rows() == (2, 2)
+    clock.moment += LEASE + 2 * BEAT
+    other.beat()
+    heir.look(10.0)
+    assert rows() == (3, 3)
+    assert LogCursor.objects.get(rank=0).offset > 0
+
+
+def test_the_next_attempt_stays_with_its_task_s_watcher(task: Task, joined: Callable[[], Shared]) -> None:
+    shared = joined()
+    watcher = Watcher(shares=shared)
+    watcher.find()
+    begin_attempt(task, 2)
+    write(task, '{"step": 1, "loss": 1}\n', attempt=2)
+    watcher.find()
+    watcher.look(0.0)
+    assert MetricPoint.objects.get().attempt == 2
