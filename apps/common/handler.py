@@ -10,12 +10,12 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation, ValidationError
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError
 from django.http import Http404, UnreadablePostError
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from apps.common import request_id
+from apps.common import databases, request_id
 from apps.common.errors import ApiError
 from apps.common.texts import text
 from fermi.launch.errors import LaunchError
@@ -99,8 +99,8 @@ def translate(error: BaseException) -> ApiError:
             return by_status(400)
         case exceptions.APIException():
             return by_status(error.status_code)
-        case OperationalError() | InterfaceError():
-            return ApiError(503, "DATABASE_UNAVAILABLE")
+        case DatabaseError() | InterfaceError() if code := databases.code(error):
+            return ApiError(503, code)
         case IntegrityError():  # somebody else was faster; what is known to collide has an answer of its own
             return ApiError(409, "CHANGED_MEANWHILE")
         case DataError():  # a number or text beyond what a column holds

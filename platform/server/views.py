@@ -1,13 +1,9 @@
 """Health, metrics, and the console's one page."""
 
 import hmac
-import logging
-from collections.abc import Callable
 
-import redis
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
-from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import ensure_csrf_cookie
@@ -21,9 +17,8 @@ from rest_framework.views import APIView
 
 from apps.accounts.api.authentication import BearerAuthentication, CookieAuthentication
 from apps.common import disks
-from server import metrics
-
-log = logging.getLogger(__name__)
+from apps.common.texts import text
+from server import metrics, readiness
 
 
 @never_cache
@@ -36,40 +31,17 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Readiness: what this process depends on answers too, and the data directory takes what is written; 503 names what
-    does not. `warnings`: what will not for long, such as a disk at 90 %."""
-    parts = {name: _answers(name, check) for name, check in _CHECKS.items()}
-    ready = all(parts.values())
+    """Readiness: what this process depends on takes what is written; 503 names what does not (`parts`), and why
+    (`faults`). `warnings`: what will not for long, such as a disk at 90 %."""
+    faults = {fault.part: fault.code for fault in readiness.faults()}
     nearly_full = disks.nearly_full(settings.DATA_DIR)
-    warnings = [{"code": "DISK_NEARLY_FULL", "percent": nearly_full["percent"]}] if nearly_full else []
-    body = {"status": "ok" if ready else "unavailable", "parts": parts, "warnings": warnings}
-    return JsonResponse(body, status=200 if ready else 503)
-
-
-def _answers(name: str, check: Callable[[], object]) -> bool:
-    try:
-        check()
-    except (DatabaseError, redis.RedisError, OSError) as error:
-        log.warning("not ready: %s: %s", name, error)
-        return False
-    return True
-
-
-def _database() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1")
-
-
-def _broker() -> None:
-    with redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=2) as client:
-        client.ping()
-
-
-def _disk() -> None:
-    disks.write_to(settings.DATA_DIR)
-
-
-_CHECKS: dict[str, Callable[[], object]] = {"database": _database, "broker": _broker, "disk": _disk}
+    body = {
+        "status": "unavailable" if faults else "ok",
+        "parts": {part: part not in faults for part in readiness.PARTS},
+        "faults": [{"part": part, "code": code, "message": text(code)[0]} for part, code in faults.items()],
+        "warnings": [{"code": "DISK_NEARLY_FULL", "percent": nearly_full["percent"]}] if nearly_full else [],
+    }
+    return JsonResponse(body, status=503 if faults else 200)
 
 
 SCRAPER = "scraper"

@@ -3,10 +3,11 @@
 import json
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.test import Client
 
 from apps.accounts import selectors
+from apps.accounts.models import User
 from tests.api.conftest import Api
 
 
@@ -155,6 +156,25 @@ def test_an_unavailable_database_is_503(viewer: Api, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(selectors, "me", away)
     assert (viewer.get("/auth/me").status, viewer.get("/auth/me").error) == (503, "DATABASE_UNAVAILABLE")
+
+
+@pytest.mark.storage
+@pytest.mark.django_db(transaction=True)
+def test_what_would_write_while_the_database_takes_no_writes_is_503_by_its_own_name(
+    viewer: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on, off = "PRAGMA query_only = 1", "PRAGMA query_only = 0"
+    if connection.vendor == "postgresql":
+        on, off = "SET default_transaction_read_only = on", "SET default_transaction_read_only = off"
+    monkeypatch.setattr(selectors, "me", lambda *_: User.objects.update(first_name="new"))
+    with connection.cursor() as cursor:
+        cursor.execute(on)
+        try:
+            answer = viewer.get("/auth/me")
+        finally:
+            cursor.execute(off)
+    assert (answer.status, answer.error) == (503, "DATABASE_READ_ONLY")
+    assert User.objects.filter(first_name="new").count() == 0
 
 
 def test_times_are_utc_with_a_z(viewer: Api) -> None:

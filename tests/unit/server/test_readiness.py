@@ -1,4 +1,4 @@
-"""What /readyz says of the data directory's disk."""
+"""What /readyz says of the database, the broker and the data directory's disk: each is written to."""
 
 import os
 import subprocess
@@ -7,11 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
+from django.db import connection
 from django.test import Client
 
 from apps.common import disks
+from server import readiness
+from server.models import Written
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_taken_for_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "FRESH", 0.0)
 
 
 @pytest.fixture
@@ -54,3 +63,68 @@ def test_readiness_sees_a_disk_that_takes_nothing(client: Client, disk: Path) ->
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     assert not ready(client)[0]
     assert list(disk.iterdir()) == []
+
+
+def faults(client: Client) -> dict[str, str]:
+    return {fault["part"]: fault["code"] for fault in client.get("/readyz").json()["faults"]}
+
+
+def test_a_disk_that_is_full_is_named_so(client: Client, disk: Path) -> None:
+    with (disk / "all").open("wb") as all_of_it:
+        os.posix_fallocate(all_of_it.fileno(), 0, disks.room(str(disk))["free"])
+    assert faults(client)["disk"] == "DATA_DISK_FULL"
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    assert faults(client)["disk"] == "DATA_DISK_UNWRITABLE"
+
+
+def test_readiness_writes_one_row_to_the_database_and_at_most_once_a_second(
+    client: Client, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    client.get("/readyz")
+    first = Written.objects.get().at
+    client.get("/readyz")
+    second = Written.objects.get().at
+    assert second > first
+    monkeypatch.setattr(readiness, "FRESH", 60.0)
+    with django_assert_num_queries(1):
+        assert "database" not in faults(client)
+    assert Written.objects.get().at == second
+
+
+@pytest.mark.storage
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_takes_no_writes_is_named(client: Client) -> None:
+    on, off = ("PRAGMA query_only = 1", "PRAGMA query_only = 0")
+    if connection.vendor == "postgresql":
+        on, off = ("SET default_transaction_read_only = on", "SET default_transaction_read_only = off")
+    with connection.cursor() as cursor:
+        cursor.execute(on)
+        try:
+            answer = client.get("/readyz")
+            assert (answer.status_code, answer.json()["parts"]["database"]) == (503, False)
+            assert faults(client)["database"] == "DATABASE_READ_ONLY"
+        finally:
+            cursor.execute(off)
+    assert "database" not in faults(client)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (redis.exceptions.ReadOnlyError("You can't write against a read only replica."), "BROKER_READ_ONLY"),
+        (redis.exceptions.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."), "BROKER_FULL"),
+        (redis.exceptions.ConnectionError("refused"), "BROKER_UNAVAILABLE"),
+    ],
+)
+def test_why_the_broker_takes_nothing_is_named(
+    client: Client, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str
+) -> None:
+    def refuse(*args: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(redis.Redis, "set", refuse)
+    found = client.get("/readyz", headers={"Accept-Language": "en"}).json()
+    assert not found["parts"]["broker"]
+    said = {fault["part"]: fault for fault in found["faults"]}["broker"]
+    assert said["code"] == code
+    assert said["message"].startswith("The broker")

@@ -1,0 +1,10 @@
+"""The platform's own row."""
+
+from django.db import models
+
+
+class Written(models.Model):
+    """A single row: when a web process last found that the database takes what is written."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    at = models.DateTimeField()

@@ -1,0 +1,80 @@
+"""Whether the parts that a web process depends on do theirs: each is not only asked, but written to. A database whose
+primary was lost, and a broker that became a replica, answer all the same."""
+
+import errno
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import redis
+from django.conf import settings
+from django.db import Error, connection
+
+from apps.common import bus, databases, disks
+from apps.common.clock import now
+from server.models import Written
+
+log = logging.getLogger(__name__)
+
+FRESH = 1.0
+"""Seconds: so long a process takes its own last write for granted, and only asks."""
+_written = -FRESH
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    part: str
+    code: str
+
+
+def faults() -> list[Fault]:
+    """Of each part that does not do its own, what is wrong."""
+    return [Fault(name, code) for name, check in PARTS.items() if (code := check())]
+
+
+def _database() -> str:
+    global _written
+    try:
+        if time.monotonic() - _written < FRESH:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+            return ""
+        if not Written.objects.filter(pk=1).update(at=now()):
+            Written.objects.bulk_create([Written(pk=1, at=now())], ignore_conflicts=True)
+        _written = time.monotonic()
+        return ""
+    except (Error, OSError) as error:
+        _written = -FRESH
+        known = databases.code(error) if isinstance(error, Error) else ""
+        return _said("database", error, known or "DATABASE_UNAVAILABLE")
+
+
+def _broker() -> str:
+    try:
+        with redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=2) as client:
+            client.set(f"{bus.PREFIX}ready", 1, ex=60)
+        return ""
+    except redis.exceptions.ReadOnlyError as error:
+        return _said("broker", error, "BROKER_READ_ONLY")
+    except redis.exceptions.OutOfMemoryError as error:
+        return _said("broker", error, "BROKER_FULL")
+    except (redis.RedisError, OSError) as error:
+        return _said("broker", error, "BROKER_UNAVAILABLE")
+
+
+def _disk() -> str:
+    try:
+        disks.write_to(settings.DATA_DIR)
+        return ""
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return _said("disk", error, "DATA_DISK_FULL" if full else "DATA_DISK_UNWRITABLE")
+
+
+def _said(part: str, error: Exception, code: str) -> str:
+    log.warning("not ready: %s: %s: %s", part, code, error)
+    return code
+
+
+PARTS: dict[str, Callable[[], str]] = {"database": _database, "broker": _broker, "disk": _disk}
