@@ -13,7 +13,7 @@ from django.db import Error, connection
 
 from apps.common import bus, databases, disks
 from apps.common.clock import now
-from server.models import Written
+from apps.common.models import Written
 
 log = logging.getLogger(__name__)
 

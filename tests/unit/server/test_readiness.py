@@ -12,8 +12,8 @@ from django.db import connection
 from django.test import Client
 
 from apps.common import disks
+from apps.common.models import Written
 from server import readiness
-from server.models import Written
 
 pytestmark = pytest.mark.django_db
 

@@ -1,4 +1,4 @@
-"""The platform's own row."""
+"""Rows that belong to no app."""
 
 from django.db import models
 
