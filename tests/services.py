@@ -8,13 +8,16 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -48,6 +51,46 @@ def separate() -> dict[str, str]:
     return {"DATABASE_URL": database, "REDIS_URL": f"{redis}/{secrets.randbelow(15) + 1}"}
 
 
+class Own:
+    """Both servers for one test alone, which restarts them and takes writes from them."""
+
+    def __init__(self) -> None:
+        self._scratch = scratch = Path(tempfile.mkdtemp(prefix="fermi-services-", dir="/tmp"))
+        scratch.chmod(0o711)
+        self._postgres, self._redis = Postgres(_postgres_bin(), scratch / "pg"), Redis(_redis_bin(), scratch / "redis")
+        self.env = {"DATABASE_URL": self._postgres.url, "REDIS_URL": self._redis.url}
+
+    def close(self) -> None:
+        self._postgres.stop()
+        self._redis.stop()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    @contextmanager
+    def no_database(self) -> Iterator[None]:
+        self._postgres.stop()
+        yield
+        self._postgres.start()
+
+    @contextmanager
+    def read_only_database(self) -> Iterator[None]:
+        self._postgres.read_only("on")
+        yield
+        self._postgres.read_only("off")
+
+    @contextmanager
+    def no_broker(self) -> Iterator[None]:
+        self._redis.stop()
+        yield
+        self._redis.start()
+
+    @contextmanager
+    def read_only_broker(self) -> Iterator[None]:
+        """A replica of a primary that is away, as after a failover."""
+        self._redis.tell("REPLICAOF", "127.0.0.1", "1")
+        yield
+        self._redis.tell("REPLICAOF", "NO", "ONE")
+
+
 def _postgres_bin() -> Path:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if found:
@@ -64,63 +107,83 @@ def _redis_bin() -> str:
 
 
 def _start_postgres(bin_dir: Path, home: Path) -> str:
-    """Starts a server on a socket in `home`; as user `postgres` if we are root, whom PostgreSQL refuses."""
-    home.mkdir(mode=0o700)
-    user: str | None = None
-    if os.getuid() == 0:
-        user = "postgres"
-        account = pwd.getpwnam(user)
-        os.chown(home, account.pw_uid, account.pw_gid)
-    role = user or pwd.getpwuid(os.getuid()).pw_name
-    who = {"user": user, "group": user, "extra_groups": []} if user else {}
-    create = [bin_dir / "initdb", "-D", home / "data", "-U", role, "-A", "trust", "-E", "UTF8"]
-    create += ["--no-locale", "--no-sync"]
-    subprocess.run(create, check=True, stdout=subprocess.DEVNULL, cwd=home, **who)
-    settings = {
-        "listen_addresses": "", "unix_socket_directories": str(home), "fsync": "off",
-        "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200",
-    }  # fmt: skip
-    options = [arg for key, value in settings.items() for arg in ("-c", f"{key}={value}")]
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [bin_dir / "postgres", "-D", home / "data", *options], stdout=log, stderr=log, cwd=home, **who
-        )  # type: ignore[call-overload]
-    atexit.register(_stop, process)
-    ask = [bin_dir / "psql", "-h", home, "-U", role, "-d", "postgres", "-Atc"]
-    _wait(process, lambda: subprocess.run([*ask, "SELECT 1"], capture_output=True).returncode == 0)
-    subprocess.run([*ask, "CREATE DATABASE fermi"], check=True, capture_output=True)
-    return f"postgresql:///fermi?host={home}&user={role}"
+    server = Postgres(bin_dir, home)
+    atexit.register(server.stop)
+    return server.url
+
+
+class Postgres:
+    """A server on a socket in `home`; as user `postgres` if we are root, whom PostgreSQL refuses."""
+
+    def __init__(self, bin_dir: Path, home: Path) -> None:
+        self._bin, self._home = bin_dir, home
+        home.mkdir(mode=0o700)
+        user: str | None = None
+        if os.getuid() == 0:
+            user = "postgres"
+            account = pwd.getpwnam(user)
+            os.chown(home, account.pw_uid, account.pw_gid)
+        self._role = user or pwd.getpwuid(os.getuid()).pw_name
+        self._who: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if user else {}
+        create = [bin_dir / "initdb", "-D", home / "data", "-U", self._role, "-A", "trust", "-E", "UTF8"]
+        create += ["--no-locale", "--no-sync"]
+        subprocess.run(create, check=True, stdout=subprocess.DEVNULL, cwd=home, **self._who)
+        self.start()
+        self._ask("CREATE DATABASE fermi")
+        self.url = f"postgresql:///fermi?host={home}&user={self._role}"
+
+    def start(self) -> None:
+        settings = {
+            "listen_addresses": "", "unix_socket_directories": str(self._home), "fsync": "off",
+            "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200",
+        }  # fmt: skip
+        options = [arg for key, value in settings.items() for arg in ("-c", f"{key}={value}")]
+        command = [self._bin / "postgres", "-D", self._home / "data", *options]
+        with (self._home / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._home, **self._who)
+        _wait(self._process, lambda: self._ask("SELECT 1", check=False).returncode == 0)
+
+    def stop(self) -> None:
+        """As a node that goes down would: nobody is waited for."""
+        _stop(self._process, signal.SIGINT)
+
+    def read_only(self, on: str) -> None:
+        self._ask(f"ALTER SYSTEM SET default_transaction_read_only = {on}", "SELECT pg_reload_conf()")
+
+    def _ask(self, *words: str, check: bool = True) -> "subprocess.CompletedProcess[bytes]":
+        ask = [self._bin / "psql", "-h", self._home, "-U", self._role, "-d", "postgres", "-At"]
+        return subprocess.run(
+            [*ask, *(arg for word in words for arg in ("-c", word))], check=check, capture_output=True
+        )
 
 
 def _start_redis(program: str, home: Path) -> str:
-    home.mkdir(mode=0o700)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [
-            program,
-            "--port",
-            str(port),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--dir",
-            home,
-        ],
-        stdout=subprocess.DEVNULL,
-    )
-    atexit.register(_stop, process)
+    server = Redis(program, home)
+    atexit.register(server.stop)
+    return server.url
 
-    def answers() -> bool:
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
-            client.sendall(b"PING\r\n")
-            return client.recv(16).startswith(b"+PONG")
 
-    _wait(process, answers)
-    return f"redis://127.0.0.1:{port}/0"
+class Redis:
+    def __init__(self, program: str, home: Path) -> None:
+        home.mkdir(mode=0o700)
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self._port = probe.getsockname()[1]
+        self._command = [program, "--port", str(self._port), "--bind", "127.0.0.1", "--save", ""]
+        self._command += ["--appendonly", "no", "--dir", str(home)]
+        self.url = f"redis://127.0.0.1:{self._port}/0"
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        _wait(self._process, lambda: self.tell("PING") == b"+PONG")
+
+    def stop(self) -> None:
+        _stop(self._process)
+
+    def tell(self, *words: str) -> bytes:
+        with socket.create_connection(("127.0.0.1", self._port), timeout=1) as client:
+            client.sendall(" ".join(words).encode() + b"\r\n")
+            return client.recv(64).strip()
 
 
 def _wait(process: "subprocess.Popen[bytes]", ready: Callable[[], bool]) -> None:
@@ -137,8 +200,8 @@ def _wait(process: "subprocess.Popen[bytes]", ready: Callable[[], bool]) -> None
     raise TimeoutError(f"{process.args} did not answer within {READY_S} s")
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
+def _stop(process: "subprocess.Popen[bytes]", how: int = signal.SIGTERM) -> None:
+    process.send_signal(how)
     try:
         process.wait(10)
     except subprocess.TimeoutExpired:
