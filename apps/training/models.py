@@ -127,8 +127,8 @@ class Queue(models.Model):
 
 
 class Watch(models.Model):
-    """Who watches, as a single row (`apps.training.output.shares`). `members`: by watcher, how often it has said that
-    it lives. `epoch`: which set of watchers this is. `version`: of the row, for compare-and-set."""
+    """Who watches, as a single row (`apps.training.output.shares`). `members`: by watcher, the version that it
+    wrote last. `epoch`: which set of watchers this is. `version`: of the row, for compare-and-set."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     epoch = models.BigIntegerField(default=0)

@@ -97,6 +97,17 @@ def test_one_that_stood_still_follows_nothing_and_judges_nobody(joined: Callable
     assert len(Watch.objects.get().members) == 2
 
 
+def test_one_that_was_replaced_after_its_first_beat_is_heard_when_it_comes_back(
+    joined: Callable[[], Shared], clock: Clock
+) -> None:
+    first, second = joined(), joined()
+    pass_by(clock, LEASE + 2 * BEAT, first)
+    assert list(Watch.objects.get().members) == [first.name]
+    second.beat()
+    first.beat()
+    assert set(Watch.objects.get().members) == {first.name, second.name}
+
+
 def test_what_another_may_follow_by_now_is_not_stored(joined: Callable[[], Shared]) -> None:
     first = joined()
     kept = KEYS[0]
@@ -121,7 +132,7 @@ def test_beats_at_the_same_time_are_all_heard(joined: Callable[[], Shared], monk
 
     monkeypatch.setattr(Shared, "_put", staticmethod(overtaken))
     first.beat()
-    assert Watch.objects.get().members == {first.name: 2, second.name: 2}
+    assert Watch.objects.get().members == {first.name: 4, second.name: 3}
 
 
 def test_its_thread_goes_on_after_an_error_and_leaves_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Which of several watchers follows what.
 
-One row names the watchers that live, and how often each has said so. Whoever reads it knows without asking anybody
-which watcher follows a task or a cluster: the one of them with the highest hash of both names.
+One row names the watchers that live, and at which of its versions each said so last. Whoever reads it knows without
+asking anybody which watcher follows a task or a cluster: the one of them with the highest hash of both names.
 
     join, or find another silent ──▶ epoch + 1 ──▶ others learn of it at their next beat, within BEAT
                                         └────────▶ what they still store under the epoch before is refused at once
@@ -87,7 +87,7 @@ class Shared:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._clock = clock
         self._view = View()
-        self._heard: dict[str, tuple[int, float]] = {}  # of each watcher: its beats, and when they became so many
+        self._heard: dict[str, tuple[int, float]] = {}  # of each watcher: its last beat, and when it was new
         self._soon = threading.Event()
 
     def has(self, key: str) -> bool:
@@ -127,8 +127,8 @@ class Shared:
         for _ in range(TRIES):
             moment, row = self._clock(), self._row()
             silent = self._silent(row.members, moment)
-            members = {who: beats for who, beats in row.members.items() if who not in silent}
-            members[self.name] = members.get(self.name, 0) + 1
+            members = {who: beat for who, beat in row.members.items() if who not in silent}
+            members[self.name] = row.version + 1
             epoch = row.epoch + (members.keys() != row.members.keys())
             if self._put(row, epoch, members):
                 if silent:
@@ -141,7 +141,7 @@ class Shared:
         self._view = View()
         for _ in range(TRIES):
             row = self._row()
-            members = {who: beats for who, beats in row.members.items() if who != self.name}
+            members = {who: beat for who, beat in row.members.items() if who != self.name}
             if members == row.members or self._put(row, row.epoch + 1, members):
                 return
 
@@ -150,8 +150,8 @@ class Shared:
             self._heard = {}
         before = self._heard
         self._heard = {
-            who: before[who] if who in before and before[who][0] == beats else (beats, moment)
-            for who, beats in members.items()
+            who: before[who] if who in before and before[who][0] == beat else (beat, moment)
+            for who, beat in members.items()
         }
         return [who for who, (_, at) in self._heard.items() if who != self.name and moment - at > LEASE]
 
