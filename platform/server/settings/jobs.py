@@ -6,6 +6,7 @@ from server.settings.storage import REDIS_URL
 TRACING = traces()
 CELERY_BROKER_URL = celery_url(REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CHANNEL_ERROR_RETRY = True  # a Redis that becomes a replica is waited for; the worker would end otherwise
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 60,  # seconds; the default, an hour, is how long a lost message would be missed
     "socket_connect_timeout": 2,
