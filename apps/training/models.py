@@ -108,6 +108,7 @@ class Task(models.Model):
         indexes = [
             models.Index(fields=["project", "-created_at"]),
             models.Index(fields=["kind", "state", "ended_at"]),  # how many are so, and which ended lately
+            models.Index(fields=["kind", "-created_at", "id"], name="training_task_newest"),  # a list's page is in it
             models.Index(fields=["name"], name="training_task_name"),  # searches have theirs in migration 0014
         ]
 

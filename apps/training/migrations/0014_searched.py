@@ -42,5 +42,9 @@ class Migration(migrations.Migration):
             model_name='task',
             index=models.Index(fields=['name'], name='training_task_name'),
         ),
+        migrations.AddIndex(
+            model_name='task',
+            index=models.Index(fields=['kind', '-created_at', 'id'], name='training_task_newest'),
+        ),
         migrations.RunPython(forwards, backwards),
     ]

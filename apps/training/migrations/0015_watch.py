@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("training", "0013_counted_by_state"),
+        ("training", "0014_searched"),
     ]
 
     operations = [
