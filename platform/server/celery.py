@@ -1,4 +1,4 @@
-"""The Celery app; `celery -A server.celery worker` and `… beat` start from here."""
+"""The Celery app; `celery -A server.celery worker` starts from here."""
 
 import os
 import warnings

@@ -37,6 +37,11 @@ def private_paths(data: Path) -> list[str]:
     return [str(run_dir(data)), str(config), *more]
 
 
+def redis_url(data: Path) -> str:
+    """REDIS_URL, or the embedded broker's."""
+    return os.environ.get("REDIS_URL") or broker_url(data)
+
+
 def broker_url(data: Path) -> str:
     """The embedded broker's address, as redis-py spells it."""
     run = run_dir(data)

@@ -45,9 +45,9 @@ from urllib.parse import urlsplit
 
 from fermi import messages
 from server.env import flag, read, words
+from server.jobs import *  # noqa: F403
+from server.logs import LOGGING as LOGGING
 from server.places import ROOT
-from server.settings.jobs import *  # noqa: F403
-from server.settings.logs import LOGGING as LOGGING
 from server.settings.operators import UNFOLD as UNFOLD
 from server.settings.storage import *  # noqa: F403
 from server.settings.web import *  # noqa: F403

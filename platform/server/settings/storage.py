@@ -3,7 +3,7 @@
 import os
 
 from server.env import postgres, read
-from server.places import broker_url, data_dir, private_paths
+from server.places import data_dir, private_paths, redis_url
 
 __all__ = [
     "CACHES",
@@ -32,7 +32,7 @@ FILES_PIECE_BYTES = 16 << 20  # of a file that is being uploaded, in one request
 # What keeps ranks on this machine from the platform's own, and what of it lies outside of the data directory.
 ISOLATION: str = read("FERMI_ISOLATION")
 PRIVATE_PATHS = private_paths(DATA_DIR) + ([FILES] if FILES.startswith("/") else [])
-REDIS_URL = os.environ.get("REDIS_URL") or broker_url(DATA_DIR)
+REDIS_URL = redis_url(DATA_DIR)
 
 DATABASES = {
     "default": postgres(os.environ["DATABASE_URL"])

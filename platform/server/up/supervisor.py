@@ -108,7 +108,7 @@ class Platform:
         celery = [sys.executable, "-m", "celery", "--quiet", "-A", "server.celery"]
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
         self._child("worker", [*celery, "worker", "--pool", "threads", *quiet])
-        self._child("beat", [*celery, "beat"])
+        self._child("beat", [sys.executable, "-m", "server.beat"])
         self._child("watch", [sys.executable, "manage.py", "watch"])
         for child in self.children:
             child.keep()

@@ -13,7 +13,6 @@ from tests.running import ROOT
 
 PROCESSES = {
     "worker": "from server.celery import app; app.loader.import_default_modules()",
-    "beat": "import server.celery, django; django.setup(); import celery.apps.beat",
     "watch": "from apps.training.management.commands import watch",
     "firststart": "from server.management.commands import firststart",
 }
@@ -25,6 +24,9 @@ PAGES = (
     "django.test",
     "re2",
 )
+
+
+LIGHT = ("apps.common.request_id", "django.utils")
 
 
 @pytest.mark.parametrize("process", PROCESSES)
@@ -46,6 +48,14 @@ def test_a_process_that_traces_nothing_imports_nothing_that_would(process: str) 
     done = subprocess.run([sys.executable, "-c", asked], env=env, cwd=ROOT, check=True, capture_output=True, text=True)
     senders = ("opentelemetry.exporter", "opentelemetry.sdk.trace", "opentelemetry.proto", "google.protobuf")
     assert [name for name in done.stdout.split() if name.startswith(senders)] == []
+
+
+def test_beat_imports_nothing_but_celery_and_the_schedule() -> None:
+    asked = "import sys; from server import beat; beat.app().conf.beat_schedule; print(*sys.modules)"
+    env = environment(FERMI_DATA=os.environ["FERMI_DATA"])
+    done = subprocess.run([sys.executable, "-c", asked], env=env, cwd=ROOT, check=True, capture_output=True, text=True)
+    heavy = ("apps.", "django.", "numpy", "server.settings")
+    assert [name for name in done.stdout.split() if name.startswith(heavy) and not name.startswith(LIGHT)] == []
 
 
 def test_system_checks_find_nothing_in_all_that_is_served() -> None:

@@ -92,7 +92,7 @@ def test_a_value_that_cannot_be_ends_any_process_with_what_there_is(
 
 def test_a_process_of_the_platform_says_so_without_a_traceback(tmp_path: Path) -> None:
     more = {"FERMI_ISOLATION": "docker", "FERMI_DATA": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
-    for program in (["manage.py", "check"], ["-m", "celery", "-A", "server.celery", "beat"], ["-m", "server.web"]):
+    for program in (["manage.py", "check"], ["-m", "server.beat"], ["-m", "server.web"]):
         done = subprocess.run(
             [sys.executable, *program],
             env={**os.environ, **more},

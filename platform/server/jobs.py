@@ -1,10 +1,12 @@
-"""Celery. Messages only make things sooner: the sweep finds whatever a lost message would have told."""
+"""Celery's settings. Messages only make things sooner: the sweep finds whatever a lost message would have told.
+
+Outside of `server.settings`, because beat reads them without Django."""
 
 from server.env import celery_url, traces
-from server.settings.storage import REDIS_URL
+from server.places import data_dir, redis_url
 
 TRACING = traces()
-CELERY_BROKER_URL = celery_url(REDIS_URL)
+CELERY_BROKER_URL = celery_url(redis_url(data_dir()))
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True  # a Redis that becomes a replica is waited for; the worker would end otherwise
 CELERY_BROKER_TRANSPORT_OPTIONS = {

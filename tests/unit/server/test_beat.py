@@ -1,0 +1,49 @@
+"""The beat process: what is due when, and what it does about a broker that is away."""
+
+import pytest
+from celery import Celery
+
+from server import beat, jobs
+from server.celery import app as worker
+
+SCHEDULE = {
+    "slow": {"task": "slow", "schedule": 10.0},
+    "often": {"task": "often", "schedule": 2.0},
+    "five": {"task": "five", "schedule": 5.0},
+}
+
+
+def due(passed: float) -> tuple[float, list[str]]:
+    moment, entries = beat.upcoming(SCHEDULE, passed)
+    return moment, [entry["task"] for entry in entries]
+
+
+def test_what_is_due_at_the_same_moment_is_sent_together_the_most_frequent_first() -> None:
+    found, passed = [], 0.0
+    while passed < 10:
+        passed, names = due(passed)
+        found.append((passed, names))
+    assert found == [
+        (2, ["often"]),
+        (4, ["often"]),
+        (5, ["five"]),
+        (6, ["often"]),
+        (8, ["often"]),
+        (10, ["often", "five", "slow"]),
+    ]
+
+
+def test_what_was_missed_is_not_made_up_for() -> None:
+    assert due(100.3) == (102, ["often"])
+
+
+def test_every_scheduled_message_names_a_task_that_the_worker_has() -> None:
+    worker.loader.import_default_modules()
+    assert [entry["task"] for entry in jobs.CELERY_BEAT_SCHEDULE.values() if entry["task"] not in worker.tasks] == []
+
+
+def test_a_broker_that_is_away_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    away = Celery("test", broker="redis+socket:///nowhere/broker.sock", set_as_current=False)
+    away.conf.broker_transport_options = {"max_retries": 0}
+    beat.send(away, jobs.CELERY_BEAT_SCHEDULE["training"])
+    assert "training.sweep was not sent" in caplog.text
