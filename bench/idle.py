@@ -21,8 +21,8 @@ def measure() -> Iterator[Figure]:
         after = [procfs.cpu_seconds(some) for some in (ours, rest, [standing_by])]
         busy = [100 * (end - begin) / SECONDS for begin, end in zip(before, after, strict=True)]
         together = procfs.memory(ours)
-        yield Figure("web + worker + beat + watcher, resident", together.resident, "MiB", target=Target(450))
-        yield Figure("the same, proportional (shared pages once)", together.proportional, "MiB", target=Target(450))
+        yield Figure("web + worker + beat + watcher, resident", together.resident, "MiB", target=Target(400))
+        yield Figure("the same, proportional (shared pages once)", together.proportional, "MiB", target=Target(400))
         yield Figure("the same, processor", busy[0], "%", target=Target(2))
         for name in PARTS:
             yield Figure(f"of it {name}, resident", procfs.memory([pids[name]]).resident, "MiB")

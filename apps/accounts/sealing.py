@@ -5,11 +5,12 @@ Whoever changes FERMI_SECRET_KEY cannot read them any more: that is `Unreadable`
 
 from base64 import urlsafe_b64encode
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from cryptography.fernet import Fernet, InvalidToken
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
+
+if TYPE_CHECKING:  # six megabytes in each process; most of them never open anything
+    from cryptography.fernet import Fernet
 
 
 class Unreadable(Exception):
@@ -21,6 +22,8 @@ def seal(value: str) -> str:
 
 
 def unseal(sealed: str) -> str:
+    from cryptography.fernet import InvalidToken
+
     try:
         return _fernet(settings.SECRET_KEY).decrypt(sealed.encode()).decode()
     except InvalidToken as error:
@@ -28,8 +31,12 @@ def unseal(sealed: str) -> str:
 
 
 @lru_cache(maxsize=2)
-def _fernet(secret_key: str) -> Fernet:
+def _fernet(secret_key: str) -> "Fernet":
     """Under a label of its own, so that the key tells nothing of those that sign sessions."""
+    from cryptography.fernet import Fernet
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
     derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"fermi: secrets of projects").derive(
         secret_key.encode()
     )

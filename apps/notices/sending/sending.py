@@ -5,7 +5,6 @@ import hmac
 import logging
 import time
 
-import httpx
 import orjson
 
 from apps.accounts import sealing
@@ -37,6 +36,8 @@ def send(delivery: Delivery, channel: Channel) -> str:
 
 
 def _webhook(delivery: Delivery, channel: Channel, address: str, message: wording.Message) -> str:
+    import httpx  # the worker imports all tasks, and few platforms send any of these
+
     body = orjson.dumps(wording.document(delivery, channel, message))
     stamp = int(time.time())
     headers = {

@@ -23,6 +23,8 @@ PAGES = (
     "allauth.headless.urls",
     "django.test",
     "re2",
+    "cryptography.fernet",
+    "httpx",
 )
 
 
