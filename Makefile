@@ -10,13 +10,14 @@
 # make test-deploy      the image, docker-compose.yml and the systemd unit for real (half an hour; a Docker engine)
 # make faults   makes every fault we know of happen and prints what is said of each (ONLY=name JOBS=4); make healthy runs
 #               a hundred trainings with which nothing is wrong (docs/faults.md)
-# make bench  measures; make schema and make lock write generated files anew; make clean removes what was built
+# make bench  measures (ONLY="api launch": those sections); make profile  where the time of a request goes (WHAT=list)
+# make schema and make lock write generated files anew; make clean removes what was built
 # make manifests  writes the chart as plain Kubernetes manifests to build/manifests.yaml
 #
 # Variables of `up`, `dev` and `down`: PORT=8000 HOST=127.0.0.1 DATA=var DEMO=1 (DEMO=0: no demo environments on first start).
 
 .PHONY: help up down dev test check fix coverage check-api test-frameworks test-deploy faults healthy \
-	bench schema lock manifests clean
+	bench profile schema lock manifests clean
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -51,8 +52,14 @@ test:
 check:
 	@$(SETUP) check
 
-dev fix coverage check-api test-frameworks test-deploy faults healthy bench schema lock manifests:
+dev fix coverage check-api test-frameworks test-deploy faults healthy schema lock manifests:
 	@$(SETUP) $@
+
+bench:
+	@$(SETUP) bench $(ONLY) $(if $(KEEP),--keep '$(KEEP)')
+
+profile:
+	@$(SETUP) profile '$(or $(WHAT),list)'
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build frontend/node_modules frontend/dist

@@ -1,5 +1,7 @@
-"""`python -m bench [section …]`; without names, all of them."""
+"""`python -m bench [--keep NAME] [section …]`; without sections, all of them. `--keep` writes the ratios to
+history.json, which the next runs are compared with."""
 
+import argparse
 import os
 import platform
 import sys
@@ -9,7 +11,7 @@ from importlib import import_module
 
 from rich.console import Console
 
-from bench import table
+from bench import history, table
 
 SECTIONS = (
     "preview",
@@ -36,14 +38,17 @@ SECTIONS = (
 )
 
 
-def main(names: list[str]) -> int:
-    if unknown := [name for name in names if name not in SECTIONS]:
-        print(f"no such section: {', '.join(unknown)}; there are {', '.join(SECTIONS)}", file=sys.stderr)
-        return 2
-    console = Console(width=None if sys.stdout.isatty() else 140)
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measures the platform.")
+    parser.add_argument("--keep", metavar="NAME", help="write the ratios to history.json, under this name")
+    parser.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}")
+    asked = parser.parse_args(words)
+    if unknown := [name for name in asked.sections if name not in SECTIONS]:
+        parser.error(f"no such section: {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+    console = Console(width=None if sys.stdout.isatty() else 150)
     busy = os.getloadavg()[0]
     done, code = [], 0
-    for name in names or SECTIONS:
+    for name in asked.sections or SECTIONS:
         began, figures = time.monotonic(), []
         try:
             for figure in import_module(f"bench.{name}").measure():
@@ -53,10 +58,12 @@ def main(names: list[str]) -> int:
             code = 1
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         done.append((name, figures))
-    table.show(done, console)
+    table.show(done, console, history.last())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = len(os.sched_getaffinity(0))
     console.print(f"{cores} cores, {memory:.0f} GiB, Python {platform.python_version()}; load before: {busy:.1f}")
+    if asked.keep:
+        history.keep(asked.keep, done)
     return code
 
 

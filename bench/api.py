@@ -28,6 +28,18 @@ TARGETS = {
 }
 
 
+REQUESTS = {
+    "bare view": ("GET", "/bench/bare", b""),
+    "create": (
+        "POST",
+        "/api/v1/training-tasks",
+        orjson.dumps(Running.request(["env-001", "env-003", "env-005"])),
+    ),
+    "get": ("GET", "/api/v1/training-tasks/task-bench-00001", b""),
+    "list of 50": ("GET", "/api/v1/training-tasks?pageSize=50", b""),
+}
+
+
 def measure() -> Iterator[Figure]:
     with scratch() as data:
         inside(data, "tasks", str(TASKS))
@@ -37,13 +49,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _throughput(web: Web) -> Iterator[Figure]:
-    body = orjson.dumps(Running.request(["env-001", "env-003", "env-005"]))
-    requests = {
-        "bare view": web.request("GET", "/bench/bare"),
-        "create": web.request("POST", "/api/v1/training-tasks", body),
-        "get": web.request("GET", "/api/v1/training-tasks/task-bench-00001"),
-        "list of 50": web.request("GET", "/api/v1/training-tasks?pageSize=50"),
-    }
+    requests = {name: web.request(*request) for name, request in REQUESTS.items()}
     busy: list[float] = []
     spent: dict[str, list[float]] = {name: [] for name in requests}
 

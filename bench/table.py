@@ -1,12 +1,15 @@
 """A measured figure, and the table of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+NOISE = 1.2
+"""How far apart two runs of the same code may lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,27 @@ class Figure:
         return self.value / self.other if self.other else None
 
     @property
+    def measure(self) -> float | None:
+        """What runs are compared by: the ratio, or the share of the bound where there is nothing to compare with."""
+        if self.ratio is not None or self.target is None or self.target.of == "ratio":
+            return self.ratio
+        return self.value / self.target.bound if self.target.bound else None
+
+    @property
+    def better(self) -> Literal["less", "more"]:
+        """Without a target: what is counted per second is to be more, all else less."""
+        if self.target is not None:
+            return "less" if self.target.kind == "at most" else "more"
+        return "more" if self.unit == "/s" else "less"
+
+    def worse(self, before: float) -> bool:
+        """Than in an earlier run, by more than what two runs of the same code differ by."""
+        now = self.measure
+        if now is None:
+            return False
+        return now > before * NOISE if self.better == "less" else now * NOISE < before
+
+    @property
     def met(self) -> bool | None:
         """None without a target."""
         if self.target is None:
@@ -56,22 +80,41 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def show(sections: Iterable[tuple[str, list[Figure]]], console: Console) -> None:
+def show(
+    sections: Iterable[tuple[str, list[Figure]]],
+    console: Console,
+    before: tuple[str, Mapping[str, float]] = ("", {}),
+) -> None:
+    """`before`: a name for an earlier run, and its measures by `section: figure`."""
+    name, measures = before
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", style="bold", no_wrap=True)
     table.add_column("figure")
-    for title in ("Fermi", "compared with", "ratio", "target"):
+    for title in ("Fermi", "compared with", "ratio", *([name] if name else []), "target"):
         table.add_column(title, justify="right")
     table.add_column("")
     for section, figures in sections:
         for index, figure in enumerate(figures):
-            table.add_row(section if index == 0 else "", *_cells(figure), end_section=index == len(figures) - 1)
+            earlier = [_earlier(figure, measures.get(f"{section}: {figure.name}"))] if name else []
+            cells = _cells(figure, earlier)
+            table.add_row(section if index == 0 else "", *cells, end_section=index == len(figures) - 1)
     console.print(table)
 
 
-def _cells(figure: Figure) -> list[str | Text]:
+def _cells(figure: Figure, earlier: list[str | Text]) -> list[str | Text]:
     other = "" if figure.other is None else f"{number(figure.other)} {figure.unit} {figure.against}"
-    ratio = "" if figure.ratio is None else f"{number(figure.ratio)}×"
     verdict = {None: Text(""), True: Text("pass", "green"), False: Text("MISS", "red")}[figure.met]
     target = "" if figure.target is None else str(figure.target)
-    return [figure.name, f"{number(figure.value)} {figure.unit}", other, ratio, target, verdict]
+    return [figure.name, f"{number(figure.value)} {figure.unit}", other, _measure(figure, figure.measure), *earlier,
+            target, verdict]  # fmt: skip
+
+
+def _earlier(figure: Figure, before: float | None) -> str | Text:
+    shown = _measure(figure, before)
+    return Text(f"{shown} worse", "yellow") if before is not None and figure.worse(before) else shown
+
+
+def _measure(figure: Figure, value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{number(value)}×" if figure.ratio is not None else f"{100 * value:.0f} % of it"

@@ -42,14 +42,9 @@ class Web:
 def serving(data: Path) -> Iterator[Web]:
     """`data` has been migrated and has its first-start data. No worker, beat or watcher runs: what is created stays
     as it is."""
-    run_dir = places.run_dir(data)
-    run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    broker.set_password(run_dir)
     port = free_port()
     command = [sys.executable, "-m", "server.web", "127.0.0.1", str(port)]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(broker.command(run_dir), **quiet) as store:  # type: ignore[call-overload]
-        until(lambda: broker.answers(run_dir), seconds=30, what="the broker answers")
+    with brokering(data):
         with (data / "web.log").open("ab") as log:
             env = environment(data, FERMI_LOG_LEVEL="WARNING")
             process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=log, stderr=log)
@@ -59,6 +54,20 @@ def serving(data: Path) -> Iterator[Web]:
         finally:
             process.terminate()
             process.wait()
+
+
+@contextmanager
+def brokering(data: Path) -> Iterator[None]:
+    """The broker alone."""
+    run_dir = places.run_dir(data)
+    run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    broker.set_password(run_dir)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(broker.command(run_dir), **quiet) as store:  # type: ignore[call-overload]
+        try:
+            until(lambda: broker.answers(run_dir), seconds=30, what="the broker answers")
+            yield
+        finally:
             store.terminate()
 
 

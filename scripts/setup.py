@@ -241,7 +241,10 @@ def prepare(target: str) -> list[str | Path]:
                 return [PYTHON, "-m", "server.up", "dev"]
             case "bench":
                 packages()
-                return [PYTHON, "-m", "bench"]
+                return [PYTHON, "-m", "bench", *sys.argv[2:]]
+            case "profile":
+                packages()
+                return [PYTHON, "-m", "bench.profile", *sys.argv[2:]]
             case "manifests":
                 packages()
                 helm()

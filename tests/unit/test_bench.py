@@ -1,12 +1,15 @@
 """The benchmarks' own arithmetic; they themselves run with `make bench`."""
 
 from importlib import import_module
+from io import StringIO
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from bench import scaling
+from bench import history, scaling
 from bench.__main__ import SECTIONS
-from bench.table import Figure, Target, number
+from bench.table import Figure, Target, number, show
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -22,6 +25,38 @@ def test_a_target_looks_at_the_value_or_at_the_ratio() -> None:
     assert Figure("f", 60, "/s", target=Target(60, "at least")).met
     assert not Figure("f", 59, "/s", target=Target(60, "at least")).met
     assert Figure("f", 1.0, "s").met is None
+
+
+def test_runs_are_compared_by_ratios_and_by_shares_of_bounds_only(tmp_path: Path) -> None:
+    kept = tmp_path / "history.json"
+    assert history.last(kept) == ("", {})
+    figures = [
+        Figure("with a ratio", 3.0, "ms", 2.0, "by hand"),
+        Figure("alone, with a bound", 1.5, "s", target=Target(2)),
+        Figure("alone", 7.0, "s"),
+        Figure("none may be missing", 0, "", target=Target(0)),
+    ]
+    history.keep("0.1", [("one", figures)], kept)
+    assert history.last(kept) == ("0.1", {"one: with a ratio": 1.5, "one: alone, with a bound": 0.75})
+
+    history.keep("0.2", [("one", figures[:1])], kept)
+    history.keep("0.2", [("two", figures[:1])], kept)
+    assert history.last(kept) == ("0.2", {"one: with a ratio": 1.5, "two: with a ratio": 1.5})
+
+
+def test_what_became_slower_is_marked_and_what_only_varies_is_not() -> None:
+    slower, varies = Figure("a", 2.0, "ms", 1.0, "bare"), Figure("b", 1.1, "ms", 1.0, "bare")
+    fewer = Figure("c", 50, "/s", target=Target(60, "at least"))
+    assert slower.worse(1.5)
+    assert not varies.worse(1.0)
+    assert fewer.worse(1.1)
+    assert not Figure("d", 0, "", target=Target(0)).worse(1.0)
+    text = StringIO()
+    before = {"s: a": 1.5, "s: b": 1.0, "s: c": 0.83}
+    show([("s", [slower, varies, fewer])], Console(file=text, width=150), ("0.1", before))
+    head, *lines = text.getvalue().splitlines()
+    assert "0.1" in head
+    assert ["worse" in line for line in lines] == [True, False, False]
 
 
 def test_numbers_have_three_digits_that_count() -> None:

@@ -1,0 +1,69 @@
+"""What earlier runs measured: `history.json`, beside this file.
+
+Only what two machines may be compared by is kept: a ratio to something measured in the same run, or, where a figure
+stands alone, its share of its bound. A release is kept with `python -m bench --keep NAME`.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.scratch import ROOT
+from bench.table import Figure
+
+KEPT = Path(__file__).with_name("history.json")
+
+Sections = Iterable[tuple[str, list[Figure]]]
+
+
+def last(path: Path = KEPT) -> tuple[str, dict[str, float]]:
+    """Of the newest run that was kept: its name, and each figure's ratio by `section: figure`."""
+    runs = _runs(path)
+    return (runs[-1]["name"], runs[-1]["ratios"]) if runs else ("", {})
+
+
+def keep(name: str, sections: Sections, path: Path = KEPT) -> None:
+    """Under `name`; what an earlier run of that name measured stays where this one measured nothing."""
+    runs = _runs(path)
+    ratios: dict[str, float] = next((run["ratios"] for run in runs if run["name"] == name), {})
+    run = {
+        "name": name,
+        "commit": _commit(),
+        "measured": datetime.now(UTC).date().isoformat(),
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "ratios": dict(sorted({**ratios, **of(sections)}.items())),
+    }
+    runs = [*(run for run in runs if run["name"] != name), run]
+    path.write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def of(sections: Sections) -> dict[str, float]:
+    return {
+        key(section, figure): float(f"{measure:.3g}")
+        for section, figures in sections
+        for figure in figures
+        if (measure := figure.measure) is not None
+    }
+
+
+def key(section: str, figure: Figure) -> str:
+    return f"{section}: {figure.name}"
+
+
+def _runs(path: Path) -> list[dict[str, Any]]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+
+
+def _commit() -> str:
+    """Empty where the tree is no checkout."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""

@@ -1,0 +1,26 @@
+"""Where the time of a request goes: `python -m bench.profile WHAT`, on scratch data with 500 running tasks.
+
+WHAT is one of the requests of the `api` section (how its name begins is enough), or a path of the API
+(`/api/v1/workers`). Printed are the processor time of a request in Django alone, its SQL statements, and the functions
+that the rest of it is spent in.
+"""
+
+import subprocess
+import sys
+
+from bench.api import TASKS
+from bench.scratch import ROOT, environment, inside, scratch
+from bench.web import brokering
+
+
+def main(what: str) -> int:
+    with scratch() as data:
+        inside(data, "tasks", str(TASKS))
+        with brokering(data):
+            command = [sys.executable, "-m", "bench.profiled", what]
+            env = environment(data, FERMI_LOG_LEVEL="WARNING")
+            return subprocess.run(command, check=False, env=env, cwd=ROOT).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "list"))
