@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from apps.training.output.shares import owner
-from tests.replicas import Replicas
+from tests.replicas import Replicas, assert_stored_once
 from tests.running import WARM
 from tests.waiting import until
 
@@ -67,21 +67,6 @@ def until_more_is_read(database: Any, task_id: str) -> float:
     began, before = time.monotonic(), read(database, task_id)
     until(lambda: read(database, task_id) > before, what=f"more of {task_id} is read")
     return time.monotonic() - began
-
-
-def assert_stored_once(platform: Replicas, task_id: str, steps: int) -> None:
-    task = platform.until_state(task_id, "succeeded", seconds=240)
-    assert task["attempt"] == 1
-    points = [point for point in metrics(platform, task_id) if "loss" in point["values"]]
-    assert [point["step"] for point in points] == list(range(1, steps + 1))
-    events = [(one["code"], str(one["params"])) for one in platform.items(task_id, "events", pageSize=200)]
-    said = [event for event in events if event[0].startswith(("SCRIPT_", "STATE_"))]
-    assert len(said) == len(set(said))
-    assert sum(code == "STATE_SUCCEEDED" for code, _ in said) == 1
-
-
-def metrics(platform: Replicas, task_id: str) -> list[dict[str, Any]]:
-    return platform.items(task_id, "metrics", limit=5000)
 
 
 @contextmanager
