@@ -1,21 +1,28 @@
 """From a rank's death (kill -9) to the end of the first optimizer step of the next attempt.
 
 A rank other than the first is killed once a checkpoint is there; the first line of metrics of the second attempt's rank
-0 has the `time` at which its step was done. A process stands by with everything imported, as on a platform that has
-been up for a moment.
+0 has the `time` at which its step was done. Where the engine has one, a process stands by with everything imported, as
+on a platform that has been up for a moment. Two hosts are two agents, or two nodes of a real Slurm, on this machine.
 """
 
 import os
 import signal
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from statistics import median
+from typing import Any
 
-from bench import live
+from bench import live, procfs
+from bench.scratch import scratch
 from bench.table import Figure, Target
+from tests import slurm
+from tests.agents import Host
 from tests.waiting import until
 
-ROUNDS = {1: 3, 2: 3, 14: 3}
+ROUNDS = 3
+HERE = (1, 2, 14)
 HYPERPARAMETERS = {
     "totalSteps": 100_000,
     "stepDelay": 0.02,
@@ -30,20 +37,81 @@ TARGET_S = 2.5
 
 def measure() -> Iterator[Figure]:
     with live.platform() as running:
-        for processes, rounds in ROUNDS.items():
-            took = median(_once(running, processes) for _ in range(rounds))
+        for processes in HERE:
+            took = _often(running, running.choices[processes], lambda: live.wait_for_stand_by(running))
             what = "1 process" if processes == 1 else f"{processes} processes"
             yield Figure(f"kill -9 of a rank → next attempt's first step, {what}", took, "s", target=Target(TARGET_S))
+        yield from _on_agents(running)
+        if not slurm.why_not():
+            yield from _on_slurm(running)
 
 
-def _once(running: live.Live, processes: int) -> float:
-    task_id, _ = live.create(running, processes, hyperparameters=HYPERPARAMETERS)
+def _on_agents(running: live.Live) -> Iterator[Figure]:
+    answer = running.api.post("/workers/join-tokens", json={"name": "bench"}).raise_for_status()
+    token = answer.json()["data"]["token"]
+    with scratch() as folder:
+        hosts = [Host(running, folder / node, node, 1, token) for node in ("gn1", "gn2")]
+        try:
+            for host in hosts:
+                host.start()
+            found = {item["name"]: item["id"] for item in running.get("/dev-environments", pageSize=200)["items"]}
+            took = _often(
+                running,
+                [found[host.node] for host in hosts],
+                lambda: until(lambda: all(map(_stands_by, hosts)), seconds=120, what="a process stands by"),
+                lambda task_id: hosts[0].log(task_id, 2, 0),
+            )
+            yield Figure("the same, 2 hosts with agents", took, "s", target=Target(TARGET_S))
+        finally:
+            for host in hosts:
+                host.close()
+
+
+def _stands_by(host: Host) -> bool:
+    return bool(host.agent and procfs.standing_by(host.agent.pid))
+
+
+def _on_slurm(running: live.Live) -> Iterator[Figure]:
+    with slurm.started() as lab:
+        connection = {**lab.connection, "python": sys.executable}
+        cluster = _made(running, "/clusters", name="slurm", backend="slurm", connection=connection)["id"]
+        facts = {"zone": "Slurm", "projectId": "default", "clusterId": cluster, "gpuCount": 1, "gpuType": "A100",
+                 "emulated": True, "cpuCores": 4}  # fmt: skip
+        nodes = [
+            _made(running, "/dev-environments", name=f"slurm-{name}", engine={"node": name, "gres": "gpu:1"}, **facts)
+            for name in slurm.NODES
+        ]
+        took = _often(running, [node["id"] for node in nodes], lambda: None)
+        yield Figure("the same, 2 nodes of Slurm", took, "s", target=Target(TARGET_S))
+
+
+def _made(running: live.Live, path: str, **body: Any) -> Any:
+    return running.api.post(path, json=body).raise_for_status().json()["data"]
+
+
+def _often(
+    running: live.Live,
+    environments: list[str],
+    stand_by: Callable[[], object],
+    log: Callable[[str], Path] | None = None,
+) -> float:
+    return median(_once(running, environments, stand_by, log) for _ in range(ROUNDS))
+
+
+def _once(
+    running: live.Live,
+    environments: list[str],
+    stand_by: Callable[[], object],
+    log: Callable[[str], Path] | None,
+) -> float:
+    request = running.request(environments, hyperparameters=HYPERPARAMETERS)
+    task_id = _made(running, "/training-tasks", **request)["taskId"]
     until(lambda: running.items(task_id, "checkpoints"), seconds=300, what="a checkpoint")
-    victim = running.rank_pid(task_id, processes - 1)
-    live.wait_for_stand_by(running)
+    victim = running.rank_pid(task_id, running.task(task_id)["worldSize"] - 1)
+    stand_by()
     began = time.time()
     os.kill(victim, signal.SIGKILL)
-    took = live.until_first_step(running.data / "logs" / task_id / "2" / "0.log", began)
+    took = live.until_first_step(log(task_id) if log else running.data / "logs" / task_id / "2" / "0.log", began)
     running.api.post(f"/training-tasks/{task_id}/stop").raise_for_status()
     running.until_final(task_id, seconds=120)
     return took
