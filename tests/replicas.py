@@ -82,12 +82,9 @@ class Replicas(Running):
             self.children[name].wait()
 
     def get(self, path: str, **query: Any) -> Any:
-        """A connection that its server has closed answers once more, with 503: whoever asks asks again."""
-
         def asked() -> httpx.Response | None:
             with suppress(httpx.TransportError):
-                answer = self.api.get(path, params=query)
-                return None if answer.status_code == 503 else answer
+                return self.api.get(path, params=query)
             return None
 
         answer = until(asked, what=f"an answer from {path}")
