@@ -51,8 +51,8 @@ class Orders:
     def calls(self) -> int:
         return len(self.cluster.calls())
 
-    def running(self) -> int:
-        return sum(pod["status"].get("phase") == "Running" for pod in self.cluster.pods("task-*"))
+    def running(self, pattern: str = "task-*") -> int:
+        return sum(pod["status"].get("phase") == "Running" for pod in self.cluster.pods(pattern))
 
     def left(self) -> int:
         """Jobs and pods of tasks."""
