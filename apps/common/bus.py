@@ -36,7 +36,8 @@ _quiet_until = 0.0
 
 
 @cache
-def _publisher() -> redis.Redis:
+def client() -> redis.Redis:
+    """Of all threads of this process; nothing waits for it longer than half a second."""
     return redis.from_url(settings.REDIS_URL, socket_connect_timeout=0.5, socket_timeout=0.5)
 
 
@@ -46,7 +47,7 @@ def publish(channel: str, data: Mapping[str, Any]) -> None:
     if time.monotonic() < _quiet_until:
         return
     try:
-        _publisher().publish(PREFIX + channel, encode(data))
+        client().publish(PREFIX + channel, encode(data))
     except (redis.RedisError, OSError) as error:
         _quiet_until = time.monotonic() + PAUSE
         log.debug("broker away, message dropped: %s", error)
@@ -58,14 +59,14 @@ def keep(name: str, value: float, seconds: int = 60) -> None:
     if time.monotonic() < _quiet_until:
         return
     try:
-        _publisher().set(f"{PREFIX}kept.{name}", repr(value), ex=seconds)
+        client().set(f"{PREFIX}kept.{name}", repr(value), ex=seconds)
     except (redis.RedisError, OSError) as error:
         _quiet_until = time.monotonic() + PAUSE
         log.debug("broker away, figure dropped: %s", error)
 
 
 def kept(name: str) -> float | None:
-    found = _publisher().get(f"{PREFIX}kept.{name}")
+    found = client().get(f"{PREFIX}kept.{name}")
     return float(found) if found is not None else None
 
 

@@ -1,51 +1,17 @@
 """Messages between processes, with a real broker that comes and goes."""
 
 import asyncio
-import shutil
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from apps.common import bus
-from server import places
-from server.up import broker
+from tests.apps.brokers import Broker, redis
 from tests.waiting import until
 
-
-class Broker:
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(broker.command(self.home))
-        until(lambda: broker.answers(self.home), what="the broker answers")
-
-    def stop(self) -> None:
-        if self.process:
-            self.process.kill()
-            self.process.wait()
-
-
-@pytest.fixture
-def redis(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
-    """Not started yet. In a short path: a socket's is bounded."""
-    home = Path(tempfile.mkdtemp(prefix="bus-", dir="/tmp"))
-    broker.set_password(home)
-    settings.REDIS_URL = f"unix://:{places.broker_password(home)}@{home / 'broker.sock'}"
-    bus._publisher.cache_clear()
-    monkeypatch.setattr(bus, "_quiet_until", 0.0)
-    monkeypatch.setattr(bus, "PAUSE", 0.05)
-    server = Broker(home)
-    yield server
-    server.stop()
-    bus._publisher.cache_clear()
-    shutil.rmtree(home)
+__all__ = ["redis"]
 
 
 async def told(inbox: bus.Inbox, say: Callable[[], None]) -> dict[str, Any] | None:
@@ -112,7 +78,7 @@ def test_one_connection_serves_all_and_goes_with_the_last(redis: Broker) -> None
     redis.start()
 
     def listening() -> int:
-        return len(bus._publisher().client_list(_type="pubsub"))
+        return len(bus.client().client_list(_type="pubsub"))
 
     async def main() -> None:
         async with bus.subscribe("a") as first:

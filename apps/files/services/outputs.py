@@ -19,6 +19,7 @@ from django.db import transaction
 
 from apps.accounts.models import Project
 from apps.common.clock import now
+from apps.common.inserting import insert
 from apps.files import claims, hints, paths
 from apps.files.models import File, Outputs
 from apps.files.services import folders
@@ -44,7 +45,7 @@ def tree(task: str) -> Tree:
 
 def begin(task: str, project: str) -> None:
     """With the task, in its transaction. Its project's folder of files is there before a rank looks for it."""
-    Outputs.objects.bulk_create([Outputs(task=task, project_id=project, due_at=now() + EVERY)], ignore_conflicts=True)
+    insert(Outputs(task=task, project_id=project, due_at=now() + EVERY), ignore_conflicts=True)
     if not store().remote:
         try:
             Path(store().place(project)).mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.clusters.models import Cluster
 from apps.common.clock import now
+from apps.common.inserting import insert
 from apps.files.services import outputs
 from apps.training import models
 from apps.training.ground import code, hints
@@ -27,7 +28,7 @@ def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAININ
     """A new task with its nodes; once that is committed, it is looked at."""
     moment, state = now(), FIRST[kind]
     job = code.begin(job, owner)
-    task = Task.objects.create(
+    task = Task(
         id=job.task_id,
         kind=kind,
         project_id=job.project,
@@ -42,6 +43,7 @@ def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAININ
         created_at=moment,
         **own,
     )
+    insert(task)
     if kind is Kind.TRAINING:
         outputs.begin(task.pk, task.project_id)
     if task.select is None or backend_for(cluster).queues:
@@ -77,7 +79,7 @@ def columns(job: JobSpec, kind: Kind = Kind.TRAINING) -> dict[str, Any]:
 
 
 def store_nodes(task: Task, job: JobSpec) -> None:
-    models.Node.objects.bulk_create(
+    nodes = (
         models.Node(
             task=task,
             node_rank=at.node_rank,
@@ -89,6 +91,7 @@ def store_nodes(task: Task, job: JobSpec) -> None:
         )
         for at in ranks.place(job.nodes, job.master)
     )
+    insert(*nodes)
 
 
 def processes(kind: Kind, node: Node) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from apps.common.clock import now
+from apps.common.inserting import insert
 from apps.training.ground import hints, noticing, tracing
 from apps.training.models import Event, Task
 from apps.training.states import ARROWS, FINAL, Kind, State
@@ -62,7 +63,7 @@ def explain(task: Task, reason: str, params: Mapping[str, Any]) -> None:
 def record(task_id: str, attempt: int, kind: str, code: str, params: Mapping[str, Any]) -> None:
     """Writes an event in the current transaction."""
     in_order(task_id)
-    Event.objects.create(task_id=task_id, attempt=attempt, at=now(), kind=kind, code=code, params=dict(params))
+    insert(Event(task_id=task_id, attempt=attempt, at=now(), kind=kind, code=code, params=dict(params)))
     tracing.noted(task_id, attempt, code)
     hints.changed(task_id, "event")
 

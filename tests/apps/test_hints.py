@@ -1,0 +1,119 @@
+"""Hints reach a real worker through a real broker; without one nobody waits for it."""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.app.log import Logging
+from celery.contrib.testing.worker import start_worker
+
+from apps.common import bus, hints
+from server.env import celery_url
+from tests.apps.brokers import Broker, redis
+from tests.waiting import until
+
+__all__ = ["redis"]
+
+
+@pytest.fixture
+def postman(redis: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[hints.Postman]:
+    """What `hints.send` leaves is his, and nothing is left when the test is over."""
+    found = hints.Postman(hints._deliver)
+    monkeypatch.setattr(hints, "_postman", found)
+    monkeypatch.setattr(hints, "PAUSE", 0.01)
+    yield found
+    assert found.finish(60)
+
+
+class Door:
+    """Lets no delivery through before it is opened; what has passed."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.begun = threading.Event()
+        self.passed: list[list[hints.Hint]] = []
+
+    def __call__(self, some: list[hints.Hint]) -> None:
+        self.begun.set()
+        assert self.open.wait(60)
+        self.passed.append(some)
+
+
+def test_a_worker_does_what_a_hint_says(
+    postman: hints.Postman, redis: Broker, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis.start()
+    monkeypatch.setattr(Logging, "setup", lambda *_, **__: None)  # else it sets the level of everybody's logs
+    celery = Celery("hints", broker=celery_url(settings.REDIS_URL), fixups=[], set_as_current=False)
+    came: list[tuple[str, ...]] = []
+
+    @celery.task(name="tests.hint", ignore_result=True)
+    def hint(*args: str) -> None:
+        came.append(args)
+
+    with start_worker(celery, pool="solo", perform_ping_check=False, shutdown_timeout=60):
+        hints.send("tests.hint", "task-1")
+        hints.send("tests.hint")
+        until(lambda: len(came) == 2, what="both have come")
+    assert sorted(came) == [(), ("task-1",)]
+
+
+def test_what_waits_goes_together_and_each_once() -> None:
+    door = Door()
+    postman = hints.Postman(door)
+    postman.take(("first",))
+    assert door.begun.wait(60)
+    for hint in (("b", "2"), ("a",), ("b", "1"), ("a",), ("first",)):
+        postman.take(hint)
+    door.open.set()
+    assert postman.finish(60)
+    assert door.passed == [[("first",)], [("b", "2"), ("a",), ("b", "1"), ("first",)]]
+
+
+def test_more_than_a_bound_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hints, "MOST", 2)
+    door = Door()
+    postman = hints.Postman(door)
+    postman.take(("first",))
+    assert door.begun.wait(60)
+    for number in range(5):
+        postman.take((str(number),))
+    door.open.set()
+    assert postman.finish(60)
+    assert door.passed[1:] == [[("0",), ("1",)]]
+
+
+def test_without_a_broker_it_is_said_once_and_again_when_it_goes_away_again(
+    postman: hints.Postman, redis: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    def said() -> int:
+        return len([record for record in caplog.records if record.levelno == logging.WARNING])
+
+    def arrived() -> bool:
+        hints.send("tests.hint")
+        return postman.finish(60) and bus.client().llen(hints.QUEUE) > 0
+
+    for number in (1, 2):
+        for index in range(20):
+            hints.send("tests.hint", str(index))
+            assert postman.finish(60)
+        assert said() == number
+        redis.start()
+        until(arrived, what="a hint arrives")
+        redis.stop()
+
+
+def test_a_process_that_was_forked_sends_its_own(postman: hints.Postman, redis: Broker) -> None:
+    redis.start()
+    hints.send("tests.hint", "parent")
+    assert postman.finish(60)
+    pid = os.fork()
+    if pid == 0:
+        hints.send("tests.hint", "child")
+        os._exit(0 if hints._postman is not postman and hints._postman.finish(60) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert bus.client().llen(hints.QUEUE) == 2
