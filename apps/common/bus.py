@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 import redis
@@ -39,6 +39,13 @@ _quiet_until = 0.0
 def client() -> redis.Redis:
     """Of all threads of this process; nothing waits for it longer than half a second."""
     return redis.from_url(settings.REDIS_URL, socket_connect_timeout=0.5, socket_timeout=0.5)
+
+
+class News(NamedTuple):
+    """A message on its way."""
+
+    channel: str
+    data: bytes
 
 
 def publish(channel: str, data: Mapping[str, Any]) -> None:

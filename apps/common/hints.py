@@ -10,12 +10,14 @@ import os
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 from uuid import uuid4
 
 import orjson
 
 from apps.common import bus
+from apps.common.encoding import encode
 
 QUEUE = "celery"
 MOST = 10_000  # hints that wait to be sent; the sweeps find what comes beyond
@@ -23,13 +25,18 @@ GATHER = 0.005  # seconds between two deliveries; the first after a while goes a
 PAUSE = 1.0  # seconds without trying after the broker was found away
 LAST = 1.0  # seconds that a process which ends waits for what it has left
 
-Hint = tuple[str, ...]  # the name of a Celery task, and what it is called with
+Hint = tuple[str, ...] | bus.News  # the name of a Celery task and what it is called with; or what the bus is to say
 log = logging.getLogger(__name__)
 
 
 def send(name: str, *args: str) -> None:
     """At once, to whichever worker takes the Celery task `name`. Never raises, never waits."""
     _postman.take((name, *args))
+
+
+def tell(channel: str, data: Mapping[str, Any]) -> None:
+    """What `bus.publish` says, without waiting for the broker either."""
+    _postman.take(bus.News(channel, encode(data)))
 
 
 def message(name: str, *args: str) -> bytes:
@@ -109,7 +116,13 @@ class Postman:
 
 
 def _deliver(hints: list[Hint]) -> None:
-    bus.client().lpush(QUEUE, *(message(*hint) for hint in hints))
+    with bus.client().pipeline(transaction=False) as at_once:
+        for hint in hints:
+            if isinstance(hint, bus.News):
+                at_once.publish(bus.PREFIX + hint.channel, hint.data)
+        if messages := [message(*hint) for hint in hints if not isinstance(hint, bus.News)]:
+            at_once.lpush(QUEUE, *messages)
+        at_once.execute()
 
 
 def _begin() -> None:

@@ -12,10 +12,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
+from types import NoneType
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection
-from django.db.models import AutoField, CharField, Field, ForeignKey, Model, TextField
+from django.db.models import (
+    AutoField,
+    BooleanField,
+    CharField,
+    DateTimeField,
+    FloatField,
+    ForeignKey,
+    IntegerField,
+    JSONField,
+    Model,
+    TextField,
+)
 from django.db.models.constants import OnConflict
 from django.db.models.fields import NOT_PROVIDED
 
@@ -80,16 +92,30 @@ def _value(field: Any) -> Value:
     def stored(row: Model) -> Any:
         return field.get_db_prep_save(field.pre_save(row, add=True), connection=connection)
 
-    if type(field).pre_save is not Field.pre_save or not _is_text(field):
+    target = _target(field)
+    plain = next((kinds for known, kinds in _PLAIN.items() if isinstance(target, known)), ())
+    of_djangos_own = type(target).__module__.startswith("django.db.models.")
+    if not (plain and of_djangos_own) or getattr(field, "auto_now", False) or getattr(field, "auto_now_add", False):
         return stored
     found = attrgetter(field.attname)
 
-    def text(row: Model) -> Any:
+    def quick(row: Model) -> Any:
         value = found(row)
-        return value if type(value) is str else stored(row)
+        return value if type(value) in plain else stored(row)
 
-    return text
+    return quick
 
 
-def _is_text(field: Any) -> bool:
-    return type(field.target_field if isinstance(field, ForeignKey) else field) in (CharField, TextField)
+_PLAIN: dict[Any, tuple[type, ...]] = {
+    CharField: (str, NoneType),
+    TextField: (str, NoneType),
+    BooleanField: (bool, NoneType),
+    IntegerField: (int, NoneType),
+    FloatField: (float, NoneType),
+    DateTimeField: (NoneType,),
+    JSONField: (NoneType,),
+}
+
+
+def _target(field: Any) -> Any:
+    return _target(field.target_field) if isinstance(field, ForeignKey) else field

@@ -8,6 +8,8 @@ dialled. Only ending a kernel dials one.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.db.models import F
+
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
@@ -25,8 +27,15 @@ KERNEL, PROCESS = HOLDERS = ("kernel", "process")
 _RUNNING = Compiled(
     lambda **among: (
         Hosted.objects.filter(pk__in=list(among.values()), environment__status=EnvironmentStatus.RUNNING)
-        .select_related("environment__owner")
         .order_by("environment__name")
+        .values(
+            "pk",
+            "seen",
+            name=F("environment__name"),
+            project=F("environment__project"),
+            owner=F("environment__owner"),
+            owner_name=F("environment__owner__username"),
+        )
     )
 )
 
@@ -38,9 +47,9 @@ def in_use(environments: Iterable[str], user: User | None = None) -> list[dict[s
     if not (among := keys(environments)):
         return found
     for row in _RUNNING.ask(**among):
-        mine = user is not None and _may_end(user, row.environment)
+        mine = user is not None and _may_end(user, row["owner"], row["project"])
         if processes := list(_processes(row, mine)):
-            found.append({"environmentId": row.pk, "environment": row.environment.name, "processes": processes})
+            found.append({"environmentId": row["pk"], "environment": row["name"], "processes": processes})
     return found
 
 
@@ -52,7 +61,7 @@ def named(found: Iterable[Mapping[str, Any]]) -> str:
 def end_kernel(user: User, environment: DevEnvironment, kernel: str) -> None:
     """Ends somebody's own kernel; load the environment with its cluster. A maintainer may end anybody's."""
     access.require(user, environment.project_id, Role.MEMBER)
-    if not _may_end(user, environment):
+    if not _may_end(user, environment.owner_id, environment.project_id):
         owner = environment.owner.username if environment.owner else None
         raise ApiError(403, "KERNEL_OF_ANOTHER", environment=environment.name, owner=owner)
     try:
@@ -88,15 +97,15 @@ def ask_owner(user: User, environment: DevEnvironment) -> None:
     audit.record(user, "environment.ask-owner", environment.pk, project=environment.project_id)
 
 
-def _may_end(user: User, environment: DevEnvironment) -> bool:
-    return environment.owner_id == user.pk or access.role_in(user, environment.project_id) is Role.MAINTAINER
+def _may_end(user: User, owner: int | None, project: str | None) -> bool:
+    return owner == user.pk or access.role_in(user, project) is Role.MAINTAINER
 
 
-def _processes(row: Hosted, mine: bool) -> Iterable[dict[str, Any]]:
+def _processes(row: Mapping[str, Any], mine: bool) -> Iterable[dict[str, Any]]:
     """A kernel that is busy or holds memory, and whatever else does; what belongs to a kernel is told with it."""
-    activity = row.seen.get("activity") or {}
+    activity = row["seen"].get("activity") or {}
     kernels = {one["id"]: one for one in activity.get("kernels") or ()}
-    owner = row.environment.owner.username if row.environment.owner else None
+    owner = row["owner_name"]
     of_kernels: dict[str, list[Mapping[str, Any]]] = {}
     others = []
     for holder in activity.get("holders") or ():

@@ -10,12 +10,12 @@ from apps.doors.views import open_door
 from server import views
 
 api: list[URLPattern | URLResolver] = [
+    path("", include("apps.training.api.urls")),  # the most asked for comes first
     path("", include("apps.accounts.api.urls")),
     path("", include("apps.notices.api.urls")),
     path("", include("apps.clusters.api.urls")),
     path("", include("apps.catalog.api.urls")),
     path("", include("apps.scheduling.api.urls")),
-    path("", include("apps.training.api.urls")),
     path("", include("apps.workers.api.urls")),
     path("", include("apps.overview.api.urls")),
     path("", include("apps.environments.api.urls")),

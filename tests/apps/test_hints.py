@@ -29,6 +29,14 @@ def postman(redis: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[hints.Po
     assert found.finish(60)
 
 
+def test_what_is_told_reaches_whoever_listens(postman: hints.Postman, redis: Broker) -> None:
+    redis.start()
+    with bus.listen("task:1") as bell:
+        assert bell.wait(60)  # connected
+        hints.tell("task:1", {"kind": "event"})
+        assert bell.wait(60)
+
+
 class Door:
     """Lets no delivery through before it is opened; what has passed."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, OperationalError, connection
 
-from apps.common import bus
+from apps.training.ground import hints
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
 from apps.training.output import ingest, lines
 from apps.training.output.ingest import Reading
@@ -46,7 +46,7 @@ def offset(task: Task, rank: int = 0) -> int:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     heard: list[tuple[str, Any]] = []
-    monkeypatch.setattr(bus, "publish", lambda channel, data: heard.append((channel, data["kind"])))
+    monkeypatch.setattr(hints, "_say", lambda channel, data: heard.append((channel, data["kind"])))
     return heard
 
 

@@ -13,7 +13,6 @@ import pytest
 from django.db import OperationalError
 
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
-from apps.common import bus
 from apps.common.clock import now
 from apps.telemetry.reading import newest
 from apps.training.ground import hints, launching
@@ -33,7 +32,7 @@ pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
-    monkeypatch.setattr(bus, "publish", lambda channel, data: heard.append(data.get("kind")))
+    monkeypatch.setattr(hints, "_say", lambda channel, data: heard.append(data.get("kind")))
     return heard
 
 

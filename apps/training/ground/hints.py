@@ -2,9 +2,9 @@
 
 from django.db import transaction
 
-from apps.common import bus
 from apps.common.clock import now
 from apps.common.hints import send as _send
+from apps.common.hints import tell as _say
 from apps.training.models import Queue, Task
 from apps.training.states import State
 
@@ -49,6 +49,6 @@ def changed(task_id: str, kind: str) -> None:
 
 
 def _tell(task_id: str, kind: str) -> None:
-    bus.publish(f"task:{task_id}", {"kind": kind})
+    _say(f"task:{task_id}", {"kind": kind})
     if kind == "status":
-        bus.publish("tasks", {"id": task_id})
+        _say("tasks", {"id": task_id})

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import F, Q
 
 from apps.accounts import access, vault
 from apps.accounts.access import Rows
@@ -236,7 +236,9 @@ def _on_engine(user: User, cluster: Cluster, job: JobSpec) -> list[Problem]:
 
 
 _HELD = Compiled(
-    lambda **among: Lease.objects.filter(environment__in=list(among.values())).select_related("environment")
+    lambda **among: Lease.objects.filter(environment__in=list(among.values())).values(
+        "holder", name=F("environment__name")
+    )
 )
 
 
@@ -247,6 +249,6 @@ def _warnings(job: JobSpec) -> list[Problem]:
     found += credentials.warnings(job.env)
     if using := memory.in_use(node.id for node in job.nodes):
         found.append(Problem("", "ENVIRONMENTS_IN_USE", {"environments": memory.named(using)}))
-    if busy := [f"{lease.environment.name} ({lease.holder})" for lease in held]:
+    if busy := [f"{lease['name']} ({lease['holder']})" for lease in held]:
         found.append(Problem("", "ENVIRONMENTS_BUSY", {"environments": ", ".join(busy)}))
     return found
