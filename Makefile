@@ -14,7 +14,8 @@
 # make schema and make lock write generated files anew; make clean removes what was built
 # make manifests  writes the chart as plain Kubernetes manifests to build/manifests.yaml
 #
-# Variables of `up`, `dev` and `down`: PORT=8000 HOST=127.0.0.1 DATA=var DEMO=1 (DEMO=0: no demo environments on first start).
+# Variables of `up`, `dev` and `down`: PORT=8000 HOST=127.0.0.1 DATA=var DEMO=1 WEB=auto (DEMO=0: no demo environments on
+#           first start; WEB=2: that many web processes).
 
 .PHONY: help up down dev test check fix coverage check-api test-frameworks test-deploy faults healthy \
 	bench profile schema lock manifests clean
@@ -27,6 +28,7 @@ $(call given,PORT,FERMI_PORT)
 $(call given,HOST,FERMI_HOST)
 $(call given,DATA,FERMI_DATA)
 $(call given,DEMO,FERMI_DEMO)
+$(call given,WEB,FERMI_WEB)
 $(call given,SEED,FERMI_API_SEED)
 $(call given,EXAMPLES,FERMI_API_EXAMPLES)
 

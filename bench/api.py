@@ -1,8 +1,10 @@
-"""Requests a second that one web process answers, against a REST framework view that does nothing.
+"""Requests a second that one web process answers, against a REST framework view that does nothing; then as many web
+processes as `WEB=auto` comes to.
 
-Eight kept connections from a process of its own. No worker runs, so that creating starts no training; the broker does,
-since each creation tells it. The created task is the document's example: three environments, fourteen ranks. The
-processor time of a request hardly depends on what else the machine does meanwhile.
+Eight kept connections from a process of its own, which has the same cores as the platform. No worker runs, so that
+creating starts no training; the broker does, since each creation tells it. The created task is the document's example:
+three environments, fourteen ranks. The processor time of a request hardly depends on what else the machine does
+meanwhile.
 """
 
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from bench.scratch import inside, scratch
 from bench.table import Figure, Target
 from bench.timing import in_turns, seconds
 from bench.web import Web, serving
+from server.up import webs
 from tests.running import Running
 
 TASKS = 500
@@ -25,6 +28,15 @@ ROUNDS = 5
 TARGETS = {
     "create": Target(60, "at least"),
     "list of 50": Target(250, "at least"),
+}
+SPENT = {
+    "create": Target(6, of="ratio"),
+    "get": Target(2.5, of="ratio"),
+    "list of 50": Target(3, of="ratio"),
+}
+TOGETHER = {
+    "create": Target(200, "at least"),
+    "list of 50": Target(800, "at least"),
 }
 
 
@@ -46,17 +58,24 @@ def measure() -> Iterator[Figure]:
         with serving(data) as web:
             yield from _throughput(web)
             yield from _preview(web)
+        processes = webs.Count(None).most
+        with serving(data, processes) as web:
+            yield from _together(web, processes)
+
+
+def _requests(web: Web) -> dict[str, bytes]:
+    return {name: web.request(*request) for name, request in REQUESTS.items()}
 
 
 def _throughput(web: Web) -> Iterator[Figure]:
-    requests = {name: web.request(*request) for name, request in REQUESTS.items()}
+    requests = _requests(web)
     busy: list[float] = []
     spent: dict[str, list[float]] = {name: [] for name in requests}
 
     def rate(name: str) -> float:
-        before = cpu_seconds([web.pid])
+        before = cpu_seconds(web.pids)
         load = put(web.port, requests[name], SECONDS)
-        spent[name].append((cpu_seconds([web.pid]) - before) / (load.per_second * SECONDS))
+        spent[name].append((cpu_seconds(web.pids) - before) / (load.per_second * SECONDS))
         busy.append(load.busy)
         return load.per_second
 
@@ -68,8 +87,22 @@ def _throughput(web: Web) -> Iterator[Figure]:
         yield Figure(name, found, "/s", bare, "bare view", TARGETS.get(name))
     for name, each in spent.items():
         took = 1e3 * median(each)
-        yield Figure(f"{name}, processor time", took, "ms", 1e3 * bare_spent, "bare view")
+        yield Figure(f"{name}, processor time", took, "ms", 1e3 * bare_spent, "bare view", SPENT.get(name))
     yield Figure("the load generator's own share of a core", 100 * median(busy), "%")
+
+
+def _together(web: Web, processes: int) -> Iterator[Figure]:
+    requests = _requests(web)
+
+    def rate(name: str) -> float:
+        return put(web.port, requests[name], SECONDS).per_second
+
+    for request in requests.values():
+        put(web.port, request, 1.0)
+    rates = in_turns(ROUNDS, **{name: partial(rate, name) for name in requests})
+    bare = rates.pop("bare view")
+    for name, found in rates.items():
+        yield Figure(f"{name}, {processes} web processes", found, "/s", bare, "bare view", TOGETHER.get(name))
 
 
 def _preview(web: Web) -> Iterator[Figure]:

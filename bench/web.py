@@ -1,17 +1,18 @@
 """A web process on scratch data with its broker, and nothing that would start training."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from bench.scratch import ROOT, environment
 from server import places
-from server.up import broker
+from server.up import broker, webs
+from server.up.hosts import Address
 from tests.running import free_port
 from tests.waiting import until
 
@@ -20,7 +21,7 @@ from tests.waiting import until
 class Web:
     port: int
     token: str
-    pid: int
+    pids: tuple[int, ...]
 
     def request(self, method: str, path: str, body: bytes = b"") -> bytes:
         """The bytes of a request, as they go over the wire."""
@@ -39,21 +40,22 @@ class Web:
 
 
 @contextmanager
-def serving(data: Path) -> Iterator[Web]:
+def serving(data: Path, processes: int = 1) -> Iterator[Web]:
     """`data` has been migrated and has its first-start data. No worker, beat or watcher runs: what is created stays
     as it is."""
     port = free_port()
-    command = [sys.executable, "-m", "server.web", "127.0.0.1", str(port)]
     with brokering(data):
-        with (data / "web.log").open("ab") as log:
+        with (data / "web.log").open("ab") as log, webs.listen(Address("127.0.0.1", port)) as shared:
             env = environment(data, FERMI_LOG_LEVEL="WARNING")
-            process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=log, stderr=log)
+            about: Any = {"env": env, "cwd": ROOT, "stdout": log, "stderr": log, "pass_fds": [shared.fileno()]}
+            started = [subprocess.Popen(webs.command(shared), **about) for _ in range(processes)]
         try:
             until(lambda: _answers(port), seconds=60, what="the web process answers")
-            yield Web(port, (data / "token").read_text().strip(), process.pid)
+            yield Web(port, (data / "token").read_text().strip(), tuple(process.pid for process in started))
         finally:
-            process.terminate()
-            process.wait()
+            for process in started:
+                process.terminate()
+                process.wait()
 
 
 @contextmanager

@@ -33,9 +33,9 @@ def measure() -> Iterator[Figure]:
         with serving(data) as web:
             _load(data, web.port, WARM_UP, first=1)
             commits = Commits(data / "fermi.sqlite3")
-            before = cpu_seconds([web.pid])
+            before = cpu_seconds(web.pids)
             load = _load(data, web.port, SECONDS, first=100)
-            spent = (cpu_seconds([web.pid]) - before) / SECONDS
+            spent = (cpu_seconds(web.pids) - before) / SECONDS
             written = commits.per_second()
             missing = _missing(data, load["last"])
             yield Figure("heartbeats", load["answered"] / SECONDS, "/s")
@@ -43,7 +43,7 @@ def measure() -> Iterator[Figure]:
             yield Figure("answer, 95 of 100 within", load["p95_ms"], "ms", target=Target(100))
             yield Figure("answer, 99 of 100 within", load["p99_ms"], "ms")
             yield Figure("the server's processor", spent, "cores", target=Target(1))
-            yield Figure("the server's memory, resident", memory([web.pid]).resident, "MiB")
+            yield Figure("the server's memory, resident", memory(web.pids).resident, "MiB")
             yield Figure("database: transactions", written, "/s")
             yield Figure("database: rows in them", load["answered"] / SECONDS, "/s")
             yield Figure("newest heartbeats that were not stored", missing, "", target=Target(0))

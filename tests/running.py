@@ -79,6 +79,7 @@ class Running:
             "FERMI_PORT": str(self.port),
             "PYTHONPATH": path,
             "FERMI_STAND_BY": "0",
+            "FERMI_WEB": "1",
             **ports,
             **env,
         }

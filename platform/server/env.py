@@ -125,6 +125,16 @@ def count(name: str, default: int) -> int:
     return int(text)
 
 
+def web_processes(name: str) -> int | None:
+    """None: as many as it takes."""
+    text = os.environ.get(name) or "auto"
+    if text == "auto":
+        return None
+    if not text.isdecimal() or not 0 < int(text) <= 64:
+        raise Wrong(f"{name} must be auto or a whole number from 1 to 64, not {text!r}.")
+    return int(text)
+
+
 def port_range(name: str, default: str) -> range:
     """`29500-32767`, both ends included."""
     text = os.environ.get(name) or default
@@ -192,6 +202,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_LOG_ZONE": zone,
     "FERMI_MASTER_PORTS": partial(port_range, default=f"{MASTER_PORT}-32767"),
     "FERMI_PREFLIGHT_PATIENCE": partial(number, default=12.0),
+    "FERMI_WEB": web_processes,
     "FERMI_WORKER_HEARTBEAT": partial(number, default=5.0),
     "FERMI_WORKER_LOST": partial(number, default=15.0),
 }

@@ -1,24 +1,41 @@
-"""The web process: `python -m server.web [HOST] [PORT]`.
+"""The web process: `python -m server.web [HOST] [PORT]`, or `fd:NUMBER`, a socket that whoever started it listens on.
 
-One process serves; more of them behind a proxy serve more. Logs go where Django's settings send them.
+One process serves; more of them on one socket, or behind a proxy, serve more. Logs go where Django's settings send
+them.
 """
 
+import socket
 import sys
+from contextlib import suppress
 
 import uvicorn
+from uvicorn.server import STARTUP_FAILURE
 
 from apps.doors.limits import LONGEST
 from server.http import Http
 from server.metrics_port import serve_if_asked
 from server.sockets import Sockets
 
+INHERITED = "fd:"
+
+
+class Shared(socket.socket):
+    """Others take connections from it, too; how many may wait there is not for one of them to say."""
+
+    def listen(self, backlog: int = 0, /) -> None:
+        pass
+
 
 def main(host: str = "127.0.0.1", port: str = "8000") -> None:
     serve_if_asked()
-    uvicorn.run(
+    shared = [Shared(fileno=int(host.removeprefix(INHERITED)))] if host.startswith(INHERITED) else None
+    for one in shared or ():
+        one.set_inheritable(False)
+    config = uvicorn.Config(
         "server.asgi:application",
         host=host,
         port=int(port),
+        backlog=1 if shared else 2048,  # also how many are taken at a time: the next one is for who has nothing to do
         lifespan="off",
         access_log=False,
         log_config=None,
@@ -30,6 +47,11 @@ def main(host: str = "127.0.0.1", port: str = "8000") -> None:
         ws_per_message_deflate=False,  # what is sent is small, or packed already; each connection would hold its window
         timeout_graceful_shutdown=3,  # seconds; open event streams would hold it for ever
     )
+    server = uvicorn.Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run(shared)
+    if not server.started:
+        sys.exit(STARTUP_FAILURE)
 
 
 if __name__ == "__main__":

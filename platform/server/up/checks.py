@@ -53,20 +53,26 @@ def _full(path: Path, free: int) -> str:
 
 
 def address(host: str, port: int) -> None:
-    """Proves that the address is ours to listen on, the way the web server will ask for it."""
+    """Proves that the address is ours to listen on, the way a server will ask for it."""
+    listening(host, port, 1).close()
+
+
+def listening(host: str, port: int, backlog: int) -> socket.socket:
     if not 0 < port < 65536:
         raise CannotStart(f"{port} is not a port: choose one from 1 to 65535 with PORT=<number>.")
     try:
         family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise CannotStart(f"{host} is not an address of this machine: choose another HOST.") from error
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(where)
-            probe.listen(1)
-        except OSError as error:
-            raise CannotStart(_refused(host, port, error)) from error
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(where)
+        found.listen(backlog)
+    except OSError as error:
+        found.close()
+        raise CannotStart(_refused(host, port, error)) from error
+    return found
 
 
 def _refused(host: str, port: int, error: OSError) -> str:

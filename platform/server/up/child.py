@@ -25,12 +25,14 @@ class Child:
         command: Sequence[str | Path],
         env: dict[str, str],
         wanted: Callable[[str], bool] = console.everything,
+        inherits: Sequence[int] = (),
     ) -> None:
-        """`wanted` chooses the lines of its output that are shown."""
+        """`wanted` chooses the lines of its output that are shown. `inherits`: file descriptors that it gets."""
         self.name = name
         self.wanted = wanted
         self.command = [str(part) for part in command]
         self.env = env
+        self.inherits = inherits
         self.process: Process | None = None
         self.on_change: Callable[[], None] = lambda: None
         self._popen: subprocess.Popen[str] | None = None
@@ -56,6 +58,7 @@ class Child:
             encoding="utf-8",
             errors="replace",
             start_new_session=True,
+            pass_fds=self.inherits,
         )
         self.process = Process.of(self.name, self._popen.pid)
         assert self._popen.stdout

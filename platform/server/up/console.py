@@ -20,7 +20,7 @@ def paint(code: int, text: str) -> str:
 
 def say(text: str, *, name: str = "fermi", fault: bool = False) -> None:
     """Prints each line of `text` whole. A reader that went away (`make up | head`) is no reason to stop."""
-    prefix = paint(COLOURS.get(name, 37), f"{name:<{WIDTH}}") + " | "
+    prefix = paint(COLOURS.get(name.partition("-")[0], 37), f"{name:<{WIDTH}}") + " | "
     lines = "".join(f"{prefix}{paint(FAULT, line) if fault else line}\n" for line in text.splitlines() or [""])
     with _lock:
         try:

@@ -1,7 +1,7 @@
 """Starts the embedded platform in order, keeps it running, and ends it in order.
 
     checks → lock → leftovers of a killed platform → broker → migrations → first-start data and web together
-    → the web process answers → worker, beat, watcher
+    → the web process answers → worker, beat, watcher → more web processes, as they are needed
 
 Ending: everything but the broker at once, then the broker. Training is no child of the platform: its runners are
 detached and go on, and the next start finds them.
@@ -11,14 +11,16 @@ import http.client
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from server.up import broker, checks, console, schema, training
+from server import env
+from server.up import broker, checks, console, schema, training, webs
 from server.up.child import Child, environment, how
 from server.up.hosts import Address
 from server.up.record import Process, Record
@@ -56,6 +58,8 @@ class Platform:
         self._asked_at = 0.0
         self._impatient = False
         self._broker = not os.environ.get("REDIS_URL")
+        self._webs: webs.Count
+        self._socket: socket.socket
 
     def run(self) -> int:
         """Serves until SIGINT, SIGTERM or, without nohup, SIGHUP; gives the exit code. Raises CannotStart before
@@ -66,7 +70,8 @@ class Platform:
         self.record.acquire()
         if left := self.record.stop_leftovers():
             console.say(f"ended what a killed platform had left running: {', '.join(left)}")
-        checks.address(self.address.host, self.address.port)
+        self._webs = webs.Count(env.read("FERMI_WEB"))
+        self._socket = webs.listen(self.address)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                 signal.signal(number, self._on_signal)
@@ -101,7 +106,7 @@ class Platform:
             child = self._child("broker", broker.command(self.record.dir))
             self._until(child, lambda: broker.answers(self.record.dir))
         self._migrate()
-        web = self._child("web", [sys.executable, "-m", "server.web", self.address.host, str(self.address.port)])
+        web = self._web(1)
         first = self._run("firststart")
         self._until(web, self._answers)
         self._announce(first, time.monotonic() - began)
@@ -110,11 +115,18 @@ class Platform:
         self._child("worker", [*celery, "worker", "--pool", "threads", *quiet])
         self._child("beat", [sys.executable, "-m", "server.beat"])
         self._child("watch", [sys.executable, "manage.py", "watch"])
+        for number in range(2, self._webs.at_once + 1):
+            self._web(number)
         for child in self.children:
             child.keep()
 
     def _serve(self) -> None:
-        self.ending.wait()
+        while not self.ending.wait(webs.LOOK_S):
+            serving = [child for child in self.children if child.inherits]
+            there = [child.process.pid for child in serving if child.process and child.alive()]
+            if self._webs.wanted(time.monotonic(), {pid: webs.used(pid) for pid in there}) > len(serving):
+                console.say(f"starting web process {len(serving) + 1}: {len(serving)} cannot keep up")
+                self._web(len(serving) + 1).keep()
 
     def _announce(self, first: dict[str, str], seconds: float) -> None:
         self.record.publish(self.address.url)
@@ -135,10 +147,23 @@ class Platform:
             self._run("migrate", "--no-input", "--verbosity", "0")
             schema.remember(self.data)
 
-    def _child(self, name: str, command: list[str | Path], wanted: Callable[[str], bool] = console.everything) -> Child:
+    def _web(self, number: int) -> Child:
+        """They share the address; metrics are each one's own, on ports that follow each other."""
+        more = webs.metrics(number)
+        name = "web" if number == 1 else f"web-{number}"
+        return self._child(name, webs.command(self._socket), inherits=[self._socket.fileno()], **more)
+
+    def _child(
+        self,
+        name: str,
+        command: list[str | Path],
+        wanted: Callable[[str], bool] = console.everything,
+        inherits: Sequence[int] = (),
+        **env: str,
+    ) -> Child:
         if self.ending.is_set():
             raise Ended
-        child = Child(name, command, self._env, wanted)
+        child = Child(name, command, {**self._env, **env}, wanted, inherits)
         child.on_change = self._write_record
         self.children.append(child)
         child.start()
@@ -194,6 +219,7 @@ class Platform:
 
     def _stop(self) -> None:
         self.ending.set()
+        self._socket.close()
         self.record.withdraw()
         brokers = [child for child in self.children if child.name == "broker"]
         for stage in ([child for child in self.children if child not in brokers], brokers):
