@@ -28,8 +28,10 @@ class Shared(socket.socket):
 
 def main(host: str = "127.0.0.1", port: str = "8000") -> None:
     serve_if_asked()
-    shared = [Shared(fileno=int(host.removeprefix(INHERITED)))] if host.startswith(INHERITED) else None
-    for one in shared or ():
+    shared: list[socket.socket] = (
+        [Shared(fileno=int(host.removeprefix(INHERITED)))] if host.startswith(INHERITED) else []
+    )
+    for one in shared:
         one.set_inheritable(False)
     config = uvicorn.Config(
         "server.asgi:application",
@@ -49,7 +51,7 @@ def main(host: str = "127.0.0.1", port: str = "8000") -> None:
     )
     server = uvicorn.Server(config)
     with suppress(KeyboardInterrupt):
-        server.run(shared)
+        server.run(shared or None)
     if not server.started:
         sys.exit(STARTUP_FAILURE)
 

@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -149,9 +149,9 @@ class Platform:
 
     def _web(self, number: int) -> Child:
         """They share the address; metrics are each one's own, on ports that follow each other."""
-        more = webs.metrics(number)
         name = "web" if number == 1 else f"web-{number}"
-        return self._child(name, webs.command(self._socket), inherits=[self._socket.fileno()], **more)
+        shared = [self._socket.fileno()]
+        return self._child(name, webs.command(self._socket), inherits=shared, more=webs.metrics(number))
 
     def _child(
         self,
@@ -159,11 +159,11 @@ class Platform:
         command: list[str | Path],
         wanted: Callable[[str], bool] = console.everything,
         inherits: Sequence[int] = (),
-        **env: str,
+        more: Mapping[str, str] | None = None,
     ) -> Child:
         if self.ending.is_set():
             raise Ended
-        child = Child(name, command, {**self._env, **env}, wanted, inherits)
+        child = Child(name, command, {**self._env, **(more or {})}, wanted, inherits)
         child.on_change = self._write_record
         self.children.append(child)
         child.start()
