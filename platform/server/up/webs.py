@@ -2,7 +2,7 @@
 
 The socket outlives the processes. While one is started again, connections wait for it or are taken by another; none is
 refused. FERMI_WEB says how many there are. `auto`, the default: one, and one more whenever those that there are have
-been busy for a while, up to one for each core and MOST in all. An idle one would take some 100 MiB for nothing. They
+been busy for a while, up to one for each core and MOST in all. An idle one would take some 130 MiB for nothing. They
 stay: who was busy once will be again, and to end one would cut its streams.
 """
 
