@@ -35,6 +35,7 @@ SECTIONS = (
     "telemetry",
     "doors",
     "code",
+    "lists",
 )
 
 

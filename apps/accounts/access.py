@@ -1,6 +1,6 @@
 """Who may see and do what. Someone without a role in a project is told 404, never 403, about what is in it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -8,6 +8,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
 
 from apps.accounts.models import Membership, Project, Role, User
+from apps.common.compiled import Compiled
 from apps.common.errors import ApiError
 
 M = TypeVar("M", bound=Model)
@@ -25,6 +26,8 @@ Rows = TypeVar("Rows", bound=QuerySet[Any, Any])
 Someone = User | AnonymousUser | Reader
 
 _ORDER = list(Role)
+_ENOUGH = frozenset(_ORDER[_ORDER.index(Role.MEMBER) :])  # to change what is in a project
+_ROLES = Compiled(lambda user: Membership.objects.filter(user_id=user).values("project_id", "role"))
 
 
 def reader(user: Someone) -> dict[str, int]:
@@ -64,16 +67,25 @@ def may_change(user: Someone, path: str = "project") -> Exists | Value:
     """Of each row, for the query that reads it: whether `user` is a member or more in its project."""
     if user.is_superuser:
         return Value(True)
-    enough = _ORDER[_ORDER.index(Role.MEMBER) :]
-    return Exists(Membership.objects.filter(user_id=user.pk or 0, project=OuterRef(path), role__in=enough))
+    return Exists(Membership.objects.filter(user_id=user.pk or 0, project=OuterRef(path), role__in=_ENOUGH))
+
+
+def changed_by(user: Someone) -> Mapping[str, bool] | None:
+    """The projects of `user`, and in which of them they are a member or more; None: all, of the administrator.
+
+    Where very many rows are looked through, the database has to be told which projects, as values: behind a subquery
+    it does not know how few of the rows they hold, and reads all. It is asked each time, so that what is taken back is
+    taken back at once."""
+    if user.is_superuser:
+        return None
+    return {row["project_id"]: row["role"] in _ENOUGH for row in _ROLES.ask(user=user.pk or 0)}
 
 
 def may_use(user: Someone) -> Callable[[str | None], bool]:
     """Of the project of a row (its id): whether `user` is a member or more there, of what belongs to none, anywhere."""
     if user.is_superuser:
         return lambda project: True
-    enough = _ORDER[_ORDER.index(Role.MEMBER) :]
-    rows = Membership.objects.filter(user_id=user.pk or 0, role__in=enough)
+    rows = Membership.objects.filter(user_id=user.pk or 0, role__in=_ENOUGH)
     mine = set(rows.values_list("project_id", flat=True))
     return lambda project: bool(mine) if project is None else project in mine
 
@@ -81,7 +93,7 @@ def may_use(user: Someone) -> Callable[[str | None], bool]:
 def is_member(user: Someone, project: Project | str | None) -> bool:
     """Or more than that."""
     role = role_in(user, project)
-    return role is not None and _ORDER.index(role) >= _ORDER.index(Role.MEMBER)
+    return role in _ENOUGH
 
 
 def require(user: Someone, project: Project | str | None, role: Role = Role.VIEWER) -> None:

@@ -1,7 +1,6 @@
 """Lists: `?page=&pageSize=&search=&ordering=` in, `{"items", "total", "page", "pageSize"}` out."""
 
 from collections.abc import Callable, Mapping
-from copy import copy
 from typing import Any
 
 from django.db.models import QuerySet
@@ -28,9 +27,8 @@ class OrderingField(serializers.ChoiceField):
             return [column]
         if isinstance(column, str):
             return [column.removeprefix("-") if column.startswith("-") else f"-{column}"]
-        column = copy(column)
-        column.descending = not column.descending
-        return [column]
+        # made anew: what Django compares expressions by is what they were made with
+        return [OrderBy(column.expression, descending=not column.descending, nulls_last=column.nulls_last)]
 
 
 class PageQuery(serializers.Serializer):

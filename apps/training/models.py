@@ -33,6 +33,9 @@ class Tasks(models.Manager["Task"]):
         return super().get_queryset().filter(kind=self._kind)
 
 
+_NEWEST, _ASKED = ("-created_at", "id"), ("state", "framework", "owner", "name")
+
+
 class Task(models.Model):
     """`spec` is the snapshot the task is run from (`fermi.launch.spec.JobSpec` without its attempt), and what is done
     later follows from it; `request` is what the user sent, to be shown and sent again. A script of the user's own may
@@ -41,8 +44,8 @@ class Task(models.Model):
     `deadline_at` bounds the present state."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "task"))
-    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks")
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks")
+    project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks", db_index=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks", db_index=False)
     cluster = models.ForeignKey("clusters.Cluster", on_delete=models.PROTECT, related_name="tasks")
     kind = models.CharField(max_length=20, choices=[(k, k) for k in Kind], default=Kind.TRAINING)
     name = models.CharField(max_length=100)
@@ -106,10 +109,14 @@ class Task(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["project", "-created_at"]),
             models.Index(fields=["kind", "state", "ended_at"]),  # how many are so, and which ended lately
-            models.Index(fields=["kind", "-created_at", "id"], name="training_task_newest"),  # a list's page is in it
-            models.Index(fields=["name"], name="training_task_name"),  # searches have theirs in migration 0014
+            # Lists, newest first. The first two hold what is asked most, too, so that rows that do not match are not
+            # read; searches have theirs in migration 0014.
+            models.Index(fields=["kind", *_NEWEST, "project", *_ASKED], name="training_task_newest_all"),
+            models.Index(fields=["project", "kind", *_NEWEST, *_ASKED], name="training_task_newest_project"),
+            models.Index(fields=["owner", "kind", *_NEWEST, "project", "state"], name="training_task_newest_owner"),
+            models.Index(fields=["kind", "framework", *_NEWEST], name="training_task_newest_framework"),
+            models.Index(fields=["kind", "state", *_NEWEST], name="training_task_newest_state"),
         ]
 
     def __str__(self) -> str:
@@ -151,6 +158,7 @@ class Node(models.Model):
     class Meta:
         ordering = ["node_rank"]
         constraints = [models.UniqueConstraint(fields=["task", "node_rank"], name="one_node_per_rank")]
+        indexes = [models.Index(fields=["zone"], name="training_node_zone")]
 
 
 class Attempt(models.Model):

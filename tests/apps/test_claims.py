@@ -48,7 +48,7 @@ def a_while_passes(task: Task, wait: timedelta) -> None:
 
 def said(task: Task, user: User) -> str | None:
     """In lists, and in the live stream."""
-    [row] = selectors.tasks(user, {})
+    [row] = selectors.tasks(user)
     pulse = selectors.pulse(user, task.pk, "en")
     assert pulse is not None
     reason = selectors.brief(row, "en")["reason"]

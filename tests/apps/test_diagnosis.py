@@ -258,7 +258,7 @@ def test_what_was_found_while_it_runs_is_told_with_what_its_reader_may_do(stored
 
 def test_a_list_shows_the_worst_that_is_wrong_with_each_task_that_goes_on(stored: Task, user: User) -> None:
     def finding() -> Any:
-        [row] = selectors.tasks(user, {})
+        [row] = selectors.tasks(user)
         return selectors.brief(row, "en")["finding"]
 
     assert finding() is None

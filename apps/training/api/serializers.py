@@ -207,6 +207,15 @@ class TaskQuery(PageQuery):
     project = Key(required=False, allow_blank=True, help_text="id")
     createdAfter = serializers.DateTimeField(required=False)
     createdBefore = serializers.DateTimeField(required=False)
+    cursor = serializers.CharField(
+        max_length=1000,
+        required=False,
+        allow_blank=True,
+        help_text="`nextCursor` of the page before, instead of `page`",
+    )
+    count = serializers.BooleanField(
+        required=False, help_text="whether to say how many there are; unless it is given, pages behind a cursor do not"
+    )
     ordering = OrderingField(
         "-createdAt",
         createdAt="created_at",
@@ -257,6 +266,19 @@ class TaskBrief(serializers.Serializer):
     finding = OpenFinding(allow_null=True, help_text="the worst that is wrong with it while it goes on")
     allowedActions = serializers.ListField(
         child=serializers.ChoiceField(ACTIONS), help_text="what you may do with it now; nothing with the role viewer"
+    )
+
+
+class TaskBriefPage(serializers.Serializer):
+    """`page` null: it was asked for by a cursor; `total` null: nobody asked how many there are."""
+
+    items = TaskBrief(many=True)
+    total = serializers.IntegerField(allow_null=True, help_text="at most 5,000")
+    totalIsExact = serializers.BooleanField(allow_null=True, help_text="false: there are more than `total`")
+    page = serializers.IntegerField(allow_null=True)
+    pageSize = serializers.IntegerField()
+    nextCursor = serializers.CharField(
+        allow_null=True, help_text="null: nothing follows, or it is in the order of what changes (`step`, `loss`)"
     )
 
 

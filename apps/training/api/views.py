@@ -19,17 +19,18 @@ from apps.training.services import actions, diagnosis, going_on, pausing, scalin
 from apps.training.services.create import create, retry
 from apps.training.services.preview import preview
 from apps.training.services.recommend import recommend
-from apps.training.shown import presenters, selectors, streaming
+from apps.training.shown import listed, presenters, selectors, streaming
 from fermi.launch.errors import UnknownName
 from fermi.launch.request import TaskRequest
 from fermi.launch.spec import Problem, attempt_name
 
 
 class TasksView(APIView):
-    @operation("listTasks", query=forms.TaskQuery, page=forms.TaskBrief)
+    @operation("listTasks", query=forms.TaskQuery, data=forms.TaskBriefPage)
     def get(self, request: Request, query: Query) -> Data:
-        """The training tasks of your projects, newest first."""
-        return selectors.listed(request.user, query)
+        """The training tasks of your projects, newest first. In any other order than that of their creation, a list is
+        the newest 5,000 of them that match."""
+        return listed.listed(request.user, query)
 
     @operation(
         "createTask",

@@ -13,7 +13,6 @@ from django.db.models import (
     F,
     JSONField,
     OuterRef,
-    Q,
     QuerySet,
     Subquery,
     When,
@@ -26,29 +25,15 @@ from apps.accounts.models import User
 from apps.common.compiled import Compiled
 from apps.common.encoding import encode
 from apps.common.errors import ApiError
-from apps.common.pages import page
 from apps.training.ground import sizing
 from apps.training.models import Attempt, Drill, Event, Finding, MetricPoint, Node, Preflight, Task
 from apps.training.shown import discretion, presenters
 from apps.training.states import FINAL, State, allowed_actions
-from fermi.launch import credentials, registry
+from fermi.launch import credentials
 from fermi.launch.diagnosis import Level
 from fermi.launch.ranks import place
 from fermi.launch.schedule.scene import priority_of
 from fermi.launch.spec import JobSpec
-
-FILTERS = {
-    "status": lambda states: Q(state__in=states),
-    "framework": lambda name: Q(framework=registry.framework_name(name)),
-    "environment": lambda key: Q(nodes__environment=key),
-    "zone": lambda zone: Q(nodes__zone=zone) | Q(nodes__environment__zone=zone),
-    "owner": lambda name: Q(owner__username=name),
-    "project": lambda key: Q(project=key),
-    "createdAfter": lambda moment: Q(created_at__gte=moment),
-    "createdBefore": lambda moment: Q(created_at__lt=moment),
-    "search": lambda word: Q(name__icontains=word) | Q(pk__icontains=word),
-}
-THROUGH_NODES = {"environment", "zone"}
 
 BRIEF = {
     "taskId": "id",
@@ -75,58 +60,20 @@ BRIEF = {
 TOTAL_STEPS = "spec__hyperparameters__totalSteps"
 
 
-def tasks(user: Someone, filters: Mapping[str, Any]) -> QuerySet[Task, Any]:
-    """Rows for `brief`."""
-    return _briefs(_matching(user, filters), user)
+def tasks(user: Someone) -> QuerySet[Task, Any]:
+    """Rows for `brief`, of all that `user` may see."""
+    return briefs(access.visible(Task.trainings.all(), user), may_change=access.may_change(user))
 
 
-def _matching(user: Someone, filters: Mapping[str, Any]) -> QuerySet[Task]:
-    rows = access.visible(Task.trainings.all(), user)
-    for name, condition in FILTERS.items():
-        if filters.get(name):
-            rows = rows.filter(condition(filters[name]))
-    if any(filters.get(name) for name in THROUGH_NODES):
-        rows = rows.distinct()
-    return rows
-
-
-def _briefs(rows: QuerySet[Task, Any], user: Someone, *more: str) -> QuerySet[Task, Any]:
-    mine = access.may_change(user)
+def briefs(rows: QuerySet[Task, Any], *more: str, **annotated: Any) -> QuerySet[Task, Any]:
+    """As `brief` reads them, once each also has `may_change`."""
     columns = (*BRIEF.values(), *presenters.WHY, TOTAL_STEPS, "progress", "paused_at", *more)
-    return rows.values(*columns, may_change=mine, **_WORST)
+    return rows.values(*columns, **annotated, **_WORST)
 
 
 _GOES_ON = Finding.objects.filter(task=OuterRef("pk"), attempt=OuterRef("attempt"), until=None)
 _WRONG = _GOES_ON.exclude(level=Level.INFO).order_by("level", "-since")  # by the alphabet a failure comes first
 _WORST = {f"worst_{name}": Subquery(_WRONG.values(name)[:1]) for name in ("code", "level", "params")}
-
-
-def listed(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
-    """A page of them. Those that every page and script asks for again and again are compiled once: all of them, or of
-    some states, a project or an owner."""
-    given = {name for name in FILTERS if query.get(name)}
-    if not given <= {"status", "project", "owner"}:
-        return page(tasks(user, query), query, brief)
-    size, first = query["pageSize"], query["pageSize"] * (query["page"] - 1)
-    states = tuple(query["status"]) if "status" in given else ()
-    parameters: dict[str, Any] = {name: query[name] for name in given - {"status"}} | access.reader(user)
-    rows = _LISTED.ask(user.is_superuser, states, tuple(query["ordering"]), first, size, **parameters)
-    whole = first == 0 and len(rows) < size
-    total = len(rows) if whole else _COUNTED.count(user.is_superuser, states, **parameters)
-    return {"items": [brief(row) for row in rows], "total": total, "page": query["page"], "pageSize": size}
-
-
-_LISTED = Compiled(
-    lambda is_superuser, states, ordering, first, size, /, user=0, **filters: (
-        tasks(access.Reader(user, is_superuser), {"status": states, **filters})
-        .order_by(*ordering, "pk")[first : first + size]
-    )
-)  # fmt: skip
-_COUNTED = Compiled(
-    lambda is_superuser, states, /, user=0, **filters: _matching(
-        access.Reader(user, is_superuser), {"status": states, **filters}
-    ).values("pk")
-)
 
 
 def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
@@ -175,9 +122,7 @@ _NEWEST = {
     "seen_": Subquery(Attempt.objects.filter(task=OuterRef("pk"), number=OuterRef("attempt")).values("seen")[:1]),
 }
 _PULSE = Compiled(
-    lambda is_superuser, /, task, user=0: (
-        tasks(access.Reader(user, is_superuser), {}).filter(pk=task).annotate(**_NEWEST)
-    )
+    lambda is_superuser, /, task, user=0: tasks(access.Reader(user, is_superuser)).filter(pk=task).annotate(**_NEWEST)
 )
 
 
@@ -216,7 +161,8 @@ _ENVIRONMENTS = _NODES.annotate(by_rank=_ByRank(Cast("node_rank", CharField()), 
 
 def _whole(task: str, reader: access.Reader) -> QuerySet[Task, Any]:
     rows = access.visible(Task.trainings.filter(pk=task), reader)
-    return _briefs(rows, reader, *_STORED).annotate(**_TRAINED, **_AROUND, environments_=Subquery(_ENVIRONMENTS))
+    stored = briefs(rows, *_STORED, may_change=access.may_change(reader))
+    return stored.annotate(**_TRAINED, **_AROUND, environments_=Subquery(_ENVIRONMENTS))
 
 
 _WHOLE = Compiled(lambda is_superuser, /, task, user=0: _whole(task, access.Reader(user, is_superuser)))

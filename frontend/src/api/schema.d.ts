@@ -1670,7 +1670,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The training tasks of your projects, newest first. */
+        /**
+         * @description The training tasks of your projects, newest first. In any other order than that of their creation, a list is
+         *     the newest 5,000 of them that match.
+         */
         get: operations["listTasks"];
         put?: never;
         /** @description Creates a task and starts it as soon as its environments are free. All problems come at once. */
@@ -5701,11 +5704,17 @@ export interface components {
             /** @description what you may do with it now; nothing with the role viewer */
             allowedActions: components["schemas"]["AllowedActionsEnum"][];
         };
+        /** @description `page` null: it was asked for by a cursor; `total` null: nobody asked how many there are. */
         TaskBriefPage: {
-            total: number;
-            page: number;
-            pageSize: number;
             items: components["schemas"]["TaskBrief"][];
+            /** @description at most 5,000 */
+            total: number | null;
+            /** @description false: there are more than `total` */
+            totalIsExact: boolean | null;
+            page: number | null;
+            pageSize: number;
+            /** @description null: nothing follows, or it is in the order of what changes (`step`, `loss`) */
+            nextCursor: string | null;
         };
         TaskBriefPageEnvelope: {
             data: components["schemas"]["TaskBriefPage"];
@@ -11405,8 +11414,12 @@ export interface operations {
     listTasks: {
         parameters: {
             query?: {
+                /** @description whether to say how many there are; unless it is given, pages behind a cursor do not */
+                count?: boolean;
                 createdAfter?: string;
                 createdBefore?: string;
+                /** @description `nextCursor` of the page before, instead of `page` */
+                cursor?: string;
                 /** @description id */
                 environment?: string;
                 framework?: string;

@@ -156,6 +156,7 @@ export const en: Messages = {
     nothingMatches: "No task matches",
     clearFilters: "Clear filters",
     count: "Tasks: {{count}}",
+    countMore: "Tasks: more than {{number}}",
     attempt: "attempt {{number}}",
   },
   step: {

@@ -158,6 +158,7 @@ export const zh = {
     nothingMatches: "没有符合条件的任务",
     clearFilters: "清除筛选",
     count: "共 {{count}} 个任务",
+    countMore: "超过 {{number}} 个任务",
     attempt: "第 {{number}} 次尝试",
   },
   step: {

@@ -1,4 +1,4 @@
-"""A list on the platform, fetched page by page while it is walked."""
+"""A list on the platform, fetched page by page while it is walked: by cursors where it has them, else by numbers."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -20,19 +20,28 @@ class Listing(Generic[Item]):
         self._filters = filters
 
     def __iter__(self) -> Iterator[Item]:
-        number, seen = 1, 0
+        page, number, seen = self.page(), 1, 0
         while True:
-            page = self.page(number)
             yield from page["items"]
             seen += len(page["items"])
-            if not page["items"] or seen >= page["total"]:
+            if cursor := page.get("nextCursor"):
+                page = self.behind(cursor)
+            elif page["page"] is not None and page["items"] and seen < page["total"]:
+                number += 1
+                page = self.page(number)
+            else:
                 return
-            number += 1
 
     def page(self, number: int = 1, size: int = PAGE_SIZE) -> dict[str, Any]:
         """`{"items", "total", "page", "pageSize"}` as the platform gives it; numbers count from 1."""
-        params = {**self._filters, "page": number, "pageSize": size}
-        return self._transport.call("GET", self._path, params=params)
+        return self._page(page=number, pageSize=size)
+
+    def behind(self, cursor: str, size: int = PAGE_SIZE) -> dict[str, Any]:
+        """The page that begins at a cursor: `nextCursor` of the page before, of a list that has such (of tasks)."""
+        return self._page(cursor=cursor, pageSize=size)
+
+    def _page(self, **params: Any) -> dict[str, Any]:
+        return self._transport.call("GET", self._path, params={**self._filters, **params})
 
     def first(self, count: int) -> list[Item]:
         """At most `count` items."""
@@ -40,4 +49,5 @@ class Listing(Generic[Item]):
 
     @property
     def total(self) -> int:
+        """How many there are. Of very many tasks, as many as the platform counts: `page()["totalIsExact"]` tells."""
         return self.page(size=1)["total"]

@@ -68,7 +68,8 @@ class Tasks:
         search: str | None = None,
         ordering: str | None = None,
     ) -> Listing[TaskBrief]:
-        """Newest first unless `ordering` says otherwise. Several statuses mean any of them; times are ISO 8601."""
+        """Newest first unless `ordering` says otherwise. Several statuses mean any of them; times are ISO 8601. In any
+        other order than that of their creation, a list is the newest 5,000 of the tasks that match."""
         filters = {
             "status": status,
             "framework": framework,

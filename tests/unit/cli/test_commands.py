@@ -61,7 +61,7 @@ def test_json_is_the_data_and_nothing_else(api: FakeApi, command: Command) -> No
 def test_yaml_is_the_data_and_nothing_else(api: FakeApi, command: Command) -> None:
     api.on("GET", "/training-tasks", page([brief()]))
     result = command("list", "-o", "yaml")
-    assert yaml.safe_load(result.out) == {"items": [brief()], "total": 1}
+    assert yaml.safe_load(result.out) == {"items": [brief()], "total": 1, "totalIsExact": True}
     assert "预训练" in result.out
 
 
@@ -96,6 +96,12 @@ def test_a_short_list_says_that_there_is_more(api: FakeApi, command: Command) ->
     assert "2 of 30" in result.err
     assert api.requests[0].queries["status"] == ["running", "queued"]
     assert json.loads(command("list", "--all", "-o", "json").out)["total"] == 30
+
+
+def test_a_list_of_very_many_says_that_there_are_even_more(api: FakeApi, command: Command) -> None:
+    answer = {"items": [brief()], "total": 5000, "totalIsExact": False, "page": 1, "pageSize": 1, "nextCursor": "x"}
+    api.on("GET", "/training-tasks", data(answer))
+    assert "1 of 5000+" in command("list", "-n", "1").err
 
 
 def test_a_preparing_dataset_shows_how_far_it_is(api: FakeApi, command: Command) -> None:

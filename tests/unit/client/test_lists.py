@@ -10,6 +10,32 @@ def test_a_list_goes_through_all_its_pages(api: FakeApi, fermi: Fermi) -> None:
     assert [request.query["page"] for request in api.requests] == ["1", "2", "3"]
 
 
+def test_cursors_are_followed_where_there_are_any(api: FakeApi, fermi: Fermi) -> None:
+    """The first page counts, and nobody counts again."""
+    first = {"items": TASKS[:200], "total": 400, "totalIsExact": False, "page": 1, "pageSize": 200, "nextCursor": "a"}
+    further = {"total": None, "totalIsExact": None, "page": None, "pageSize": 200}
+    second = {**further, "items": TASKS[200:400], "nextCursor": "b"}
+    third = {**further, "items": TASKS[400:], "nextCursor": None}
+    api.on("GET", "/training-tasks", data(first), data(second), data(third))
+    assert list(fermi.tasks.list(status="failed")) == TASKS
+    asked = [request.query for request in api.requests]
+    assert [(one.get("page"), one.get("cursor"), one["status"]) for one in asked] == [
+        ("1", None, "failed"), (None, "a", "failed"), (None, "b", "failed")
+    ]  # fmt: skip
+
+
+def test_a_list_without_cursors_goes_on_by_numbers(api: FakeApi, fermi: Fermi) -> None:
+    """As one in the order of what changes."""
+    pages = [
+        {"items": TASKS[begin : begin + 200], "total": 450, "totalIsExact": True, "page": number, "pageSize": 200,
+         "nextCursor": None}
+        for number, begin in enumerate(range(0, 450, 200), 1)
+    ]  # fmt: skip
+    api.on("GET", "/training-tasks", *map(data, pages))
+    assert list(fermi.tasks.list(ordering="-step")) == TASKS
+    assert [request.query["page"] for request in api.requests] == ["1", "2", "3"]
+
+
 def test_an_empty_list_is_one_request(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/training-tasks", page([]))
     assert list(fermi.tasks.list()) == []

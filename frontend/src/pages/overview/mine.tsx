@@ -34,7 +34,7 @@ export function Mine({ me, address }: { me: Me; address: Address }) {
   const failed = [running, waiting, overview].find(({ isError }) => isError);
   const list = (status: Status[]) =>
     `/training?${status.map((each) => `status=${each}&`).join("")}owner=${encodeURIComponent(owner)}`;
-  const number = (value: number | undefined) => (value === undefined ? "–" : integer(value));
+  const number = (value: number | null | undefined) => (value == null ? "–" : integer(value));
   return (
     <div className="space-y-4">
       {failed && <Failure error={failed.error} retry={() => void failed.refetch()} />}

@@ -8,6 +8,7 @@ import { TASKS_PER_PAGE, tasksQuery } from "@/api/tasks";
 import type { TaskBrief, TaskOrdering } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { withFilter } from "@/lib/filters";
+import { integer } from "@/lib/format";
 import { useListLook, withoutFilters } from "@/lib/list";
 import { Button, ButtonLink } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
@@ -32,6 +33,7 @@ export function Component() {
   const filters = readFilters(params);
   const { ordering, onOrder, hidden, onHide } = useListLook(ORDERS);
   const tasks = useQuery(tasksQuery({ ...filters, ...(ordering && { ordering: ordering as TaskOrdering }) }));
+  const total = tasks.data?.total ?? 0;
   const columns = taskColumns(t);
   const set = (name: string, value: string) => setParams((now) => withFilter(now, name, value), { replace: true });
   const clear = () => setParams(withoutFilters);
@@ -89,10 +91,14 @@ export function Component() {
           )}
         </>
       )}
-      {tasks.data && tasks.data.total > 0 && (
+      {total > 0 && (
         <Pager
-          count={t("tasks.count", { count: tasks.data.total })}
-          pages={Math.ceil(tasks.data.total / TASKS_PER_PAGE)}
+          count={
+            tasks.data?.totalIsExact === false
+              ? t("tasks.countMore", { number: integer(total) })
+              : t("tasks.count", { count: total })
+          }
+          pages={Math.ceil(total / TASKS_PER_PAGE)}
           page={filters.page}
           onPage={(page) => set("page", String(page))}
         />

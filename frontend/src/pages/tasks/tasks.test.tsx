@@ -22,6 +22,14 @@ test("an empty list leads to the create page", async () => {
   expect(screen.getAllByRole("link", { name: "创建训练任务" })).toHaveLength(2);
 });
 
+test("of very many tasks, as many pages are offered as the platform turns over", async () => {
+  const many = { items: [task], total: 5000, totalIsExact: false, page: 1, pageSize: 20, nextCursor: "next" };
+  platform.use(http.get(api("/training-tasks"), () => ok(many)));
+  visit("/training");
+  await screen.findByText("超过 5,000 个任务");
+  expect(screen.getByText(/250/)).toBeTruthy();
+});
+
 test("filters live in the address and are sent to the server", async () => {
   const asked: string[] = [];
   platform.use(

@@ -37,10 +37,13 @@ STATUSES = ["initializing", "queued", "starting", "running", "stopping", "succee
 def list_tasks(session: Session, limit: int, everything: bool, status: tuple[str, ...], **filters: Any) -> None:
     listing = session.fermi.tasks.list(status=status, **filters)
     items = list(listing) if everything else listing.first(limit)
-    total = listing.total if len(items) == limit and not everything else len(items)
-    output.show({"items": items, "total": total}, session.form, lambda: _list(items))
-    if total > len(items):
-        output.say(_("SHOWN_OF_TOTAL", shown=len(items), total=total))
+    total, exact = len(items), True
+    if len(items) == limit and not everything:
+        counted = listing.page(size=1)
+        total, exact = max(total, counted["total"]), counted.get("totalIsExact", True)  # an older platform counts all
+    output.show({"items": items, "total": total, "totalIsExact": exact}, session.form, lambda: _list(items))
+    if total > len(items) or not exact:
+        output.say(_("SHOWN_OF_TOTAL", shown=len(items), total=total if exact else f"{total}+"))
 
 
 def _list(items: list[Any]) -> Iterator[RenderableType]:
