@@ -109,9 +109,9 @@ def _make() -> None:
 
     from apps.training.models import Task
 
-    names = [field.column for field in Task._meta.concrete_fields]
-    ended = {"due_at": "NULL", "claimed_at": "NULL"}
-    values = ", ".join((MADE | ended).get(name, f'task."{name}"') for name in names)
+    names = [str(field.column) for field in Task._meta.concrete_fields]
+    made = MADE | {"due_at": "NULL", "claimed_at": "NULL"}
+    values = ", ".join(made.get(name, f'task."{name}"') for name in names)
     columns = ", ".join(f'"{name}"' for name in names)
     with connection.cursor() as cursor:
         cursor.execute(

@@ -61,12 +61,15 @@ def reason(code: str, params: Mapping[str, Any], lang: str | None = None) -> dic
     return {"code": code, "message": message, "hint": hint}
 
 
-def worst(task: Mapping[str, Any], lang: str | None = None) -> dict[str, Any] | None:
+def worst(found: Mapping[str, Any] | None, lang: str | None = None) -> dict[str, Any] | None:
     """The worst that is found to be wrong with a task, at a glance."""
-    if not (code := task["worst_code"]):
+    if not found:
         return None
-    message, _ = said(code, explained(task["worst_params"], lang), lang)
-    return {"code": code, "level": task["worst_level"], "message": message}
+    params = found["params"]
+    if isinstance(params, str):  # SQLite writes a document within a document as a text
+        params = orjson.loads(params)
+    message, _ = said(found["code"], explained(params, lang), lang)
+    return {"code": found["code"], "level": found["level"], "message": message}
 
 
 def why(task: Mapping[str, Any], lang: str | None = None) -> dict[str, str] | None:

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from operator import itemgetter
 from typing import Any
 from zlib import crc32
 
@@ -17,7 +19,7 @@ from django.db.models import (
     Subquery,
     When,
 )
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, JSONObject
 
 from apps.accounts import access
 from apps.accounts.access import Someone
@@ -28,7 +30,7 @@ from apps.common.errors import ApiError
 from apps.training.ground import sizing
 from apps.training.models import Attempt, Drill, Event, Finding, MetricPoint, Node, Preflight, Task
 from apps.training.shown import discretion, presenters
-from apps.training.states import FINAL, State, allowed_actions
+from apps.training.states import FINAL, Action, State, allowed_actions
 from fermi.launch import credentials
 from fermi.launch.diagnosis import Level
 from fermi.launch.ranks import place
@@ -73,24 +75,35 @@ def briefs(rows: QuerySet[Task, Any], *more: str, **annotated: Any) -> QuerySet[
 
 _GOES_ON = Finding.objects.filter(task=OuterRef("pk"), attempt=OuterRef("attempt"), until=None)
 _WRONG = _GOES_ON.exclude(level=Level.INFO).order_by("level", "-since")  # by the alphabet a failure comes first
-_WORST = {f"worst_{name}": Subquery(_WRONG.values(name)[:1]) for name in ("code", "level", "params")}
+_WORST = {"worst": Subquery(_WRONG.values(said=JSONObject(code="code", level="level", params="params"))[:1])}
 
 
 def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
-    progress = row["progress"]
+    progress, state, paused = row["progress"], row["state"], row["paused_at"] is not None
     return {
-        **{name: row[column] for name, column in BRIEF.items()},
-        "priorityClass": priority_of(row["priority"]).name.lower(),
-        "paused": row["paused_at"] is not None,
+        **dict(zip(BRIEF, _TOLD(row), strict=True)),
+        "priorityClass": _class(row["priority"]),
+        "paused": paused,
         "reason": presenters.why(row, lang),
         "step": progress.get("step"),
         "totalSteps": row[TOTAL_STEPS],
         "loss": progress.get("loss"),
-        "finding": presenters.worst(row, lang) if row["state"] not in FINAL else None,
-        "allowedActions": allowed_actions(
-            State(row["state"]), changes=row["may_change"], paused=row["paused_at"] is not None
-        ),
+        "finding": presenters.worst(row["worst"], lang) if state not in FINAL else None,
+        "allowedActions": _actions(state, row["may_change"], paused),
     }
+
+
+_TOLD = itemgetter(*BRIEF.values())
+
+
+@lru_cache(1000)
+def _class(priority: int) -> str:
+    return priority_of(priority).name.lower()
+
+
+@cache
+def _actions(state: str, may_change: bool, paused: bool) -> tuple[Action, ...]:
+    return tuple(allowed_actions(State(state), changes=may_change, paused=paused))
 
 
 @dataclass(frozen=True, slots=True)
