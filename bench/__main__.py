@@ -16,6 +16,7 @@ from bench import history, table
 SECTIONS = (
     "preview",
     "sweep",
+    "size",
     "api",
     "launch",
     "recovery",

@@ -1,4 +1,4 @@
-"""What has to run inside Django, on scratch data: `python -m bench.inside tasks|sweep|workers|overview|telemetry
+"""What has to run inside Django, on scratch data: `python -m bench.inside tasks|sweep|workers|overview|telemetry|size
 <count>`."""
 
 import io
@@ -22,14 +22,14 @@ from apps.accounts.models import Project, User  # noqa: E402
 from apps.catalog.models import DatasetVersion, Model  # noqa: E402
 from apps.clusters.models import Cluster  # noqa: E402
 from apps.common.clock import now  # noqa: E402
-from apps.training.ground import launching  # noqa: E402
+from apps.training.ground import launching, seen  # noqa: E402
 from apps.training.models import Attempt, Node, Task  # noqa: E402
-from apps.training.reconcile import reconciler, steps  # noqa: E402
+from apps.training.reconcile import reconciler  # noqa: E402
 from apps.training.states import State  # noqa: E402
 from apps.workers.engine.store import DatabaseStore  # noqa: E402
 from apps.workers.models import Report, Worker  # noqa: E402
 from apps.workers.tokens import digest  # noqa: E402
-from bench import fleet, series  # noqa: E402
+from bench import crowd, fleet, series  # noqa: E402
 from bench.heartbeats import worker_id  # noqa: E402
 from bench.timing import in_turns, seconds  # noqa: E402
 from fermi.launch import registry, spec  # noqa: E402
@@ -51,6 +51,9 @@ def main(command: str, count: str) -> None:
         return
     if command == "telemetry":
         print(json.dumps(series.cost(int(count))))
+        return
+    if command == "size":
+        print(json.dumps(crowd.cost(int(count))))
         return
     make_running_tasks(int(count))
     if command == "sweep":
@@ -81,8 +84,7 @@ def make_running_tasks(count: int) -> None:
         for number in range(count):
             attempt = _running_task(f"task-bench-{number:05}")
             _record(attempt, me)
-            attempt.seen = _seen(attempt)
-            attempt.save()
+            seen.remember([(attempt, _seen(attempt))])
 
 
 def _running_task(task_id: str) -> Attempt:
@@ -118,9 +120,9 @@ def _record(attempt: Attempt, runner: dict[str, Any]) -> None:
     files.write_atomically(str(folder / "node-0.status.json"), status)
 
 
-def _seen(attempt: Attempt) -> dict[str, Any]:
+def _seen(attempt: Attempt) -> spec.Observation:
     handle = launching.handle_for(attempt.task, 1)
-    return steps._as_stored(launching.backend_for(attempt.task.cluster).observe([handle])[handle.name])
+    return launching.backend_for(attempt.task.cluster).observe([handle])[handle.name]
 
 
 def sweep() -> dict[str, float]:
@@ -129,7 +131,7 @@ def sweep() -> dict[str, float]:
 
     def news() -> None:
         quiet()
-        Attempt.objects.update(seen={})
+        Attempt.objects.update(seen={}, seen_mark="")
 
     def load() -> None:
         list(Task.objects.select_related("cluster").prefetch_related("attempts"))

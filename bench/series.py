@@ -115,15 +115,15 @@ def cost(span: int) -> dict[str, Any]:
     resident = memory([os.getpid()]).resident
     series = fill(FINE.values // 2 - WARM_UP // FINE.seconds)
     seconds_of(moment + WARM_UP)
-    server = _server()
+    server = postgres_seconds()
     writing = seconds_of(moment + span) / span
-    serving = (_server() - server) / span
+    serving = (postgres_seconds() - server) / span
     grown = memory([os.getpid()]).resident - resident
     fill(FINE.values)
-    started, server = time.process_time(), _server()
+    started, server = time.process_time(), postgres_seconds()
     while folding.fold():
         pass
-    folded = (time.process_time() - started + _server() - server) / FINE.block
+    folded = (time.process_time() - started + postgres_seconds() - server) / FINE.block
     sizes = {grain: _size(machines, grain) for grain in GRAINS}
     read = _reading(_week(machines), _present(machines)) | _scraped(machines)
     return {
@@ -153,7 +153,7 @@ def _size(machines: _Machines, grain: Grain) -> int:
     return sum(len(pack(machines.block(names, 0, 0, grain, grain.values))) for names in (OF_NODES, OF_RANKS[0]))
 
 
-def _server() -> float:
+def postgres_seconds() -> float:
     """Processor seconds of PostgreSQL: of those that live, and of those that ended."""
     mother = next(pid for pid in children(int(os.environ["BENCH_POSTGRES"])) if "postgres" in command(pid))
     while True:
@@ -203,11 +203,11 @@ def _scraped(machines: _Machines) -> dict[str, float]:
         writer.put(_node(node)[0], moment, values | healthy if node % 100 else values)
     writer.flush(all_of_it=True)
     assert metrics.said().count(b"fermi_gpu_power_watts{") >= NODES * GPUS
-    began, server = time.process_time(), _server()
+    began, server = time.process_time(), postgres_seconds()
     said = [metrics.said() for _ in range(5)]
     return {
         "scrape": (time.process_time() - began) / len(said),
-        "scrape_postgres": (_server() - server) / len(said),
+        "scrape_postgres": (postgres_seconds() - server) / len(said),
         "scraped": len(said[-1]),
     }
 

@@ -136,12 +136,14 @@ class Queue(models.Model):
 
 class Watch(models.Model):
     """Who watches, as a single row (`apps.training.output.shares`). `members`: by watcher, the version that it
-    wrote last. `epoch`: which set of watchers this is. `version`: of the row, for compare-and-set."""
+    wrote last. `epoch`: which set of watchers this is. `version`: of the row, for compare-and-set. `looked`: by
+    watcher, when it began its last look at all that it follows, in unix seconds."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     epoch = models.BigIntegerField(default=0)
     version = models.BigIntegerField(default=0)
     members = models.JSONField(default=dict)
+    looked = models.JSONField(default=dict, db_default={})
 
 
 class Node(models.Model):
@@ -171,6 +173,7 @@ class Attempt(models.Model):
     resume_from = models.CharField(max_length=500, default="", blank=True)
     plan = models.JSONField(default=dict)  # what was rendered and sent
     seen = models.JSONField(default=dict)  # last observation, for the page's rank grid
+    seen_mark = models.CharField(max_length=24, default="", db_default="", blank=True)  # of it: `ground.seen`
     outcome = models.CharField(max_length=40, default="", blank=True)
     outcome_params = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField()

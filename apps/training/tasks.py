@@ -19,8 +19,8 @@ from apps.training.reconcile import engines, reconciler
 
 
 @shared_task(name="training.reconcile", ignore_result=True)
-def reconcile(task_id: str) -> None:
-    reconciler.reconcile(task_id)
+def reconcile(*task_ids: str) -> None:
+    reconciler.reconcile(*task_ids)
 
 
 @shared_task(name="training.sweep", ignore_result=True)

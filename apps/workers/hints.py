@@ -17,5 +17,4 @@ def desired_changed() -> None:
 
 def reported(tasks: Iterable[str]) -> None:
     """Has the tasks looked at of whose ranks something new is known."""
-    for task_id in tasks:
-        hints.poke(task_id)
+    hints.poke_all(tasks)

@@ -10,7 +10,7 @@ from apps.accounts.models import User
 from apps.common.clock import now
 from apps.training.ground import hints
 from apps.training.models import Task
-from apps.training.reconcile import reconciler, steps
+from apps.training.reconcile import glances, reconciler, steps
 from apps.training.shown import presenters, selectors
 from apps.training.states import State
 from apps.training.states.limits import CLAIM, SILENT
@@ -95,7 +95,7 @@ def test_once_another_process_has_taken_over_nothing_is_waited_for(
 def test_a_pass_that_changed_nothing_lets_go_of_its_task(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that ends by itself while a hint pulls the task forward: the next pass has it at once."""
     quiet = Observation(Phase.RUNNING, left=True)
-    monkeypatch.setattr(reconciler, "_observe", lambda tasks: {task.pk: quiet for task in tasks})
+    monkeypatch.setattr(glances, "observed", lambda tasks: {task.pk: quiet for task in tasks})
     for _ in range(2):  # the second one has no news at all
         hints.poke(task.pk)
         reconciler.sweep()

@@ -63,7 +63,7 @@ def elsewhere(task: Task, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
 @pytest.fixture
 def poked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     sent: list[str] = []
-    monkeypatch.setattr(hints, "_send", lambda name, *args: sent.append(*args))
+    monkeypatch.setattr(hints, "_send", lambda name, *args: sent.extend(args))
     return sent
 
 

@@ -125,12 +125,12 @@ def test_beats_at_the_same_time_are_all_heard(joined: Callable[[], Shared], monk
     first, second = joined(), joined()
     put, faster = Shared._put, [second]
 
-    def overtaken(row: Watch, epoch: int, members: dict[str, int]) -> bool:
+    def overtaken(self: Shared, row: Watch, epoch: int, members: dict[str, int]) -> bool:
         if faster:
             faster.pop().beat()
-        return put(row, epoch, members)
+        return put(self, row, epoch, members)
 
-    monkeypatch.setattr(Shared, "_put", staticmethod(overtaken))
+    monkeypatch.setattr(Shared, "_put", overtaken)
     first.beat()
     assert Watch.objects.get().members == {first.name: 4, second.name: 3}
 

@@ -40,7 +40,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def poked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Tasks that were handed to the reconciler."""
     sent: list[str] = []
-    monkeypatch.setattr(hints, "_send", lambda name, *args: sent.append(*args))
+    monkeypatch.setattr(hints, "_send", lambda name, *args: sent.extend(args))
     return sent
 
 

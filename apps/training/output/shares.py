@@ -50,6 +50,9 @@ class Shares(Protocol):
     def confirm(self, key: str) -> None:
         """In the transaction that stores something of it. Raises Superseded."""
 
+    def looked(self, moment: float) -> None:
+        """Since `moment` (unix seconds) everything that this watcher follows was looked at once."""
+
     def run(self, ending: threading.Event) -> None:
         """A thread of its own."""
 
@@ -62,6 +65,9 @@ class Alone:
         return True
 
     def confirm(self, key: str) -> None:
+        pass
+
+    def looked(self, moment: float) -> None:
         pass
 
     def run(self, ending: threading.Event) -> None:
@@ -89,6 +95,7 @@ class Shared:
         self._view = View()
         self._heard: dict[str, tuple[int, float]] = {}  # of each watcher: its last beat, and when it was new
         self._soon = threading.Event()
+        self._looked = 0.0
 
     def has(self, key: str) -> bool:
         return self._has(self._view, key)
@@ -98,6 +105,9 @@ class Shared:
         if not (self._has(view, key) and Watch.objects.filter(pk=1, epoch=view.epoch).exists()):
             self.hurry()
             raise Superseded(key)
+
+    def looked(self, moment: float) -> None:
+        self._looked = moment
 
     def _has(self, view: View, key: str) -> bool:
         return self._clock() < view.until and owner(view.members, key) == self.name
@@ -159,10 +169,12 @@ class Shared:
     def _row() -> Watch:
         return Watch.objects.get_or_create(pk=1)[0]
 
-    @staticmethod
-    def _put(row: Watch, epoch: int, members: dict[str, int]) -> bool:
+    def _put(self, row: Watch, epoch: int, members: dict[str, int]) -> bool:
+        looked = {who: at for who, at in row.looked.items() if who in members}
+        if self.name in members:
+            looked[self.name] = self._looked
         same = Watch.objects.filter(pk=1, version=row.version)
-        return bool(same.update(version=row.version + 1, epoch=epoch, members=members))
+        return bool(same.update(version=row.version + 1, epoch=epoch, members=members, looked=looked))
 
 
 @lru_cache(maxsize=1 << 14)

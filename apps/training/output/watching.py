@@ -12,10 +12,12 @@ from django.db import connection
 from django.db.models import Q
 
 from apps.common import bus
+from apps.common.slices import slices
 from apps.telemetry.writing import Writer
 from apps.training.ground import hints
 from apps.training.ground.launching import backend_for, handle_for, observe
-from apps.training.models import Task
+from apps.training.ground.seen import mark
+from apps.training.models import Attempt, Task
 from apps.training.output import ingest
 from apps.training.output.pace import Pace
 from apps.training.output.shares import Alone, Shares, Superseded
@@ -36,6 +38,7 @@ SLOWEST, SLOWEST_FIRST = (
 SHARE = 0.05  # of its time at most that the watcher spends on observing a cluster, however many attempts there are
 LOG_PAUSE = 0.2  # seconds between two messages that a task's logs grew
 COUNT = 12.0  # seconds between two looks at the steps of a task that prints none
+CONFIRM = 5.0  # seconds after which what was handed on is stored, or handed on again
 REST = 5.0  # seconds that an attempt or a cluster is left alone after an error
 
 
@@ -46,6 +49,7 @@ class Followed:
         self.task = task
         self.handle = handle_for(task, task.attempt)
         self.seen: Observation | None = None
+        self.told: float | None = None  # when it was handed on last, until that is known to be stored
         self.pace = Pace(self.handle)
         self.used = Used(task)
         self._reading = ingest.Reading(task, task.attempt, shares.confirm)
@@ -83,6 +87,14 @@ class Followed:
         if rows.filter(Q(progress={}) | Q(progress__counted=True)).update(progress={"step": step, "counted": True}):
             hints.changed(self.task.pk, "metric")
 
+    def is_news(self, seen: Observation) -> bool:
+        """Also when nobody can tell any more: then it says so, and is news again."""
+        return self.known(seen) != self.seen
+
+    @staticmethod
+    def known(seen: Observation) -> Observation | None:
+        return None if seen.phase is Phase.UNKNOWN else seen
+
     def rest(self, moment: float) -> None:
         self._due = dict.fromkeys(self._due, moment + REST)
         self._counted = moment
@@ -97,18 +109,21 @@ class Watcher:
         self.shares = shares or Alone()
         self._followed: dict[tuple[str, int], Followed] = {}
         self._observe_at: dict[str, float] = {}  # by cluster
+        self._looked: dict[str, float] = {}  # by cluster: when the last look at it began, in unix seconds
+        self._found = 0.0
 
     def run(self) -> None:
         """Until an exception from outside ends it. An error is logged, and passes."""
-        found = find = 0.0
+        found = find = least = 0.0
         with bus.listen("tasks") as bell:
             while True:
                 moment = time.monotonic()
                 more = False
                 try:
                     if moment >= find:
-                        found, find = moment, moment + FIND
                         self.find()
+                        found, least = moment, max(FIND_LEAST, (time.monotonic() - moment) / SHARE)
+                        find = found + max(FIND, least)
                     more = self.look(moment)
                 except Exception:
                     log.exception("a look failed; the next one comes in %s s", FIND)
@@ -116,16 +131,18 @@ class Watcher:
                     self._followed = {}
                 pause = TICK if self._followed else FIND
                 if bell.wait(0.0 if more else min(pause, max(0.0, find - time.monotonic()))):
-                    find = found + FIND_LEAST
+                    find = found + least
 
     def find(self) -> None:
         """Follows the attempts that are alive now and its own, and no others."""
+        began = time.time()
         alive = Task.objects.filter(state__in=WITH_ATTEMPT, attempt__gt=0)
         keys = {key for key in alive.values_list("pk", "attempt") if self.shares.has(key[0])}
         self._followed = {key: one for key, one in self._followed.items() if key in keys}
         if new := [pk for pk, attempt in keys if (pk, attempt) not in self._followed]:
             for task in alive.filter(pk__in=new).select_related("cluster").only("attempt", "world_size", "cluster"):
                 self._followed[task.pk, task.attempt] = Followed(task, self.shares)
+        self._found = began
 
     def look(self, moment: float) -> bool:
         """Reads and observes what it follows; whether there is more to read at once."""
@@ -150,24 +167,45 @@ class Watcher:
         for cluster, members in by_cluster.items():
             if moment >= self._observe_at.get(cluster, 0.0):
                 began = time.monotonic()
-                pause = self._observe(members)
+                pause = self._observe(moment, members)
                 self._observe_at[cluster] = moment + max(pause, (time.monotonic() - began) / SHARE)
+        self.shares.looked(min([self._found, *(self._looked.get(cluster, 0.0) for cluster in by_cluster)]))
         return more
 
-    def _observe(self, members: list[Followed]) -> float:
+    def _observe(self, moment: float, members: list[Followed]) -> float:
         """Hands whoever changed since the last look to the reconciler. The least pause until the next one."""
-        cluster = members[0].task.cluster
+        cluster, began = members[0].task.cluster, time.time()
         try:
             seen = observe(cluster, [one.handle for one in members])
+            changed = [one for one in members if one.is_news(seen[one.handle.name])]
+            told = [one for one in members if one.told is not None and moment - one.told >= CONFIRM]
+            late = _not_stored(told)
+            hints.poke_all([one.task.pk for one in (*changed, *late)])
         except Exception as error:
             _complain(error, f"cluster {cluster} cannot be asked")
             return REST
-        for one in members:
-            now = seen[one.handle.name]
-            if now.phase is not Phase.UNKNOWN and now != one.seen:
-                one.seen = now
-                hints.poke(one.task.pk)
+        self._looked[cluster.pk] = began
+        for one in changed:
+            one.seen = one.known(seen[one.handle.name])
+        for one in told:
+            one.told = None
+        for one in (*changed, *late):
+            one.told = moment
         return REST if any(now.waiting and now.phase is Phase.UNKNOWN for now in seen.values()) else TICK
+
+
+def _not_stored(told: list[Followed]) -> list[Followed]:
+    """Those whose change was handed on and is not stored: the message was lost with whoever had it, or they looked
+    through a memory of the engine that had not heard of it yet."""
+    late = []
+    for part in slices(told):
+        rows = Attempt.objects.filter(task__in=[one.task.pk for one in part], ended_at=None)
+        marks = {(task, number): stored for task, number, stored in rows.values_list("task", "number", "seen_mark")}
+        for one in part:
+            stored = marks.get((one.task.pk, one.task.attempt))
+            if stored is not None and one.seen is not None and stored != mark(one.seen):
+                late.append(one)
+    return late
 
 
 def _complain(error: Exception, what: str) -> None:

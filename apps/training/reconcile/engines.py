@@ -2,6 +2,10 @@
 
 import logging
 import threading
+from queue import SimpleQueue
+from typing import Self
+
+from django.db import connection
 
 from apps.clusters import contact
 from apps.clusters.models import Cluster
@@ -22,9 +26,43 @@ def following() -> PerCluster:
     def follow(cluster: Cluster, ending: threading.Event) -> None:
         backend = backend_for(cluster)
         assert isinstance(backend, Remote)
-        backend.watch(ending, lambda attempt: hints.poke(attempt_parts(attempt)[0]))
+        with _Gathered(str(cluster)) as gathered:
+            backend.watch(ending, lambda attempt: gathered.add(attempt_parts(attempt)[0]))
 
     return PerCluster("engine", lambda cluster: isinstance(backend_for(cluster), Remote), follow)
+
+
+class _Gathered:
+    """Hands tasks on in a thread of its own: each at once, and together what comes while that is being done."""
+
+    def __init__(self, name: str) -> None:
+        self._waiting = SimpleQueue[str | None]()
+        self._thread = threading.Thread(target=self._run, name=f"told {name}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._waiting.put(None)
+        self._thread.join()
+
+    def add(self, task_id: str) -> None:
+        self._waiting.put(task_id)
+
+    def _run(self) -> None:
+        ended = False
+        while not ended:
+            told = [self._waiting.get()]
+            while not self._waiting.empty():
+                told.append(self._waiting.get())
+            ended = None in told
+            try:
+                hints.poke_all({task_id for task_id in told if task_id})
+            except Exception:
+                log.exception("changes of attempts wait until they are seen again")
+                connection.close_if_unusable_or_obsolete()
+        connection.close()
 
 
 def sweep() -> int:

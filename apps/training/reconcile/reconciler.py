@@ -8,8 +8,8 @@ time do no harm: acts are idempotent and records are compare-and-set.
 """
 
 import logging
-from collections import defaultdict
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -17,14 +17,16 @@ from django.db.models import Prefetch, QuerySet
 
 from apps.common import due
 from apps.common.clock import now
-from apps.training.ground.launching import cause, handle_for, observe
+from apps.training.ground import seen as seen_last
+from apps.training.ground.launching import cause
 from apps.training.ground.transitions import Stale
-from apps.training.models import Attempt, Task
+from apps.training.models import Attempt, Task, Watch
 from apps.training.queue import deciding
-from apps.training.reconcile import restarts, steps, verdicts
+from apps.training.reconcile import glances, restarts, steps, verdicts
+from apps.training.reconcile.watched import Heard
 from apps.training.states import WITH_ATTEMPT, State
 from apps.training.states.decisions import Act, Decision, Facts, decide, hanging_now
-from apps.training.states.limits import CLAIM, LOOK_AGAIN
+from apps.training.states.limits import CLAIM, LOOK_AGAIN, UNTOLD
 from apps.training.states.reasons import Reason
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Cause, Observation
@@ -33,41 +35,65 @@ log = logging.getLogger(__name__)
 
 STEPS_PER_PASS = 12
 """More than the longest way through the states; only a bug could need it."""
+PARTS = 4
+"""Those that are quiet together come back in so many."""
+_heard = Heard()
 
 
-def reconcile(task_id: str) -> None:
-    """A pass over one task, if it is due and nobody has claimed it."""
-    claim = _claim([task_id])
-    for task in _load([task_id], claim):
+def reconcile(*task_ids: str) -> None:
+    """A pass over those of these tasks that are due and that nobody has claimed."""
+    claim = _claim(task_ids)
+    if len(task_ids) > 1:
+        _together(claim)
+        return
+    for task in _load(task_ids, claim):
         _pass(task, claim, None)
 
 
 def sweep(limit: int = 1000) -> int:
-    """A pass over everything that is due; one observation per cluster serves all its tasks. Returns how many there
-    were."""
+    """A pass over everything that is due. Returns how many there were."""
     deciding.decide_if_due()
+    _look_instead(limit)
     ids = list(Task.objects.filter(due_at__lte=now()).order_by("due_at").values_list("pk", flat=True)[:limit])
-    if not ids:
-        return 0
-    claim = _claim(ids)
-    tasks = _load(ids, claim)
-    seen = _observe(tasks)
-    quiet: dict[State, list[str]] = defaultdict(list)
-    for task in tasks:
+    return _together(_claim(ids)) if ids else 0
+
+
+def _together(claim: datetime) -> int:
+    """Most of them at a glance."""
+    found = glances.glance(claim, _at_a_glance)
+    for state, quiet in found.quiet.items():
+        _let_go(quiet, claim, LOOK_AGAIN[state])
+    _settle(found.settled, claim)
+    for task in _load(found.rest, claim) if found.rest else ():
         try:
-            facts, attempt = _facts(task)
-            if attempt and not steps.is_news(attempt, now_seen := seen[task.pk]):
-                decision = decide(facts, now_seen)
-                still = not any(rank.stalled for rank in now_seen.ranks)
-                if still and decision.act is Act.WAIT and steps.is_said(task, decision):
-                    quiet[facts.state].append(task.pk)
-                    continue
-            _pass(task, claim, seen.get(task.pk))
+            _pass(task, claim, found.seen.get(task.pk))
         except Exception:  # one bad row never stops the rest; its claim is its back-off
             log.exception("task %s: the pass failed; it is tried again in %s", task.pk, CLAIM)
-    for state, ids in quiet.items():
-        _let_go(ids, claim, LOOK_AGAIN[state])
-    return len(tasks)
+    return len(found)
+
+
+def _settle(ids: Sequence[str], claim: datetime) -> None:
+    """While watchers look at them, they come back late, and not all at once."""
+    if not ids or not _watched():
+        _let_go(ids, claim, LOOK_AGAIN[State.RUNNING])
+        return
+    for first in range(parts := min(PARTS, len(ids))):
+        _let_go(ids[first::parts], claim, UNTOLD * random.uniform(0.5, 1))
+
+
+def _look_instead(limit: int) -> None:
+    """Where watchers do not look at what runs, it is due as soon as it would be without them; so many at a time."""
+    if _watched():
+        return
+    moment = now()
+    late = Task.objects.filter(state=State.RUNNING, claimed_at=None, due_at__gt=moment + LOOK_AGAIN[State.RUNNING])
+    if ids := list(late.values_list("pk", flat=True)[:limit]):
+        Task.objects.filter(pk__in=ids, claimed_at=None, due_at__gt=moment).update(due_at=moment)
+
+
+def _watched() -> bool:
+    row = Watch.objects.filter(pk=1).values_list("members", "looked").first()
+    return row is not None and _heard.all_look(*row, LOOK_AGAIN[State.RUNNING])
 
 
 def _claim(ids: Iterable[str]) -> datetime:
@@ -89,45 +115,39 @@ def _rows() -> QuerySet[Task]:
 
 
 def _facts(task: Task) -> tuple[Facts, Attempt | None]:
-    state = State(task.state)
     attempt = (
-        next((a for a in task.attempts.all() if a.number == task.attempt), None) if state in WITH_ATTEMPT else None
+        next((a for a in task.attempts.all() if a.number == task.attempt), None) if task.state in WITH_ATTEMPT else None
     )
     ends = [cause(task.cluster, one.outcome) for one in task.attempts.all()]
     if task.spec.get("elastic"):
         ends = restarts.of_elastic(ends)
+    facts = _at_a_glance(task, attempt)
+    runs = attempt and facts.state is State.RUNNING and not attempt.outcome
+    return replace(
+        facts,
+        attempts_left=task.max_restarts + 1 - restarts.charged(ends),
+        found=verdicts.of(task, attempt) if attempt and runs else None,
+    ), attempt
+
+
+def _at_a_glance(task: Task, attempt: Attempt | None) -> Facts:
+    """Without what only matters at an attempt's end, and without what was found of it."""
     return Facts(
-        state=state,
+        state=State(task.state),
         stop_requested=task.stop_requested_at is not None,
         resize_requested=task.resize_requested_at is not None,
         leave=_leave(task),
         overdue=task.deadline_at is not None and task.deadline_at <= now(),
         outcome=cause(task.cluster, attempt.outcome, attempt.outcome_params) if attempt and attempt.outcome else None,
-        attempts_left=task.max_restarts + 1 - restarts.charged(ends),
         attempt=task.attempt,
         moment=now().timestamp(),
-        found=verdicts.of(task, attempt) if attempt and state is State.RUNNING and not attempt.outcome else None,
-    ), attempt
+    )
 
 
 def _leave(task: Task) -> Cause | None:
     """Why it is to give its environments back for now."""
     asked = Reason.PAUSED if task.paused_at else Reason.GAVE_WAY if task.preempted_at else None
     return cause(task.cluster, asked, task.preempted_for) if asked else None
-
-
-def _observe(tasks: Iterable[Task]) -> dict[str, Observation]:
-    """By task id, for those that have an attempt."""
-    by_cluster: dict[str, list[Task]] = defaultdict(list)
-    for task in tasks:
-        if task.state in WITH_ATTEMPT:
-            by_cluster[task.cluster_id].append(task)
-    found: dict[str, Observation] = {}
-    for members in by_cluster.values():
-        handles = {task.pk: handle_for(task, task.attempt) for task in members}
-        seen = observe(members[0].cluster, list(handles.values()))
-        found |= {pk: seen[handle.name] for pk, handle in handles.items()}
-    return found
 
 
 def _pass(task: Task, claim: datetime, seen: Observation | None) -> None:
@@ -145,13 +165,13 @@ def _walk(task: Task, seen: Observation | None) -> timedelta:
         if attempt is None:
             seen = None
         elif seen is None:
-            seen = _observe([task])[task.pk]
+            seen = glances.observed([task])[task.pk]
         if attempt and seen and verdicts.may_hang(attempt, seen):
             facts = replace(facts, site=verdicts.site(task), on_hang=verdicts.on_hang(task))
             verdicts.note_hang(task, attempt, hanging_now(facts, seen))
         decision = decide(facts, seen)
         if attempt and seen and steps.is_news(attempt, seen):
-            steps.remember(attempt, seen)
+            seen_last.remember([(attempt, seen)])
         try:
             wait = _do(task, attempt, decision, facts)
         except BackendError as error:

@@ -73,7 +73,7 @@ def _signature(attempt: Attempt, last_steps: Mapping[int, int]) -> tuple[Any, ..
 def killed_by_a_stop(attempt: Attempt) -> dict[str, Any]:
     """Which ranks a stop had to kill, as the last look at them shows; empty where all ended by themselves."""
     ranks = attempt.seen.get("ranks", ()) if attempt.outcome == Reason.STOPPED_BY_USER else ()
-    killed = [rank["rank"] for rank in ranks if rank["exit_code"] == -signal.SIGKILL]
+    killed = [rank["rank"] for rank in ranks if rank.get("exit_code") == -signal.SIGKILL]
     return {"ranks": named(killed), "grace": attempt.task.spec["grace_seconds"]} if killed else {}
 
 

@@ -1,7 +1,6 @@
 """What a pass does, one function per `Act`. Each is idempotent, calls the engine outside of transactions, and returns
 how long to wait before the task is looked at again, or None to go on at once."""
 
-import json
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -14,7 +13,7 @@ from apps.code import store
 from apps.common.clock import now
 from apps.environments import memory
 from apps.training.drills import runs as drills
-from apps.training.ground import code, hints, holding, making, placing, resuming, sizing, transitions
+from apps.training.ground import code, hints, holding, making, placing, resuming, seen, sizing, transitions
 from apps.training.ground.launching import backend_for, cause, declared, handle_for, job_for, secrets_of
 from apps.training.models import Attempt, Task
 from apps.training.output import ingest
@@ -259,21 +258,8 @@ def end(task: Task, decision: Decision) -> timedelta | None:
     return timedelta()
 
 
-def is_news(attempt: Attempt, seen: Observation) -> bool:
-    return seen.phase is not Phase.UNKNOWN and attempt.seen != _as_stored(seen)
-
-
-def remember(attempt: Attempt, seen: Observation) -> None:
-    """Keeps the last observation for the page's rank grid."""
-    attempt.seen = _as_stored(seen)
-    with transaction.atomic():
-        Attempt.objects.filter(pk=attempt.pk).update(seen=attempt.seen)
-        hints.changed(attempt.task_id, "status")
-
-
-def _as_stored(seen: Observation) -> dict[str, Any]:
-    stored: dict[str, Any] = json.loads(json.dumps(seen.to_json()))
-    return stored
+def is_news(attempt: Attempt, observation: Observation) -> bool:
+    return observation.phase is not Phase.UNKNOWN and attempt.seen_mark != seen.mark(observation)
 
 
 def _store_outcome(task: Task, attempt: Attempt, outcome: str, params: dict[str, Any]) -> None:

@@ -25,6 +25,10 @@ LOOK_AGAIN: dict[State, timedelta] = {
 }
 """Without any hint. With hints (a process ended, an environment became free) it is at once."""
 
+UNTOLD = timedelta(minutes=10)
+"""One that runs, of which nothing is to be told, while watchers look at all that runs: they tell of what changes. Not
+for ever, because whatever nobody thought of is found then."""
+
 IN_LINE = timedelta(minutes=10)
 """A task that stands in line is looked at for what is its own (a secret, say); its turn is the queue's to see."""
 OVER_LIMIT = timedelta(seconds=30)

@@ -1,0 +1,42 @@
+"""10,000 running tasks of 64 ranks each, on a private PostgreSQL (without fsync, like that of the tests) and Redis:
+what a sweep costs, and how soon one worker follows 1,000 changes a second.
+
+The rows are made directly, and the engine is one of which nothing runs (`bench.recorded`). A change is followed once it
+is stored and told to whoever looks at the task; the way there is the platform's: the engine's word, a hint, a message,
+the worker."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from bench.scratch import ROOT, environment, scratch
+from bench.table import Figure, Target
+from tests import services
+
+TASKS = 10_000
+
+
+def measure() -> Iterator[Figure]:
+    with scratch() as data:
+        env = environment(data, **services.separate(), BENCH_POSTGRES=str(os.getpid()), FERMI_LOG_LEVEL="WARNING")
+        command = [sys.executable, "-m", "bench.inside", "size", str(TASKS)]
+        done = subprocess.run(command, env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+        found = json.loads(done.stdout)
+    yield Figure(f"a sweep, {TASKS:,} running tasks, median", found["sweep"], "s", target=Target(0.3))
+    yield Figure("the same, worst", found["worst"], "s", target=Target(0.3))
+    yield Figure("its statements", found["statements"], "")
+    yield Figure("tasks that it looks at", found["looked"], "")
+    yield Figure("statements for 1,000 quiet ones more than for 10", found["more"], "", target=Target(0))
+    yield Figure("a sweep that looks at 1,000, all quiet", found["every"], "s", target=Target(0.3))
+    yield Figure("the same, while nobody watches", found["unwatched"], "s")
+    yield Figure("changes made", found["made"], "/s")
+    yield Figure("changes followed", found["rate"], "/s")
+    yield Figure("followed within 1 s", found["within"], "%", target=Target(99, "at least"))
+    yield Figure("change → stored and told, median", found["median"] * 1e3, "ms", target=Target(1000))
+    yield Figure("the same, worst", found["last"] * 1e3, "ms", target=Target(1000))
+    yield Figure("tasks of which something else is stored", found["stored"], "", target=Target(0))
+    yield Figure("a change: the worker's processor", found["worker"] * 1e3, "ms")
+    yield Figure("… PostgreSQL's", found["postgres"] * 1e3, "ms")
+    yield Figure("… the watcher's share of the way", found["watch"] * 1e3, "ms")

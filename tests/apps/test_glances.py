@@ -1,0 +1,245 @@
+"""Many tasks at once: those that run on cost no statement each, and while watchers look at them, no look either."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.common import bus
+from apps.common.clock import now
+from apps.training.ground import findings, hints
+from apps.training.ground import seen as seen_last
+from apps.training.models import Attempt, Task, Watch
+from apps.training.reconcile import glances, reconciler
+from apps.training.reconcile.watched import Heard
+from apps.training.states import State
+from apps.training.states.limits import LOOK_AGAIN, UNTOLD
+from fermi.launch.diagnosis import Finding, Level, losses
+from fermi.launch.spec import Cause, Observation, Phase, RankSeen
+from tests.apps.attempts import begin_attempt
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+
+RUNS = Observation(Phase.RUNNING, left=True, ranks=tuple(RankSeen(rank, 0, "running", pid=rank) for rank in range(3)))
+CHANGED = Observation(Phase.RUNNING, left=True, ranks=(RankSeen(0, 0, "running", pid=9), *RUNS.ranks[1:]))
+
+
+class Engine:
+    """What it says of each task; RUNS without a word."""
+
+    def __init__(self) -> None:
+        self.says: dict[str, Observation] = {}
+        self.looks = 0
+
+    def observed(self, tasks: Any) -> dict[str, Observation]:
+        tasks = list(tasks)
+        self.looks += len(tasks)
+        return {task.pk: self.says.get(task.pk, RUNS) for task in tasks}
+
+
+@pytest.fixture(autouse=True)
+def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    engine = Engine()
+    monkeypatch.setattr(glances, "observed", engine.observed)
+    monkeypatch.setattr(hints, "_send", lambda name, *args: None)
+    return engine
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    heard: list[str] = []
+    monkeypatch.setattr(bus, "publish_all", lambda messages: heard.extend(channel for channel, _ in messages))
+    return heard
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    moment = [0.0]
+    monkeypatch.setattr(reconciler, "_heard", Heard(lambda: moment[0]))
+    return moment
+
+
+def watchers_look(*, at: float) -> None:
+    Watch.objects.update_or_create(pk=1, defaults={"members": {"w": 1}, "looked": {"w": at}})
+
+
+def many(task: Task, count: int) -> list[str]:
+    """All of them were looked at before, and are due."""
+    Task.objects.filter(pk=task.pk).update(spec={"grace_seconds": 1})
+    for number in range(count):
+        other = Task.objects.get(pk=task.pk)
+        other.pk = f"task-{number:03}"
+        other.save(force_insert=True)
+        begin_attempt(other, 1)
+    for _ in range(2):
+        due()
+        reconciler.sweep()
+    due()
+    return list(Task.objects.values_list("pk", flat=True))
+
+
+def due() -> None:
+    Task.objects.update(due_at=now(), claimed_at=None)
+
+
+def test_a_sweep_takes_no_more_statements_for_more_tasks(task: Task) -> None:
+    ids = many(task, 30)
+    reconciler.sweep()
+    asked = []
+    for keys in (ids[:2], ids):
+        Task.objects.filter(pk__in=keys).update(due_at=now())
+        with CaptureQueriesContext(connection) as queries:
+            assert reconciler.sweep() == len(keys)
+        asked.append(len(queries))
+    assert asked[0] == asked[1]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_changed_is_kept_and_told_of_in_the_same_pass(task: Task, engine: Engine, told: list[str]) -> None:
+    ids = many(task, 9)
+    told.clear()
+    engine.says = dict.fromkeys(ids[:4], CHANGED)
+    reconciler.reconcile(*ids)
+    assert sorted(told) == sorted(f"task:{pk}" for pk in ids[:4])
+    for attempt in Attempt.objects.all():
+        seen = engine.says.get(attempt.task_id, RUNS)
+        assert (attempt.seen, attempt.seen_mark) == (seen_last.stored(seen), seen_last.mark(seen))
+    assert not Task.objects.filter(due_at__lte=now()).exists()
+    assert not Task.objects.exclude(claimed_at=None).exists()
+
+
+def test_one_that_fails_among_many_gets_its_pass(task: Task, engine: Engine) -> None:
+    ids = many(task, 5)
+    cause = Cause("RANK_FAILED", {"rank": 0, "exitCode": 1, "nodeRank": 0, "node": "e"})
+    engine.says[ids[0]] = Observation(Phase.FAILED, left=True, ranks=RUNS.ranks, cause=cause)
+    reconciler.reconcile(*ids)
+    ended = Attempt.objects.exclude(outcome="").values_list("task", "outcome")
+    assert list(ended) == [(ids[0], "RANK_FAILED")]
+
+
+def test_a_stop_among_many_is_obeyed(task: Task) -> None:
+    ids = many(task, 5)
+    Task.objects.filter(pk=ids[0]).update(stop_requested_at=now())
+    reconciler.reconcile(*ids)
+    assert Task.objects.exclude(state=State.RUNNING).values_list("pk", flat=True).get() == ids[0]
+
+
+def test_a_bad_loss_among_many_ends_its_attempt(task: Task) -> None:
+    ids = many(task, 5)
+    Task.objects.filter(pk=ids[0]).update(spec={"on_bad_loss": "stop", "grace_seconds": 1})
+    findings.note(ids[0], 1, [Finding(losses.NOT_FINITE, Level.FAIL, {"step": 3})])
+    due()
+    reconciler.reconcile(*ids)
+    assert list(Attempt.objects.exclude(outcome="").values_list("task", "outcome")) == [(ids[0], "BAD_LOSS")]
+
+
+def test_one_that_cannot_be_told_keeps_no_other(
+    task: Task, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = many(task, 5)
+    decide = glances.decide
+
+    def stumble(facts: Any, seen: Observation) -> Any:
+        if seen is CHANGED:
+            raise RuntimeError("never thought of")
+        return decide(facts, seen)
+
+    monkeypatch.setattr(glances, "decide", stumble)
+    monkeypatch.setattr(reconciler, "decide", stumble)
+    engine.says[ids[0]] = CHANGED
+    reconciler.reconcile(*ids)
+    assert Task.objects.exclude(claimed_at=None).values_list("pk", flat=True).get() == ids[0]
+    assert "is tried again" in caplog.text
+
+
+# Who looks -----------------------------------------------------------------------------------------------------------
+
+
+def test_while_nobody_watches_each_is_looked_at_as_often_as_ever(task: Task) -> None:
+    many(task, 9)
+    reconciler.sweep()
+    assert not Task.objects.filter(due_at__gt=now() + LOOK_AGAIN[State.RUNNING]).exists()
+
+
+def test_what_watchers_look_at_comes_back_late_and_not_all_at_once(task: Task, clock: list[float]) -> None:
+    many(task, 9)
+    watchers_look(at=1.0)
+    reconciler.sweep()
+    moments = set(Task.objects.values_list("due_at", flat=True))
+    assert len(moments) > 1
+    assert all(now() + UNTOLD / 3 < moment < now() + UNTOLD for moment in moments if moment)
+
+
+def test_once_watchers_look_no_more_it_is_due_at_once(task: Task, clock: list[float], engine: Engine) -> None:
+    many(task, 9)
+    watchers_look(at=1.0)
+    reconciler.sweep()
+    engine.looks = 0
+    clock[0] = LOOK_AGAIN[State.RUNNING].total_seconds()
+    assert reconciler.sweep() == 0
+    clock[0] += 1
+    assert reconciler.sweep() == 10
+    assert engine.looks == 10
+
+
+def test_a_watcher_that_beats_and_does_not_look_is_not_relied_on() -> None:
+    moment = [0.0]
+    heard, patience = Heard(lambda: moment[0]), timedelta(seconds=15)
+    assert not heard.all_look({}, {}, patience), "nobody watches"
+    assert not heard.all_look({"a": 1}, {}, patience), "it has not looked yet"
+    assert heard.all_look({"a": 1}, {"a": 7.0}, patience)
+    moment[0] = 16.0
+    assert not heard.all_look({"a": 2}, {"a": 7.0}, patience)
+    assert heard.all_look({"a": 2}, {"a": 8.0}, patience)
+    assert not heard.all_look({"a": 2, "b": 1}, {"a": 8.0}, patience), "part of what runs is b's"
+
+
+def test_one_whose_time_is_nearly_over_comes_back_soon(task: Task, clock: list[float]) -> None:
+    many(task, 0)
+    watchers_look(at=1.0)
+    Task.objects.update(deadline_at=now() + UNTOLD / 2)
+    reconciler.sweep()
+    assert not Task.objects.filter(due_at__gt=now() + LOOK_AGAIN[State.RUNNING]).exists()
+
+
+@pytest.mark.parametrize(
+    "rank",
+    [RankSeen(0, 0, "exited", exit_code=0, ended_at=1.0), RankSeen(0, 0, "waiting"),
+     RankSeen(0, 0, "running", still_since=1.0)],
+    ids=["ended", "not begun", "still"],
+)  # fmt: skip
+def test_one_that_time_alone_may_change_comes_back_soon(
+    task: Task, clock: list[float], engine: Engine, rank: RankSeen
+) -> None:
+    engine.says[task.pk] = Observation(Phase.RUNNING, left=True, ranks=(rank, *RUNS.ranks[1:]))
+    many(task, 0)
+    watchers_look(at=1.0)
+    reconciler.sweep()
+    assert not Task.objects.filter(due_at__gt=now() + LOOK_AGAIN[State.RUNNING]).exists()
+
+
+# Marks ---------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_is_what_was_seen() -> None:
+    full = RankSeen(1, 0, "exited", 7, -9, 12.5, True, 3.0, {"type": "E"}, {"since": 1.0}, {"by": "kernel"}, 1.0, 2.0)
+    seen = Observation(Phase.FAILED, False, (full, RUNS.ranks[0]), Cause("A", {"b": 1}), Cause("C"))
+    kept = seen_last.stored(seen)
+    assert [RankSeen(**rank) for rank in kept["ranks"]] == list(seen.ranks)
+    assert {**kept, "ranks": []} == {
+        "phase": "failed", "left": False, "ranks": [], "cause": {"code": "A", "params": {"b": 1}},
+        "waiting": {"code": "C", "params": {}},
+    }  # fmt: skip
+
+
+def test_anything_that_differs_has_another_mark() -> None:
+    others = [
+        RUNS, CHANGED, Observation(Phase.RUNNING, left=True), Observation(Phase.RUNNING, ranks=RUNS.ranks),
+        Observation(Phase.RUNNING, True, RUNS.ranks, waiting=Cause("A")),
+        Observation(Phase.RUNNING, True, RUNS.ranks, cause=Cause("A")),
+        Observation(Phase.RUNNING, True, RUNS.ranks, cause=Cause("A", {"n": 10**30})),
+    ]  # fmt: skip
+    assert len({seen_last.mark(seen) for seen in others}) == len(others)
+    assert seen_last.mark(Observation(Phase.RUNNING, True, tuple(RUNS.ranks))) == seen_last.mark(RUNS)
