@@ -16,6 +16,7 @@ from apps.training.ground import code, launching, making, noticing
 from apps.training.output import outputs
 from apps.training.queue import load, yielding
 from apps.training.reconcile import engines, reconciler
+from apps.training.services import forgetting
 
 
 @shared_task(name="training.reconcile", ignore_result=True)
@@ -45,6 +46,11 @@ def keep_outputs() -> None:
 @shared_task(name="training.code", ignore_result=True)
 def forget_code() -> None:
     code.forget()
+
+
+@shared_task(name="training.forget", ignore_result=True)
+def forget() -> None:
+    forgetting.forget()
 
 
 @shared_task(name="training.windows", ignore_result=True)

@@ -135,6 +135,11 @@ def web_processes(name: str) -> int | None:
     return int(text)
 
 
+def days(name: str) -> int:
+    """0, which is the default: for ever."""
+    return count(name, default=1) if os.environ.get(name, "0") not in ("", "0") else 0
+
+
 def port_range(name: str, default: str) -> range:
     """`29500-32767`, both ends included."""
     text = os.environ.get(name) or default
@@ -202,6 +207,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_LOG_ZONE": zone,
     "FERMI_MASTER_PORTS": partial(port_range, default=f"{MASTER_PORT}-32767"),
     "FERMI_PREFLIGHT_PATIENCE": partial(number, default=12.0),
+    "FERMI_TASKS_KEEP_DAYS": days,
     "FERMI_WEB": web_processes,
     "FERMI_WORKER_HEARTBEAT": partial(number, default=5.0),
     "FERMI_WORKER_LOST": partial(number, default=15.0),

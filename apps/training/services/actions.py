@@ -1,21 +1,17 @@
 """Stopping, retrying, cloning and deleting."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
 
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.files.services import outputs
 from apps.training.ground import code, hints, resuming, sizing, transitions
-from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Task
+from apps.training.services import removing
 from apps.training.shown import discretion
 from apps.training.states import ACTIVE, FINAL, Action, State, allowed_actions
 from fermi.launch.spec import JobSpec
@@ -90,28 +86,16 @@ def clone(user: User, task_id: str) -> dict[str, Any]:
 
 
 def delete(user: User, task_id: str) -> None:
-    """With its logs and checkpoints. Files go first: a crash in between leaves a task that can be deleted again, never
-    files that nobody knows of."""
+    """With its logs and checkpoints."""
     task = find(user, task_id, Role.MEMBER)
     _refuse_unless(task, Action.DELETE)
     checkpoints = Path(task.spec["checkpoint_dir"])
     users = Task.objects.filter(state__in=ACTIVE, spec__resume_from__startswith=f"{checkpoints}/")
     if busy := users.values_list("pk", flat=True).first():
         raise ApiError(409, "CHECKPOINTS_IN_USE", task=busy)
-    runs = list(Task.objects.filter(Q(preflight__before=task) | Q(drill__task=task)).select_related("cluster"))
-    if going_on := next((run.pk for run in runs if run.state in ACTIVE), None):
+    if going_on := next((run.pk for run in removing.runs_of(task) if run.state in ACTIVE), None):
         raise ApiError(409, "DRILL_UNDER_WAY", drill=going_on)
-    for each in (task, *runs):
-        for number in each.attempts.values_list("number", flat=True):
-            backend_for(each.cluster).forget(handle_for(each, number))
-        shutil.rmtree(settings.DATA_DIR / "logs" / each.pk, ignore_errors=True)
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    outputs.forget(task.project_id, task.pk)
-    with transaction.atomic():
-        audit.record(user, "task.delete", task.pk, project=task.project_id, name=task.name)
-        for run in runs:
-            run.delete()
-        task.delete()
+    removing.remove(task, lambda: audit.record(user, "task.delete", task.pk, project=task.project_id, name=task.name))
 
 
 def _refuse_unless(task: Task, action: Action) -> None:

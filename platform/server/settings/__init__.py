@@ -33,6 +33,7 @@ FERMI_GIT_HOSTS      comma-separated, in the same way: where git may fetch code 
 FERMI_CODE_MAX_MB    of a snapshot of code (512), FERMI_CODE_MAX_FILE_MB of one of its files (100), and
 FERMI_CODE_MAX_FILES of how many (50000)
 FERMI_CODE_KEEP_DAYS after how long a snapshot that no task refers to is removed (30)
+FERMI_TASKS_KEEP_DAYS after how long tasks that have ended are removed with all that is theirs (never)
 OTEL_EXPORTER_OTLP_ENDPOINT  where traces go, with OpenTelemetry's further variables; without it nothing is traced
 FERMI_CURRENCY       what prices and budgets are in (CNY)
 FERMI_LOG            "json" for one JSON object per line
@@ -109,6 +110,7 @@ CODE_MAX_MB = read("FERMI_CODE_MAX_MB")
 CODE_MAX_FILE_MB = read("FERMI_CODE_MAX_FILE_MB")
 CODE_MAX_FILES = read("FERMI_CODE_MAX_FILES")
 CODE_KEEP_DAYS = read("FERMI_CODE_KEEP_DAYS")
+TASKS_KEEP_DAYS = read("FERMI_TASKS_KEEP_DAYS")
 CURRENCY = os.environ.get("FERMI_CURRENCY") or "CNY"
 WORKER_HEARTBEAT_S = read("FERMI_WORKER_HEARTBEAT")
 WORKER_LOST_S = read("FERMI_WORKER_LOST")
