@@ -57,7 +57,7 @@ def stored(seen: Observation) -> dict[str, Any]:
 
 
 def _causes(seen: Observation) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    return seen.cause and seen.cause.to_json(), seen.waiting and seen.waiting.to_json()
+    return seen.cause.to_json() if seen.cause else None, seen.waiting.to_json() if seen.waiting else None
 
 
 def _encoded(told: Any) -> bytes:
