@@ -16,9 +16,10 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
 from apps.telemetry.reading import newest
 from apps.training.ground import hints, launching
+from apps.training.ground.seen import remember
 from apps.training.models import MetricPoint, Node, Task
 from apps.training.output import ingest
-from apps.training.output.watching import COUNT, FIND, REST, SLOWEST, SLOWEST_FIRST, TICK, Watcher
+from apps.training.output.watching import CONFIRM, COUNT, FIND, REST, SLOWEST, SLOWEST_FIRST, TICK, Watcher
 from apps.training.states import State
 from fermi.launch.backends.local.engine import LocalBackend
 from fermi.launch.errors import BackendError
@@ -162,6 +163,39 @@ def test_a_change_is_handed_to_the_reconciler_once(task: Task, watcher: Watcher,
         watcher.look(moment)
     assert poked == ["task-x", "task-x"]
     assert Task.objects.get().due_at < later
+
+
+def test_a_change_that_is_not_stored_is_handed_on_again_until_it_is(
+    task: Task, watcher: Watcher, poked: list[str]
+) -> None:
+    """The message was lost, or whoever had it looked before they could see it."""
+    watcher.look(0.0)
+    watcher.look(CONFIRM - 1)
+    assert poked == ["task-x"]
+    watcher.look(CONFIRM)
+    assert poked == ["task-x"] * 2
+    handle = launching.handle_for(task, 1)
+    seen = launching.backend_for(task.cluster).observe([handle])[handle.name]
+    remember([(task.attempts.get(), seen)])
+    for moment in (2 * CONFIRM, 3 * CONFIRM):
+        watcher.look(moment)
+    assert poked == ["task-x"] * 2
+
+
+def test_one_that_nobody_can_tell_of_any_more_is_news_and_is_again_when_it_is_back(
+    task: Task, watcher: Watcher, poked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(self: LocalBackend, handles: Any) -> Any:
+        raise BackendError("ENGINE_UNREACHABLE", why="no route")
+
+    watcher.look(0.0)
+    with monkeypatch.context() as broken:
+        broken.setattr(LocalBackend, "observe", away)
+        for moment in (1.0, 1.0 + REST):
+            watcher.look(moment)
+        assert poked == ["task-x"] * 2
+    watcher.look(1.0 + 2 * REST)
+    assert poked == ["task-x"] * 3
 
 
 def test_one_call_per_cluster_observes_all(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
