@@ -40,13 +40,13 @@ class Web:
 
 
 @contextmanager
-def serving(data: Path, processes: int = 1) -> Iterator[Web]:
+def serving(data: Path, processes: int = 1, **more: str) -> Iterator[Web]:
     """`data` has been migrated and has its first-start data. No worker, beat or watcher runs: what is created stays
-    as it is."""
+    as it is. `more`: settings of the web processes."""
     port = free_port()
     with brokering(data):
         with (data / "web.log").open("ab") as log, webs.listen(Address("127.0.0.1", port)) as shared:
-            env = environment(data, FERMI_LOG_LEVEL="WARNING")
+            env = environment(data, FERMI_LOG_LEVEL="WARNING", **more)
             about: Any = {"env": env, "cwd": ROOT, "stdout": log, "stderr": log, "pass_fds": [shared.fileno()]}
             started = [subprocess.Popen(webs.command(shared), **about) for _ in range(processes)]
         try:

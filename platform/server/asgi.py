@@ -26,6 +26,7 @@ from django.http.response import FileResponse, HttpResponseBase, StreamingHttpRe
 from django.urls import set_script_prefix
 
 from server.executor import TakingTurns
+from server.short import ShortWay, Way
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -126,9 +127,12 @@ django.setup(set_prefix=False)
 from apps.code.api import bodies as of_code  # noqa: E402
 from apps.common.asgi import Answered, refuse  # noqa: E402
 from apps.common.errors import ApiError  # noqa: E402
+from apps.doors import hosts  # noqa: E402
 from apps.doors.front import Front  # noqa: E402
 from apps.files.api import bodies  # noqa: E402
 from apps.workers.heartbeat.channels import Channels as AgentChannels  # noqa: E402
-from apps.workers.heartbeat.endpoint import Heartbeats  # noqa: E402  (its models need the apps)
+from apps.workers.heartbeat.endpoint import PATH, Heartbeats  # noqa: E402  (its models need the apps)
 
-application = Answered(Front(AgentChannels(Heartbeats(Handler()))))
+heartbeats = Heartbeats(Handler())
+ShortWay.way = Way(PATH, lambda host: hosts.read(host, settings.DOOR_HOST) is None, heartbeats.answer)
+application = Answered(Front(AgentChannels(heartbeats)))

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from apps.common.asgi import POUR, ReaderGone
 from fermi.keeper.pouring import TargetGone, pour, pour_here
+from server.short import ShortWay
 
 POURING = 8  # bodies with a thread of their own; more of them take turns in the event loop
 
@@ -25,8 +25,8 @@ class _Counted:
         return self._count
 
 
-class Http(H11Protocol):
-    """With a way around its buffers for large bodies."""
+class Http(ShortWay):
+    """With a way around its buffers for large bodies, and a short one for requests that come by the thousand."""
 
     _threads = ThreadPoolExecutor(POURING, "pour")
     _busy = 0

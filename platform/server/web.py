@@ -4,6 +4,7 @@ One process serves; more of them on one socket, or behind a proxy, serve more. L
 them.
 """
 
+import resource
 import socket
 import sys
 from contextlib import suppress
@@ -28,6 +29,8 @@ class Shared(socket.socket):
 
 def main(host: str = "127.0.0.1", port: str = "8000") -> None:
     serve_if_asked()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # an open page and a host that waits are a file each
     shared: list[socket.socket] = (
         [Shared(fileno=int(host.removeprefix(INHERITED)))] if host.startswith(INHERITED) else []
     )

@@ -1,11 +1,12 @@
-"""Heartbeats, answered in the event loop before Django: from memory, and held open while there is nothing new.
+"""Heartbeats, answered in the event loop before Django: from memory, and held open while there is nothing new. They
+come by ASGI, or without it (`server.short`).
 
 What is not a well-formed heartbeat goes on to Django, whose view answers all the same, and says what is wrong.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,7 +17,7 @@ from django.db import connection
 from apps.common import asgi
 from apps.common.asgi import App, Receive, Scope, Send
 from apps.common.encoding import encode
-from apps.common.texts import text
+from apps.common.texts import asked_for, text
 from apps.workers.heartbeat import schema
 from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.schema import Beat
@@ -39,45 +40,55 @@ class Heartbeats:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._started:  # whatever is asked first: somebody listens from here on
-            self._started = True
-            self._sync.start()
+        self._start()
         if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
             await self._onward(scope, receive, send)
             return
         body = await _read(receive)
+        answer = self.answer(body, asgi.header(scope, b"accept-language")) if len(body) <= LARGEST else None
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if answer is None:
+            await self._onward(scope, _again(body, receive), send)
+        else:
+            await asgi.answer(send, answer)
+
+    def answer(self, body: bytes, language: str) -> bytes | Awaitable[bytes] | None:
+        """At once where that takes no look at the database and nothing is held. None: it is no heartbeat."""
+        self._start()
         try:
-            if len(body) > LARGEST:
-                raise ValueError("too large")
             wait, heard = schema.read(orjson.loads(body))
         except ValueError:  # orjson's error is one
-            await self._onward(scope, _again(body, receive), send)
-            return
-        lang = asgi.language(scope)
-        answer = encode(
-            {
-                "code": 200,
-                "message": text("OK", lang=lang)[0],
-                "data": {
-                    "intervalSeconds": settings.WORKER_HEARTBEAT_S,
-                    "workers": await self._answers(heard, wait, lang),
-                },
-            }
-        )
-        await asgi.answer(send, answer)
+            return None
+        lang = asked_for(language)
+        if self._cache.strangers(heard):
+            return self._after_loading(heard, wait, lang)
+        return self._noted(heard, wait, lang)
 
-    async def _answers(self, heard: list[Beat], wait: float, lang: str) -> list[dict[str, Any]]:
-        loop = self._loop = asyncio.get_running_loop()
-        if strangers := self._cache.strangers(heard):
-            await loop.run_in_executor(self._database, self._load, strangers)
+    def _start(self) -> None:
+        if not self._started:  # whatever is asked first: somebody listens from here on
+            self._started = True
+            self._sync.start()
+
+    async def _after_loading(self, heard: list[Beat], wait: float, lang: str) -> bytes:
+        strangers = self._cache.strangers(heard)
+        await asyncio.get_running_loop().run_in_executor(self._database, self._load, strangers)
+        answer = self._noted(heard, wait, lang)
+        return answer if isinstance(answer, bytes) else await answer
+
+    def _noted(self, heard: list[Beat], wait: float, lang: str) -> bytes | Awaitable[bytes]:
+        self._loop = asyncio.get_running_loop()
         answers = self._cache.hear(heard, lang)
         self._used.hear(zip(heard, answers, strict=True))
         if self._cache.urgent:
             self._sync.hurry()
         if not wait or self._cache.has_news(heard):
-            return answers
-        await self._until_news(heard, min(wait, settings.WORKER_HEARTBEAT_S))
-        return self._cache.answers(heard, lang)
+            return _encoded(answers, lang)
+        return self._held(heard, min(wait, settings.WORKER_HEARTBEAT_S), lang)
+
+    async def _held(self, heard: list[Beat], seconds: float, lang: str) -> bytes:
+        await self._until_news(heard, seconds)
+        return _encoded(self._cache.answers(heard, lang), lang)
 
     async def _until_news(self, heard: list[Beat], seconds: float) -> None:
         news = asyncio.Event()
@@ -110,6 +121,11 @@ class Heartbeats:
         for worker in workers:
             for news in self._waiting.get(worker, ()):
                 news.set()
+
+
+def _encoded(workers: list[dict[str, Any]], lang: str) -> bytes:
+    data = {"intervalSeconds": settings.WORKER_HEARTBEAT_S, "workers": workers}
+    return encode({"code": 200, "message": text("OK", lang=lang)[0], "data": data})
 
 
 async def _read(receive: Receive) -> bytes:
