@@ -21,6 +21,7 @@ SECTIONS = (
     "launch",
     "recovery",
     "stream",
+    "streams",
     "idle",
     "memory",
     "logs",

@@ -76,10 +76,9 @@ class ShortWay(H11Protocol):
     _last = False  # no request after this one
 
     def data_received(self, data: bytes) -> None:
-        if not self._kept and self._answering is None:
-            if self.way is None or not self._is_between_requests() or not data.startswith(self.way.begin):
-                super().data_received(data)
-                return
+        if not self._kept and self._answering is None and not self._begins(data):
+            super().data_received(data)
+            return
         self._unset_keepalive_if_required()
         self._kept += data
         if self._answering is None:
@@ -87,8 +86,9 @@ class ShortWay(H11Protocol):
         elif len(self._kept) > LARGEST:
             self.flow.pause_reading()
 
-    def _is_between_requests(self) -> bool:
-        return self.conn.their_state is h11.IDLE and self.conn.trailing_data == (b"", False)
+    def _begins(self, data: bytes) -> bool:
+        is_next = self.way is not None and data.startswith(self.way.begin)
+        return is_next and self.conn.their_state is h11.IDLE and self.conn.trailing_data == (b"", False)
 
     def _go_on(self) -> None:
         """Answers what is there, as far as it is whole and of the plainest form."""

@@ -19,7 +19,7 @@ from apps.common.errors import ApiError
 from apps.training.ground import transitions
 from apps.training.models import Event, MetricPoint, Task
 from apps.training.output import logs
-from apps.training.shown import selectors, streaming
+from apps.training.shown import looks, selectors, streaming
 from apps.training.states import State
 from tests.apps.attempts import begin_attempt, write
 
@@ -64,10 +64,11 @@ def listen(
         try:
             async with asyncio.timeout(60):
                 async for part in body:
-                    if not part.startswith((b"retry", b"event: beat")):
-                        heard.append(Sent(part))
-                        if until and until(heard):
-                            return heard
+                    for raw in part.split(b"\n\n")[:-1]:
+                        if not raw.startswith((b"retry", b"event: beat")):
+                            heard.append(Sent(raw))
+                            if until and until(heard):
+                                return heard
         finally:
             await body.aclose()  # type: ignore[attr-defined]
             await sync_to_async(connections.close_all)()
@@ -79,12 +80,12 @@ def listen(
 def test_a_silent_stream_gives_signs_of_life_that_ask_the_database_nothing(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = []
-    news = streaming._news
+    asked = []
+    answers = looks.answers
     monkeypatch.setattr(streaming, "BEAT", 0.01)
     monkeypatch.setattr(streaming, "PATIENCE", 3600.0)
     monkeypatch.setattr(streaming, "POLL", 3600.0)
-    monkeypatch.setattr(streaming, "_news", lambda *given: (looks.append(given), news(*given))[1])
+    monkeypatch.setattr(looks, "answers", lambda given: (asked.append(given), answers(given))[1])
 
     async def beats() -> int:
         count = 0
@@ -99,7 +100,7 @@ def test_a_silent_stream_gives_signs_of_life_that_ask_the_database_nothing(
         return count
 
     assert asyncio.run(beats()) == 20
-    assert len(looks) == 1
+    assert len(asked) == 1
 
 
 def logged(sent: list[Sent]) -> list[str]:
@@ -173,7 +174,7 @@ def test_last_words_of_an_attempt_come_before_the_next_attempts_first(task: Task
 def test_a_new_reader_gets_the_newest_attempts_last_lines(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "LINES", 3)
+    monkeypatch.setattr(looks, "LINES", 3)
     write(task, "old\n")
     begin_attempt(task, 2)
     write(task, "".join(f"{n}\n" for n in range(10)), attempt=2)
@@ -184,7 +185,7 @@ def test_a_new_reader_gets_the_newest_attempts_last_lines(
 def test_a_reader_who_comes_before_the_first_attempt_misses_none_of_its_lines(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "LINES", 3)
+    monkeypatch.setattr(looks, "LINES", 3)
     task.attempts.all().delete()
     Task.objects.update(attempt=0)
     first = listen(task, user, ranks="0", until=lambda sent: True)
@@ -198,7 +199,7 @@ def test_lines_of_a_stream_have_the_level_and_time_of_the_lines_before_them(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From message to message, and for a reader who comes back to the middle of a traceback."""
-    monkeypatch.setattr(streaming, "LINES", 1)
+    monkeypatch.setattr(looks, "LINES", 1)
     write(task, "quiet\n")
     first = listen(task, user, ranks="0", until=lambda sent: sent[-1].kind == "log")
     write(task, "quiet\n2026-11-22 10:00:00 ERROR bad\nTraceback (most recent call last):\n  File x\nV: y\n")
@@ -211,7 +212,7 @@ def test_lines_of_a_stream_have_the_level_and_time_of_the_lines_before_them(
 
 
 def test_much_that_is_waiting_is_sent_in_pieces(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "BATCH", 4)
+    monkeypatch.setattr(looks, "BATCH", 4)
     points, events = [add_point(task, step) for step in range(10)], [add_event(task) for _ in range(9)]
     finish(task)
     sent = listen(task, user)

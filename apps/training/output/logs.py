@@ -87,12 +87,14 @@ class Reader:
         wanted: Filter = EVERYTHING,
         scan: int = SCAN,
         until: float | None = None,
+        stop: int | None = None,
     ) -> tuple[list[Line], int, bool]:
         """Up to `limit` lines from `cursor` on, within about `scan` bytes; where to go on; whether that is the end for
         now. A line that is still being written is shown once its attempt has ended, or it has become too long to wait
-        for. `until`: when to stop looking, by time.monotonic()."""
+        for. `until`: when to stop looking, by time.monotonic(); `stop`: where the end for now is, if that is known."""
         lines: list[Line] = []
-        begin, end, above, every = cursor, False, None, wanted is EVERYTHING
+        begin, above, every = cursor, None, wanted is EVERYTHING
+        end = stop is not None and cursor >= stop
         while not end and cursor - begin < scan:
             chunk = self.chunk(rank, cursor, max(2 * LONGEST, min(PIECE, scan)))
             end = chunk.end
@@ -106,7 +108,10 @@ class Reader:
                         lines.append(Line(rank, offset, text, level, at))
                 else:
                     above.skip(offset, raw)
-                if len(lines) == limit or _is_over(until):
+                if stop is not None and cursor >= stop:
+                    end = True
+                    break
+                if len(lines) == limit or (every and cursor - begin >= scan) or _is_over(until):
                     self._known[rank] = cursor, above
                     return lines, cursor, False
         if above:

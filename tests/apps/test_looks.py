@@ -1,0 +1,169 @@
+"""What open streams ask, asked together."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from apps.accounts.access import Reader
+from apps.accounts.models import User
+from apps.common.clock import now
+from apps.training.models import Event, Task
+from apps.training.output import logs
+from apps.training.shown import looks
+from apps.training.shown.looks import Answer, Position, Question, Rest
+from tests.apps.attempts import write
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def question(task: Task, user: User, ranks: str = "none", position: Position = Position()) -> Question:  # noqa: B008
+    return Question(task.pk, Reader(user.pk, user.is_superuser), "en", ranks, position)
+
+
+def answered(*questions: Question) -> list[Answer]:
+    found = looks.answers([(one, {}) for one in questions])
+    assert all(isinstance(one, Answer) for one in found), found
+    return [one for one in found if isinstance(one, Answer)]
+
+
+def ask_together(*questions: Question) -> list[Answer]:
+    async def main() -> list[Answer]:
+        try:
+            return await asyncio.gather(*(looks.ask(one, {}) for one in questions))
+        finally:
+            await sync_to_async(connections.close_all)()
+
+    return asyncio.run(main())
+
+
+def copies(task: Task, count: int) -> list[Task]:
+    for number in range(count):
+        task.pk = f"task-copy-{number}"
+        task.save(force_insert=True)
+    return list(Task.objects.filter(pk__startswith="task-copy"))
+
+
+@pytest.mark.storage
+def test_streams_of_many_tasks_ask_with_one_statement(task: Task, user: User, django_assert_num_queries: Any) -> None:
+    questions = [question(one, user) for one in copies(task, 40)]
+    seen = [replace(one, position=found.position) for one, found in zip(questions, answered(*questions), strict=True)]
+    assert all(one.position.status for one in seen)
+    with django_assert_num_queries(1):
+        assert [(one.body, one.rest) for one in answered(*seen)] == [(b"", Rest.LATER)] * 40
+    Event.objects.create(
+        task_id="task-copy-7", attempt=1, at=now(), kind="state", code="STOP_REQUESTED", params={"by": "x"}
+    )
+    assert [one.task for one, found in zip(seen, answered(*seen), strict=True) if found.body] == ["task-copy-7"]
+
+
+def test_what_is_one_readers_is_not_anothers(task: Task, user: User, administrator: User) -> None:
+    stranger = User.objects.create_user("stranger")
+    mine, theirs, all_of_it = answered(*(question(task, one) for one in (user, stranger, administrator)))
+    assert (theirs.body, theirs.rest) == (b"", Rest.NOTHING)
+    assert mine.rest is all_of_it.rest is Rest.LATER
+    assert task.pk.encode() in mine.body
+
+
+def test_streams_that_stand_at_one_place_get_the_same_bytes(
+    task: Task, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    real = looks.answers
+
+    def counted(given: Sequence[tuple[Question, looks.Known]]) -> list[Answer | Exception]:
+        asked.append(len(given))
+        return real(given)
+
+    monkeypatch.setattr(looks, "answers", counted)
+    found = ask_together(*[question(task, user)] * 100)
+    assert asked == [1]
+    assert len({id(one.body) for one in found}) == 1
+
+
+def test_who_asks_while_a_look_is_under_way_hears_of_what_was_stored_meanwhile(
+    task: Task, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, may_end, real = threading.Event(), threading.Event(), looks.answers
+
+    def slow(given: Sequence[tuple[Question, looks.Known]]) -> list[Answer | Exception]:
+        found = real(given)
+        looked.set()
+        assert may_end.wait(60)
+        return found
+
+    monkeypatch.setattr(looks, "answers", slow)
+
+    def store() -> None:
+        Event.objects.create(task=task, attempt=1, at=now(), kind="state", code="STOP_REQUESTED", params={"by": "x"})
+        connections.close_all()
+
+    async def main() -> tuple[Answer, Answer]:
+        one = question(task, user)
+        first = asyncio.create_task(looks.ask(one, {}))
+        await asyncio.to_thread(looked.wait, 60)
+        await asyncio.to_thread(store)
+        second = asyncio.create_task(looks.ask(one, {}))
+        await asyncio.sleep(0)
+        may_end.set()
+        try:
+            return await first, await second
+        finally:
+            await sync_to_async(connections.close_all)()
+
+    first, second = asyncio.run(main())
+    assert b"STOP_REQUESTED" not in first.body
+    assert b"STOP_REQUESTED" in second.body
+
+
+def test_one_that_cannot_be_answered_leaves_the_others_alone(
+    task: Task, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: Any, **more: Any) -> Any:
+        raise OSError("the disk is away")
+
+    monkeypatch.setattr(logs.Reader, "chunk", broken)
+    [failed, fine] = looks.answers([(question(task, user, "all"), {}), (question(task, user), {})])
+    assert isinstance(failed, OSError)
+    assert isinstance(fine, Answer)
+
+
+def test_readers_of_a_log_that_grows_meet_at_its_end(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From there on one of them is read for, and none gets a line twice or not at all."""
+    write(task, "".join(f"{number}\n" for number in range(100)))
+    [all_of_it] = answered(question(task, user, "0"))
+    base = all_of_it.position
+    real = logs.Reader.page
+
+    def growing(self: logs.Reader, *given: Any, **more: Any) -> Any:
+        found = real(self, *given, **more)
+        write(task, "later\n")
+        return found
+
+    monkeypatch.setattr(logs.Reader, "page", growing)
+    places = [0, 2, 20, 290]
+    found = answered(*(question(task, user, "0", replace(base, offsets=((0, place),))) for place in places))
+    assert len({one.position for one in found}) == 1
+    assert [one.body.count(b'"text"') for one in found] == [100, 99, 90, 0]
+    assert {one.rest for one in found} == {Rest.LATER}
+
+
+@pytest.mark.parametrize("long", [10, 20_000])
+def test_however_much_is_printed_an_answer_is_bounded_and_all_of_it_comes(task: Task, user: User, long: int) -> None:
+    lines = looks.BYTES // long + 5
+    for rank in range(3):
+        write(task, ("x" * (long - 1) + "\n") * lines, rank=rank)
+    [first] = answered(question(task, user, "all"))
+    position, seen, most = replace(first.position, offsets=()), 0, 0
+    while True:
+        [found] = answered(question(task, user, "all", position))
+        position, seen, most = found.position, seen + found.body.count(b'"text"'), max(most, len(found.body))
+        if found.rest is Rest.LATER:
+            break
+    assert seen == 3 * lines
+    assert most < 4 * looks.BYTES
