@@ -2,24 +2,33 @@
 
 The same script runs as a task, with the watcher reading and somebody following all logs, and by hand, writing to
 plain files; in turns. Its time in steps (a little computing, then 14 or so lines) tells how much it was slowed.
+
+Then once more with fifty readers of all of it, of whom some take nothing till the end: what they cost the web process,
+and whether each of them gets every line.
 """
 
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from statistics import mean
 
 from bench import live
+from bench.procfs import cpu_seconds, forget_peak, memory, peak
+from bench.readers import Readers
 from bench.scratch import ROOT, scratch
 from bench.table import Figure, Target
 from bench.timing import in_turns
+from bench.web import Web
 from fermi.launch.backends.local.launcher import training_env
 
 RANKS, LINES, STEPS, RATE = 14, 15, 480, 48
 """14 × 15 × 48 = 10,080 lines a second, for ten seconds."""
-ROUNDS = 3
+ROUNDS = 2
+READERS, PAUSED, FROM_THE_START = 50, 5, "0.0.0.1."
 SCRIPT = ROOT / "bench" / "printer.py"
 EXPECTED = RANKS * LINES * STEPS + STEPS // 10
 POINTS = STEPS // 10
@@ -51,6 +60,34 @@ def measure() -> Iterator[Figure]:
             "its printing alone", mean(printing["fermi"]) * 1e3, "ms", mean(printing["by hand"]) * 1e3, "by hand"
         )
         yield from _missing(running, tasks[-1])
+        yield from _flood(running, folder)
+
+
+def _flood(running: live.Live, folder: Path) -> Iterator[Figure]:
+    pid = int(running.processes()["web"]["pid"])
+    web = Web(int(running.url.rpartition(":")[2]), (running.data / "token").read_text().strip(), pid)
+    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder)}
+    before, spent, began = memory([pid]).resident, cpu_seconds([pid]), time.monotonic()
+    forget_peak(pid)
+    task_id, _ = live.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
+    with Readers(
+        web, [f"/api/v1/training-tasks/{task_id}/stream?logs=all"] * READERS, PAUSED, FROM_THE_START
+    ) as readers:
+        readers.expect("event: end")
+        running.until_state(task_id, "succeeded")
+        ended = running.task(task_id)["endedAt"]
+        arrived = [at for at in readers.heard() if at is not None]
+        busy, grown = (cpu_seconds([pid]) - spent) / (time.monotonic() - began), peak(pid) - before
+        readers.go_on()
+        missing = sum(EXPECTED - lines for lines in readers.lines())
+    _result(folder)
+    if len(arrived) < READERS - PAUSED:
+        raise RuntimeError(f"only {len(arrived)} readers came to the end")
+    last = 1e3 * (max(arrived) - datetime.fromisoformat(ended).timestamp())
+    yield Figure(f"{READERS} readers: the web process's memory grows by", grown, "MiB", target=Target(64))
+    yield Figure("its processor", busy, "cores", target=Target(1))
+    yield Figure(f"{READERS - PAUSED} that keep reading: end recorded → all of it is there, worst", last, "ms")
+    yield Figure(f"of {READERS * EXPECTED:,} lines to all readers, missing", missing, "", target=Target(0))
 
 
 def _arguments(folder: Path) -> list[str]:

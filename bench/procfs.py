@@ -29,6 +29,15 @@ def memory(pids: Iterable[int]) -> Memory:
     return Memory(resident / 1024, proportional / 1024)
 
 
+def forget_peak(pid: int) -> None:
+    Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
+
+
+def peak(pid: int) -> float:
+    """MiB that it had resident at most, since it began or `forget_peak`."""
+    return int(Path(f"/proc/{pid}/status").read_text(encoding="utf-8").partition("VmHWM:")[2].split()[0]) / 1024
+
+
 def cpu_seconds(pids: Iterable[int]) -> float:
     return sum(int(ticks) for pid in pids for ticks in _fields(pid)[11:13]) / TICKS
 

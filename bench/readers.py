@@ -1,11 +1,12 @@
 """Many readers of event streams, in a process of their own: `python -m bench.readers`, with a JSON order on its first
-line, and then a text to wait for on each. Answers are lines of JSON as well.
+line, and then one on each. Answers are lines of JSON as well.
 
-A reader does no more than look for the text in what it gets; `slow` ones take no byte until the order's last line.
+A reader does no more than look for a text in what it gets, and count lines.
 """
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import time
@@ -15,33 +16,43 @@ from typing import Any
 from bench.web import Web
 
 GIVE_UP = 60.0
+LINE = b'"text":'
+LONGEST = 64  # bytes of what is waited for
+CHUNK = re.compile(rb"\r\n[0-9a-f]+\r\n")  # where a chunk of the body ends and the next one begins
 
 
 class Readers:
-    """Use as a context: open from its beginning to its end, each on one of `paths`."""
+    """Use as a context: open from its beginning to its end, each on one of `paths`, from `position` on. The last
+    `paused` ones take nothing until `go_on`."""
 
-    def __init__(self, web: Web, paths: Iterable[str], slow: int = 0) -> None:
-        requests = [web.request("GET", path).decode() for path in paths]
+    def __init__(self, web: Web, paths: Iterable[str], paused: int = 0, position: str = "") -> None:
+        resume = f"\r\nLast-Event-ID: {position}\r\n\r\n" if position else "\r\n\r\n"
+        requests = [web.request("GET", path).decode().removesuffix("\r\n\r\n") + resume for path in paths]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.readers"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.pid = self._process.pid
-        self._tell({"port": web.port, "requests": requests, "slow": slow})
+        self._tell({"port": web.port, "requests": requests, "paused": paused})
         if (opened := self._hear()["opened"]) != len(requests):
             raise RuntimeError(f"{opened} of {len(requests)} streams opened")
 
     def expect(self, text: str) -> None:
-        self._tell(text)
+        self._tell({"expect": text})
 
     def heard(self) -> list[float | None]:
-        """When the expected text came to each (unix seconds); None: not within a minute."""
+        """When the expected text came to each that is not paused (unix seconds); None: not within a minute."""
         found: list[float | None] = self._hear()["at"]
         return found
 
-    def read(self) -> list[int]:
-        """How many bytes each has got."""
-        self._tell("")
-        found: list[int] = self._hear()["bytes"]
+    def go_on(self) -> None:
+        """Until what was expected has come to all."""
+        self._tell({"go_on": True})
+        self.heard()
+
+    def lines(self) -> list[int]:
+        """How many lines of logs each has got."""
+        self._tell({})
+        found: list[int] = self._hear()["lines"]
         return found
 
     def _tell(self, what: Any) -> None:
@@ -65,7 +76,7 @@ class _Reader(asyncio.Protocol):
     def __init__(self, request: str) -> None:
         self.request = request.encode()
         self.opened = False
-        self.bytes = 0
+        self.lines = 0
         self.at: float | None = None
         self._text = self._rest = b""
 
@@ -75,12 +86,13 @@ class _Reader(asyncio.Protocol):
         transport.write(self.request)
 
     def data_received(self, data: bytes) -> None:
-        self.bytes += len(data)
         self.opened = self.opened or b"event: status" in data
-        if self._text and self.at is None:
-            if self._text in self._rest + data:
-                self.at = time.time()
-            self._rest = data[-len(self._text) :]
+        both = self._rest + data
+        whole = CHUNK.sub(b"", both)
+        self.lines += whole.count(LINE) - CHUNK.sub(b"", self._rest).count(LINE)
+        if self._text and self.at is None and self._text in whole:
+            self.at = time.time()
+        self._rest = both[-LONGEST:]
 
     def expect(self, text: str) -> None:
         self._text, self._rest, self.at = text.encode(), b"", None
@@ -93,17 +105,24 @@ async def main() -> None:
     for reader in readers:
         await loop.create_connection(lambda reader=reader: reader, "127.0.0.1", order["port"])  # type: ignore[misc]
     await _until(lambda: all(reader.opened for reader in readers))
-    for reader in readers[len(readers) - order["slow"] :]:
+    reading, paused = readers[: len(readers) - order["paused"]], readers[len(readers) - order["paused"] :]
+    for reader in paused:
         reader.transport.pause_reading()
     print(json.dumps({"opened": sum(reader.opened for reader in readers)}), flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
-        if text := json.loads(line):
+        told = json.loads(line)
+        if told.get("go_on"):
+            for reader in paused:
+                reader.transport.resume_reading()
+            reading = readers
+        elif text := told.get("expect"):
             for reader in readers:
                 reader.expect(text)
-            await _until(lambda: all(reader.at is not None for reader in readers))
-            print(json.dumps({"at": [reader.at for reader in readers]}), flush=True)
+        if told:
+            await _until(lambda reading=reading: all(reader.at is not None for reader in reading))
+            print(json.dumps({"at": [reader.at for reader in reading]}), flush=True)
         else:
-            print(json.dumps({"bytes": [reader.bytes for reader in readers]}), flush=True)
+            print(json.dumps({"lines": [reader.lines for reader in readers]}), flush=True)
 
 
 async def _until(holds: Any) -> None:
