@@ -1,5 +1,5 @@
-"""`python -m bench [--keep NAME] [section …]`; without sections, all of them. `--keep` writes the ratios to
-history.json, which the next runs are compared with."""
+"""`python -m bench [--keep NAME] [--all] [section …]`; without sections, all but the rare ones. `--keep` writes the
+ratios to history.json, which the next runs are compared with."""
 
 import argparse
 import os
@@ -39,11 +39,14 @@ SECTIONS = (
     "code",
     "lists",
 )
+RARELY = {"scaling", "loading", "sharing"}
+"""Without a target, and long: only when they are named, or with `--all`."""
 
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measures the platform.")
     parser.add_argument("--keep", metavar="NAME", help="write the ratios to history.json, under this name")
+    parser.add_argument("--all", action="store_true", help=f"with {', '.join(sorted(RARELY))}")
     parser.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}")
     asked = parser.parse_args(words)
     if unknown := [name for name in asked.sections if name not in SECTIONS]:
@@ -51,7 +54,7 @@ def main(words: list[str]) -> int:
     console = Console(width=None if sys.stdout.isatty() else 150)
     busy = os.getloadavg()[0]
     done, code = [], 0
-    for name in asked.sections or SECTIONS:
+    for name in asked.sections or [name for name in SECTIONS if asked.all or name not in RARELY]:
         began, figures = time.monotonic(), []
         try:
             for figure in import_module(f"bench.{name}").measure():

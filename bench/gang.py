@@ -25,7 +25,7 @@ from tests.waiting import until
 MACHINES, GPUS = 64, 8
 LATENCY_SECONDS = 0.015
 """Of a request to an API server whose etcd writes to disk."""
-ROUNDS = 3
+ROUNDS = 2
 CREATED = MACHINES + 2  # ConfigMap and Service
 DELETED = 2 * MACHINES  # Jobs and pods
 ONE = Target(1)

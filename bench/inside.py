@@ -36,7 +36,7 @@ from fermi.launch import registry, spec  # noqa: E402
 from fermi.launch.backends.agent import store  # noqa: E402
 from fermi.runner import files, processes  # noqa: E402
 
-ROUNDS = 7
+ROUNDS = 5
 
 
 def main(command: str, count: str) -> None:

@@ -16,7 +16,7 @@ from bench.scratch import scratch
 from bench.table import Figure, Target
 from bench.timing import in_turns
 
-ROUNDS = {1: 5, 2: 5, 14: 3}
+ROUNDS = {1: 3, 14: 3}
 HYPERPARAMETERS = {"totalSteps": 1, "evalBatches": 1}
 TARGETS = {(1, "cold"): 0.5, (14, "cold"): 0.2, (1, "warm"): 0.15, (14, "warm"): 0.03}
 

@@ -18,7 +18,7 @@ from bench.table import Figure, Target
 from fermi.client import Fermi
 from tests.waiting import until
 
-ROUNDS = 8
+ROUNDS = 4
 SCRIPT = "import time\ntime.sleep(600)\n"
 
 
