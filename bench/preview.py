@@ -1,15 +1,18 @@
 """From a job to everything that would be sent for it, and the same through the API."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from bench.table import Figure, Target
 from bench.timing import in_turns, seconds
 from fermi.launch import registry
 from fermi.launch.frameworks.base import Framework
-from fermi.launch.spec import JobSpec, Node
+from fermi.launch.spec import Entrypoint, JobSpec, Node
 
 GPUS = 8
+SIZES = {"layers": 8, "heads": 8, "hiddenSize": 512, "sequenceLength": 1024}
+"""Of a model, where a framework has no recipe to know them from."""
 CONNECTION = {"data_dir": "/data", "python": "/venv/bin/python", "warm": False}
 
 
@@ -49,6 +52,8 @@ def measure() -> Iterator[Figure]:
 
     for name in registry.FRAMEWORKS:
         spec, framework = job(4096, name), registry.framework(name)
+        if any(problem.code == "RECIPE_NOT_OFFERED" for problem in framework.problems(spec)):
+            spec = replace(spec, entrypoint=Entrypoint("train.py"), hyperparameters={**spec.hyperparameters, **SIZES})
 
         def planned(spec: JobSpec = spec, framework: Framework = framework) -> object:
             if found := framework.problems(spec):
