@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
         ('accounts', '0003_saved_views'),
         ('catalog', '0002_largest_token'),
         ('clusters', '0006_environments_live'),
-        ('training', '0015_watch'),
+        ('training', '0016_seen_mark'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
