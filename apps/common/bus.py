@@ -66,7 +66,7 @@ def publish_all(messages: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
     if not messages or time.monotonic() < _quiet_until:
         return
     try:
-        with _publisher().pipeline(transaction=False) as together:
+        with client().pipeline(transaction=False) as together:
             for channel, data in messages:
                 together.publish(PREFIX + channel, encode(data))
             together.execute()
