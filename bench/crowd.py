@@ -167,7 +167,7 @@ def _worker() -> Iterator[int]:
                "--without-gossip", "--without-mingle", "--without-heartbeat"]  # fmt: skip
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
         try:
-            bus._publisher().delete(f"{bus.PREFIX}kept.sweep")
+            bus.client().delete(f"{bus.PREFIX}kept.sweep")
             until(_swept, seconds=60, what="the worker sweeps")
             yield process.pid
         finally:

@@ -65,7 +65,7 @@ def measure() -> Iterator[Figure]:
 
 def _flood(running: live.Live, folder: Path) -> Iterator[Figure]:
     pid = int(running.processes()["web"]["pid"])
-    web = Web(int(running.url.rpartition(":")[2]), (running.data / "token").read_text().strip(), pid)
+    web = Web(int(running.url.rpartition(":")[2]), (running.data / "token").read_text().strip(), (pid,))
     entrypoint = {"script": str(SCRIPT), "args": _arguments(folder)}
     before, spent, began = memory([pid]).resident, cpu_seconds([pid]), time.monotonic()
     forget_peak(pid)

@@ -29,13 +29,13 @@ def measure() -> Iterator[Figure]:
         tasks = [f"task-bench-{number:05}" for number in range(STREAMS)]
         with serving(data) as web:
             web.client().get("/api/v1/training-tasks").raise_for_status()
-            before = memory([web.pid]).resident
+            before = memory(web.pids).resident
             with Readers(web, [_path(task) for task in tasks]) as readers:
-                began, spent = time.monotonic(), cpu_seconds([web.pid])
+                began, spent = time.monotonic(), cpu_seconds(web.pids)
                 time.sleep(IDLE_SECONDS)
-                idle = 100 * (cpu_seconds([web.pid]) - spent) / (time.monotonic() - began)
+                idle = 100 * (cpu_seconds(web.pids) - spent) / (time.monotonic() - began)
                 yield Figure("idle streams, processor of the web process", idle, "%", target=Target(10))
-                each = 1024 * (memory([web.pid]).resident - before) / STREAMS
+                each = 1024 * (memory(web.pids).resident - before) / STREAMS
                 yield Figure("memory of a stream", each, "KiB", target=Target(100))
                 delays = _moved(data, readers, "stopping", tasks)
                 yield Figure(f"all of {STREAMS:,} tasks moved: recorded → in its stream, median", median(delays), "ms")
