@@ -95,7 +95,8 @@ def _running_task(task_id: str) -> Attempt:
         id=task_id, project=Project.objects.get(), owner=User.objects.get(), cluster=Cluster.objects.get(),
         name=task_id, framework=job.framework, dataset_version=DatasetVersion.objects.get(), model=Model.objects.get(),
         node_count=1, total_gpus=2, world_size=2, master=machine.id, request={}, spec=job.to_json(), summary={},
-        state=State.RUNNING, state_since=moment, attempt=1, due_at=moment, created_at=moment, started_at=moment,
+        total_steps=200, state=State.RUNNING, state_since=moment, attempt=1, due_at=moment, created_at=moment,
+        started_at=moment,
     )  # fmt: skip
     Node.objects.create(task=task, node_rank=0, environment_id=machine.id, name=machine.name, processes=2)
     backend = launching.backend_for(task.cluster)

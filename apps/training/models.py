@@ -65,6 +65,7 @@ class Task(models.Model):
     max_restarts = models.PositiveIntegerField(default=3)
     request = models.JSONField()
     spec = models.JSONField()
+    total_steps = models.BigIntegerField(null=True, blank=True)  # of the spec's hyperparameters, where lists find it
     summary = models.JSONField()
     warnings = models.JSONField(default=list)
 

@@ -74,8 +74,14 @@ def columns(job: JobSpec, kind: Kind = Kind.TRAINING) -> dict[str, Any]:
         "master": job.master,
         "max_restarts": job.max_restarts,
         "spec": job.to_json(),
+        "total_steps": _steps(job.hyperparameters.get("totalSteps")),
         "summary": {name: totals[name] for name in ("totalCpus", "totalMemoryGb", "gpuTypes", "zones", "crossZone")},
     }
+
+
+def _steps(asked: Any) -> int | None:
+    """What a script's own hyperparameters hold may be anything."""
+    return asked if isinstance(asked, int) and 0 <= asked < 2**63 else None
 
 
 def store_nodes(task: Task, job: JobSpec) -> None:
