@@ -2,6 +2,7 @@
 is a 4xx with a code. What no hand-written case thinks of, `test_every_operation.py` does."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts import selectors
+from apps.accounts.access import Reader
 from apps.catalog.models import Dataset
 from apps.common import handler, renderers
 from apps.training.models import Attempt, Task
-from apps.training.shown import streaming
-from apps.training.shown.streaming import Position
+from apps.training.shown import looks
 from tests.api.conftest import BASE, Api
 from tests.api.test_tasks_create import changed
 
@@ -90,8 +91,11 @@ def test_a_log_is_read_from_far_beyond_its_end(colleague: Api, log: Path, cursor
 
 def test_a_stream_goes_on_from_far_beyond_the_end_of_a_log(colleague: Api, log: Path) -> None:
     assert colleague.user
-    found, _, _ = streaming._news(log.parts[-3], colleague.user, Position(1, FAR, FAR, 1, ((0, FAR),)), "all", "en")
-    assert [message.name for message in found] == ["status"]
+    position = looks.Position(1, FAR, FAR, 1, ((0, FAR),))
+    reader = Reader(colleague.user.pk, is_superuser=False)
+    [found] = looks.answers([(looks.Question(log.parts[-3], reader, "en", "all", position), {})])
+    assert isinstance(found, looks.Answer)
+    assert re.findall(rb"^event: (\w+)", found.body, re.MULTILINE) == [b"status"]
 
 
 def test_a_log_that_cannot_be_read_is_an_error_and_no_empty_file(colleague: Api, log: Path) -> None:

@@ -26,7 +26,7 @@ class Listing(Generic[Item]):
             seen += len(page["items"])
             if cursor := page.get("nextCursor"):
                 page = self.behind(cursor)
-            elif page["page"] is not None and page["items"] and seen < page["total"]:
+            elif page.get("page", number) is not None and page["items"] and seen < page["total"]:
                 number += 1
                 page = self.page(number)
             else:

@@ -2,7 +2,8 @@
 begin there. To read the counts takes three microseconds, so a thread does it five times a second. The entries are read
 of a collective that lasts.
 
-gloo says at once when a collective has ended. NCCL's watchdog looks every 100 ms, and what it waits for may be the GPU
+gloo says at once when a collective has ended; of two that end at the same time the earlier one may be counted last, and
+then the count stays one behind until there is another. So the entries have the last word. NCCL's watchdog looks every 100 ms, and what it waits for may be the GPU
 computing: there a collective counts as waited for only while none ends.
 """
 
@@ -41,6 +42,7 @@ class Watch(threading.Thread):
         self.begun = self.ended = 0
         self.active_since = self.waited = self.told_at = 0.0
         self.told: tuple[int, int] = (0, 0)
+        self.none_goes: tuple[int, int] = (0, 0)  # counts at which no entry was unfinished, whatever they say
 
     def start(self) -> None:
         super().start()
@@ -83,7 +85,7 @@ class Watch(threading.Thread):
             page.number("begun", begun)
             page.number("ended", ended)
             self.begun, self.ended = begun, ended
-        if begun == ended:
+        if begun == ended or (begun, ended) == self.none_goes:
             if self.active_since:
                 self.active_since = 0.0
                 page.moment("collective_at", 0.0)
@@ -103,6 +105,8 @@ class Watch(threading.Thread):
         entries.sort(key=lambda entry: int(entry["time_created_ns"]))
         going = next((entry for entry in entries if not _ended(entry)), None)
         newest = entries[-KEPT:]
+        if going is None and entries:
+            self.none_goes = self.told
         if going is not None:
             self.page.text("collective", {name: _short(going)[name] for name in ("op", "seq", "group", "sizes")})
             newest = newest if going in newest else [going, *newest[1:]]
