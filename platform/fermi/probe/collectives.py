@@ -3,8 +3,8 @@ begin there. To read the counts takes three microseconds, so a thread does it fi
 of a collective that lasts.
 
 gloo says at once when a collective has ended; of two that end at the same time the earlier one may be counted last, and
-then the count stays one behind until there is another. So the entries have the last word. NCCL's watchdog looks every 100 ms, and what it waits for may be the GPU
-computing: there a collective counts as waited for only while none ends.
+then the count stays one behind until there is another. So the entries have the last word. NCCL's watchdog looks every
+100 ms, and what it waits for may be the GPU computing: there a collective counts as waited for only while none ends.
 """
 
 from __future__ import annotations
