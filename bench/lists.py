@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from bench.scratch import ROOT, environment, scratch
+from bench.scratch import ROOT, environment, postgresql, scratch
 from bench.table import Figure, Target
 from bench.timing import seconds
-from tests import services
 
 TASKS, PROJECTS, ROUNDS = 1_000_000, 200, 5
 MEMBERS = {"none": ["empty"], "1": ["p20"], "5": ["p1", "p10", "p50", "p100", "p199"],
@@ -50,9 +49,9 @@ MADE = {
 
 def measure() -> Iterator[Figure]:
     """The slowest of the askers counts, each by the median."""
-    with scratch() as data:
+    with scratch() as data, postgresql() as servers:
         command = [sys.executable, "-m", "bench.lists"]
-        env = environment(data, **services.separate())
+        env = environment(data, **servers)
         found = json.loads(subprocess.run(command, env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     yield Figure("making of 1,000,000 tasks", found.pop("made"), "s")
     for name, by_asker in found.items():

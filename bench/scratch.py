@@ -6,8 +6,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+
+from tests import services
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("DJANGO_", "FERMI_", "DATABASE_URL", "REDIS_URL")
@@ -20,6 +22,14 @@ def scratch() -> Iterator[Path]:
         yield folder / "data"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def postgresql() -> Iterator[dict[str, str]]:
+    """Settings of a PostgreSQL and a Redis for one section. The ones that tests share would become the database of
+    everything that is started afterwards; `BENCH_POSTGRES` is the process that started them."""
+    with closing(services.Own()) as own:
+        yield {**own.env, "BENCH_POSTGRES": str(os.getpid())}
 
 
 def environment(data: Path, **more: str) -> dict[str, str]:

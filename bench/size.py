@@ -6,21 +6,19 @@ is stored and told to whoever looks at the task; the way there is the platform's
 the worker."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 
-from bench.scratch import ROOT, environment, scratch
+from bench.scratch import ROOT, environment, postgresql, scratch
 from bench.table import Figure, Target
-from tests import services
 
 TASKS = 10_000
 
 
 def measure() -> Iterator[Figure]:
-    with scratch() as data:
-        env = environment(data, **services.separate(), BENCH_POSTGRES=str(os.getpid()), FERMI_LOG_LEVEL="WARNING")
+    with scratch() as data, postgresql() as servers:
+        env = environment(data, **servers, FERMI_LOG_LEVEL="WARNING")
         command = [sys.executable, "-m", "bench.inside", "size", str(TASKS)]
         done = subprocess.run(command, env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE)
         found = json.loads(done.stdout)

@@ -3,18 +3,16 @@ of each, and to read it, on a private PostgreSQL (without fsync, like that of th
 time)."""
 
 import json
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from bench.scratch import ROOT, environment, scratch
+from bench.scratch import ROOT, environment, postgresql, scratch
 from bench.table import Figure, Target
 from fermi.telemetry.metrics import PERIOD_SECONDS
 from fermi.telemetry.sampler import Sampler
-from tests import services
 
 RANKS, HELPERS, SAMPLES = 8, 4, 60
 RANK = f"""
@@ -62,8 +60,8 @@ def _sampled(leaders: dict[int, int]) -> float:
 
 
 def keeping() -> Iterator[Figure]:
-    with scratch() as data:
-        env = environment(data, **services.separate(), BENCH_POSTGRES=str(os.getpid()))
+    with scratch() as data, postgresql() as servers:
+        env = environment(data, **servers)
         command = [sys.executable, "-m", "bench.inside", "telemetry", "240"]
         found = json.loads(subprocess.run(command, env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     written = found["writer"] + found["postgres"]
