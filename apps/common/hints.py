@@ -11,6 +11,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -87,8 +88,10 @@ class Postman:
             if len(self._box) < MOST:
                 self._box[hint] = None
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="postman", daemon=True)
-                self._thread.start()
+                with suppress(RuntimeError):  # no thread is to be had: the next one who has something tries again
+                    thread = threading.Thread(target=self._work, name="postman", daemon=True)
+                    thread.start()
+                    self._thread = thread
             self._changed.notify_all()
 
     def finish(self, seconds: float) -> bool:

@@ -37,6 +37,22 @@ def test_what_is_told_reaches_whoever_listens(postman: hints.Postman, redis: Bro
         assert bell.wait(60)
 
 
+def test_where_no_thread_is_to_be_had_nothing_is_raised_and_the_next_hint_takes_the_others_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    passed: list[hints.Hint] = []
+    postman = hints.Postman(passed.extend)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        postman.take(("first",))
+    postman.take(("second",))
+    assert postman.finish(60)
+    assert passed == [("first",), ("second",)]
+
+
 class Door:
     """Lets no delivery through before it is opened; what has passed."""
 
