@@ -14,7 +14,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple, Self
@@ -58,21 +58,6 @@ def publish(channel: str, data: Mapping[str, Any]) -> None:
     except (redis.RedisError, OSError) as error:
         _quiet_until = time.monotonic() + PAUSE
         log.debug("broker away, message dropped: %s", error)
-
-
-def publish_all(messages: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-    """Many at once: by channel, what is said. As `publish` does."""
-    global _quiet_until
-    if not messages or time.monotonic() < _quiet_until:
-        return
-    try:
-        with client().pipeline(transaction=False) as together:
-            for channel, data in messages:
-                together.publish(PREFIX + channel, encode(data))
-            together.execute()
-    except (redis.RedisError, OSError) as error:
-        _quiet_until = time.monotonic() + PAUSE
-        log.debug("broker away, messages dropped: %s", error)
 
 
 def keep(name: str, value: float, seconds: int = 60) -> None:

@@ -7,7 +7,6 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from apps.common import bus
 from apps.common.clock import now
 from apps.training.ground import findings, hints
 from apps.training.ground import seen as seen_last
@@ -50,7 +49,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
-    monkeypatch.setattr(bus, "publish_all", lambda messages: heard.extend(channel for channel, _ in messages))
+    monkeypatch.setattr(seen_last, "tell", lambda channel, _: heard.append(channel))
     return heard
 
 

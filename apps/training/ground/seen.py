@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from django.db import connection, transaction
 
-from apps.common import bus
+from apps.common.hints import tell
 from apps.training.models import Attempt
 from fermi.launch.spec import Observation, RankSeen
 
@@ -34,8 +34,8 @@ def remember(news: Sequence[tuple[Attempt, Observation]]) -> None:
             f"UPDATE {Attempt._meta.db_table} SET seen = %s, seen_mark = %s WHERE id = %s",
             [(seen, short, pk) for pk, seen, short in rows],
         )
-        told = [(f"task:{attempt.task_id}", {"kind": "status"}) for attempt, _ in news]
-        transaction.on_commit(partial(bus.publish_all, told))
+        for attempt, _ in news:
+            transaction.on_commit(partial(tell, f"task:{attempt.task_id}", {"kind": "status"}))
 
 
 def mark(seen: Observation) -> str:
