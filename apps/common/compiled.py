@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import cycle, islice
 from typing import Any
 
 import orjson
@@ -88,8 +89,11 @@ class Compiled:
 
 
 def keys(values: Iterable[str]) -> dict[str, str]:
-    """As parameters, each once: `lambda **among: Task.objects.filter(pk__in=list(among.values()))`."""
-    return {f"key{index}": value for index, value in enumerate(dict.fromkeys(values))}
+    """As parameters: `lambda **among: Task.objects.filter(pk__in=list(among.values()))`. Filled up to a power of two
+    by beginning again, so that few shapes are compiled for any number of them."""
+    each = list(dict.fromkeys(values))
+    room = 1 << (len(each) - 1).bit_length() if each else 0
+    return {f"key{index}": value for index, value in enumerate(islice(cycle(each), room))}
 
 
 def _stand_in(index: int, kind: type) -> str | int:

@@ -4,8 +4,12 @@ from pathlib import Path
 
 from django.conf import settings
 
+from apps.accounts.access import Reader
+from apps.accounts.models import User
 from apps.common.clock import now
 from apps.training.models import Attempt, Task
+from apps.training.shown import selectors
+from apps.training.shown.selectors import Pulse
 
 
 def begin_attempt(task: Task, number: int) -> None:
@@ -20,3 +24,8 @@ def write(task: Task, text: str | bytes, *, attempt: int = 1, rank: int = 0) -> 
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.write(text.encode() if isinstance(text, str) else text)
+
+
+def pulse_of(user: User, task: Task) -> Pulse | None:
+    """As the task's live stream gets it."""
+    return selectors.pulses(Reader(user.pk, user.is_superuser), [task.pk], "en").get(task.pk)

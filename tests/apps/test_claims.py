@@ -15,6 +15,7 @@ from apps.training.shown import presenters, selectors
 from apps.training.states import State
 from apps.training.states.limits import CLAIM, SILENT
 from fermi.launch.spec import Observation, Phase
+from tests.apps.attempts import pulse_of
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
 
@@ -49,7 +50,7 @@ def a_while_passes(task: Task, wait: timedelta) -> None:
 def said(task: Task, user: User) -> str | None:
     """In lists, and in the live stream."""
     [row] = selectors.tasks(user)
-    pulse = selectors.pulse(user, task.pk, "en")
+    pulse = pulse_of(user, task)
     assert pulse is not None
     reason = selectors.brief(row, "en")["reason"]
     assert pulse.status["reason"] == reason
@@ -71,11 +72,11 @@ def test_a_task_whose_process_was_killed_says_since_when_and_who_goes_on(dead: T
 
 def test_the_live_stream_looks_again_when_the_process_would_be_silent(dead: Task, user: User) -> None:
     """Nobody sends a message of a process that is dead."""
-    before = selectors.pulse(user, dead.pk, "en")
+    before = pulse_of(user, dead)
     assert before is not None
     assert 0 < before.again <= SILENT.total_seconds()
     a_while_passes(dead, SILENT)
-    after = selectors.pulse(user, dead.pk, "en")
+    after = pulse_of(user, dead)
     assert after is not None
     assert after.again == math.inf
     assert after.fingerprint != before.fingerprint

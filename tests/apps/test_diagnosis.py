@@ -25,7 +25,7 @@ from fermi.launch.diagnosis.actions import Do, take
 from fermi.launch.spec import Cause, Problem, PulseSeen, RankSeen
 from fermi.messages import Words
 from tests import goldens
-from tests.apps.attempts import begin_attempt, write
+from tests.apps.attempts import begin_attempt, pulse_of, write
 
 pytestmark = pytest.mark.django_db
 
@@ -264,10 +264,10 @@ def test_a_list_shows_the_worst_that_is_wrong_with_each_task_that_goes_on(stored
     assert finding() is None
     ground.note(stored.pk, 1, [node_finding(), Finding("COMPLETED", Level.INFO), Finding("ATTEMPT_LOST", Level.FAIL)])
     assert (finding()["code"], finding()["level"]) == ("ATTEMPT_LOST", "fail")
-    before = selectors.pulse(user, stored.pk, "en")
+    before = pulse_of(user, stored)
     ground.over(stored.pk, 1, "ATTEMPT_LOST")
     assert finding()["code"] == "ENVIRONMENT_CORDONED"
-    after = selectors.pulse(user, stored.pk, "en")
+    after = pulse_of(user, stored)
     assert before
     assert after
     assert before.fingerprint != after.fingerprint

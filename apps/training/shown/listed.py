@@ -8,7 +8,7 @@ from django.db.models import IntegerField, Q, QuerySet, Subquery
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment
-from apps.common.compiled import Compiled
+from apps.common.compiled import Compiled, keys
 from apps.common.cursors import after, behind, path
 from apps.common.errors import ApiError
 from apps.common.pages import Column
@@ -100,20 +100,14 @@ def _found(mine: Mapping[str, bool] | None, shape: Shape, given: Mapping[str, An
     if projects == []:
         return [], 0
     if given.keys() <= COMPILED.keys():
-        keys = _keys(projects or ())
-        rows = _PAGE.ask(None if projects is None else len(keys), shape, **given, **keys)
+        among = keys(projects or ())
+        rows = _PAGE.ask(None if projects is None else len(among), shape, **given, **among)
     else:
         rows = list(page(projects, shape, given))
     if rows and shape.counts:
         return rows, rows[0]["total_"]
     beyond = shape.first and shape.counts
     return rows, _matching(projects, shape, given)[: MOST + 1].count() if beyond else 0
-
-
-def _keys(projects: Sequence[str]) -> dict[str, str]:
-    """As parameters, filled up to a power of two, so that few shapes are compiled."""
-    count = 1 << (len(projects) - 1).bit_length() if projects else 0
-    return {f"key{index}": projects[index % len(projects)] for index in range(count)}
 
 
 def page(projects: Sequence[str] | None, shape: Shape, given: Mapping[str, Any]) -> QuerySet[Task, Any]:

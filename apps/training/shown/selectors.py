@@ -4,7 +4,6 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import repeat
 from operator import itemgetter
 from typing import Any
 from zlib import crc32
@@ -27,7 +26,7 @@ from django.db.models.functions import Cast, JSONObject
 from apps.accounts import access
 from apps.accounts.access import Someone
 from apps.accounts.models import User
-from apps.common.compiled import Compiled
+from apps.common.compiled import Compiled, keys
 from apps.common.encoding import encode
 from apps.common.errors import ApiError
 from apps.training.ground import sizing
@@ -130,14 +129,8 @@ class Pulse:
 
 def pulses(reader: access.Reader, tasks: Collection[str], lang: str) -> dict[str, Pulse]:
     """One query, since every open page asks again and again. Left out: what there is not for the reader."""
-    room = next((size for size in _AMONG if size >= len(tasks)), len(tasks))
-    among = [*tasks, *repeat(next(iter(tasks), ""), room - len(tasks))]
-    keys = {f"key{index}": task for index, task in enumerate(among)}
-    return {row["id"]: _pulse(row, lang) for row in _PULSES.ask(reader.is_superuser, **access.reader(reader), **keys)}
-
-
-def pulse(user: User, task_id: str, lang: str) -> Pulse | None:
-    return pulses(access.Reader(user.pk, user.is_superuser), [task_id], lang).get(task_id)
+    rows = _PULSES.ask(reader.is_superuser, **access.reader(reader), **keys(tasks))
+    return {row["id"]: _pulse(row, lang) for row in rows}
 
 
 def _pulse(row: dict[str, Any], lang: str) -> Pulse:
@@ -146,16 +139,14 @@ def _pulse(row: dict[str, Any], lang: str) -> Pulse:
     return Pulse(status, crc32(encode([status, seen])), event or 0, metric or 0, presenters.again(row))
 
 
-_AMONG = (1, 16, 250)
-"""For how many tasks the query is compiled; fewer are filled up."""
 _NEWEST = {
     "event_": Subquery(Event.objects.filter(task=OuterRef("pk")).order_by("-pk").values("pk")[:1]),
     "metric_": Subquery(MetricPoint.objects.filter(task=OuterRef("pk")).order_by("-pk").values("pk")[:1]),
     "seen_": Subquery(Attempt.objects.filter(task=OuterRef("pk"), number=OuterRef("attempt")).values("seen")[:1]),
 }
 _PULSES = Compiled(
-    lambda is_superuser, /, user=0, **keys: (
-        tasks(access.Reader(user, is_superuser)).filter(pk__in=list(keys.values())).annotate(**_NEWEST)
+    lambda is_superuser, /, user=0, **among: (
+        tasks(access.Reader(user, is_superuser)).filter(pk__in=list(among.values())).annotate(**_NEWEST)
     )
 )
 
