@@ -385,3 +385,54 @@ def test_native_stacks_are_bounded_in_time_and_absent_without_py_spy(tmp_path):
     assert native.stacks(7, str(python), 0.2) == ""
     spy.write_text("#!/bin/sh\necho Permission denied; exit 1\n")
     assert native.stacks(7, str(python)) == ""
+
+
+def test_the_compiler_is_imported_by_what_compiles_and_by_no_optimizer(start):
+    one = start(
+        """
+        import sys
+        import torch
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.AdamW(model.parameters())
+        def step():
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return model.weight.grad is None
+        print(step(), "torch._dynamo.eval_frame" in sys.modules)
+        import torch._dynamo.config
+        real = sys.modules["torch._dynamo"]
+        print(torch._dynamo is real, real.__spec__.origin.endswith("__init__.py"), torch._dynamo.config.__name__)
+        print(torch.optim.Optimizer.zero_grad.__wrapped__.__dict__["__dynamo_disable"]._torchdynamo_disable)
+        print(torch.compile(step, backend="eager")())
+        """,
+        OMP_NUM_THREADS="1",
+    )
+    seen = one.wait()
+    said = [line for line in one.text.splitlines() if line.startswith("True")]  # torch warns of what it leaves out
+    assert said == ["True False", "True True torch._dynamo.config", "True", "True"]
+    assert seen
+    assert seen.step
+
+
+def test_what_the_compiler_fails_with_is_said_each_time(start):
+    one = start(
+        """
+        import sys
+        import torch
+        class Broken:
+            def find_spec(self, name, path=None, target=None):
+                if name == "torch._dynamo":
+                    raise ImportError("half of it is missing", name=name)
+        sys.meta_path.insert(0, Broken())
+        torch.optim.SGD(torch.nn.Linear(1, 1).parameters())
+        for _ in range(2):
+            try:
+                torch._dynamo.reset()
+            except ImportError as error:
+                print(error)
+        """,
+        OMP_NUM_THREADS="1",
+    )
+    one.wait()
+    assert one.text.splitlines() == ["half of it is missing"] * 2

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .rank import Pulse
 
 HOOKS = {
-    "torch": "of_torch.steps",
+    "torch": "of_torch.steps later.put_off",
     "torch.serialization": "of_torch.saves",
     "torch.distributed.checkpoint.state_dict_saver": "of_torch.saves_distributed",
     "torch.distributed.distributed_c10d": "of_torch.groups",
@@ -25,7 +25,7 @@ HOOKS = {
     "horovod.torch.mpi_ops": "of_torch.horovod",
     "jax.monitoring": "of_jax.compiles",
 }
-"""Module -> what is called with the pulse and it, once it has been imported."""
+"""Module -> what is called with the pulse and it, in this order, once it has been imported."""
 
 
 def watch(pulse: Pulse) -> None:
@@ -36,11 +36,12 @@ def watch(pulse: Pulse) -> None:
 
 
 def _call(name: str, pulse: Pulse, module: ModuleType) -> None:
-    try:
-        where, _, function = HOOKS[name].partition(".")
-        getattr(import_module(f".{where}", __package__), function)(pulse, module)
-    except Exception:
-        pass
+    for called in HOOKS[name].split():
+        try:
+            where, _, function = called.partition(".")
+            getattr(import_module(f".{where}", __package__), function)(pulse, module)
+        except Exception:
+            pass
 
 
 class _Finder:

@@ -1,12 +1,13 @@
 """Imports the training stack once, then forks node runners: `import torch` is paid once and not once per rank.
 
-    python -m fermi.runner.template --preload torch,numpy
+    python -m fermi.runner.template --preload torch,numpy [--later torch._dynamo]
 
 Each line of standard input is an order, `{"specs": [node spec files], "log": file for what goes wrong, "secrets":
 {variables of all ranks that are in no file}}`. For each, one node runner is forked per spec, and one line of standard
 output says how that ended: `0`, or the exit code of what failed. Waiting for an order with everything imported is what
 "standing by" means: from there to the ranks' first line takes two forks. Ends without a word when standard input
-closes, so that it never outlives a platform that it stands by for.
+closes, so that it never outlives a platform that it stands by for. `--later`: what the order that it was started for
+does without; the next ones find it imported.
 
 Safe because nothing here runs but imports: no CUDA context, no autograd, and a thread count of one, which is checked;
 if an import did start a thread, the ranks are executed instead of forked. An order is read by the process that is
@@ -14,6 +15,7 @@ forked for it: what it says, and secrets above all, is in no page that ranks of 
 """
 
 import argparse
+import compileall
 import gc
 import json
 import os
@@ -23,32 +25,55 @@ import sys
 from importlib import import_module
 from typing import NoReturn
 
-from fermi.runner import confine, files, node  # noqa: F401 (shared by all runners, like the training stack)
+from fermi import train
+from fermi.probe import of_torch, start  # noqa: F401 (shared by all ranks, like the training stack)
+from fermi.runner import confine, files, node  # noqa: F401 (and by all runners)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--preload", default="")
-    modules = [name for name in parser.parse_args().preload.split(",") if name]
-    gc.disable()  # nothing that is imported is garbage: looking for it costs a quarter of the time
+    parser.add_argument("--later", default="")
+    args = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the platform's terminal is not for training
-    for name in modules:
+    compileall.compile_dir(train.__path__[0], quiet=2)  # ranks may not write there
+    orders = select.poll()
+    orders.register(0, select.POLLIN)
+    imported_from = _import(args.preload)
+    if args.later:
+        if _come(orders, 0) & select.POLLIN:
+            _pass_on()
+        if _come(orders, 0) == select.POLLHUP:
+            return
+        imported_from = _import(args.later)
+    while _come(orders) & select.POLLIN:
+        if _folders() != imported_from:
+            os.execv(sys.executable, [sys.executable, "-m", "fermi.runner.template", *sys.argv[1:]])
+        _pass_on()
+
+
+def _import(modules: str) -> dict[str, int]:
+    """What they were imported from: imports add to the path, and write their caches there."""
+    gc.disable()  # nothing that is imported is garbage: looking for it costs a quarter of the time
+    for name in filter(None, modules.split(",")):
         try:
             import_module(name)
         except ImportError as error:
             print(f"fermi: not preloaded: {name}: {error}", file=sys.stderr)
     gc.freeze()  # the collector leaves these pages alone, so the ranks go on sharing them
     gc.enable()
-    imported_from = _folders()  # imports add to the path, and write their caches there
-    forkable = len(os.listdir("/proc/self/task")) == 1
-    orders = select.poll()
-    orders.register(0, select.POLLIN)
-    while orders.poll()[0][1] & select.POLLIN:
-        if _folders() != imported_from:
-            os.execv(sys.executable, [sys.executable, "-m", "fermi.runner.template", *sys.argv[1:]])
-        if (child := os.fork()) == 0:
-            _carry_out(forkable)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    return _folders()
+
+
+def _come(orders: select.poll, milliseconds: int | None = None) -> int:
+    """What has come on standard input: the events of poll(2)."""
+    return sum(event for _, event in orders.poll(milliseconds))
+
+
+def _pass_on() -> None:
+    if (child := os.fork()) == 0:
+        _carry_out(forkable=len(os.listdir("/proc/self/task")) == 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
 def _folders() -> dict[str, int]:

@@ -286,7 +286,7 @@ def map_tokens(path: str, args: argparse.Namespace) -> torch.Tensor:
         tokens = torch.from_file(path, size=size // 2, dtype=torch.uint16)
     except (OSError, RuntimeError) as error:
         raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
-    if (largest := int(tokens[: 1 << 20].int().max())) >= args.vocab_size:
+    if (largest := max(int(part.int().max()) for part in tokens[: 1 << 20].split(1 << 14))) >= args.vocab_size:
         raise Refused(beyond_vocabulary(path, largest, args.vocab_size))
     return tokens
 

@@ -16,6 +16,7 @@ def gang(
     *,
     files: Mapping[str, Value],
     preload: Sequence[str],
+    preload_later: Sequence[str] = (),
     node_env: NodeEnv = lambda _: {},
     rank_env: RankEnv = lambda _, __: {},
 ) -> Plan:
@@ -30,6 +31,7 @@ def gang(
         files=files,
         master_port=spec.master_port,
         preload=tuple(preload),
+        preload_later=tuple(preload_later),
         grace_seconds=spec.grace_seconds,
     )
 

@@ -25,7 +25,9 @@ OPTIONS = options.schema(
     batchShare=shares.OPTION,
 )
 
-PRELOAD = ("torch", "numpy", "torch.distributed", "torch.nn.parallel", "torch._dynamo")
+_COMPILER = ("torch._dynamo",)
+"""What DistributedDataParallel imports, and one process does without (see `probe/later.py`)."""
+PRELOAD = ("torch", "numpy", "torch.distributed", "torch.nn.parallel", *_COMPILER)
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's is eight times as fast
 
@@ -60,7 +62,8 @@ def plan(spec: JobSpec) -> Plan:
         spec,
         command,
         files=files,
-        preload=PRELOAD,
+        preload=PRELOAD if spec.world_size > 1 else PRELOAD[: -len(_COMPILER)],
+        preload_later=() if spec.world_size > 1 else _COMPILER,
         node_env=lambda _: env,
         rank_env=lambda at, local: by_rank.get(at.first_rank + local, {}),
     )

@@ -76,6 +76,7 @@ def _node(job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str]) -
         "fork": fork,
         **_CODE.order(job),
         "preload": list(plan.preload) if fork else [],
+        **({"preload_later": list(plan.preload_later)} if fork and plan.preload_later else {}),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 

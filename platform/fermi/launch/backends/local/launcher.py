@@ -52,9 +52,10 @@ class Launcher:
 
     def launch(
         self, name: str, specs: Sequence[Path], preload: Sequence[str], log: Path,
-        secrets: Mapping[str, str] = NO_SECRETS,
+        secrets: Mapping[str, str] = NO_SECRETS, later: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """Returns as soon as the order is given; a second call while the first is still at it does nothing. Raises
+        """Returns as soon as the order is given; a second call while the first is still at it does nothing. `later`:
+        modules that these ranks do without, so that they need not wait for them, and the next ones may need. Raises
         BackendError when the first could not do it."""
         with self._lock:
             if order := self._orders.get(name):
@@ -65,7 +66,7 @@ class Launcher:
                 if code != 0:
                     raise BackendError("LAUNCHER_FAILED", permanent=True, exitCode=code, output=_tail(log))
             self._orders = {other: order for other, order in self._orders.items() if order.outcome() != 0}
-            template = self._ready(tuple(preload)) or _Template(self._python, tuple(preload), log)
+            template = self._ready((*preload, *later)) or _Template(self._python, tuple(preload), tuple(later), log)
             self._orders[name] = template.order(specs, log, secrets)
             if template is self._standing_by:
                 return
@@ -86,16 +87,16 @@ class Launcher:
         with self._lock:
             if self._warm and not self._ready(tuple(preload)):
                 self._dismiss()
-                self._standing_by = _Template(self._python, tuple(preload), None)
+                self._standing_by = _Template(self._python, tuple(preload), (), None)
 
     def close(self) -> None:
         with self._lock:
             self._dismiss()
 
-    def _ready(self, preload: tuple[str, ...]) -> "_Template | None":
+    def _ready(self, modules: tuple[str, ...]) -> "_Template | None":
         """The one standing by, if it lives and has imported what is wanted (or is about to)."""
         standing_by = self._standing_by
-        return standing_by if standing_by and standing_by.preload == preload and standing_by.lives() else None
+        return standing_by if standing_by and standing_by.modules == modules and standing_by.lives() else None
 
     def _dismiss(self) -> None:
         if self._standing_by:
@@ -108,13 +109,13 @@ class Launcher:
 
 
 class _Template:
-    """A process of `fermi.runner.template` that has imported `preload`, or is about to."""
+    """A process of `fermi.runner.template` that has imported `preload`, or is about to, and then `later`."""
 
-    def __init__(self, python: str, preload: tuple[str, ...], log: Path | None) -> None:
-        self.preload = preload
+    def __init__(self, python: str, preload: tuple[str, ...], later: tuple[str, ...], log: Path | None) -> None:
+        self.modules = (*preload, *later)
         with open(log or os.devnull, "ab") as errors:
             self._process = subprocess.Popen(
-                [python, "-m", "fermi.runner.template", "--preload", ",".join(preload)],
+                [python, "-m", "fermi.runner.template", "--preload", ",".join(preload), "--later", ",".join(later)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                 env=training_env(), cwd="/", start_new_session=True,
             )  # fmt: skip

@@ -42,7 +42,9 @@ def render(
         Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, bindings, log_dir, cwd, fork, confine, code))
         for node in plan.nodes
     ]
-    launch = Artifact("launch", "launch", {"preload": list(plan.preload) if fork else [], "success": plan.success})
+    later = {"preload_later": list(plan.preload_later)} if fork and plan.preload_later else {}
+    modules = {"preload": list(plan.preload) if fork else [], **later}
+    launch = Artifact("launch", "launch", {**modules, "success": plan.success})
     return Rendered(job.name, "local", (launch, *nodes, *files))
 
 
