@@ -26,7 +26,7 @@ OPTIONS = options.schema(
 )
 
 _COMPILER = ("torch._dynamo",)
-"""What DistributedDataParallel imports, and one process does without (see `probe/later.py`)."""
+"""What optimizers and DistributedDataParallel ask for, and ranks with a probe do without (see `probe/later.py`)."""
 PRELOAD = ("torch", "numpy", "torch.distributed", "torch.nn.parallel", *_COMPILER)
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's is eight times as fast
@@ -62,11 +62,16 @@ def plan(spec: JobSpec) -> Plan:
         spec,
         command,
         files=files,
-        preload=PRELOAD if spec.world_size > 1 else PRELOAD[: -len(_COMPILER)],
-        preload_later=() if spec.world_size > 1 else _COMPILER,
+        preload=PRELOAD[: -len(_COMPILER)] if _needs_no_compiler(spec) else PRELOAD,
+        preload_later=_COMPILER if _needs_no_compiler(spec) else (),
         node_env=lambda _: env,
         rank_env=lambda at, local: by_rank.get(at.first_rank + local, {}),
     )
+
+
+def _needs_no_compiler(spec: JobSpec) -> bool:
+    """A script may compile: several ranks of it have the compiler imported once for all."""
+    return spec.pulse and (spec.entrypoint is None or spec.world_size == 1)
 
 
 _HEAD = "<head>"
