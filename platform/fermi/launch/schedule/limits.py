@@ -18,7 +18,7 @@ class Use:
         self.tasks: defaultdict[Any, int] = defaultdict(int)
         self.shared: defaultdict[str, int] = defaultdict(int)
         for one in held:
-            self.add(one.project, one.user, (places[key] for key in one.places if key in places))
+            self.add(one.project, one.user, [places[key] for key in one.places if key in places])
 
     def add(self, project: str, user: str, places: Iterable[Place]) -> None:
         gpus = 0
@@ -41,7 +41,7 @@ class Guarantees:
         self.shared: defaultdict[str, int] = defaultdict(int)
         for one in held:
             if not one.leaving:
-                self.add(one.project, (places[key] for key in one.places if key in places))
+                self.add(one.project, [places[key] for key in one.places if key in places])
 
     def add(self, project: str, places: Iterable[Place], times: int = 1) -> None:
         if self.any:
@@ -130,6 +130,11 @@ def _of_user(task: Waiting, project: Project, most: Allowance, gpus: int, use: U
 
 def _unlimited(most: Project | Allowance) -> bool:
     return most.most_gpus is None and most.most_tasks is None and most.gpu_hours is None
+
+
+def may_refuse(project: Project) -> bool:
+    """Whether `problem` may find any."""
+    return project.stopped is not None or not _unlimited(project) or has_user_limits(project)
 
 
 def has_user_limits(project: Project) -> bool:

@@ -10,6 +10,7 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from fermi.launch.schedule.scene import DAY, HALF_LIFE, Held, Priority, Project, Waiting, priority_of
 
@@ -28,9 +29,9 @@ def order(
     """Everything that waits, once each. `gpus`: of each environment; one that is not there has one."""
     gpus = gpus or {}
     used = usage(held, projects, now, gpus)
-    classes: dict[Priority, defaultdict[str, list[Waiting]]] = {}
+    classes: defaultdict[Priority, defaultdict[str, list[Waiting]]] = defaultdict(partial(defaultdict, list))
     for one in waiting:
-        classes.setdefault(aged(one, now), defaultdict(list))[one.project].append(one)
+        classes[aged(one, now)][one.project].append(one)
     found: list[Waiting] = []
     for level in sorted(classes, reverse=True):
         _merge(classes[level], projects, used, gpus, found)
@@ -78,7 +79,7 @@ def usage(
     """GPU-seconds by project, with what is held now."""
     used = defaultdict(float, {key: project.used for key, project in projects.items()})
     for one in held:
-        used[one.project] += sum(gpus.get(key, 1) for key in one.places) * decayed(now - one.since)
+        used[one.project] += _together(one.places, gpus) * decayed(now - one.since)
     return used
 
 
@@ -90,15 +91,22 @@ def decayed(seconds: float) -> float:
 def virtual(task: Waiting, gpus: Mapping[str, int]) -> float:
     """GPU-seconds that a task in line counts for its project: of an hour where nobody knows, of a day at most."""
     run = task.expected_run or task.max_run or HOUR
-    return max(asked(task, gpus), 1) * min(run, DAY)
+    return (asked(task, gpus) or 1) * (run if run < DAY else DAY)
 
 
 def asked(task: Waiting, gpus: Mapping[str, int]) -> int:
     """GPUs, as far as that is known before the environments are chosen."""
-    if task.select is None:
-        return sum(gpus.get(key, 1) for key in task.named)
     select = task.select
+    if select is None:
+        return _together(task.named, gpus)
     return select.total_gpus or (select.nodes or 1) * (select.gpus_per_node or 0)
+
+
+def _together(places: Iterable[str], gpus: Mapping[str, int]) -> int:
+    there = 0
+    for key in places:
+        there += gpus.get(key, 1)
+    return there
 
 
 def _age(task: Waiting) -> tuple[float, str]:

@@ -8,6 +8,7 @@ go first whose going leaves it what it is guaranteed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,32 +45,36 @@ _Kind = tuple[str, Priority, bool, bool]
 
 
 class Givers:
-    """Who may give way to whom; `later`: as if everybody's `min_run` were over.
+    """Who may give way to whom.
 
     moments   when somebody's `min_run` is over who would be asked then
     young     whose `min_run` is not over, and when it is
     """
 
-    def __init__(self, scene: Scene, board: Board, guarantees: Guarantees, later: bool = False) -> None:
+    def __init__(self, scene: Scene, board: Board, guarantees: Guarantees) -> None:
         self.now, self.board, self.guarantees = scene.now, board, guarantees
         self.moments: set[float] = set()
         self.young: dict[str, float] = {}
         self._of: dict[str, _Kind] = {}
         self._young: dict[_Kind, float] = {}
         self._victims: dict[tuple[str, str], Victim] = {}
+        shared = {key for key, place in board.by_id.items() if place.shared and place.gpus} if guarantees.any else set()
         for held in scene.held:
-            shared = guarantees.any and any(
-                place.shared and place.gpus for key in held.places if (place := board.by_id.get(key)) is not None
-            )
-            kind = (held.project, priority_of(held.priority), held.preemptible, shared)
+            kind = (held.project, priority_of(held.priority), held.preemptible, not shared.isdisjoint(held.places))
+            self._of[held.task] = kind
             ready = held.since + held.min_run
             if ready > scene.now:
                 self.young[held.task] = ready
-            if ready > scene.now and not later:
                 self._young[kind] = min(ready, self._young.get(kind, ready))
-            else:
-                self._of[held.task] = kind
-        self._kinds = [*{*self._of.values(), *self._young}]
+        self._kinds = [*set(self._of.values())]
+
+    def later(self) -> "Givers":
+        """As if everybody's `min_run` were over."""
+        if not self._young:
+            return self
+        found = copy(self)
+        found.moments, found._young, found._victims = set(), {}, {}
+        return found
 
     def to(self, task: Waiting, shared: int) -> "Asked":
         """`shared`: GPUs on shared environments that the task would hold."""
@@ -89,8 +94,9 @@ class Givers:
         return GUARANTEE if takes_back and lends and not own else ""
 
     def why(self, held: Held, asked: Mapping[_Kind, str]) -> str:
-        kind = self._of.get(held.task)
-        return "" if kind is None or held.task in self.board.leaving else asked.get(kind, "")
+        if held.task in self.board.leaving or (self._young and held.task in self.young):
+            return ""
+        return asked.get(self._of[held.task], "")
 
     def victim(self, held: Held, why: str) -> Victim:
         found = self._victims.get((held.task, why))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from fermi.launch.spec import Problem
 
@@ -199,8 +200,7 @@ class Scene:
     reservations: tuple[Reservation, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """What becomes of one task that waits. `number`: its place in the queue, from 1.
 
     start     the environments that it gets now, master first; empty: it waits

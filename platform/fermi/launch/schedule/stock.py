@@ -98,7 +98,8 @@ class Stock:
 
     def has_own(self, project: str) -> bool:
         """Whether any environment is there that only this project may use."""
-        return any(lot.places for lot in self._own.get(project, ()))
+        own = self._own.get(project)
+        return own is not None and any(lot.places for lot in own)
 
     def matches_shared(self, ask: "Ask") -> bool:
         self.matching(ask)

@@ -7,7 +7,6 @@ whatever starts early delays nobody who waits longer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from fermi.launch.schedule import limits, preemption
@@ -55,9 +54,8 @@ class Walk:
         self.use = limits.Use(scene.held, self.board.by_id)
         self.guarantees = limits.Guarantees(scene.projects, scene.held, self.board.by_id)
         self.givers = preemption.Givers(scene, self.board, self.guarantees)
-        self.later = (
-            preemption.Givers(scene, self.board, self.guarantees, later=True) if self.givers.young else self.givers
-        )
+        self.later = self.givers.later()
+        self.limited = {key for key, project in scene.projects.items() if limits.may_refuse(project)}
         self.by_user = {key for key, project in scene.projects.items() if limits.has_user_limits(project)}
         self.zones = {place.zone: place.zone_name or place.zone for place in scene.places}
         self.asks: dict[Any, Ask] = {}
@@ -79,8 +77,8 @@ class Walk:
                 self._promise(task)
 
     def decision(self) -> Decision:
-        turns = tuple(self._turn(task, number) for number, task in enumerate(self.line, 1))
-        return Decision(turns, tuple(self.preempt), self._again())
+        turns = [self._turn(task, number) for number, task in enumerate(self.line, 1)]
+        return Decision(tuple(turns), tuple(self.preempt), self._again())
 
     def ask_before(self, task: str) -> Waiting:
         """Each that comes before it has its turn; whose turn it is then."""
@@ -104,7 +102,8 @@ class Walk:
         if not task.promised and (known := self.failed.get(what)) is not None and run > known[0]:
             return Turn(task.task, number, why=known[1])
         project = self.scene.projects.get(task.project)
-        if limit := limits.problem(task, project, self.use):
+        limited = task.project in self.limited
+        if limited and (limit := limits.problem(task, project, self.use)):
             self.failed[what] = (-1.0, limit)
             return Turn(task.task, number, why=limit)
         alike = self._alike(task, what) if task.select is not None and not task.promised else None
@@ -115,7 +114,7 @@ class Walk:
         if found is None:
             found = self._named(task) if task.select is None else self._chosen(task, what)
         if isinstance(found, list):
-            if limit := limits.problem(task, project, self.use, found):
+            if limited and (limit := limits.problem(task, project, self.use, found)):
                 return Turn(task.task, number, why=limit)
             return self._start(task, number, found)
         if found.code in _FOREIGN:
@@ -143,7 +142,7 @@ class Walk:
         """What tasks of other projects share that could have the same environments, and for which the same would give
         way while any may still make room."""
         wish, board, level = self._ask(task, what), self.board, what[0]
-        own = board.windows or board.free.has_own(task.project) or not board.coming.matches_shared(wish)
+        own = board.windows or board.free.has_own(task.project)
         rights: Any = None
         if self.reserving:
             gpus = asked(task, {})
@@ -152,7 +151,7 @@ class Walk:
                 self.guarantees.takes_back(task.project, gpus),
                 self.guarantees.borrows(task.project, gpus),
             )
-            own = own or self.lowest.get(task.project, level) < level
+            own = own or self.lowest.get(task.project, level) < level or not board.coming.matches_shared(wish)
         return (rights, task.project if own else "", wish.filter, what[-1])
 
     def _start(self, task: Waiting, number: int, places: Sequence[Place]) -> Turn:
@@ -176,7 +175,7 @@ class Walk:
             if (holder := board.holder(key)) is not None:
                 held.append((place, holder))
         if held:
-            names = ", ".join(f"{place.name} ({holder})" for place, holder in held)
+            names = ", ".join([f"{place.name} ({holder})" for place, holder in held])
             holders = [{"environment": place.id, "task": holder} for place, holder in held]
             return Problem("", "WAITING_FOR_ENVIRONMENTS", {"held": names, "holders": holders})
         lots = [board.free.of[place.id] for place in places]
@@ -261,7 +260,7 @@ class Walk:
         why = turn.why
         if why is not None and why.code in ("WAITING_FOR_CAPACITY", "WAITING_FOR_TURN"):
             why = Problem("", "WAITING_FOR_MIN_RUN", {"tasks": len(room.victims), "begins": at})
-        return replace(turn, why=why, room_at=at, after=tuple(victim.held.task for victim in room.victims))
+        return turn._replace(why=why, room_at=at, after=tuple(victim.held.task for victim in room.victims))
 
     def _first_of_pool(self, wish: Ask) -> bool:
         """Whether no earlier task waits for any environments of the kinds that this one could use.
