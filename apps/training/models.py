@@ -46,12 +46,14 @@ class Task(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "task"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks", db_index=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks", db_index=False)
-    cluster = models.ForeignKey("clusters.Cluster", on_delete=models.PROTECT, related_name="tasks")
+    cluster = models.ForeignKey("clusters.Cluster", on_delete=models.PROTECT, related_name="tasks", db_index=False)
     kind = models.CharField(max_length=20, choices=[(k, k) for k in Kind], default=Kind.TRAINING)
     name = models.CharField(max_length=100)
     framework = models.CharField(max_length=20)
-    dataset_version = models.ForeignKey("catalog.DatasetVersion", on_delete=models.PROTECT, null=True, blank=True)
-    model = models.ForeignKey("catalog.Model", on_delete=models.PROTECT, null=True, blank=True)
+    dataset_version = models.ForeignKey(
+        "catalog.DatasetVersion", on_delete=models.PROTECT, null=True, blank=True, db_index=False
+    )
+    model = models.ForeignKey("catalog.Model", on_delete=models.PROTECT, null=True, blank=True, db_index=False)
     distributed = models.BooleanField(default=False)
     node_count = models.PositiveIntegerField()
     total_gpus = models.PositiveIntegerField()
@@ -69,7 +71,7 @@ class Task(models.Model):
     summary = models.JSONField()
     warnings = models.JSONField(default=list)
 
-    state = models.CharField(max_length=20, choices=[(s, s) for s in State], default=State.INITIALIZING, db_index=True)
+    state = models.CharField(max_length=20, choices=[(s, s) for s in State], default=State.INITIALIZING)
     state_since = models.DateTimeField()
     reason = models.CharField(max_length=40, default="", blank=True)
     reason_params = models.JSONField(default=dict, blank=True)
@@ -109,7 +111,13 @@ class Task(models.Model):
                 name="active_tasks_are_due",
             ),
         ]
+        # A pass writes a row twice, and each index with it. So columns of text have theirs here: with `db_index` they
+        # would have a second one on PostgreSQL, for the beginnings of words.
         indexes = [
+            models.Index(fields=["state"], name="training_task_state"),
+            models.Index(fields=["cluster"], name="training_task_cluster"),
+            models.Index(fields=["dataset_version"], name="training_task_dataset_version"),
+            models.Index(fields=["model"], name="training_task_model"),
             models.Index(fields=["kind", "state", "ended_at"]),  # how many are so, and which ended lately
             # Lists, newest first. The first two hold what is asked most, too, so that rows that do not match are not
             # read; searches have theirs in migration 0014.

@@ -2,8 +2,10 @@
 
 import os
 import warnings
+from functools import cached_property
 
 from celery import Celery
+from celery.fixups.django import DjangoFixup, DjangoWorkerFixup
 from celery.platforms import SecurityWarning
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "server.settings")
@@ -12,6 +14,27 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "1")  # they import all views; `make
 # Celery warns root of pickled messages; only JSON is accepted here.
 warnings.simplefilter("ignore", SecurityWarning)
 
-app = Celery("fermi")
+
+class KeepingWorkerFixup(DjangoWorkerFixup):
+    """Connections to the database are kept as long as Django's settings say. Celery closes them after each message: on
+    SQLite the next one opens the file again and reads the whole schema, which costs more than most messages."""
+
+    def _close_database(self) -> None:
+        from django.db import close_old_connections  # which needs settings; an app does not
+
+        close_old_connections()
+
+
+class KeepingFixup(DjangoFixup):
+    @cached_property
+    def worker_fixup(self) -> DjangoWorkerFixup:
+        return KeepingWorkerFixup(self.app)
+
+
+def keeping(app: Celery) -> DjangoFixup:
+    return KeepingFixup(app).install()
+
+
+app = Celery("fermi", fixups=[keeping])
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()

@@ -12,6 +12,7 @@ from celery.app.log import Logging
 from celery.contrib.testing.worker import start_worker
 
 from apps.common import bus, hints
+from apps.common.messages import QUEUE, message
 from server.env import celery_url
 from tests.apps.brokers import Broker, redis
 from tests.waiting import until
@@ -86,6 +87,23 @@ def test_a_worker_does_what_a_hint_says(
     assert sorted(came) == [(), ("task-1",)]
 
 
+def test_a_worker_drops_what_it_takes_too_late(redis: Broker, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    redis.start()
+    monkeypatch.setattr(Logging, "setup", lambda *_, **__: None)
+    celery = Celery("hints", broker=celery_url(settings.REDIS_URL), fixups=[], set_as_current=False)
+    came: list[str] = []
+
+    @celery.task(name="tests.late", ignore_result=True)
+    def hint(word: str) -> None:
+        came.append(word)
+
+    sent = {"late": -1.0, "early": 60.0, "any time": None}
+    bus.client().lpush(QUEUE, *(message("tests.late", word, expires=expires) for word, expires in sent.items()))
+    with start_worker(celery, pool="solo", perform_ping_check=False, shutdown_timeout=60):
+        until(lambda: "any time" in came, what="the last has come")
+    assert came == ["early", "any time"]
+
+
 def test_what_waits_goes_together_and_each_once() -> None:
     door = Door()
     postman = hints.Postman(door)
@@ -119,7 +137,7 @@ def test_without_a_broker_it_is_said_once_and_again_when_it_goes_away_again(
 
     def arrived() -> bool:
         hints.send("tests.hint")
-        return postman.finish(60) and bus.client().llen(hints.QUEUE) > 0
+        return postman.finish(60) and bus.client().llen(QUEUE) > 0
 
     for number in (1, 2):
         for index in range(20):
@@ -140,4 +158,4 @@ def test_a_process_that_was_forked_sends_its_own(postman: hints.Postman, redis: 
         hints.send("tests.hint", "child")
         os._exit(0 if hints._postman is not postman and hints._postman.finish(60) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert bus.client().llen(hints.QUEUE) == 2
+    assert bus.client().llen(QUEUE) == 2

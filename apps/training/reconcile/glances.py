@@ -15,6 +15,7 @@ from django.db.models import Q
 
 from apps.clusters.models import Cluster
 from apps.common.clock import now
+from apps.common.compiled import Instances
 from apps.training.ground import seen as seen_last
 from apps.training.ground.launching import handle_for, observe
 from apps.training.models import Attempt, Finding, Task
@@ -27,9 +28,11 @@ from fermi.launch.spec import Observation, Phase
 
 log = logging.getLogger(__name__)
 
-COLUMNS = ("state", "kind", "attempt", "world_size", "max_restarts", "reason", "stop_requested_at",
-           "resize_requested_at", "paused_at", "preempted_at", "preempted_for", "deadline_at", "cluster")  # fmt: skip
+COLUMNS = ("id", "state", "kind", "attempt", "world_size", "max_restarts", "reason", "stop_requested_at",
+           "resize_requested_at", "paused_at", "preempted_at", "preempted_for", "deadline_at",
+           "cluster_id")  # fmt: skip
 """Of a task. Its specification and what was rendered are long."""
+_TASKS, _ATTEMPTS = Instances(Task), Instances(Attempt)
 
 
 @dataclass
@@ -105,7 +108,7 @@ def _is_settled(task: Task, seen: Observation) -> bool:
 
 def _claimed(claim: datetime) -> list[Task]:
     """Few clusters have them all."""
-    tasks = list(Task.objects.filter(due_at=claim).only(*COLUMNS))
+    tasks = _TASKS.only(Task.objects.filter(due_at=claim), *COLUMNS)
     clusters = Cluster.objects.in_bulk({task.cluster_id for task in tasks})
     for task in tasks:
         task.cluster = clusters[task.cluster_id]
@@ -115,8 +118,8 @@ def _claimed(claim: datetime) -> list[Task]:
 def _going_on(tasks: Iterable[Task], claim: datetime) -> Mapping[str, Attempt]:
     """The attempts of which no end is known, by task. A drill asks for more."""
     numbers = {task.pk: task.attempt for task in tasks if task.state in WITH_ATTEMPT and task.kind != Kind.DRILL}
-    rows = Attempt.objects.filter(task__due_at=claim, outcome="", ended_at=None)
-    rows = rows.only("task_id", "number", "outcome", "seen_mark")
+    going_on = Attempt.objects.filter(task__due_at=claim, outcome="", ended_at=None)
+    rows = _ATTEMPTS.only(going_on, "id", "task_id", "number", "outcome", "seen_mark")
     return {row.task_id: row for row in rows if row.number == numbers.get(row.task_id)}
 
 

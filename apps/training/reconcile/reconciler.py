@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from django.db.models import Prefetch, QuerySet
 
 from apps.common import due
+from apps.common.among import Among
 from apps.common.clock import now
 from apps.training.ground import seen as seen_last
 from apps.training.ground.launching import cause
@@ -88,7 +89,7 @@ def _look_instead(limit: int) -> None:
     moment = now()
     late = Task.objects.filter(state=State.RUNNING, claimed_at=None, due_at__gt=moment + LOOK_AGAIN[State.RUNNING])
     if ids := list(late.values_list("pk", flat=True)[:limit]):
-        Task.objects.filter(pk__in=ids, claimed_at=None, due_at__gt=moment).update(due_at=moment)
+        Task.objects.filter(Among(ids), claimed_at=None, due_at__gt=moment).update(due_at=moment)
 
 
 def _watched() -> bool:
@@ -97,11 +98,11 @@ def _watched() -> bool:
 
 
 def _claim(ids: Iterable[str]) -> datetime:
-    return due.claim(Task.objects.filter(pk__in=ids), CLAIM)
+    return due.claim(Task.objects.filter(Among(ids)), CLAIM)
 
 
 def _let_go(ids: Iterable[str], claim: datetime, wait: timedelta) -> None:
-    due.let_go(Task.objects.filter(pk__in=ids), claim, wait)
+    due.let_go(Task.objects.filter(Among(ids)), claim, wait)
 
 
 def _load(ids: Iterable[str], claim: datetime) -> list[Task]:

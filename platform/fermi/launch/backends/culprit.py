@@ -76,8 +76,10 @@ def making_ready(said: Iterable[tuple[str, Words | None]]) -> Cause | None:
 
 def never_ending(ranks: Sequence[RankSeen], moment: float) -> list[RankSeen]:
     """Of a whole gang, those that hang although all others ended with 0, and long ago; on whichever nodes they are."""
-    left = [rank for rank in ranks if rank.state != "exited"]
     ended = [rank for rank in ranks if rank.state == "exited"]
+    if not ended:
+        return []
+    left = [rank for rank in ranks if rank.state != "exited"]
     well = all(rank.exit_code == 0 and not rank.asked for rank in ended)
     still = [rank.still_since for rank in left]
     return left if well and never_end([rank.ended_at or 0.0 for rank in ended], still, moment, LAST_SECONDS) else []

@@ -75,6 +75,8 @@ class Verdict:
 
 def judge(ranks: Sequence[RankSeen], site: Site, moment: float) -> Verdict | None:
     """None: it goes on, as far as anybody can tell. `moment`: unix seconds."""
+    if not any(rank.stalled for rank in ranks):
+        return None
     living = [rank for rank in ranks if rank.state != "exited"]
     ended = [rank for rank in ranks if rank.state == "exited"]
     if not living or any(rank.exit_code != 0 or rank.asked for rank in ended):

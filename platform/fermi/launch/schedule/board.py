@@ -169,7 +169,9 @@ class Board:
         return moment
 
     def holder(self, key: str) -> str | None:
-        return self.started.get(key) or (self.holders[key].task if key in self.holders else None)
+        if (task := self.started.get(key)) is not None:
+            return task
+        return held.task if (held := self.holders.get(key)) is not None else None
 
     def after(self, places: Iterable[Place]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(task for place in places if (task := self.holder(place.id)) is not None))

@@ -58,6 +58,7 @@ class Walk:
         self.limited = {key for key, project in scene.projects.items() if limits.may_refuse(project)}
         self.by_user = {key for key, project in scene.projects.items() if limits.has_user_limits(project)}
         self.zones = {place.zone: place.zone_name or place.zone for place in scene.places}
+        self.wishes: dict[Any, int] = {}  # numbered, since a number is compared sooner
         self.asks: dict[Any, Ask] = {}
         self.texts: dict[Any, str] = {}
         self.failed: dict[Any, tuple[float, Problem]] = {}
@@ -130,12 +131,14 @@ class Walk:
     def _signature(self, task: Waiting) -> Any:
         user = task.user if task.project in self.by_user else ""
         level = priority_of(task.priority)  # as asked: others of the class may have aged, but make no room as it could
-        return (level, task.project, user, task.preemptible, task.cluster, _wish(task))
+        wish = self.wishes.setdefault(_wish(task), len(self.wishes))
+        return (level, task.project, user, task.preemptible, task.cluster, wish)
 
     def _ask(self, task: Waiting, what: Any) -> Ask:
-        found = self.asks.get(what)
+        key = (task.project, task.cluster, what[-1])
+        found = self.asks.get(key)
         if found is None:
-            found = self.asks[what] = ask(task, self.scene.projects.get(task.project))
+            found = self.asks[key] = ask(task, self.scene.projects.get(task.project))
         return found
 
     def _alike(self, task: Waiting, what: Any) -> Any:
