@@ -1,5 +1,5 @@
-"""`python -m bench [--keep NAME] [--all] [section …]`; without sections, all but the rare ones. `--keep` writes the
-ratios to history.json, which the next runs are compared with."""
+"""`python -m bench [--keep NAME] [--all] [section …]`; without sections, all but the rare ones, and a line for each
+target alone. `--keep` writes the ratios to history.json, which the next runs are compared with."""
 
 import argparse
 import os
@@ -11,22 +11,17 @@ from importlib import import_module
 
 from rich.console import Console
 
-from bench import history, table
+from bench import history, live, table
 
+ON_ONE_PLATFORM = ("idle", "stream", "launch", "memory", "logs", "code", "recovery", "kubernetes", "gang")
+"""One after the other on `live.shared()`: first the one that wants it new, last those that leave clusters behind."""
 SECTIONS = (
+    *ON_ONE_PLATFORM,
     "preview",
     "sweep",
     "size",
     "api",
-    "launch",
-    "recovery",
-    "stream",
     "streams",
-    "idle",
-    "memory",
-    "logs",
-    "kubernetes",
-    "gang",
     "workers",
     "scaling",
     "loading",
@@ -36,7 +31,6 @@ SECTIONS = (
     "overview",
     "telemetry",
     "doors",
-    "code",
     "lists",
 )
 RARELY = {"scaling", "loading", "sharing"}
@@ -56,15 +50,19 @@ def main(words: list[str]) -> int:
     done, code = [], 0
     for name in asked.sections or [name for name in SECTIONS if asked.all or name not in RARELY]:
         began, figures = time.monotonic(), []
+        if name not in ON_ONE_PLATFORM:
+            live.close()
         try:
             for figure in import_module(f"bench.{name}").measure():
                 figures.append(figure)
         except Exception:  # what else can be measured still is
             traceback.print_exc()
+            live.close()
             code = 1
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         done.append((name, figures))
-    table.show(done, console, history.last())
+    live.close()
+    table.show(done, console, history.last(), details=asked.all or bool(asked.sections))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = len(os.sched_getaffinity(0))
     console.print(f"{cores} cores, {memory:.0f} GiB, Python {platform.python_version()}; load before: {busy:.1f}")

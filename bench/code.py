@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.live import platform
+from bench import live
 from bench.table import Figure, Target
 from fermi.runner.code import unpack
 
@@ -16,7 +16,8 @@ FILES = 10_000
 
 
 def measure() -> Iterator[Figure]:
-    with tempfile.TemporaryDirectory(prefix="fermi-bench-") as scratch, platform(FERMI_STAND_BY="0") as running:
+    running = live.shared()
+    with tempfile.TemporaryDirectory(prefix="fermi-bench-") as scratch:
         top = Path(scratch, "mine")
         _fill(top)
         env = {**running.env, "XDG_CACHE_HOME": scratch, "XDG_CONFIG_HOME": scratch}

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,12 +29,12 @@ from apps.training.output import shares
 from apps.training.reconcile import engines, reconciler
 from apps.training.states import State
 from bench import preview, procfs, series
-from bench.recorded import NUMBER, RANKS, Recorded, seen, task_id
+from bench.recorded import NUMBER, RANKS, Recorded, number_of, seen, task_id
 from bench.scratch import ROOT
 from fermi.launch import registry
 from tests.waiting import until
 
-SWEEPS = 9
+SWEEPS, PAUSE = 9, 0.5
 SECONDS, A_SECOND, AT_ONCE = 8, 1000, 50
 """Changes are made 20 times a second."""
 
@@ -125,12 +126,12 @@ def _every() -> float:
 
 
 def _paced() -> dict[str, float]:
-    """They come back after five to ten minutes, in no order."""
+    """They come back after five to ten minutes, in no order; here as many of them between two sweeps, but sooner."""
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE training_task SET due_at = now() + random() * interval '450 seconds'")
+        cursor.execute(f"UPDATE training_task SET due_at = now() + random() * interval '{450 * PAUSE / 2} seconds'")
     took, looked = [], 0
     for _ in range(SWEEPS):
-        pause = time.monotonic() + 2.0
+        pause = time.monotonic() + PAUSE
         with counted() as asked:
             began = time.monotonic()
             looked += reconciler.sweep()
@@ -229,8 +230,6 @@ def _changes(engine: Recorded, cluster: Cluster, count: int, worker: int) -> dic
 
 def _stored(engine: Recorded) -> float:
     """Of how many tasks something else is stored than what the engine says."""
-    wrong = 0
-    for attempt in Attempt.objects.filter(task__cluster__backend="recorded").iterator():
-        handle = launching.handle_for(Task(pk=attempt.task_id, world_size=RANKS), 1)
-        wrong += attempt.seen != seen_last.stored(engine.observe([handle])[handle.name])
-    return wrong
+    said = cache(lambda changes: seen_last.stored(seen(changes)))
+    kept = Attempt.objects.filter(task__cluster__backend="recorded").values_list("task", "seen")
+    return sum(told != said(engine.changes(number_of(task))) for task, told in kept.iterator())

@@ -40,7 +40,6 @@ ROUNDS = 5
 
 
 def main(command: str, count: str) -> None:
-    call_command("migrate", verbosity=0)
     call_command("firststart", stdout=io.StringIO())
     if command == "workers":
         make_workers(int(count))

@@ -156,7 +156,8 @@ def _notice(cluster: Cluster, news: "SimpleQueue[tuple[str, float]]", name: str)
 def _status(folder: Path) -> Iterator[Figure]:
     """Through the whole platform: the moment all pods are Running, as the cluster has it, against the moment that the
     task's state of that name was recorded."""
-    with live.platform() as running, closing(FakeCluster(folder / "cluster").start()) as cluster:
+    running = live.shared()
+    with closing(FakeCluster(folder / "cluster").start()) as cluster:
         lab = Lab(running, cluster)
         delays = []
         for _ in range(ROUNDS):

@@ -22,9 +22,9 @@ TARGETS = {(1, "cold"): 0.5, (14, "cold"): 0.2, (1, "warm"): 0.15, (14, "warm"):
 
 
 def measure() -> Iterator[Figure]:
+    warm = live.shared()
     with ExitStack() as stack:
         cold = stack.enter_context(live.platform(FERMI_STAND_BY="0"))
-        warm = stack.enter_context(live.platform())
         folder = stack.enter_context(scratch())
         folder.mkdir()
         for processes, rounds in ROUNDS.items():

@@ -72,7 +72,6 @@ def _inside() -> dict[str, Any]:
     from apps.training.shown import listed
     from bench.inside import make_running_tasks
 
-    call_command("migrate", verbosity=0)
     call_command("firststart", stdout=io.StringIO())
     make_running_tasks(1)
     asking = {"administrator": User.objects.get()}

@@ -1,16 +1,18 @@
 """The real platform on scratch data, and the same training started by hand."""
 
+import atexit
 import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from bench import procfs
-from bench.scratch import scratch
+from bench.scratch import prepare, scratch
 from fermi.client import Fermi
 from fermi.launch.backends.local.launcher import training_env
 from tests.running import Running, free_port
@@ -21,8 +23,6 @@ TRAINER = "fermi.train.train_ddp"
 
 class Live(Running):
     """`choices`: environments by how many processes they make; 14 is the requirement document's example."""
-
-    fresh = True
 
     def settle(self) -> None:
         """Adds an environment with one GPU."""
@@ -35,6 +35,7 @@ class Live(Running):
 @contextmanager
 def platform(**env: str) -> Iterator[Live]:
     with scratch() as data:
+        prepare(data)
         running = Live(data, **{"FERMI_LOG_LEVEL": "WARNING", "FERMI_STAND_BY": "1", **env})
         try:
             running.start()
@@ -42,6 +43,21 @@ def platform(**env: str) -> Iterator[Live]:
             yield running
         finally:
             running.close()
+
+
+_shared = ExitStack()
+atexit.register(_shared.close)
+
+
+@cache
+def shared() -> Live:
+    """The same one for all sections that ask for it, until `close`."""
+    return _shared.enter_context(platform())
+
+
+def close() -> None:
+    shared.cache_clear()
+    _shared.close()
 
 
 def client(running: Live) -> Fermi:

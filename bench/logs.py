@@ -35,7 +35,8 @@ POINTS = STEPS // 10
 
 
 def measure() -> Iterator[Figure]:
-    with live.platform() as running, scratch() as folder:
+    running = live.shared()
+    with scratch() as folder:
         folder.mkdir()
         tasks: list[str] = []
         printing: dict[str, list[float]] = {"fermi": [], "by hand": []}

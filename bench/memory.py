@@ -11,7 +11,8 @@ LONG = {"totalSteps": 100_000, "stepDelay": 1.0}
 
 
 def measure() -> Iterator[Figure]:
-    with live.platform() as running, scratch() as folder:
+    running = live.shared()
+    with scratch() as folder:
         folder.mkdir()
         task_id, began = live.create(running, 14, hyperparameters=LONG, maxRestarts=0)
         live.until_first_step(running.data / "logs" / task_id / "1" / "0.log", began)

@@ -36,14 +36,14 @@ TARGET_S = 2.5
 
 
 def measure() -> Iterator[Figure]:
-    with live.platform() as running:
-        for processes in HERE:
-            took = _often(running, running.choices[processes], lambda: live.wait_for_stand_by(running))
-            what = "1 process" if processes == 1 else f"{processes} processes"
-            yield Figure(f"kill -9 of a rank → next attempt's first step, {what}", took, "s", target=Target(TARGET_S))
-        yield from _on_agents(running)
-        if not slurm.why_not():
-            yield from _on_slurm(running)
+    running = live.shared()
+    for processes in HERE:
+        took = _often(running, running.choices[processes], lambda: live.wait_for_stand_by(running))
+        what = "1 process" if processes == 1 else f"{processes} processes"
+        yield Figure(f"kill -9 of a rank → next attempt's first step, {what}", took, "s", target=Target(TARGET_S))
+    yield from _on_agents(running)
+    if not slurm.why_not():
+        yield from _on_slurm(running)
 
 
 def _on_agents(running: live.Live) -> Iterator[Figure]:

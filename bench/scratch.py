@@ -1,15 +1,20 @@
 """Scratch data directories, and commands that run inside Django on one."""
 
+import atexit
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
-from tests import services
+import psycopg
+import redis
+
+from tests import running, services
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("DJANGO_", "FERMI_", "DATABASE_URL", "REDIS_URL")
@@ -24,12 +29,46 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def prepare(data: Path) -> None:
+    """Puts a migrated database there; migrating takes longer than many a section, so it is done once."""
+    os.environ.setdefault("FERMI_TEST_DATA", _lasting())
+    running.prepare(data)
+
+
 @contextmanager
 def postgresql() -> Iterator[dict[str, str]]:
-    """Settings of a PostgreSQL and a Redis for one section. The ones that tests share would become the database of
-    everything that is started afterwards; `BENCH_POSTGRES` is the process that started them."""
-    with closing(services.Own()) as own:
-        yield {**own.env, "BENCH_POSTGRES": str(os.getpid())}
+    """Settings of a migrated PostgreSQL database and an empty Redis for one section; the servers are the same for all.
+    The ones that tests share would become the database of everything that is started afterwards; `BENCH_POSTGRES` is
+    the process that started them."""
+    env = _servers()
+    mother = env["DATABASE_URL"].replace("///fermi?", "///postgres?")
+    redis.from_url(env["REDIS_URL"]).flushall()
+    with psycopg.connect(mother, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE section TEMPLATE fermi")
+        try:
+            url = env["DATABASE_URL"].replace("///fermi?", "///section?")
+            yield {**env, "DATABASE_URL": url, "BENCH_POSTGRES": str(os.getpid())}
+        finally:
+            connection.execute("DROP DATABASE section WITH (FORCE)")
+
+
+@cache
+def _servers() -> dict[str, str]:
+    own = services.Own()
+    atexit.register(own.close)
+    env = environment(Path(_lasting()), **own.env)
+    subprocess.run(
+        [sys.executable, "manage.py", "migrate", "--no-input", "--verbosity", "0"], env=env, cwd=ROOT, check=True
+    )
+    return own.env
+
+
+@cache
+def _lasting() -> str:
+    """A folder for the whole run."""
+    folder = tempfile.mkdtemp(prefix="fermi-bench-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def environment(data: Path, **more: str) -> dict[str, str]:
@@ -40,7 +79,8 @@ def environment(data: Path, **more: str) -> dict[str, str]:
 
 
 def inside(data: Path, *words: str) -> str:
-    """`python -m bench.inside …` on a migrated database of `data`; what it printed."""
+    """`python -m bench.inside …` on a new database of `data`; what it printed."""
+    prepare(data)
     command = [sys.executable, "-m", "bench.inside", *words]
     return subprocess.run(
         command, env=environment(data), cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True

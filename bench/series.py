@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,8 @@ _LIKE = {name: KEYS.index(name) for name in OF_NODES} | {
 HOURS = 3
 """Ago. The middle of a block is measured."""
 WARM_UP = 60
+FOLDED = NODES // 4 // NODES_OF_A_TASK * NODES_OF_A_TASK
+"""Of the nodes: each block is folded by itself, and takes as long as any other."""
 EIGHT = ("gpu", "gpu_memory", "power", "temperature", "sm_clock", "received", "rank_cpu", "rank_memory")
 
 
@@ -58,6 +60,7 @@ class _Machines:
         scale = np.array([_scale(name) for name in KEYS])
         walk = np.cumsum(rng.normal(0, 0.03, (4 * FINE.values, len(KEYS))), axis=0)
         self._table = np.round((0.5 + 0.4 * np.sin(walk)) * scale, 1)
+        self.period = len(self._table)
         self._table[:, [name.partition(":")[0].endswith("_total") for name in KEYS]] = 80 * 2.0**30
 
     def at(self, names: Sequence[str], node: int, slot: int) -> dict[str, float]:
@@ -102,32 +105,32 @@ def cost(span: int) -> dict[str, Any]:
             moment += 1
         return spent
 
-    def fill(known: int) -> int:
-        """All blocks, at once; how many series they have."""
-        count = 0
-        for node in range(NODES):
+    def fill(known: int, nodes: int) -> list[str]:
+        """Their blocks, at once; the subjects of these."""
+        filled = []
+        for node in range(nodes):
             for subject, names in (_node(node), *([_task(node)] if node % NODES_OF_A_TASK == 0 else [])):
                 there = Block.objects.filter(subject=subject).values_list("version", flat=True).first() or 0
                 storing.save(FINE, subject, began, machines.block(names, node, began, FINE, known), there)
-                count += len(names)
-        return count
+                filled.append(subject)
+        return filled
 
     resident = memory([os.getpid()]).resident
-    series = fill(FINE.values // 2 - WARM_UP // FINE.seconds)
+    fill(FINE.values // 2 - WARM_UP // FINE.seconds, NODES)
     seconds_of(moment + WARM_UP)
     server = postgres_seconds()
     writing = seconds_of(moment + span) / span
     serving = (postgres_seconds() - server) / span
     grown = memory([os.getpid()]).resident - resident
-    fill(FINE.values)
+    Block.objects.exclude(subject__in=fill(FINE.values, FOLDED)).update(sealed=True)
     started, server = time.process_time(), postgres_seconds()
     while folding.fold():
         pass
-    folded = (time.process_time() - started + postgres_seconds() - server) / FINE.block
+    folded = (time.process_time() - started + postgres_seconds() - server) / FINE.block * NODES / FOLDED
     sizes = {grain: _size(machines, grain) for grain in GRAINS}
     read = _reading(_week(machines), _present(machines)) | _scraped(machines)
     return {
-        "series": series, "values": NODES * len(KEYS) / FINE.seconds, "writer": writing, "postgres": serving,
+        "series": NODES * len(KEYS), "values": NODES * len(KEYS) / FINE.seconds, "writer": writing, "postgres": serving,
         "folding": folded, "memory": grown, "day": sizes[FINE] * 86_400 / FINE.block,
         "plain": 4 * len(KEYS) * 86_400 / FINE.seconds,
         "ever": sum(sizes[grain] * grain.kept / grain.block for grain in GRAINS), **read,
@@ -204,7 +207,7 @@ def _scraped(machines: _Machines) -> dict[str, float]:
     writer.flush(all_of_it=True)
     assert metrics.said().count(b"fermi_gpu_power_watts{") >= NODES * GPUS
     began, server = time.process_time(), postgres_seconds()
-    said = [metrics.said() for _ in range(5)]
+    said = [metrics.said() for _ in range(3)]
     return {
         "scrape": (time.process_time() - began) / len(said),
         "scrape_postgres": (postgres_seconds() - server) / len(said),
@@ -233,11 +236,15 @@ def _running(name: str, nodes: int, begins: datetime) -> Task:
 
 
 def _kept(subject: str, names: Sequence[str], machines: _Machines, node: int, moment: float) -> None:
+    @cache
+    def packed(grain: Grain, begins: int, known: int) -> bytes:
+        return pack(machines.block(names, node, begins, grain, known))
+
     for grain in GRAINS:
         for begins in range(grain.begin(moment - min(grain.kept, WEEK)), int(moment), grain.block):
             known = min(grain.values, int(moment - begins) // grain.seconds)
             sealed = grain is FINE and begins + grain.block < moment - 2400
-            data = pack(machines.block(names, node, begins, grain, known))
+            data = packed(grain, begins % (grain.seconds * machines.period), known)
             Block.objects.create(
                 subject=subject, grain=grain.seconds, begins=begins, data=data, version=1, sealed=sealed
             )

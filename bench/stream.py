@@ -46,7 +46,8 @@ def measure() -> Iterator[Figure]:
     delays: list[float] = []
     asked: list[float] = []
     killed: list[float] = []
-    with live.platform() as running, live.client(running) as fermi:
+    running = live.shared()
+    with live.client(running) as fermi:
         script = running.data / "workspace" / "sleep.py"
         script.parent.mkdir(exist_ok=True)
         script.write_text(SCRIPT)

@@ -84,8 +84,11 @@ def show(
     sections: Iterable[tuple[str, list[Figure]]],
     console: Console,
     before: tuple[str, Mapping[str, float]] = ("", {}),
+    *,
+    details: bool = True,
 ) -> None:
-    """`before`: a name for an earlier run, and its measures by `section: figure`."""
+    """`before`: a name for an earlier run, and its measures by `section: figure`. Without details: what has a target,
+    and what became worse."""
     name, measures = before
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", style="bold", no_wrap=True)
@@ -94,10 +97,11 @@ def show(
         table.add_column(title, justify="right")
     table.add_column("")
     for section, figures in sections:
-        for index, figure in enumerate(figures):
-            earlier = [_earlier(figure, measures.get(f"{section}: {figure.name}"))] if name else []
-            cells = _cells(figure, earlier)
-            table.add_row(section if index == 0 else "", *cells, end_section=index == len(figures) - 1)
+        rows = [(figure, measures.get(f"{section}: {figure.name}")) for figure in figures]
+        shown = [row for row in rows if details or row[0].target or (row[1] is not None and row[0].worse(row[1]))]
+        for index, (figure, earlier) in enumerate(shown):
+            cells = _cells(figure, [_earlier(figure, earlier)] if name else [])
+            table.add_row(section if index == 0 else "", *cells, end_section=index == len(shown) - 1)
     console.print(table)
 
 

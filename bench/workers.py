@@ -24,7 +24,7 @@ from tests.waiting import until
 WORKERS = 20_000
 INTERVAL = 10.0
 SECONDS = 20.0
-WARM_UP = 10.0  # seconds of the same before it counts: every worker has been heard once
+WARM_UP = 5.0  # seconds in which every worker is heard once before it counts
 
 
 def measure() -> Iterator[Figure]:

@@ -58,6 +58,13 @@ def migrated() -> Path:
     return made
 
 
+def prepare(data: Path) -> None:
+    """Makes a data directory of its own with such a database."""
+    data.mkdir(mode=0o700, parents=True)
+    for name in ("fermi.sqlite3", schema.REMEMBERED):
+        shutil.copy(migrated() / name, data)
+
+
 class Running:
     """`start` returns when the API answers and there is something to train on; `api` speaks for the administrator.
     `fresh`: it prepares its database itself, as a platform's first start does. No process stands by with PyTorch
@@ -92,9 +99,7 @@ class Running:
 
     def start(self) -> "Running":
         if not (self.fresh or self.data.exists() or "DATABASE_URL" in self.env):
-            self.data.mkdir(mode=0o700)
-            for name in ("fermi.sqlite3", schema.REMEMBERED):
-                shutil.copy(migrated() / name, self.data)
+            prepare(self.data)
         with self.output.open("ab") as output:
             self.supervisor = subprocess.Popen(
                 [sys.executable, "-m", "server.up"], env=self.env, cwd=ROOT, stdout=output, stderr=output,

@@ -33,6 +33,10 @@ def task_id(number: int) -> str:
     return f"task-size-{number:05}"
 
 
+def number_of(task: str) -> int:
+    return int(task.rpartition("-")[2])
+
+
 class Recorded(Backend):
     def __init__(self, file: Path) -> None:
         with file.open("r+b") as opened:
@@ -42,15 +46,15 @@ class Recorded(Backend):
     def change(self, numbers: Iterable[int]) -> None:
         """One rank of each of these tasks is in another process; whoever watches in this process is told."""
         for number in numbers:
-            place = number * NUMBER.size
-            NUMBER.pack_into(self._changes, place, NUMBER.unpack_from(self._changes, place)[0] + 1)
+            NUMBER.pack_into(self._changes, number * NUMBER.size, self.changes(number) + 1)
             self._told.put(attempt_name(task_id(number), 1))
 
     def observe(self, handles: Iterable[Handle]) -> Mapping[str, Observation]:
-        return {handle.name: self._seen(int(handle.task_id.rpartition("-")[2])) for handle in handles}
+        return {handle.name: seen(self.changes(number_of(handle.task_id))) for handle in handles}
 
-    def _seen(self, number: int) -> Observation:
-        return seen(NUMBER.unpack_from(self._changes, number * NUMBER.size)[0])
+    def changes(self, number: int) -> int:
+        """Of this task, so far."""
+        return int(NUMBER.unpack_from(self._changes, number * NUMBER.size)[0])
 
     def watch(self, stop: Event, on_change: Callable[[str], None]) -> None:
         while not stop.is_set():
