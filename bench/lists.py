@@ -2,11 +2,15 @@
 private PostgreSQL (without fsync, like that of the tests)."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+
+import psycopg
 
 from bench.scratch import ROOT, environment, postgresql, scratch
 from bench.table import Figure, Target
@@ -102,7 +106,7 @@ def _week(ends: Any) -> tuple[Any, Any]:
 
 
 def _make() -> None:
-    """Rows first and indexes then, which takes a third of the time."""
+    """Rows first and indexes then, on two cores, which takes a quarter of the time."""
     from django.db import connection
 
     from apps.training.models import Task
@@ -113,8 +117,8 @@ def _make() -> None:
     columns = ", ".join(f'"{name}"' for name in names)
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT indexname, indexdef FROM pg_indexes "
-            "WHERE tablename = 'training_task' AND indexdef NOT LIKE '%UNIQUE%'"
+            "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'training_task' "
+            "AND indexdef NOT LIKE '%UNIQUE%' ORDER BY indexdef LIKE '%USING gin%' DESC"  # the longest first
         )
         indexes = cursor.fetchall()
         for name, _ in indexes:
@@ -124,11 +128,17 @@ def _make() -> None:
             f"INSERT INTO training_task ({columns}) SELECT {values} "
             f"FROM training_task AS task, generate_series(1, {TASKS}) AS n"
         )
-        cursor.execute("SET maintenance_work_mem = '512MB'")
-        for _, definition in indexes:
-            cursor.execute(definition)
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(_execute, [definition for _, definition in indexes]))
         cursor.execute("VACUUM ANALYZE training_task")
         cursor.execute("ANALYZE accounts_membership")
+
+
+def _execute(statement: str) -> None:
+    """On a connection and a core of its own."""
+    with psycopg.connect(os.environ["DATABASE_URL"]) as connection:
+        connection.execute("SET maintenance_work_mem = '512MB'; SET max_parallel_maintenance_workers = 0")
+        connection.execute(statement)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,15 @@
 The same script runs as a task, with the watcher reading and somebody following all logs, and by hand, writing to
 plain files; in turns. Its time in steps (a little computing, then 14 or so lines) tells how much it was slowed.
 
-Then once more with fifty readers of all of it, of whom some take nothing till the end: what they cost the web process,
-and whether each of them gets every line.
+Then for twice as long with fifty readers of all of it, of whom some take nothing till the end: what they cost the web
+process, whether each of them gets every line, and whether every line is there afterwards.
 """
 
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import datetime
 from pathlib import Path
 from statistics import mean
@@ -27,7 +27,7 @@ from fermi.launch.backends.local.launcher import training_env
 
 RANKS, LINES, STEPS, RATE = 14, 15, 480, 48
 """14 × 15 × 48 = 10,080 lines a second, for ten seconds."""
-ROUNDS = 2
+ROUNDS, TURN = 2, STEPS // 2
 READERS, PAUSED, FROM_THE_START = 50, 5, "0.0.0.1."
 SCRIPT = ROOT / "bench" / "printer.py"
 EXPECTED = RANKS * LINES * STEPS + STEPS // 10
@@ -38,12 +38,10 @@ def measure() -> Iterator[Figure]:
     running = live.shared()
     with scratch() as folder:
         folder.mkdir()
-        tasks: list[str] = []
         printing: dict[str, list[float]] = {"fermi": [], "by hand": []}
 
         def watched() -> float:
-            working, spent, task_id = _watched(running, folder)
-            tasks.append(task_id)
+            working, spent = _watched(running, folder)
             printing["fermi"].append(spent)
             return working
 
@@ -60,14 +58,15 @@ def measure() -> Iterator[Figure]:
         yield Figure(
             "its printing alone", mean(printing["fermi"]) * 1e3, "ms", mean(printing["by hand"]) * 1e3, "by hand"
         )
-        yield from _missing(running, tasks[-1])
-        yield from _flood(running, folder)
+        task_id = yield from _flood(running, folder)
+        yield from _missing(running, task_id)
 
 
-def _flood(running: live.Live, folder: Path) -> Iterator[Figure]:
+def _flood(running: live.Live, folder: Path) -> Generator[Figure, None, str]:
+    """Its task is what it returns."""
     pid = int(running.processes()["web"]["pid"])
     web = Web(int(running.url.rpartition(":")[2]), (running.data / "token").read_text().strip(), (pid,))
-    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder)}
+    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder, STEPS)}
     before, spent, began = memory([pid]).resident, cpu_seconds([pid]), time.monotonic()
     forget_peak(pid)
     task_id, _ = live.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
@@ -81,7 +80,6 @@ def _flood(running: live.Live, folder: Path) -> Iterator[Figure]:
         busy, grown = (cpu_seconds([pid]) - spent) / (time.monotonic() - began), peak(pid) - before
         readers.go_on()
         missing = sum(EXPECTED - lines for lines in readers.lines())
-    _result(folder)
     if len(arrived) < READERS - PAUSED:
         raise RuntimeError(f"only {len(arrived)} readers came to the end")
     last = 1e3 * (max(arrived) - datetime.fromisoformat(ended).timestamp())
@@ -89,27 +87,28 @@ def _flood(running: live.Live, folder: Path) -> Iterator[Figure]:
     yield Figure("its processor", busy, "cores", target=Target(1))
     yield Figure(f"{READERS - PAUSED} that keep reading: end recorded → all of it is there, worst", last, "ms")
     yield Figure(f"of {READERS * EXPECTED:,} lines to all readers, missing", missing, "", target=Target(0))
+    return task_id
 
 
-def _arguments(folder: Path) -> list[str]:
-    return [str(LINES), str(STEPS), str(RATE), str(folder)]
+def _arguments(folder: Path, steps: int) -> list[str]:
+    return [str(LINES), str(steps), str(RATE), str(folder)]
 
 
-def _watched(running: live.Live, folder: Path) -> tuple[float, float, str]:
-    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder)}
+def _watched(running: live.Live, folder: Path) -> tuple[float, float]:
+    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder, TURN)}
     task_id, _ = live.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
     with live.client(running) as fermi:
         for _ in fermi.tasks.stream(task_id, logs="all"):  # ends with the task
             pass
     running.until_state(task_id, "succeeded")
-    return *_result(folder), task_id
+    return _result(folder)
 
 
 def _alone(folder: Path) -> tuple[float, float]:
     ranks = []
     for rank in range(RANKS):
         with (folder / f"{rank}.log").open("ab") as log:
-            command = [sys.executable, str(SCRIPT), *_arguments(folder)]
+            command = [sys.executable, str(SCRIPT), *_arguments(folder, TURN)]
             env = {**training_env(), "RANK": str(rank)}
             ranks.append(
                 subprocess.Popen(command, env=env, stdout=log, start_new_session=True)
@@ -121,11 +120,11 @@ def _alone(folder: Path) -> tuple[float, float]:
 
 
 def _result(folder: Path) -> tuple[float, float]:
-    """Seconds per step: in all, and printing."""
+    """Of a turn, seconds per step: in all, and printing."""
     results = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
     for rank in range(RANKS):
         (folder / f"{rank}.json").unlink()
-    return mean(result["working"] for result in results) / STEPS, mean(r["printing"] for r in results) / STEPS
+    return mean(result["working"] for result in results) / TURN, mean(r["printing"] for r in results) / TURN
 
 
 def _missing(running: live.Live, task_id: str) -> Iterator[Figure]:
