@@ -10,7 +10,7 @@
 # make test-deploy      the image, docker-compose.yml and the systemd unit for real (half an hour; a Docker engine)
 # make faults   makes every fault we know of happen and prints what is said of each (ONLY=name JOBS=4); make healthy runs
 #               a hundred trainings with which nothing is wrong (docs/faults.md)
-# make bench  measures (ONLY="api launch": those sections; ALL=1: the rare ones, too)
+# make bench  measures (ONLY="api launch": those sections, in detail; ALL=1: all of them)
 # make profile  where the time of a request goes (WHAT=list)
 # make schema and make lock write generated files anew; make clean removes what was built
 # make manifests  writes the chart as plain Kubernetes manifests to build/manifests.yaml

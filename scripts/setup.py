@@ -241,6 +241,7 @@ def prepare(target: str) -> list[str | Path]:
                 return [PYTHON, "-m", "server.up", "dev"]
             case "bench":
                 packages()
+                dev_packages()
                 return [PYTHON, "-m", "bench", *sys.argv[2:]]
             case "profile":
                 packages()

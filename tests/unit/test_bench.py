@@ -59,6 +59,24 @@ def test_what_became_slower_is_marked_and_what_only_varies_is_not() -> None:
     assert ["worse" in line for line in lines] == [True, False, False]
 
 
+def test_without_details_there_is_a_line_for_each_target_and_for_what_became_worse() -> None:
+    figures = [
+        Figure("aim", 2.0, "ms", target=Target(3)),
+        Figure("alone", 2.0, "ms"),
+        Figure("slower", 2.0, "ms", 1.0, "bare"),
+        Figure("as fast", 2.0, "ms", 1.0, "bare"),
+    ]
+    before = ("0.1", {"s: slower": 1.5, "s: as fast": 2.0})
+    shown = {}
+    for details in (False, True):
+        text = StringIO()
+        show([("s", figures)], Console(file=text, width=150), before, details=details)
+        shown[details] = [line for line in text.getvalue().splitlines() if line]
+    assert [line[0] for line in shown[False][1:]] == ["s", " "]
+    assert ["slower" in line for line in shown[False][1:]] == [False, True]
+    assert len(shown[True]) == 5
+
+
 def test_numbers_have_three_digits_that_count() -> None:
     assert [number(value) for value in (0, 0.07123, 3.189, 43.61, 1536.4)] == ["0", "0.0712", "3.19", "43.6", "1,536"]
 
