@@ -13,7 +13,7 @@ from rich.console import Console
 
 from bench import history, live, table
 
-ON_ONE_PLATFORM = ("idle", "stream", "launch", "memory", "logs", "code", "recovery", "kubernetes", "gang")
+ON_ONE_PLATFORM = ("idle", "stream", "launch", "logs", "code", "recovery", "kubernetes", "gang")
 """One after the other on `live.shared()`: first the one that wants it new, last those that leave clusters behind."""
 SECTIONS = (
     *ON_ONE_PLATFORM,

@@ -1,23 +1,27 @@
-"""From the request to the end of the first optimizer step, against the same trainer under torchrun by hand.
+"""From asking for a training to the end of its first optimizer step, and the same trainer under torchrun; and what both
+take while they train.
 
-Fermi: from sending POST /training-tasks until the `time` in rank 0's first line of metrics. torchrun: from starting
+Ours: from sending POST /training-tasks until the `time` in rank 0's first line of metrics. torchrun: from starting
 its process until the same. Cold: no process stands by. Warm: one has imported everything. Both platforms are up all
 the while, and the ways take turns.
 """
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench import live
+from bench import live, procfs
 from bench.scratch import scratch
 from bench.table import Figure, Target
 from bench.timing import in_turns
+from tests.waiting import until
 
-ROUNDS = {1: 3, 14: 3}
-HYPERPARAMETERS = {"totalSteps": 1, "evalBatches": 1}
+ROUNDS = {1: 3, 14: 2}
+HYPERPARAMETERS = {"totalSteps": 100_000, "evalBatches": 1}
 TARGETS = {(1, "cold"): 0.5, (14, "cold"): 0.2, (1, "warm"): 0.15, (14, "warm"): 0.03}
 
 
@@ -27,46 +31,72 @@ def measure() -> Iterator[Figure]:
         cold = stack.enter_context(live.platform(FERMI_STAND_BY="0"))
         folder = stack.enter_context(scratch())
         folder.mkdir()
+        ours, theirs = list[float](), list[float]()
         for processes, rounds in ROUNDS.items():
             words = _settle(cold, processes)
             took = in_turns(
                 rounds,
-                torchrun=partial(_by_hand, words, processes, folder / "torchrun.log"),
+                torchrun=partial(_by_hand, words, processes, folder / "torchrun.log", theirs),
                 cold=partial(_cold, cold, processes),
-                warm=partial(_warm, warm, processes),
+                warm=partial(_warm, warm, processes, ours),
             )
+            what = "1 process" if processes == 1 else f"{processes} processes"
             for way in ("cold", "warm"):
-                bound = TARGETS.get((processes, way))
-                target = None if bound is None else Target(bound, of="ratio")
-                what = "1 process" if processes == 1 else f"{processes} processes"
+                target = Target(TARGETS[processes, way], of="ratio")
                 yield Figure(
                     f"request → first step, {what}, {way}", took[way], "s", took["torchrun"], "torchrun", target
                 )
+    name = f"memory of {processes} ranks with their runners, proportional"
+    yield Figure(name, ours[-1], "MiB", theirs[-1], "torchrun", Target(2048))
 
 
 def _settle(running: live.Live, processes: int) -> list[str]:
     """One run that is not counted, so that every file has been read once; gives the trainer's command."""
-    task_id, _ = live.create(running, processes, hyperparameters=HYPERPARAMETERS)
-    running.until_final(task_id, seconds=300)
-    return live.command_of(running, task_id)
+    task_id, _ = _first_step(running, processes)
+    words = live.command_of(running, task_id)
+    _stop(running, task_id)
+    return words
 
 
 def _cold(running: live.Live, processes: int) -> float:
-    task_id, began = live.create(running, processes, hyperparameters=HYPERPARAMETERS)
-    took = live.until_first_step(running.data / "logs" / task_id / "1" / "0.log", began)
-    running.until_state(task_id, "succeeded", seconds=300)
+    task_id, took = _first_step(running, processes)
+    _stop(running, task_id)
     return took
 
 
-def _warm(running: live.Live, processes: int) -> float:
+def _warm(running: live.Live, processes: int, memory: list[float]) -> float:
     live.wait_for_stand_by(running)
-    return _cold(running, processes)
+    task_id, took = _first_step(running, processes)
+    ranks = until(lambda: _ranks(running, task_id), what="the platform knows all ranks")
+    memory.append(procfs.memory([*ranks, *{procfs.parent(pid) for pid in ranks}]).proportional)
+    _stop(running, task_id)
+    return took
 
 
-def _by_hand(words: list[str], processes: int, log: Path) -> float:
+def _first_step(running: live.Live, processes: int) -> tuple[str, float]:
+    task_id, began = live.create(running, processes, hyperparameters=HYPERPARAMETERS, maxRestarts=0)
+    return task_id, live.until_first_step(running.data / "logs" / task_id / "1" / "0.log", began)
+
+
+def _stop(running: live.Live, task_id: str) -> None:
+    running.api.post(f"/training-tasks/{task_id}/stop").raise_for_status()
+    running.until_final(task_id)
+
+
+def _ranks(running: live.Live, task_id: str) -> list[int]:
+    ranks = running.task(task_id)["ranks"]
+    return [rank["pid"] for rank in ranks] if all(rank["state"] == "running" for rank in ranks) else []
+
+
+def _by_hand(words: list[str], processes: int, log: Path, memory: list[float]) -> float:
     log.unlink(missing_ok=True)
     began = time.time()
     process = live.torchrun(words, processes, log)
-    took = live.until_first_step(log, began)
-    process.wait(300)
+    try:
+        took = live.until_first_step(log, began)
+        memory.append(procfs.memory(procfs.descendants(process.pid)).proportional)
+    finally:
+        for pid in procfs.descendants(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
     return took

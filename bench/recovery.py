@@ -90,7 +90,9 @@ def _on_slurm(running: live.Live) -> Iterator[Figure]:
 
         took = _often(running, [node["id"] for node in nodes], lambda: None, afterwards=waited)
         yield Figure("the same, 2 nodes of Slurm", took, "s")
-        yield Figure("of it ours, without Slurm's scheduling", took - median(waits), "s", target=Target(TARGET_S))
+        yield Figure(
+            "the same, 2 nodes of Slurm, without its scheduling", took - median(waits), "s", target=Target(TARGET_S)
+        )
 
 
 def _made(running: live.Live, path: str, **body: Any) -> Any:

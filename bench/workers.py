@@ -44,13 +44,13 @@ def _figures(data: Path, web: Web, how: str, first: int, hold: float = 0.0) -> I
     spent = (cpu_seconds(web.pids) - before) / SECONDS
     written, missing = commits.per_second(), _missing(data, load["last"])
     yield Figure(f"heartbeats, {how}", load["answered"] / SECONDS, "/s")
-    yield Figure("the server's processor", spent, "cores", target=Target(0.7))
-    yield Figure("answer, median", load["median_ms"], "ms")
-    yield Figure("answer, 95 of 100 within", load["p95_ms"], "ms", target=Target(100))
-    yield Figure("answer, 99 of 100 within", load["p99_ms"], "ms")
-    yield Figure("database: transactions", written, "/s")
-    yield Figure("newest heartbeats that were not stored", missing, "", target=Target(0))
-    yield Figure("the load generator's own share of a core", 100 * load["busy"], "%")
+    yield Figure(f"{how}: the server's processor", spent, "cores", target=Target(0.7))
+    yield Figure(f"{how}: answer, median", load["median_ms"], "ms")
+    yield Figure(f"{how}: answer, 95 of 100 within", load["p95_ms"], "ms", target=Target(100))
+    yield Figure(f"{how}: answer, 99 of 100 within", load["p99_ms"], "ms")
+    yield Figure(f"{how}: transactions of the database", written, "/s")
+    yield Figure(f"{how}: newest heartbeats that were not stored", missing, "", target=Target(0))
+    yield Figure(f"{how}: the load generator's own share of a core", 100 * load["busy"], "%")
 
 
 def _load(data: Path, web: Web, seconds: float, first: int, hold: float = 0.0) -> dict[str, float]:
