@@ -23,7 +23,7 @@ from server.up import webs
 from tests.running import Running
 
 TASKS = 500
-SECONDS = 1.0
+SECONDS = 0.6
 ROUNDS = 5
 TARGETS = {
     "create": Target(60, "at least"),
@@ -98,7 +98,7 @@ def _together(web: Web, processes: int) -> Iterator[Figure]:
         return put(web.port, requests[name], SECONDS).per_second
 
     for request in requests.values():
-        put(web.port, request, 1.0)
+        put(web.port, request, 0.5)
     rates = in_turns(ROUNDS, **{name: partial(rate, name) for name in requests})
     bare = rates.pop("bare view")
     for name, found in rates.items():

@@ -129,14 +129,15 @@ def _paced() -> dict[str, float]:
     """They come back after five to ten minutes, in no order; here as many of them between two sweeps, but sooner."""
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE training_task SET due_at = now() + random() * interval '{450 * PAUSE / 2} seconds'")
-    took, looked = [], 0
+    reconciler.sweep()  # of what was due when all rows were written
+    moment, took, looked = time.monotonic(), [], 0
     for _ in range(SWEEPS):
-        pause = time.monotonic() + PAUSE
+        moment += PAUSE
+        time.sleep(max(0.0, moment - time.monotonic()))
         with counted() as asked:
             began = time.monotonic()
             looked += reconciler.sweep()
             took.append(time.monotonic() - began)
-        time.sleep(max(0.0, pause - time.monotonic()))
     return {"sweep": median(took), "worst": max(took), "looked": looked / SWEEPS, "statements": asked[0]}
 
 
