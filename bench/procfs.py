@@ -61,7 +61,7 @@ def standing_by(worker: int) -> int | None:
     for pid in children(worker):
         if "fermi.runner.template" in command(pid):
             before = cpu_seconds([pid])
-            time.sleep(0.2)
+            time.sleep(0.5)
             return pid if before > 0.5 and cpu_seconds([pid]) == before else None
     return None
 
