@@ -23,28 +23,28 @@ from tests.waiting import until
 
 WORKERS = 20_000
 INTERVAL = 10.0
-SECONDS = 10.0
 WARM_UP = 5.0
-"""Every worker is heard once in each of the two; the first does not count."""
+"""Seconds in which each worker is heard once before it counts."""
 
 
 def measure() -> Iterator[Figure]:
     with scratch() as data:
         inside(data, "workers", str(WORKERS))
         with serving(data, FERMI_WORKER_HEARTBEAT=str(INTERVAL)) as web:
-            _load(data, web, WARM_UP, first=1)
-            yield from _figures(data, web, "each by itself", first=100)
-            yield from _figures(data, web, "eight of a host together", first=200, hold=INTERVAL)
+            _load(data, web, WARM_UP, 1, first=1)
+            yield from _figures(data, web, "each by itself", 1, first=100)
+            yield from _figures(data, web, "eight of a host together", 2, first=200, hold=INTERVAL)
             yield Figure("the server's memory, resident", memory(web.pids).resident, "MiB")
 
 
-def _figures(data: Path, web: Web, how: str, first: int, hold: float = 0.0) -> Iterator[Figure]:
+def _figures(data: Path, web: Web, how: str, rounds: int, first: int, hold: float = 0.0) -> Iterator[Figure]:
     commits = Commits(data / "fermi.sqlite3")
     before = cpu_seconds(web.pids)
-    load = _load(data, web, SECONDS, first, hold)
-    spent = (cpu_seconds(web.pids) - before) / SECONDS
+    load = _load(data, web, INTERVAL, rounds, first, hold)
+    seconds = rounds * INTERVAL
+    spent = (cpu_seconds(web.pids) - before) / seconds
     written, missing = commits.per_second(), _missing(data, load["last"])
-    yield Figure(f"heartbeats, {how}", load["answered"] / SECONDS, "/s")
+    yield Figure(f"heartbeats, {how}", load["answered"] / seconds, "/s")
     yield Figure(f"{how}: the server's processor", spent, "cores", target=Target(0.7))
     yield Figure(f"{how}: answer, median", load["median_ms"], "ms")
     yield Figure(f"{how}: answer, 95 of 100 within", load["p95_ms"], "ms", target=Target(100))
@@ -54,12 +54,12 @@ def _figures(data: Path, web: Web, how: str, first: int, hold: float = 0.0) -> I
     yield Figure(f"{how}: the load generator's own share of a core", 100 * load["busy"], "%")
 
 
-def _load(data: Path, web: Web, seconds: float, first: int, hold: float = 0.0) -> dict[str, float]:
+def _load(data: Path, web: Web, interval: float, rounds: int, first: int, hold: float = 0.0) -> dict[str, float]:
     order = {
         "port": web.port,
         "workers": WORKERS,
-        "interval": seconds,
-        "seconds": seconds,
+        "interval": interval,
+        "seconds": rounds * interval,
         "first": first,
         "hold": hold,
     }
