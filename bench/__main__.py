@@ -33,8 +33,8 @@ SECTIONS = (
     "doors",
     "lists",
 )
-RARELY = {"scaling", "loading", "sharing"}
-"""Without a target, and long: only when they are named, or with `--all`."""
+RARELY = {"sweep", "scaling", "loading", "sharing"}
+"""Without a target: only when they are named, or with `--all`."""
 
 
 def main(words: list[str]) -> int:

@@ -31,14 +31,15 @@ def measure() -> Iterator[Figure]:
         cold = stack.enter_context(live.platform(FERMI_STAND_BY="0"))
         folder = stack.enter_context(scratch())
         folder.mkdir()
-        ours, theirs = list[float](), list[float]()
+        words, ours, theirs = list[str](), list[float](), list[float]()
         for processes, rounds in ROUNDS.items():
-            words = _settle(cold, processes)
+            if processes == 1:
+                _cold(cold, processes, words)  # is not counted: now every file has been read once
             took = in_turns(
                 rounds,
-                torchrun=partial(_by_hand, words, processes, folder / "torchrun.log", theirs),
-                cold=partial(_cold, cold, processes),
+                cold=partial(_cold, cold, processes, words),
                 warm=partial(_warm, warm, processes, ours),
+                torchrun=partial(_by_hand, words, processes, folder / "torchrun.log", theirs),
             )
             what = "1 process" if processes == 1 else f"{processes} processes"
             for way in ("cold", "warm"):
@@ -50,16 +51,10 @@ def measure() -> Iterator[Figure]:
     yield Figure(name, ours[-1], "MiB", theirs[-1], "torchrun", Target(2048))
 
 
-def _settle(running: live.Live, processes: int) -> list[str]:
-    """One run that is not counted, so that every file has been read once; gives the trainer's command."""
-    task_id, _ = _first_step(running, processes)
-    words = live.command_of(running, task_id)
-    _stop(running, task_id)
-    return words
-
-
-def _cold(running: live.Live, processes: int) -> float:
+def _cold(running: live.Live, processes: int, words: list[str]) -> float:
+    """`words` become the trainer's command."""
     task_id, took = _first_step(running, processes)
+    words[:] = live.command_of(running, task_id)
     _stop(running, task_id)
     return took
 
