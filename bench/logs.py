@@ -3,8 +3,8 @@
 The same script runs as a task, with the watcher reading and somebody following all logs, and by hand, writing to
 plain files; in turns. Its time in steps (a little computing, then 14 or so lines) tells how much it was slowed.
 
-Then for twice as long with fifty readers of all of it, of whom some take nothing till the end: what they cost the web
-process, whether each of them gets every line, and whether every line is there afterwards.
+Then for three times as long with fifty readers of all of it, of whom some take nothing till the end: what they cost the
+web process, whether each of them gets every line, and whether every line is there afterwards.
 """
 
 import json
@@ -27,7 +27,7 @@ from fermi.launch.backends.local.launcher import training_env
 
 RANKS, LINES, STEPS, RATE = 14, 15, 480, 48
 """14 × 15 × 48 = 10,080 lines a second, for ten seconds."""
-ROUNDS, TURN = 2, STEPS // 2
+ROUNDS, TURN = 3, STEPS // 3
 READERS, PAUSED, FROM_THE_START = 50, 5, "0.0.0.1."
 SCRIPT = ROOT / "bench" / "printer.py"
 EXPECTED = RANKS * LINES * STEPS + STEPS // 10
