@@ -3,8 +3,8 @@
 The same script runs as a task, with the watcher reading and somebody following all logs, and by hand, writing to
 plain files; in turns. Its time in steps (a little computing, then 14 or so lines) tells how much it was slowed.
 
-Then for three times as long with fifty readers of all of it, of whom some take nothing till the end: what they cost the
-web process, whether each of them gets every line, and whether every line is there afterwards.
+Then once more with fifty readers of all of it, of whom some take nothing till the end: what they cost the web process,
+whether each of them gets every line, and whether every line is there afterwards.
 """
 
 import json
@@ -27,7 +27,7 @@ from fermi.launch.backends.local.launcher import training_env
 
 RANKS, LINES, STEPS, RATE = 14, 15, 480, 48
 """14 × 15 × 48 = 10,080 lines a second, for ten seconds."""
-ROUNDS, TURN = 3, STEPS // 3
+ROUNDS = 2
 READERS, PAUSED, FROM_THE_START = 50, 5, "0.0.0.1."
 SCRIPT = ROOT / "bench" / "printer.py"
 EXPECTED = RANKS * LINES * STEPS + STEPS // 10
@@ -66,7 +66,7 @@ def _flood(running: live.Live, folder: Path) -> Generator[Figure, None, str]:
     """Its task is what it returns."""
     pid = int(running.processes()["web"]["pid"])
     web = Web(int(running.url.rpartition(":")[2]), (running.data / "token").read_text().strip(), (pid,))
-    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder, STEPS)}
+    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder)}
     before, spent, began = memory([pid]).resident, cpu_seconds([pid]), time.monotonic()
     forget_peak(pid)
     task_id, _ = live.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
@@ -90,12 +90,12 @@ def _flood(running: live.Live, folder: Path) -> Generator[Figure, None, str]:
     return task_id
 
 
-def _arguments(folder: Path, steps: int) -> list[str]:
-    return [str(LINES), str(steps), str(RATE), str(folder)]
+def _arguments(folder: Path) -> list[str]:
+    return [str(LINES), str(STEPS), str(RATE), str(folder)]
 
 
 def _watched(running: live.Live, folder: Path) -> tuple[float, float]:
-    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder, TURN)}
+    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder)}
     task_id, _ = live.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
     with live.client(running) as fermi:
         for _ in fermi.tasks.stream(task_id, logs="all"):  # ends with the task
@@ -108,7 +108,7 @@ def _alone(folder: Path) -> tuple[float, float]:
     ranks = []
     for rank in range(RANKS):
         with (folder / f"{rank}.log").open("ab") as log:
-            command = [sys.executable, str(SCRIPT), *_arguments(folder, TURN)]
+            command = [sys.executable, str(SCRIPT), *_arguments(folder)]
             env = {**training_env(), "RANK": str(rank)}
             ranks.append(
                 subprocess.Popen(command, env=env, stdout=log, start_new_session=True)
@@ -120,11 +120,11 @@ def _alone(folder: Path) -> tuple[float, float]:
 
 
 def _result(folder: Path) -> tuple[float, float]:
-    """Of a turn, seconds per step: in all, and printing."""
+    """Seconds per step: in all, and printing."""
     results = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
     for rank in range(RANKS):
         (folder / f"{rank}.json").unlink()
-    return mean(result["working"] for result in results) / TURN, mean(r["printing"] for r in results) / TURN
+    return mean(result["working"] for result in results) / STEPS, mean(r["printing"] for r in results) / STEPS
 
 
 def _missing(running: live.Live, task_id: str) -> Iterator[Figure]:
