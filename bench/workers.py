@@ -91,7 +91,7 @@ class Commits:
     def __init__(self, path: Path) -> None:
         self._ended = threading.Event()
         self._began, self._seen = time.monotonic(), 0
-        self._thread = threading.Thread(target=self._watch, args=(path,))
+        self._thread = threading.Thread(target=self._watch, args=(path,), daemon=True)
         self._thread.start()
 
     def _watch(self, path: Path) -> None:
