@@ -9,19 +9,17 @@ from http.server import BaseHTTPRequestHandler
 from websockets.frames import Opcode
 from websockets.protocol import OPEN, SERVER, Protocol
 
-from tests.fakes.kubernetes.errors import bad_request
-
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def chosen(handler: BaseHTTPRequestHandler, known: Sequence[str]) -> str:
-    """The protocol: of those that the client offers, the first that is known. Raises the API server's Refused."""
+    """The protocol: of those that the client offers, the first that is known. Raises ValueError."""
     if handler.headers.get("Upgrade", "").lower() != "websocket":
-        raise bad_request("Upgrade request required")
+        raise ValueError("Upgrade request required")
     offered = [one.strip() for one in handler.headers.get("Sec-WebSocket-Protocol", "").split(",")]
     found = next((one for one in offered if one in known), None)
     if found is None:
-        raise bad_request("no protocol that is known")
+        raise ValueError("no protocol that is known")
     return found
 
 

@@ -1,7 +1,10 @@
 """What the API server answers when it refuses: a Status object in Kubernetes' own words."""
 
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from tests.fakes import upgrades
 from tests.fakes.kubernetes.resources import Resource
 
 
@@ -55,6 +58,14 @@ def invalid(resource: Resource, name: str, *problems: tuple[str, str]) -> Refuse
 
 def bad_request(message: str) -> Refused:
     return Refused(400, "BadRequest", message)
+
+
+def protocol(handler: BaseHTTPRequestHandler, known: Sequence[str]) -> str:
+    """What a WebSocket is to speak. Raises Refused."""
+    try:
+        return upgrades.chosen(handler, known)
+    except ValueError as error:
+        raise bad_request(str(error)) from None
 
 
 def forbidden(resource: Resource, name: str, why: str) -> Refused:

@@ -20,6 +20,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, Protocol
 
 from tests.fakes import upgrades
+from tests.fakes.kubernetes import errors
 from tests.fakes.kubernetes.errors import Refused, bad_request
 from tests.fakes.upgrades import Talk
 
@@ -36,7 +37,7 @@ class Begin(Protocol):
 def serve(
     handler: BaseHTTPRequestHandler, query: Mapping[str, list[str]], begin: Begin, known: Sequence[str] = (V5, V4)
 ) -> None:
-    protocol = upgrades.chosen(handler, known)
+    protocol = errors.protocol(handler, known)
     if query.get("tty") == ["true"]:
         raise bad_request("this fake gives no terminals")
     if not any(query.get(name) == ["true"] for name in ("stdin", "stdout", "stderr")):

@@ -9,6 +9,7 @@ import struct
 from http.server import BaseHTTPRequestHandler
 
 from tests.fakes import upgrades
+from tests.fakes.kubernetes import errors
 from tests.fakes.kubernetes.errors import bad_request
 from tests.fakes.kubernetes.store import Object
 from tests.fakes.upgrades import Talk
@@ -17,7 +18,7 @@ PROTOCOLS = ("v4.channel.k8s.io",)
 
 
 def serve(handler: BaseHTTPRequestHandler, pod: Object, port: int) -> None:
-    protocol = upgrades.chosen(handler, PROTOCOLS)
+    protocol = errors.protocol(handler, PROTOCOLS)
     if (pod.get("status") or {}).get("phase") != "Running":
         raise bad_request(f"unable to forward port because pod is not running. Current status={pod['status']['phase']}")
     with contextlib.suppress(OSError):
