@@ -25,9 +25,10 @@ import sys
 from importlib import import_module
 from typing import NoReturn
 
-from fermi import train
 from fermi.probe import of_torch, start  # noqa: F401 (shared by all ranks, like the training stack)
 from fermi.runner import confine, files, node  # noqa: F401 (and by all runners)
+
+TRAINERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "train")
 
 
 def main() -> None:
@@ -36,7 +37,7 @@ def main() -> None:
     parser.add_argument("--later", default="")
     args = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the platform's terminal is not for training
-    compileall.compile_dir(train.__path__[0], quiet=2)  # ranks may not write there
+    compileall.compile_dir(TRAINERS, quiet=2)  # ranks may not write there
     orders = select.poll()
     orders.register(0, select.POLLIN)
     imported_from = _import(args.preload)
