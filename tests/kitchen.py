@@ -5,7 +5,7 @@ All jobs that do not depend on each other are started at once by that one proces
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,7 +54,7 @@ class Kitchen:
         self.launcher, self.backend.launcher = self.backend.launcher, self  # type: ignore[assignment]
         self.waiting: list[Path] = []
 
-    def launch(self, name: str, specs: list[Path], preload: list[str], log: Path, secrets: Mapping[str, str]) -> None:
+    def launch(self, name: str, specs: list[Path], *_: Any) -> None:
         """In the launcher's place: remembers what to start."""
         self.waiting += specs
 
