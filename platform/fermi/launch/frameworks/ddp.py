@@ -26,7 +26,7 @@ OPTIONS = options.schema(
 )
 
 _COMPILER = ("torch._dynamo",)
-"""What optimizers and DistributedDataParallel ask for, and ranks with a probe do without (see `probe/later.py`)."""
+"""What optimizers ask for, and one process with a probe does without (see `probe/later.py`)."""
 PRELOAD = ("torch", "numpy", "torch.distributed", "torch.nn.parallel", *_COMPILER)
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's is eight times as fast
@@ -58,20 +58,16 @@ def plan(spec: JobSpec) -> Plan:
     env: dict[str, Value] = {"FERMI_DDP_CONFIG": (Late.FILES_DIR, "/pytorch_ddp_config.yaml")}
     env |= network.torch_env(spec, backend)
     by_rank = shares.rank_env(spec)
+    alone = spec.pulse and spec.world_size == 1
     return gang(
         spec,
         command,
         files=files,
-        preload=PRELOAD[: -len(_COMPILER)] if _needs_no_compiler(spec) else PRELOAD,
-        preload_later=_COMPILER if _needs_no_compiler(spec) else (),
+        preload=PRELOAD[: -len(_COMPILER)] if alone else PRELOAD,
+        preload_later=_COMPILER if alone else (),
         node_env=lambda _: env,
         rank_env=lambda at, local: by_rank.get(at.first_rank + local, {}),
     )
-
-
-def _needs_no_compiler(spec: JobSpec) -> bool:
-    """A script may compile: several ranks of it have the compiler imported once for all."""
-    return spec.pulse and (spec.entrypoint is None or spec.world_size == 1)
 
 
 _HEAD = "<head>"
