@@ -407,6 +407,7 @@ def test_the_compiler_is_imported_by_what_compiles_and_by_no_optimizer(start):
         print(torch.compile(step, backend="eager")())
         """,
         OMP_NUM_THREADS="1",
+        FERMI_COMPILER="later",
     )
     seen = one.wait()
     said = [line for line in one.text.splitlines() if line.startswith("True")]  # torch warns of what it leaves out
@@ -415,22 +416,18 @@ def test_the_compiler_is_imported_by_what_compiles_and_by_no_optimizer(start):
     assert seen.step
 
 
-def test_data_parallelism_brings_the_compiler_as_it_does_without_us(start):
+def test_without_the_plan_s_word_an_optimizer_brings_the_compiler(start):
     one = start(
         """
         import sys
         import torch
-        import torch.distributed as dist
         torch.optim.SGD(torch.nn.Linear(1, 1).parameters())
         print("torch._dynamo.eval_frame" in sys.modules)
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        parallel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
-        print("torch._dynamo.eval_frame" in sys.modules, torch._dynamo is sys.modules["torch._dynamo"])
         """,
         OMP_NUM_THREADS="1",
     )
     one.wait()
-    assert one.text.splitlines() == ["False", "True True"]
+    assert one.text == "True\n"
 
 
 def test_what_the_compiler_fails_with_is_said_each_time(start):
@@ -451,6 +448,7 @@ def test_what_the_compiler_fails_with_is_said_each_time(start):
                 print(error)
         """,
         OMP_NUM_THREADS="1",
+        FERMI_COMPILER="later",
     )
     one.wait()
     assert one.text.splitlines() == ["half of it is missing"] * 2

@@ -1,5 +1,6 @@
-"""Puts off the import of torch's compiler until something asks for it that compiles, or trains in several processes.
-Every optimizer brings it along, and to a script that does neither it is more than a second of waiting.
+"""Puts off the import of torch's compiler until something asks for more of it than optimizers do, where the plan says
+that one process trains alone, by a trainer of ours (`FERMI_COMPILER=later`). Every optimizer brings it along, and to a
+script that never compiles it is more than a second of waiting.
 
 Until then `torch._dynamo` is a module that has what optimizers ask of it, and whatever else is asked of it brings the
 real one. What they ask for, as of torch 2.13:
@@ -7,13 +8,13 @@ real one. What they ask for, as of torch 2.13:
   graph_break   torch/optim/optimizer.py: does nothing outside of a compiler
   disable       torch/_compile.py: changes nothing outside of one; what it got until then, the real one gets
 
-DistributedDataParallel and process groups ask for more, and get the real one. They could do without; but then a model
-is freed when its last name goes, and if Gloo's thread holds an operation's last word at that moment, the two wait for
-each other for ever (seen in 2 of 20 scripts that end without `del model`).
+Not where several train: with it, 2 of 20 scripts that free a model at their end hung there. Its reducer ends the
+process group while it has the interpreter's lock, and waits for Gloo's thread, which may be waiting for the lock.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from importlib import import_module
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
     from .rank import Pulse
 
 NAME = "torch._dynamo"
+VARIABLE = "FERMI_COMPILER"
 
 
 def put_off(_: Pulse, __: ModuleType) -> None:
     """Does nothing where it is there already, or where optimizers do without."""
-    if NAME not in sys.modules and hasattr(sys.modules.get("torch._compile"), "_disable_dynamo"):
+    wanted = os.environ.get(VARIABLE) == "later"
+    if wanted and NAME not in sys.modules and hasattr(sys.modules.get("torch._compile"), "_disable_dynamo"):
         sys.modules[NAME] = sys.modules["torch"]._dynamo = Later(NAME)  # type: ignore[attr-defined]
 
 
