@@ -59,11 +59,3 @@ def first_word(stream: socket.socket) -> str:
         assert piece, said
         said += b"".join(payload for channel, payload in frames.feed(piece) if channel == wire.OUT)
     return said.decode().strip()
-
-
-def lives(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from fermi.launch.spec import Handle, Phase
+from tests.alive import alive
 from tests.waiting import until
 
 
@@ -22,13 +23,6 @@ def starts(engine) -> Counter[str]:
         if path.exists()
         else Counter()
     )
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def ready(engine, handle: Handle) -> None:

@@ -7,7 +7,8 @@ import pytest
 from fermi.keeper import wire
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Phase
-from tests.beside import LEAVES, Beside, first_word, lives
+from tests.alive import alive
+from tests.beside import LEAVES, Beside, first_word
 from tests.contract.conftest import Engine
 from tests.waiting import until
 
@@ -61,9 +62,9 @@ def test_a_command_ends_with_its_connection_and_all_that_it_started(begin: Begin
     beside = begin("wait")
     stream = beside.begin(0, "sh", "-c", LEAVES)
     left = int(first_word(stream))
-    assert lives(left)
+    assert alive(left)
     stream.close()
-    until(lambda: not lives(left), what="what it left behind is gone")
+    until(lambda: not alive(left), what="what it left behind is gone")
     assert beside.backend.observe([beside.handle])[beside.handle.name].phase is Phase.RUNNING
 
 

@@ -18,7 +18,8 @@ from fermi.keeper import beside, wire
 from fermi.launch import shipped
 from fermi.launch.backends import joined
 from fermi.runner import bringing
-from tests.beside import LEAVES, SHOWN, first_word, lives
+from tests.alive import alive
+from tests.beside import LEAVES, SHOWN, first_word
 from tests.keepers import ran
 from tests.waiting import until
 
@@ -143,7 +144,7 @@ def test_all_that_it_started_ends_with_it(end: str) -> None:
     elif end == "signal":
         running.process.send_signal(signal.SIGTERM)
     running.process.wait(30)
-    until(lambda: not lives(left), what="what was left behind is gone")
+    until(lambda: not alive(left), what="what was left behind is gone")
     running.close()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fermi.runner.processes import start_time
+from tests.alive import alive
 from tests.byhand import ROOT, Started, lines_of
 from tests.running import free_port
 
@@ -40,10 +40,6 @@ class Hand:
         run = Started(output, *under, *RUNNER, *words, "--", sys.executable, "-u", "-c", code, PYTHONPATH=path, **env)
         self.runs.append(run)
         return run
-
-
-def alive(pid: int) -> bool:
-    return start_time(pid) is not None
 
 
 def test_the_exit_code_is_that_of_the_rank_that_failed_first(hand):

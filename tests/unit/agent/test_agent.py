@@ -18,6 +18,7 @@ from fermi.launch import registry
 from fermi.launch.backends.agent import use
 from fermi.launch.spec import Handle, JobSpec, Phase
 from fermi.runner import files, processes
+from tests.alive import alive
 from tests.contract.conftest import OnWorkers
 from tests.fakes.workers import Platform, agent, serving
 from tests.waiting import until
@@ -68,13 +69,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
         yield lab
         platform.cut = lambda method, path: ""
         lab.close()
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 UNCONFINED = Confining.of(Path("/"), Path("/"), "python3", (), wanted=False)

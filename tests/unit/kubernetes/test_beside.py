@@ -12,6 +12,7 @@ from fermi.launch.backends.kubernetes import beside
 from fermi.launch.backends.kubernetes.engine import KubernetesBackend
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Handle, Phase, Rendered
+from tests.alive import alive
 from tests.fakes.kubernetes import executing
 from tests.fakes.kubernetes.kubelet.containers import Sleeps
 from tests.keepers import ran
@@ -70,15 +71,7 @@ def test_a_command_ends_with_its_connection_and_takes_all_along(training: Beside
     frames = wire.Frames()
     ((_, said),) = frames.feed(stream.recv(1 << 12))
     stream.close()
-    until(lambda: not lives(int(said)), what="what it left behind is gone")
-
-
-def lives(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    until(lambda: not alive(int(said)), what="what it left behind is gone")
 
 
 def test_much_passes_in_both_directions(training: Beside) -> None:

@@ -1,7 +1,6 @@
 """A rank fails and leaves a process behind, which holds the GPU: it is named, and nothing of it is left."""
 
-from pathlib import Path
-
+from tests.alive import alive
 from tests.faults.catalogue.fault import Expected, Fault, Scene
 
 
@@ -10,15 +9,7 @@ def look(scene: Scene) -> None:
     pid = int((scene.stamps / "pid").read_text())
     scene.go("fail")
     scene.platform.until_final(scene.task_id)
-    assert not lives(pid), "the process that was left behind lives"
-
-
-def lives(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
+    assert not alive(pid), "the process that was left behind lives"
 
 
 FAULT = Fault(
