@@ -416,6 +416,30 @@ def test_the_compiler_is_imported_by_what_compiles_and_by_no_optimizer(start):
     assert seen.step
 
 
+def test_data_parallelism_brings_no_compiler_and_can_be_compiled(start):
+    one = start(
+        """
+        import sys
+        import torch
+        import torch.distributed as dist
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        parallel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+        def step(model):
+            model(torch.ones(2, 4)).sum().backward()
+            return bool(parallel.module.weight.grad.any())
+        print(step(parallel), "torch._dynamo.eval_frame" in sys.modules)
+        print(step(torch.compile(parallel, backend="eager")), torch._dynamo.utils.get_optimize_ddp_mode())
+        torch._dynamo.config.optimize_ddp = "python_reducer"
+        print(True, torch._dynamo.utils.get_optimize_ddp_mode())
+        """,
+        OMP_NUM_THREADS="1",
+        FERMI_COMPILER="later",
+    )
+    one.wait()
+    said = [line for line in one.text.splitlines() if line.startswith("True")]
+    assert said == ["True False", "True ddp_optimizer", "True python_reducer"], one.text
+
+
 def test_without_the_plan_s_word_an_optimizer_brings_the_compiler(start):
     one = start(
         """

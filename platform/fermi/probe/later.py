@@ -1,15 +1,20 @@
-"""Puts off the import of torch's compiler until something asks for more of it than optimizers do, where the plan says
-that one process trains alone, by a trainer of ours (`FERMI_COMPILER=later`). Every optimizer brings it along, and to a
-script that never compiles it is more than a second of waiting.
+"""Puts off the import of torch's compiler until something compiles, where the plan says that a trainer of ours trains
+(`FERMI_COMPILER=later`). Every optimizer and DistributedDataParallel bring it along, and to a script that never
+compiles it is more than a second of waiting.
 
-Until then `torch._dynamo` is a module that has what optimizers ask of it, and whatever else is asked of it brings the
-real one. What they ask for, as of torch 2.13:
+Until then `torch._dynamo` is a module that has what they ask of it, and whatever else is asked of it brings the real
+one. What they ask for, as of torch 2.13:
 
-  graph_break   torch/optim/optimizer.py: does nothing outside of a compiler
-  disable       torch/_compile.py: changes nothing outside of one; what it got until then, the real one gets
+  graph_break                   torch/optim/optimizer.py: does nothing outside of a compiler
+  disable                       torch/_compile.py: changes nothing outside of one; what it got until then, the real one
+                                gets
+  utils.get_optimize_ddp_mode   torch/nn/parallel/distributed.py: what torch/_dynamo/config.py has, which nobody can
+                                have set before the real one was there
+  trace_rules.clear_lru_cache   torch/distributed/distributed_c10d.py: nothing is in it yet
 
-Not where several train: with it, 2 of 20 scripts that free a model at their end hung there. Its reducer ends the
-process group while it has the interpreter's lock, and waits for Gloo's thread, which may be waiting for the lock.
+Not in other programs: with it, 4 of 41 scripts of two ranks that end their process group before they let go of their
+model hung there. The model's reducer then ends the group while it has the interpreter's lock, and waits for Gloo's
+thread, which may be waiting for the lock. Our trainer lets go of its model first.
 """
 
 from __future__ import annotations
@@ -47,6 +52,8 @@ class Later(ModuleType):
         self.__spec__ = ModuleSpec(name, None)  # is looked at by each import
         self.given: list[tuple[Any, bool]] = []
         self.lock = threading.RLock()
+        self.utils = Part(self, "utils", get_optimize_ddp_mode=lambda: "ddp_optimizer")
+        self.trace_rules = Part(self, "trace_rules", clear_lru_cache=lambda: None)
 
     def graph_break(self, *_: Any, **__: Any) -> None:
         """Of no meaning where nothing is compiled."""
@@ -80,3 +87,15 @@ class Later(ModuleType):
                     setattr(fn, "__dynamo_disable", disable(fn, recursive, wrapping=False))
                 self.given.clear()
         return sys.modules[NAME]
+
+
+class Part:
+    """One of its modules. `meanwhile`: what of it can be had without the real one."""
+
+    def __init__(self, whole: Later, name: str, **meanwhile: Callable[[], Any]) -> None:
+        self._whole, self._name, self._meanwhile = whole, name, meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._meanwhile and sys.modules.get(NAME) is self._whole:
+            return self._meanwhile[name]
+        return getattr(getattr(self._whole.real(), self._name), name)

@@ -26,7 +26,7 @@ OPTIONS = options.schema(
 )
 
 _COMPILER = ("torch._dynamo",)
-"""What optimizers ask for, and one process of our trainer does without (see `probe/later.py`)."""
+"""What optimizers and DistributedDataParallel ask for, and our trainer does without (see `probe/later.py`)."""
 PRELOAD = ("torch", "numpy", "torch.distributed", "torch.nn.parallel", *_COMPILER)
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's is eight times as fast
@@ -58,14 +58,14 @@ def plan(spec: JobSpec) -> Plan:
     env: dict[str, Value] = {"FERMI_DDP_CONFIG": (Late.FILES_DIR, "/pytorch_ddp_config.yaml")}
     env |= network.torch_env(spec, backend)
     by_rank = shares.rank_env(spec)
-    if alone := spec.pulse and spec.world_size == 1 and spec.entrypoint is None:
+    if ours := spec.pulse and spec.entrypoint is None:
         env["FERMI_COMPILER"] = "later"
     return gang(
         spec,
         command,
         files=files,
-        preload=PRELOAD[: -len(_COMPILER)] if alone else PRELOAD,
-        preload_later=_COMPILER if alone else (),
+        preload=PRELOAD[: -len(_COMPILER)] if ours else PRELOAD,
+        preload_later=_COMPILER if ours else (),
         node_env=lambda _: env,
         rank_env=lambda at, local: by_rank.get(at.first_rank + local, {}),
     )
