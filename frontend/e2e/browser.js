@@ -25,6 +25,9 @@ export function launch() {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
 }
 
+/** Machines differ, and other tests run beside: so many times slower than where a deadline was chosen. */
+const SLOWER = 3;
+
 /** A page in a context of its own, and what it does that no page may. */
 export async function openPage(browser, url, waitMs) {
   const context = await browser.newContext({
@@ -34,7 +37,7 @@ export async function openPage(browser, url, waitMs) {
   });
   const faults = watch(context, new URL(url).origin);
   const page = await context.newPage();
-  page.setDefaultTimeout(waitMs);
+  page.setDefaultTimeout(SLOWER * waitMs);
   return { page, faults };
 }
 

@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const PYTHON = process.env.FERMI_PYTHON ?? join(ROOT, ".venv/bin/python");
-const READY_MS = 120_000;
+const READY_MS = 360_000;
 
 /**
  * `{ url, link, stop() }`; `link` signs in once. Of a platform of our own also `seed(environments)`, or with what another
