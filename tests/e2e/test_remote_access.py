@@ -86,7 +86,8 @@ def test_a_terminal_is_one(laptop: dict[str, str], mine: str) -> None:
                               timeout=SECONDS, dimensions=(33, 91), encoding="utf-8")  # fmt: skip
     shell.sendline("stty size; echo $TERM''inal")
     shell.expect_exact("33 91")
-    shell.sendline("sleep 100")
+    shell.sendline("sh -c 'echo as\"\"leep; exec sleep 100'")  # what is begun has the terminal, so the key is its
+    shell.expect_exact("asleep")
     shell.sendintr()
     shell.sendline("exit 5")
     shell.expect(pexpect.EOF)
