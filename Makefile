@@ -1,7 +1,7 @@
 # make up     sets everything up, serves http://127.0.0.1:8000 and prints a one-time sign-in link
 # make down   stops the platform and all its training
 # make dev    the same for working on it: whatever is edited is served at once, the console from one port above
-# make test   sets everything up, then runs all tests
+# make test   sets everything up, then runs all tests (ALL=1: of the long rows of faults all, not a part drawn anew)
 # make check  format, lint, types, import contracts, migrations, drift of everything generated
 # make fix    formats everything, and mends what the linters can
 # make coverage  which lines and branches of the Python code the tests reach (ONLY=tests/unit: those tests alone)
@@ -32,6 +32,7 @@ $(call given,DEMO,FERMI_DEMO)
 $(call given,WEB,FERMI_WEB)
 $(call given,SEED,FERMI_API_SEED)
 $(call given,EXAMPLES,FERMI_API_EXAMPLES)
+$(call given,ALL,FERMI_TEST_ALL)
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 CANDIDATES := $(or $(PYTHON),.venv/bin/python python3 python3.11 python3.12 python3.13 python3.14 python)

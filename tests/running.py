@@ -43,19 +43,28 @@ def free_port() -> int:
     raise AssertionError("all ports of this test process were handed out")
 
 
-def migrated() -> Path:
-    """A data directory with nothing but a prepared database, made once for all processes of this test run."""
-    made = Path(os.environ["FERMI_TEST_DATA"], "migrated")
+def migrated(database: str = "") -> Path:
+    """A data directory with nothing but a prepared database, made once for all processes of this test run; that of the
+    name on the private PostgreSQL, where one is given."""
+    made = Path(os.environ["FERMI_TEST_DATA"], f"migrated{database}")
     with made.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
             making = made.with_suffix(".new")
             making.mkdir()
             migrate = [sys.executable, "manage.py", "migrate", "--no-input", "--verbosity", "0"]
-            subprocess.run(migrate, env=environment(FERMI_DATA=str(making)), cwd=ROOT, check=True)
+            there = services.separate(name=database) if database else {}
+            env = environment(FERMI_DATA=str(making), **there)
+            subprocess.run(migrate, env=env, cwd=ROOT, check=True)
             schema.remember(making)
             making.rename(made)
     return made
+
+
+def copied() -> dict[str, str]:
+    """DATABASE_URL and REDIS_URL of such a database on the private PostgreSQL."""
+    migrated("fermi_migrated")
+    return services.separate(like="fermi_migrated")
 
 
 def prepare(data: Path) -> None:
@@ -93,7 +102,7 @@ class Running:
         for name in ("DJANGO_SETTINGS_MODULE", "FERMI_TEST_DATA", "FERMI_SECRET_KEY", "PYTEST_CURRENT_TEST"):
             self.env.pop(name, None)
         if os.environ.get("FERMI_TEST_DB") == "postgres":
-            self.env.update(services.separate())
+            self.env.update(services.separate() if self.fresh else copied())
         self.supervisor: subprocess.Popen[bytes] | None = None
         self.output = data.with_name(data.name + ".out")
 

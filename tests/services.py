@@ -40,12 +40,13 @@ def ensure() -> None:
     os.environ["REDIS_URL"] = _start_redis(redis, scratch / "redis")
 
 
-def separate() -> dict[str, str]:
-    """DATABASE_URL and REDIS_URL of an empty database on the private servers, for a platform of its own."""
+def separate(like: str = "template1", name: str = "") -> dict[str, str]:
+    """DATABASE_URL and REDIS_URL of a database on the private servers, for a platform of its own: an empty one, or a
+    copy of the one that is named."""
     ensure()
-    name = f"fermi_{secrets.token_hex(6)}"
+    name = name or f"fermi_{secrets.token_hex(6)}"
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {like}")
     database = os.environ["DATABASE_URL"].replace(":///fermi?", f":///{name}?")
     redis = os.environ["REDIS_URL"].rsplit("/", 1)[0]
     return {"DATABASE_URL": database, "REDIS_URL": f"{redis}/{secrets.randbelow(15) + 1}"}

@@ -1,5 +1,6 @@
 """Runs a task's whole life with the reconciler killed at its k-th line, then again without: `crash.py <scenario>
-<every> <scratch> <port> [kubeconfig]`; on this machine, or on the cluster of the kubeconfig.
+<first> <every> <scratch> <port> [kubeconfig]`, where k is `first`, and then always `every` more; on this machine, or on
+the cluster of the kubeconfig.
 
 The parent sets Django and a database up once and forks; a child counts the lines it executes in the modules that
 launch, record and cancel, and dies at the k-th as by kill -9. A second child then finishes the work. Prints one JSON
@@ -18,8 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-SCENARIO, EVERY, SCRATCH, PORT = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
-KUBECONFIG = sys.argv[5] if len(sys.argv) > 5 else ""
+SCENARIO, FIRST, EVERY, SCRATCH = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+PORT, KUBECONFIG = int(sys.argv[5]), sys.argv[6] if len(sys.argv) > 6 else ""
 DATA = SCRATCH / "data"
 STARTS = DATA / "workspace" / "starts"  # of the data directory, ranks reach no more
 DATA.mkdir(parents=True)
@@ -252,7 +253,7 @@ def main() -> None:
     connections.close_all()
     pristine = SCRATCH / "pristine"
     shutil.copytree(DATA, pristine)
-    line, code = 1, 9
+    line, code = FIRST, 9
     while code == 9:
         shutil.rmtree(DATA)
         shutil.copytree(pristine, DATA)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.fakes.kubernetes.fixtures import kubernetes
 from tests.running import free_port
+from tests.some import stride
 
 __all__ = ["kubernetes"]
 pytestmark = pytest.mark.faults
@@ -20,9 +21,10 @@ def check_lives(scenario: str, every: int, scratch: Path, state: str, starts: di
     """Each life is looked at as it ends: the first that went wrong ends the test."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
     stderr = scratch.with_suffix(".stderr")
+    first, every = stride(every, 3)
     with stderr.open("w") as errors, subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("crash.py")), scenario, str(every), str(scratch),
-         str(free_port()), *more],
+        [sys.executable, str(Path(__file__).with_name("crash.py")), scenario, str(first), str(every),
+         str(scratch), str(free_port()), *more],
         env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True,
     ) as running:  # fmt: skip
         try:
@@ -31,11 +33,11 @@ def check_lives(scenario: str, every: int, scratch: Path, state: str, starts: di
             running.kill()
             raise
     assert running.returncode == 0, stderr.read_text()[-4000:]
-    assert len(found) > 4, "the crash points were not reached"
+    assert len(found) > 2, "the crash points were not reached"
     assert found[-1]["code"] == 0, "the last life is the one that no crash cut short"
 
 
-@pytest.mark.timeout(1000)  # some fifty lives each
+@pytest.mark.timeout(1000)  # some fifty lives each, of all
 @pytest.mark.parametrize(
     ("scenario", "every", "state", "starts"),
     [

@@ -16,6 +16,7 @@ from tests.fakes.kubernetes import Exits, FakeCluster, Sleeps, errors
 from tests.fakes.kubernetes.faults import Fault
 from tests.fakes.kubernetes.fixtures import kubernetes  # noqa: F401
 from tests.faults import kubernetes_life
+from tests.some import some
 from tests.waiting import until
 
 pytestmark = pytest.mark.faults
@@ -88,8 +89,9 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_at_any_write_is_got_over(cluster, tmp_path, name, monkeypatch):
     monkeypatch.setitem(Client.request.__kwdefaults__, "timeout", 0.5)
-    struck = 0
-    for nth in range(1, writes(cluster, tmp_path) + 1):
+    count = writes(cluster, tmp_path)
+    assert count >= 15, "a life has that many"
+    for nth in some(range(1, count + 1), 3):
         cluster.faults.clear()
         fault = FAULTS[name]()
         fault.verb, fault.nth = "write", nth
@@ -97,8 +99,7 @@ def test_a_fault_at_any_write_is_got_over(cluster, tmp_path, name, monkeypatch):
         task = f"{name}-{nth}"
         live(cluster, tmp_path, task)
         assert_clean(cluster, task, f"{name} at write {nth}")
-        struck += fault.struck
-    assert struck >= 15, "the writes were reached"
+        assert fault.struck or nth > count - 3, "the write was reached"  # how often it is tried again differs a little
 
 
 @pytest.mark.parametrize("verb", ["list", "watch", "get"])
