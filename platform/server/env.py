@@ -91,6 +91,11 @@ def secret_key(data: Path) -> str:
     return path.read_text()
 
 
+RECONNECT = 2.0
+"""Seconds after which the pool no longer tries by itself to connect again: it does so at ever longer intervals, so that
+a minute without a database would be two. Whoever asks for a connection has it try at once."""
+
+
 def postgres(url: str) -> dict[str, Any]:
     """DATABASES entry of a PostgreSQL URL.
 
@@ -108,7 +113,7 @@ def postgres(url: str) -> dict[str, Any]:
         "HOST": parts.hostname or options.pop("host", ""),
         "PORT": str(parts.port or ""),
         "CONN_HEALTH_CHECKS": True,  # 60 µs; a restart of PostgreSQL would fail a request for each that is kept
-        "OPTIONS": {**options, "pool": {"min_size": 1, "max_size": 20, "timeout": 20}},
+        "OPTIONS": {**options, "pool": {"min_size": 1, "max_size": 20, "timeout": 20, "reconnect_timeout": RECONNECT}},
     }
 
 

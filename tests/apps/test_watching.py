@@ -18,7 +18,7 @@ from apps.telemetry.reading import newest
 from apps.training.ground import hints, launching
 from apps.training.ground.seen import remember
 from apps.training.models import MetricPoint, Node, Task
-from apps.training.output import ingest
+from apps.training.output import ingest, sparing
 from apps.training.output.watching import CONFIRM, COUNT, FIND, REST, SLOWEST, SLOWEST_FIRST, TICK, Watcher
 from apps.training.states import State
 from fermi.launch.backends.local.engine import LocalBackend
@@ -364,3 +364,8 @@ def test_use_that_cannot_be_read_keeps_nobody_from_the_logs(
         watcher.look(tick * TICK)
     assert points() == 20
     assert len(caplog.records) == 1
+
+
+def test_what_stood_still_for_a_minute_is_not_left_alone_for_twenty():
+    assert sparing.pause(0.1, 0.05) == 2
+    assert sparing.pause(60, 0.05) == sparing.LONGEST

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from apps.training.ground import findings
 from apps.training.ground.launching import backend_for
 from apps.training.models import Task
+from apps.training.output.sparing import pause
 from apps.training.states import Kind
 from fermi.launch.diagnosis import slow
 from fermi.launch.ranks import place
@@ -32,7 +33,7 @@ class Pace:
             return
         began = time.monotonic()
         self._judge()
-        self._due = moment + max(PERIOD, (time.monotonic() - began) / SHARE)
+        self._due = moment + max(PERIOD, pause(time.monotonic() - began, SHARE))
 
     def _judge(self) -> None:
         if self._places is None:

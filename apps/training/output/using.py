@@ -11,6 +11,7 @@ from apps.telemetry import subjects
 from apps.telemetry.writing import Writer
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Task
+from apps.training.output.sparing import pause
 from fermi.launch.spec import Sample
 from fermi.telemetry.folded import TOLD_SECONDS, Folding
 from fermi.telemetry.metrics import GPU, METRICS, PERIOD_SECONDS, RANK
@@ -48,7 +49,7 @@ class Used:
             if sample.node_rank < len(self._places) and sample.at > self._after[sample.node_rank]:
                 self._after[sample.node_rank] = sample.at
                 self._put(sample, writer, here=backend.here)
-        self._due = moment + max(TOLD_SECONDS, (time.monotonic() - began) / SHARE)
+        self._due = moment + max(TOLD_SECONDS, pause(time.monotonic() - began, SHARE))
 
     def _put(self, sample: Sample, writer: Writer, *, here: bool) -> None:
         """On this machine all nodes are one, which is measured once: only their GPUs are their own."""

@@ -26,10 +26,16 @@ class Ended(BaseException):
     """SIGTERM or SIGINT: whatever was being stored is rolled back and read again by the next watcher."""
 
 
+AGAIN = 1.0
+"""Seconds: whoever runs at that moment may swallow it, as all do that Python calls by itself (a destructor)."""
+
+
 def _end(number: int, frame: FrameType | None) -> None:
-    """Once: Ctrl-C may come from the terminal and from the supervisor."""
+    """Once: Ctrl-C may come from the terminal and from the supervisor. Again until it has arrived."""
     for either in ENDINGS:
         signal.signal(either, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, _end)
+    signal.setitimer(signal.ITIMER_REAL, AGAIN)
     raise Ended
 
 
@@ -61,7 +67,7 @@ class Command(BaseCommand):
             threading.Thread(target=writing.keep, args=(writer, ending)).start()
             Watcher(writer, share).run()
         except Ended:
-            pass
+            signal.setitimer(signal.ITIMER_REAL, 0)
         finally:
             ending.set()
             share.hurry()
