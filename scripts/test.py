@@ -20,6 +20,8 @@ from scripts import ledger
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "build" / "tests"
+PREPARED = REPORTS / "prepared"
+"""What platforms of the tests in a browser begin with: a database that is migrated once for all of them."""
 REPORTED = [sys.executable, "-m", "pytest", "--junitxml={junit}", "-o", "junit_family=xunit1"]  # it names files
 PYTEST = [*REPORTED, "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
 """Half of the time tests wait for a process to start or a grace to pass, so four keep two cores busy. Whole files,
@@ -114,7 +116,7 @@ PARTS = [
         BROWSER,
         ROOT / "frontend",
         needs=("chromium",),
-        env={"NODE_OPTIONS": TO_FILE},
+        env={"NODE_OPTIONS": TO_FILE, "FERMI_TEST_DATA": str(PREPARED)},
         again=BROWSER,
     ),
 ]
@@ -169,7 +171,8 @@ def slowest(tests: Iterable[tuple[str, ledger.Outcome]]) -> list[str]:
 
 def main() -> int:
     install_missing(NEEDS)
-    REPORTS.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(PREPARED, ignore_errors=True)
+    PREPARED.mkdir(parents=True)
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ")
     results = {part.name: run(part) for part in PARTS}
     print(f"\n=== the {SLOWEST} slowest tests ===")

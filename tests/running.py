@@ -69,7 +69,7 @@ def copied() -> dict[str, str]:
 
 def prepare(data: Path) -> None:
     """Makes a data directory of its own with such a database."""
-    data.mkdir(mode=0o700, parents=True)
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name in ("fermi.sqlite3", schema.REMEMBERED):
         shutil.copy(migrated() / name, data)
 
@@ -240,3 +240,7 @@ class Running:
     def strays(self) -> list[str]:
         """Attempts of which something still runs."""
         return running_attempts(self.data)
+
+
+if __name__ == "__main__":  # for the tests of the console in a browser
+    prepare(Path(sys.argv[1]))

@@ -10,7 +10,7 @@ const TRAINING_MS = 240_000;
 let fermi, browser, page, faults;
 
 before(async () => {
-  fermi = await platform();
+  fermi = await platform({ trains: true });
   browser = await launch();
   ({ page, faults } = await openPage(browser, fermi.url, 60_000));
 });

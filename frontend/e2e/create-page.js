@@ -5,8 +5,8 @@ import { eventually as poll } from "./polling.js";
 
 const LOOK_MS = 60_000;
 
-export async function createPage() {
-  const fermi = await platform();
+export async function createPage(options) {
+  const fermi = await platform(options);
   const browser = await launch();
   const { page, faults } = await openPage(browser, fermi.url, LOOK_MS);
   await page.goto(fermi.link);

@@ -7,7 +7,7 @@ const TRAINING_MS = 600_000;
 let create, page, faults, open, unfold, looksRight, eventually, button, card, named, chosenText, fact;
 
 before(async () => {
-  create = await createPage();
+  create = await createPage({ trains: true });
   ({ page, faults, open, unfold, looksRight, eventually, button, card, named, chosenText, fact } = create);
 });
 after(() => create?.close());

@@ -14,8 +14,9 @@ const READY_MS = 360_000;
 /**
  * `{ url, link, stop() }`; `link` signs in once. Of a platform of our own also `seed(environments)`, or with what another
  * file makes, `token()`, the administrator's, and `signal(part, name)`, which sends one of its processes a signal.
+ * `trains`: much is trained there, so one process stands by with PyTorch imported.
  */
-export async function platform() {
+export async function platform({ trains = false } = {}) {
   const { FERMI_E2E_URL: url, FERMI_E2E_LINK: link } = process.env;
   if (url && link) return { url, link, stop: async () => undefined };
   const data = mkdtempSync(join(tmpdir(), "fermi-e2e-"));
@@ -28,7 +29,9 @@ export async function platform() {
     FERMI_HOST: "127.0.0.1",
     FERMI_PORT: String(port),
     FERMI_MASTER_PORTS: masterPorts(),
+    FERMI_STAND_BY: trains ? "1" : "0",
   };
+  if (process.env.FERMI_TEST_DATA) spawnSync(PYTHON, ["-m", "tests.running", data], { cwd: ROOT, env });
   const up = spawn(PYTHON, ["-m", "server.up"], { cwd: ROOT, env, stdio: ["ignore", "pipe", "pipe"] });
   const ended = new Promise((resolve) => up.once("exit", resolve));
   const stop = async () => {
