@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connections
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from apps.common import bus
 from fermi import messages
 from fermi.launch.backends.agent import engine
 from fermi.launch.spec import Cause
-from tests.running import Running
+from tests.running import Running, copy_database
 from tests.shell import forget_variables
 
 forget_variables()
@@ -45,6 +46,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def root() -> Path:
     """The repository's root."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """It is there before Django asks, and goes with its folder or its server."""
+    return True
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """Each test process has a copy of one database that was migrated once, for ten seconds of the processor's time."""
+    about = connections["default"].settings_dict
+    copy_database(about["TEST"].get("NAME") or f"test_{about['NAME']}")
 
 
 @pytest.fixture(scope="session", autouse=True)

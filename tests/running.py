@@ -61,10 +61,18 @@ def migrated(database: str = "") -> Path:
     return made
 
 
-def copied() -> dict[str, str]:
+def copied(name: str = "") -> dict[str, str]:
     """DATABASE_URL and REDIS_URL of such a database on the private PostgreSQL."""
     migrated("fermi_migrated")
-    return services.separate(like="fermi_migrated")
+    return services.separate(like="fermi_migrated", name=name)
+
+
+def copy_database(name: str) -> None:
+    """For tests that need no platform: a file, or a database of the private PostgreSQL."""
+    if os.environ.get("FERMI_TEST_DB") == "postgres":
+        copied(name)
+    else:
+        shutil.copy(migrated() / "fermi.sqlite3", name)
 
 
 def prepare(data: Path) -> None:

@@ -21,7 +21,7 @@ def check_lives(scenario: str, every: int, scratch: Path, state: str, starts: di
     """Each life is looked at as it ends: the first that went wrong ends the test."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
     stderr = scratch.with_suffix(".stderr")
-    first, every = stride(every, 3)
+    first, every = stride(every, 5)
     with stderr.open("w") as errors, subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("crash.py")), scenario, str(first), str(every),
          str(scratch), str(free_port()), *more],
@@ -33,7 +33,7 @@ def check_lives(scenario: str, every: int, scratch: Path, state: str, starts: di
             running.kill()
             raise
     assert running.returncode == 0, stderr.read_text()[-4000:]
-    assert len(found) > 2, "the crash points were not reached"
+    assert len(found) > 1, "the crash points were not reached"
     assert found[-1]["code"] == 0, "the last life is the one that no crash cut short"
 
 
