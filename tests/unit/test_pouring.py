@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fermi.keeper import pouring
 from fermi.keeper.pouring import MOST, TargetGone, pour, pour_here
 
 BODY = os.urandom(1 << 16) * 100
@@ -77,32 +76,6 @@ def test_no_more_is_taken_than_was_asked_for(ways: Ways) -> None:
     assert taken() == BODY[:100_001]
 
 
-@pytest.fixture(params=["pages", "copies"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How a thread carries: as Linux lets it, and as it does elsewhere."""
-    if request.param == "copies":
-        monkeypatch.setattr(pouring, "_way", pouring._copied)
-
-
-@pytest.mark.usefixtures("way")
-def test_a_thread_takes_no_more_than_was_asked_for(ways: Ways) -> None:
-    taken = ways.take()
-    ways.give(BODY)
-    assert pour_here(ways.out, ways.into, 3_000_001) == 3_000_001
-    ways.out.setblocking(True)
-    assert ways.out.recv(16, socket.MSG_WAITALL) == BODY[3_000_001:3_000_017], "the rest is the next one's"
-    assert taken() == BODY[:3_000_001]
-
-
-@pytest.mark.usefixtures("way")
-def test_a_thread_tells_whose_fault_it_was(ways: Ways) -> None:
-    ways.give(BODY)
-    ways.target.close()
-    with pytest.raises(TargetGone):
-        pour_here(ways.out, ways.into, len(BODY))
-
-
-@pytest.mark.usefixtures("way")
 def test_a_thread_carries_as_the_event_loop_does(ways: Ways) -> None:
     taken = ways.take()
     ways.give(BODY)
@@ -110,7 +83,6 @@ def test_a_thread_carries_as_the_event_loop_does(ways: Ways) -> None:
     assert taken() == BODY
 
 
-@pytest.mark.usefixtures("way")
 def test_a_thread_that_waits_ends_when_its_socket_is_shut_down(ways: Ways) -> None:
     found: list[int] = []
     thread = threading.Thread(target=lambda: found.append(pour_here(ways.out, ways.into, 10)), daemon=True)

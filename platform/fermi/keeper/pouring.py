@@ -1,22 +1,17 @@
 """Bytes from one socket to another through one buffer of their own.
 
 asyncio's streams make an object of each piece, append it to another, cut it off there, and keep what a slow side did
-not take: of a large file each byte is copied six times, two of them by the kernel. Here it is those two. A thread of
-its own does without these, too, on Linux: it passes pages on."""
+not take: of a large file each byte is copied six times, two of them by the kernel. Here it is those two."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import select
 import socket
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 
 LEAST, MOST = 1 << 14, 1 << 18
 """Bytes at once: most connections carry little, and each direction has its own buffer."""
-PIPE = 1 << 20
 
 
 class TargetGone(ConnectionError):
@@ -62,66 +57,26 @@ async def pour(
 
 def pour_here(source: socket.socket, target: socket.socket, count: int) -> int:
     """`pour` of `count` bytes for a thread of its own. It ends early when either socket is shut down."""
+    buffer, done = memoryview(bytearray(MOST)), 0
     readable, writable = select.poll(), select.poll()
     readable.register(source, select.POLLIN)
     writable.register(target, select.POLLOUT)
-    done = 0
-    with _way(source, target) as (take, give):
-        while done < count:
-            try:
-                got = take(count - done)
-            except BlockingIOError:
-                readable.poll()
-                continue
-            if not got:
-                break
-            left = got
-            try:
-                while left := left - give(got - left, got):
-                    writable.poll()
-            except OSError as error:
-                raise TargetGone(error.errno, error.strerror) from error
-            done += got
-    return done
-
-
-_Way = tuple[Callable[[int], int], Callable[[int, int], int]]
-"""Takes so many bytes at most; gives, of those, what lies between two places. How many there were; a source that has
-none raises BlockingIOError."""
-
-
-@contextmanager
-def _copied(source: socket.socket, target: socket.socket) -> Iterator[_Way]:
-    buffer = memoryview(bytearray(MOST))
-    yield lambda most: source.recv_into(buffer[:most]), lambda begin, end: _send(target, buffer[begin:end])
-
-
-_way = _copied
-
-if sys.platform == "linux":
-    import fcntl
-
-    _AT_ONCE = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
-
-    @contextmanager
-    def _by_pages(source: socket.socket, target: socket.socket) -> Iterator[_Way]:
-        out, into = os.pipe()
-
-        def give(begin: int, end: int) -> int:
-            try:
-                return os.splice(out, target.fileno(), end - begin, flags=_AT_ONCE)
-            except BlockingIOError:
-                return 0
-
+    while done < count:
         try:
-            with suppress(OSError):  # of a user with very many pipes, more stay small
-                fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, PIPE)
-            yield lambda most: os.splice(source.fileno(), into, min(most, PIPE), flags=_AT_ONCE), give
-        finally:
-            os.close(out)
-            os.close(into)
-
-    _way = _by_pages
+            got = source.recv_into(buffer[: count - done])
+        except BlockingIOError:
+            readable.poll()
+            continue
+        if not got:
+            break
+        left = buffer[:got]
+        try:
+            while left := left[_send(target, left) :]:
+                writable.poll()
+        except OSError as error:
+            raise TargetGone(error.errno, error.strerror) from error
+        done += got
+    return done
 
 
 def _send(target: socket.socket, data: memoryview) -> int:
