@@ -369,3 +369,4 @@ def test_use_that_cannot_be_read_keeps_nobody_from_the_logs(
 def test_what_stood_still_for_a_minute_is_not_left_alone_for_twenty():
     assert sparing.pause(0.1, 0.05) == 2
     assert sparing.pause(60, 0.05) == sparing.LONGEST
+    assert sparing.pause(60, 0.01, 60) == 60

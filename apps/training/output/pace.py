@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from apps.training.ground import findings
 from apps.training.ground.launching import backend_for
 from apps.training.models import Task
-from apps.training.output.sparing import pause
+from apps.training.output import sparing
 from apps.training.states import Kind
 from fermi.launch.diagnosis import slow
 from fermi.launch.ranks import place
 from fermi.launch.spec import Handle, JobSpec, Observation, Phase
 
-PERIOD = 4.0
+PERIOD, LONGEST = 4.0, 60.0  # seconds between two looks, at least and at most
 SHARE = 0.02
 """Of its time at most that the watcher spends on one attempt's pulses."""
 
@@ -33,7 +33,7 @@ class Pace:
             return
         began = time.monotonic()
         self._judge()
-        self._due = moment + max(PERIOD, pause(time.monotonic() - began, SHARE))
+        self._due = moment + max(PERIOD, sparing.pause(time.monotonic() - began, SHARE, LONGEST))
 
     def _judge(self) -> None:
         if self._places is None:

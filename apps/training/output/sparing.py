@@ -5,6 +5,6 @@ LONGEST = 10.0
 would look away for many times as long when it is back."""
 
 
-def pause(took: float, share: float) -> float:
-    """Seconds."""
-    return min(took / share, LONGEST)
+def pause(took: float, share: float, longest: float = LONGEST) -> float:
+    """Seconds. What takes more than `share` of `longest` takes more than its share."""
+    return min(took / share, longest)

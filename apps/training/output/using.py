@@ -11,12 +11,13 @@ from apps.telemetry import subjects
 from apps.telemetry.writing import Writer
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Task
-from apps.training.output.sparing import pause
+from apps.training.output import sparing
 from fermi.launch.spec import Sample
 from fermi.telemetry.folded import TOLD_SECONDS, Folding
 from fermi.telemetry.metrics import GPU, METRICS, PERIOD_SECONDS, RANK
 from fermi.telemetry.sampler import Sampler
 
+LONGEST = 60.0  # seconds between two readings at most
 SHARE = 0.01
 """Of its time at most that the watcher spends on what one attempt uses. Runners keep what they measured for minutes."""
 
@@ -49,7 +50,7 @@ class Used:
             if sample.node_rank < len(self._places) and sample.at > self._after[sample.node_rank]:
                 self._after[sample.node_rank] = sample.at
                 self._put(sample, writer, here=backend.here)
-        self._due = moment + max(TOLD_SECONDS, pause(time.monotonic() - began, SHARE))
+        self._due = moment + max(TOLD_SECONDS, sparing.pause(time.monotonic() - began, SHARE, LONGEST))
 
     def _put(self, sample: Sample, writer: Writer, *, here: bool) -> None:
         """On this machine all nodes are one, which is measured once: only their GPUs are their own."""

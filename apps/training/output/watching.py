@@ -18,10 +18,9 @@ from apps.training.ground import hints
 from apps.training.ground.launching import backend_for, handle_for, observe
 from apps.training.ground.seen import mark
 from apps.training.models import Attempt, Task
-from apps.training.output import ingest
+from apps.training.output import ingest, sparing
 from apps.training.output.pace import Pace
 from apps.training.output.shares import Alone, Shares, Superseded
-from apps.training.output.sparing import pause as spare
 from apps.training.output.using import Used
 from apps.training.states import WITH_ATTEMPT
 from fermi.launch.errors import BackendError
@@ -123,7 +122,7 @@ class Watcher:
                 try:
                     if moment >= find:
                         self.find()
-                        found, least = moment, max(FIND_LEAST, spare(time.monotonic() - moment, SHARE))
+                        found, least = moment, max(FIND_LEAST, sparing.pause(time.monotonic() - moment, SHARE))
                         find = found + max(FIND, least)
                     more = self.look(moment)
                 except Exception:
@@ -169,7 +168,7 @@ class Watcher:
             if moment >= self._observe_at.get(cluster, 0.0):
                 began = time.monotonic()
                 pause = self._observe(moment, members)
-                self._observe_at[cluster] = moment + max(pause, spare(time.monotonic() - began, SHARE))
+                self._observe_at[cluster] = moment + max(pause, sparing.pause(time.monotonic() - began, SHARE))
         self.shares.looked(min([self._found, *(self._looked.get(cluster, 0.0) for cluster in by_cluster)]))
         return more
 
