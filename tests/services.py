@@ -42,10 +42,11 @@ def ensure() -> None:
 
 def separate(like: str = "template1", name: str = "") -> dict[str, str]:
     """DATABASE_URL and REDIS_URL of a database on the private servers, for a platform of its own: an empty one, or a
-    copy of the one that is named."""
+    copy of one. A name that was used before is used again: servers that were named to the tests outlive them."""
     ensure()
     name = name or f"fermi_{secrets.token_hex(6)}"
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name}")
         connection.execute(f"CREATE DATABASE {name} TEMPLATE {like}")
     database = os.environ["DATABASE_URL"].replace(":///fermi?", f":///{name}?")
     redis = os.environ["REDIS_URL"].rsplit("/", 1)[0]

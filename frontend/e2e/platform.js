@@ -31,7 +31,10 @@ export async function platform({ trains = false } = {}) {
     FERMI_MASTER_PORTS: masterPorts(),
     FERMI_STAND_BY: trains ? "1" : "0",
   };
-  if (process.env.FERMI_TEST_DATA) spawnSync(PYTHON, ["-m", "tests.running", data], { cwd: ROOT, env });
+  if (process.env.FERMI_TEST_DATA) {
+    const done = spawnSync(PYTHON, ["-m", "tests.running", data], { cwd: ROOT, env, encoding: "utf8" });
+    if (done.status !== 0) throw new Error(`no database was prepared:\n${done.stderr}`);
+  }
   const up = spawn(PYTHON, ["-m", "server.up"], { cwd: ROOT, env, stdio: ["ignore", "pipe", "pipe"] });
   const ended = new Promise((resolve) => up.once("exit", resolve));
   const stop = async () => {

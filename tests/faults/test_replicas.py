@@ -107,8 +107,8 @@ def test_the_other_web_and_worker_and_beat_go_on_alone(platform: Replicas, datab
         platform.port, platform.other_port = platform.other_port, platform.port
         platform.api, platform.other_api = platform.other_api, platform.api
         task_id = begin(platform, database, totalSteps=20)
-        platform.until_state(task_id, "succeeded")
-        assert_stored_once(platform, task_id)
+        platform.until_state(task_id, "succeeded", seconds=240)
+        assert assert_stored_once(platform, task_id) == 20
     finally:
         platform.port, platform.other_port = platform.other_port, platform.port
         platform.api, platform.other_api = platform.other_api, platform.api

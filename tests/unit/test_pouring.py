@@ -76,6 +76,22 @@ def test_no_more_is_taken_than_was_asked_for(ways: Ways) -> None:
     assert taken() == BODY[:100_001]
 
 
+def test_a_thread_takes_no_more_than_was_asked_for(ways: Ways) -> None:
+    taken = ways.take()
+    ways.give(BODY)
+    assert pour_here(ways.out, ways.into, 3_000_001) == 3_000_001
+    ways.out.setblocking(True)
+    assert ways.out.recv(16, socket.MSG_WAITALL) == BODY[3_000_001:3_000_017], "the rest is the next one's"
+    assert taken() == BODY[:3_000_001]
+
+
+def test_a_thread_tells_whose_fault_it_was(ways: Ways) -> None:
+    ways.give(BODY)
+    ways.target.close()
+    with pytest.raises(TargetGone):
+        pour_here(ways.out, ways.into, len(BODY))
+
+
 def test_a_thread_carries_as_the_event_loop_does(ways: Ways) -> None:
     taken = ways.take()
     ways.give(BODY)
