@@ -11,6 +11,8 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
+from functools import partial
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, cast
 
@@ -45,11 +47,9 @@ class Handler(ASGIHandler):
     def __init__(self) -> None:
         BaseHandler.__init__(self)  # not ASGIHandler's, which would load the middleware for its own way of calling it
         self.load_middleware(is_async=False)
-        pool = (
-            TakingTurns(THREADS, "request") if connection.vendor == "sqlite" else ThreadPoolExecutor(THREADS, "request")
-        )
+        self._turns = TakingTurns(THREADS, "request") if connection.vendor == "sqlite" else None
+        pool = self._turns or ThreadPoolExecutor(THREADS, "request")
         self._pool = cast(ThreadPoolExecutor, pool)  # asgiref's signature names one class of executors
-        self._respond = sync_to_async(self._in_thread, thread_sensitive=False, executor=self._pool)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -65,9 +65,10 @@ class Handler(ASGIHandler):
             request, _ = self.create_request(scope, body)
             if request is None:
                 raise BadRequest("a request that cannot be decoded")
-            response = await self._respond(request)
+            context = copy_context()
+            response = await self._respond(partial(context.run, self._in_thread, request))
         if response.streaming:
-            await self._stream(response, receive, send)
+            await self._stream(response, receive, send, context)
         else:
             await self.send_response(response, send)
 
@@ -85,6 +86,11 @@ class Handler(ASGIHandler):
             if not message.get("more_body"):
                 body.seek(0)
                 return body
+
+    async def _respond(self, work: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+        if self._turns:
+            return await self._turns.do(work)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def _in_thread(self, request: ASGIRequest) -> HttpResponseBase:
         set_script_prefix(get_script_prefix(request.scope))
@@ -107,8 +113,9 @@ class Handler(ASGIHandler):
         while (piece := await read()) is not None:
             yield piece
 
-    async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send) -> None:
-        sending = asyncio.create_task(self.send_response(response, send))
+    async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send, context: Context) -> None:
+        """`context`: the request's, which has its id."""
+        sending = asyncio.create_task(self.send_response(response, send), context=context)
         leaving = asyncio.ensure_future(receive())  # the body has been read, so what comes next is the disconnect
         try:
             await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)

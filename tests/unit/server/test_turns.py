@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from server import executor
 from server.executor import TakingTurns
 
 
@@ -71,3 +72,37 @@ def test_an_error_reaches_whoever_asked_and_the_next_request_runs() -> None:
         return await ask(pool, lambda: 1)
 
     assert asyncio.run(scene()) == [1]
+
+
+def test_the_event_loop_waits_for_what_is_done_soon_and_turns_to_others_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executor, "LOOP_WAITS", 60)
+
+    async def scene() -> tuple[str, list[str]]:
+        pool, others = TakingTurns(2, "request"), list[str]()
+        asyncio.get_running_loop().call_soon(others.append, "another")
+        return await pool.do(lambda: "soon"), others[:]
+
+    assert asyncio.run(scene()) == ("soon", [])
+
+
+def test_the_event_loop_goes_on_where_a_request_waits_and_those_behind_it_are_done() -> None:
+    async def scene() -> list[str]:
+        pool, door = TakingTurns(2, "request"), threading.Event()
+        waiting = asyncio.ensure_future(pool.do(lambda: (door.wait(60), "first")[1]))
+        others = [await asyncio.wait_for(pool.do(lambda n=n: f"other {n}"), 60) for n in range(5)]  # type: ignore[misc]
+        assert not waiting.done()
+        door.set()
+        return [await waiting, *others]
+
+    assert asyncio.run(scene()) == ["first", *(f"other {n}" for n in range(5))]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, TimeoutError])
+def test_an_error_that_the_event_loop_waited_for_is_the_request_s_own(error: type[Exception]) -> None:
+    def fails() -> None:
+        raise error("of the request")
+
+    with pytest.raises(error, match="of the request"):
+        asyncio.run(TakingTurns(2, "request").do(fails))
