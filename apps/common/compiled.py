@@ -26,6 +26,8 @@ from django.db.models.base import ModelState
 from django.db.models.query import get_related_populators
 from django.utils.dateparse import parse_datetime
 
+from apps.common.statements import Statement
+
 SHAPES = 256  # of a query, kept
 
 M = TypeVar("M", bound=Model)
@@ -36,7 +38,7 @@ Converter = Callable[[Sequence[Any]], Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    sql: str
+    statement: Statement
     values: tuple[Any, ...]
     slots: tuple[tuple[int, str], ...]  # at which places of `values` which parameters go
     converters: tuple[tuple[int, Converter], ...]
@@ -56,9 +58,7 @@ class Compiled:
 
     def ask(self, *shape: Hashable, **parameters: str | int) -> list[Any]:
         made = self._made(shape, *((name, type(value)) for name, value in parameters.items()))
-        with connection.cursor() as cursor:
-            cursor.execute(made.sql, made.filled(parameters))
-            rows = cursor.fetchall()
+        rows = made.statement.ask(made.filled(parameters))
         if made.converters and rows:
             columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
             for index, convert in made.converters:
@@ -72,9 +72,8 @@ class Compiled:
 
     def count(self, *shape: Hashable, **parameters: str | int) -> int:
         made = self._made(shape, *((name, type(value)) for name, value in parameters.items()))
-        with connection.cursor() as cursor:
-            cursor.execute(f"SELECT COUNT(*) FROM ({made.sql}) AS counted", made.filled(parameters))
-            return int(cursor.fetchone()[0])
+        counted = Statement(f"SELECT COUNT(*) FROM ({made.statement.sql}) AS counted")
+        return int(counted.ask(made.filled(parameters))[0][0])
 
     def _make(self, shape: tuple[Hashable, ...], *kinds: tuple[str, type]) -> _Made:
         stand_ins = {name: _stand_in(index, kind) for index, (name, kind) in enumerate(kinds)}
@@ -87,7 +86,7 @@ class Compiled:
             raise ValueError(f"the query does not compare {', '.join(sorted(missing))} as it is")
         plain = rows._fields is None  # type: ignore[attr-defined]
         shaped = _instance(compiler) if plain else _dictionary(rows.query)
-        return _Made(sql, tuple(values), slots, _converters(compiler), shaped)
+        return _Made(Statement(sql), tuple(values), slots, _converters(compiler), shaped)
 
 
 def keys(values: Iterable[str]) -> dict[str, str]:

@@ -9,12 +9,13 @@ ours listens to, and the primary key that the database gives, which is not asked
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
 from types import NoneType
 from typing import Any
 
+import orjson
 from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.models import (
     AutoField,
@@ -31,6 +32,10 @@ from django.db.models import (
 from django.db.models.constants import OnConflict
 from django.db.models.fields import NOT_PROVIDED
 
+from apps.common.statements import Statement
+
+KEPT = 64  # up to so many rows, their statement
+
 Value = Callable[[Model], Any]
 
 
@@ -40,11 +45,9 @@ def insert(*rows: Model, ignore_conflicts: bool = False) -> None:
         return
     made = _made(type(rows[0]), connection.vendor, ignore_conflicts)
     most = max(1, connection.ops.bulk_batch_size(made.fields, rows))
-    with connection.cursor() as cursor:
-        for begin in range(0, len(rows), most):
-            some = rows[begin : begin + most]
-            values = [value(row) for row in some for value in made.values]
-            cursor.execute(f"{made.before}{', '.join([made.row] * len(some))}{made.after}", values)
+    for begin in range(0, len(rows), most):
+        some = rows[begin : begin + most]
+        made.of(len(some)).ask([value(row) for row in some for value in made.values])
     for row in rows:
         row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
 
@@ -56,20 +59,29 @@ class _Made:
     before: str
     row: str
     after: str
+    statements: dict[int, Statement] = field(default_factory=dict)
+
+    def of(self, rows: int) -> Statement:
+        if known := self.statements.get(rows):
+            return known
+        made = Statement(f"{self.before}{', '.join([self.row] * rows)}{self.after}")
+        if rows <= KEPT:
+            self.statements[rows] = made
+        return made
 
 
 @cache
 def _made(model: type[Model], vendor: str, ignore_conflicts: bool) -> _Made:
-    fields = [field for field in model._meta.concrete_fields if not isinstance(field, AutoField)]
-    if odd := [field.name for field in fields if _is_odd(field, model)]:
+    fields = [column for column in model._meta.concrete_fields if not isinstance(column, AutoField)]
+    if odd := [column.name for column in fields if _is_odd(column, model)]:
         raise TypeError(f"{model.__name__} has columns that Django alone can fill: {', '.join(odd)}")
     operations = connection.ops
     conflict = OnConflict.IGNORE if ignore_conflicts else None
-    columns = ", ".join(operations.quote_name(str(field.column)) for field in fields)
+    columns = ", ".join(operations.quote_name(str(column.column)) for column in fields)
     begin, table = operations.insert_statement(on_conflict=conflict), operations.quote_name(model._meta.db_table)
     return _Made(
         fields,
-        [_value(field) for field in fields],
+        [_value(column) for column in fields],
         f"{begin} {table} ({columns}) VALUES ",
         f"({', '.join(['%s'] * len(fields))})",
         f" {operations.on_conflict_suffix_sql(fields, conflict, [], [])}".rstrip(),
@@ -103,7 +115,16 @@ def _value(field: Any) -> Value:
         value = found(row)
         return value if type(value) in plain else stored(row)
 
-    return quick
+    def json(row: Model) -> Any:
+        value = found(row)
+        if type(value) is not dict and type(value) is not list:
+            return quick(row)
+        try:
+            return orjson.dumps(value, option=_STRICT).decode()
+        except TypeError:  # of a key that is no text, a half of a surrogate pair, a number beyond 64 bits
+            return stored(row)
+
+    return json if isinstance(target, JSONField) and target.encoder is None and connection.vendor == "sqlite" else quick
 
 
 _PLAIN: dict[Any, tuple[type, ...]] = {
@@ -115,6 +136,10 @@ _PLAIN: dict[Any, tuple[type, ...]] = {
     DateTimeField: (NoneType,),
     JSONField: (NoneType,),
 }
+
+
+_STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+"""What Django refuses is refused."""
 
 
 def _target(field: Any) -> Any:
