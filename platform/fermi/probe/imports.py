@@ -19,6 +19,7 @@ HOOKS = {
     "torch.serialization": "of_torch.saves",
     "torch.distributed.checkpoint.state_dict_saver": "of_torch.saves_distributed",
     "torch.distributed.distributed_c10d": "of_torch.groups",
+    "torch.distributed.rendezvous": "meeting.soon",
     "torch._dynamo.callback": "of_torch.compiles",
     "safetensors.torch": "of_torch.saves_tensors",
     "deepspeed.runtime.engine": "of_torch.deepspeed",

@@ -1,0 +1,100 @@
+"""A rank that comes to the store before it listens: asked again soon, and only where that helps."""
+
+import errno
+import os
+import socket
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from fermi.probe import imports, meeting
+from tests.running import free_port
+
+Create = Callable[..., Any]
+
+
+@pytest.fixture
+def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Each is taken at once, and time passes in them alone."""
+    taken: list[float] = []
+    monkeypatch.setattr(meeting.time, "sleep", taken.append)
+    monkeypatch.setattr(meeting.time, "monotonic", lambda: 100 + sum(taken))
+    return taken
+
+
+def hooked(create: Create) -> Create:
+    module = ModuleType("rendezvous")
+    module._create_c10d_store = create  # type: ignore[attr-defined]
+    meeting.soon(None, module)  # type: ignore[arg-type]
+    return module._create_c10d_store
+
+
+def test_pytorch_is_asked_once_its_store_listens(naps: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    port, door = free_port(), socket.socket()
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if sum(naps) > 1.5:
+            door.bind(("127.0.0.1", port))
+            door.listen()
+
+    monkeypatch.setattr(meeting.time, "sleep", nap)
+    asked = ("127.0.0.1", port, 1, 2, timedelta(minutes=30))
+    with door:
+        assert hooked(lambda *given, **more: (given, more))(*asked, use_libuv=True) == (asked, {"use_libuv": True})
+    assert 1.5 < sum(naps) < 1.61
+    assert naps == sorted(naps)
+    assert (naps[0], naps[-1]) == (meeting.SHORTEST, meeting.LONGEST)
+
+
+def test_rank_0_makes_the_store_and_does_not_wait_for_it(naps: list[float]) -> None:
+    assert hooked(lambda *given: given[2])("127.0.0.1", free_port(), 0, 2, timedelta(minutes=30)) == 0
+    assert naps == []
+
+
+@pytest.mark.parametrize(("given", "patience"), [(timedelta(minutes=30), 20), (timedelta(seconds=5), 2.5)])
+def test_what_takes_longer_is_left_to_pytorch(given: timedelta, patience: float, naps: list[float]) -> None:
+    assert hooked(lambda *given: "PyTorch's")("127.0.0.1", free_port(), 3, 4, given) == "PyTorch's"
+    assert patience <= sum(naps) < patience + 0.2
+
+
+@pytest.mark.parametrize(
+    "error", [socket.gaierror(8, "no such name"), OSError(errno.ENETUNREACH, "no route"), KeyError()]
+)
+def test_what_is_no_refusal_is_pytorch_s_to_tell(
+    error: Exception, naps: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(meeting.socket, "create_connection", connect)
+    assert hooked(lambda *given: "PyTorch's")("gn1", 29500, 1, 2, timedelta(minutes=30)) == "PyTorch's"
+    assert naps == []
+
+
+def test_a_store_of_pytorch_s_own_takes_no_harm() -> None:
+    """Whoever knocked and went away is no rank: two of two are there when two have come."""
+    assert imports.HOOKS["torch.distributed.rendezvous"] == "meeting.soon"
+    create, port = hooked(sys.modules["torch.distributed.rendezvous"]._create_c10d_store), free_port()
+    read, write = os.pipe()
+    if (pid := os.fork()) == 0:
+        code = 1
+        try:
+            theirs = create("127.0.0.1", port, 1, 2, timedelta(seconds=60))
+            os.write(write, theirs.get("word"))
+            theirs.set("heard", "yes")
+            code = 0
+        finally:
+            os._exit(code)
+    store: dist.Store = create("127.0.0.1", port, 0, 2, timedelta(seconds=60))
+    store.set("word", "here")
+    assert store.get("heard") == b"yes"
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert os.read(read, 100) == b"here"
+    os.close(read)
+    os.close(write)
