@@ -16,6 +16,7 @@ forked for it: what it says, and secrets above all, is in no page that ranks of 
 
 import argparse
 import compileall
+import contextlib
 import gc
 import json
 import os
@@ -26,7 +27,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from fermi.probe import of_torch, start  # noqa: F401 (shared by all ranks, like the training stack)
-from fermi.runner import confine, files, node  # noqa: F401 (and by all runners)
+from fermi.runner import confine, files, node, pages  # noqa: F401 (and by all runners)
 
 TRAINERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "train")
 
@@ -47,6 +48,8 @@ def main() -> None:
         if _come(orders, 0) == select.POLLHUP:
             return
         imported_from = _import(args.later)
+    with contextlib.suppress(Exception):  # orders are carried out without, too
+        pages.gather(lambda: bool(_come(orders, 0)))
     while _come(orders) & select.POLLIN:
         if _folders() != imported_from:
             os.execv(sys.executable, [sys.executable, "-m", "fermi.runner.template", *sys.argv[1:]])

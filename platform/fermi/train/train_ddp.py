@@ -283,12 +283,19 @@ def map_tokens(path: str, args: argparse.Namespace) -> torch.Tensor:
             raise Refused(f"{path} has {size} bytes: not a whole number of uint16 tokens")
         if size // 2 <= args.block_size:
             raise Refused(f"{path} has {size // 2} tokens: too few for --block_size {args.block_size}")
-        tokens = torch.from_file(path, size=size // 2, dtype=torch.uint16)
+        tokens, largest = looked_through(path, size // 2)
     except (OSError, RuntimeError) as error:
         raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
-    if (largest := max(int(part.int().max()) for part in tokens[: 1 << 20].split(1 << 14))) >= args.vocab_size:
+    if largest >= args.vocab_size:
         raise Refused(beyond_vocabulary(path, largest, args.vocab_size))
     return tokens
+
+
+@functools.cache
+def looked_through(path: str, size: int) -> tuple[torch.Tensor, int]:
+    """The tokens, and the largest of the first million."""
+    tokens = torch.from_file(path, size=size, dtype=torch.uint16)
+    return tokens, max(int(part.int().max()) for part in tokens[: 1 << 20].split(1 << 14))
 
 
 def beyond_vocabulary(path: str, largest: int, vocab_size: int) -> str:
