@@ -11,7 +11,7 @@ from importlib import import_module
 
 from rich.console import Console
 
-from bench import history, live, table
+from bench import history, live, scratch, table
 
 ON_ONE_PLATFORM = ("idle", "stream", "launch", "logs", "code", "recovery", "kubernetes", "gang")
 """One after the other on `live.shared()`: first the one that wants it new, last those that leave clusters behind."""
@@ -48,6 +48,8 @@ def main(words: list[str]) -> int:
     console = Console(width=None if sys.stdout.isatty() else 150)
     busy = os.getloadavg()[0]
     done, code = [], 0
+    if not asked.sections:
+        scratch.ahead()
     for name in asked.sections or [name for name in SECTIONS if asked.all or name not in RARELY]:
         began, figures = time.monotonic(), []
         if name not in ON_ONE_PLATFORM:

@@ -23,7 +23,7 @@ from server.up import webs
 from tests.running import Running
 
 TASKS = 500
-SECONDS = 0.6
+SECONDS = 0.5
 ROUNDS = 5
 TARGETS = {
     "create": Target(60, "at least"),

@@ -34,7 +34,7 @@ from tests.waiting import until
 FILE = 64 << 20
 ROUNDS = 3
 DOWNLOADS = 25  # of 40 ms each, and the kernel places three processes on two cores differently from time to time
-REQUESTS = 60
+REQUESTS = 30
 AT_ONCE = 10
 LOSS = Target(0.9, "at least", "ratio")
 

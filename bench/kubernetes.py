@@ -27,7 +27,7 @@ from tests.waiting import until
 
 OBJECTS = 200
 TASKS, PODS = 1000, 100  # a machine takes 110 pods
-IDLE_SECONDS = 10.0
+IDLE_SECONDS = 5.0
 CHANGES = 20
 ROUNDS = 4
 

@@ -3,8 +3,8 @@
 The same script runs as a task, with the watcher reading and somebody following all logs, and by hand, writing to
 plain files; in turns. Its time in steps (a little computing, then 14 or so lines) tells how much it was slowed.
 
-Then once more with fifty readers of all of it, of whom some take nothing till the end: what they cost the web process,
-whether each of them gets every line, and whether every line is there afterwards.
+Then once more, for ten seconds, with fifty readers of all of it, of whom some take nothing till the end: what they cost
+the web process, whether each of them gets every line, and whether every line is there afterwards.
 """
 
 import json
@@ -25,8 +25,10 @@ from bench.timing import in_turns
 from bench.web import Web
 from fermi.launch.backends.local.launcher import training_env
 
-RANKS, LINES, STEPS, RATE = 14, 15, 480, 48
-"""14 × 15 × 48 = 10,080 lines a second, for ten seconds."""
+RANKS, LINES, RATE = 14, 15, 48
+"""14 × 15 × 48 = 10,080 lines a second."""
+SHORT, STEPS = 240, 480
+"""Five seconds of them, and ten."""
 ROUNDS = 2
 READERS, PAUSED, FROM_THE_START = 50, 5, "0.0.0.1."
 SCRIPT = ROOT / "bench" / "printer.py"
@@ -66,7 +68,7 @@ def _flood(running: live.Live, folder: Path) -> Generator[Figure, None, str]:
     """Its task is what it returns."""
     pid = int(running.processes()["web"]["pid"])
     web = Web(int(running.url.rpartition(":")[2]), (running.data / "token").read_text().strip(), (pid,))
-    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder)}
+    entrypoint = {"script": str(SCRIPT), "args": _arguments(folder, STEPS)}
     before, spent, began = memory([pid]).resident, cpu_seconds([pid]), time.monotonic()
     forget_peak(pid)
     task_id, _ = live.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
@@ -90,8 +92,8 @@ def _flood(running: live.Live, folder: Path) -> Generator[Figure, None, str]:
     return task_id
 
 
-def _arguments(folder: Path) -> list[str]:
-    return [str(LINES), str(STEPS), str(RATE), str(folder)]
+def _arguments(folder: Path, steps: int = SHORT) -> list[str]:
+    return [str(LINES), str(steps), str(RATE), str(folder)]
 
 
 def _watched(running: live.Live, folder: Path) -> tuple[float, float]:
@@ -124,7 +126,7 @@ def _result(folder: Path) -> tuple[float, float]:
     results = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
     for rank in range(RANKS):
         (folder / f"{rank}.json").unlink()
-    return mean(result["working"] for result in results) / STEPS, mean(r["printing"] for r in results) / STEPS
+    return mean(result["working"] for result in results) / SHORT, mean(r["printing"] for r in results) / SHORT
 
 
 def _missing(running: live.Live, task_id: str) -> Iterator[Figure]:

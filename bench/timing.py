@@ -1,8 +1,9 @@
 """Medians of things measured in turns."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from statistics import median
+from types import MappingProxyType
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -11,11 +12,14 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def in_turns(rounds: int, **actions: Callable[[], float]) -> dict[str, float]:
+def in_turns(
+    rounds: int, times: Mapping[str, int] = MappingProxyType({}), /, **actions: Callable[[], float]
+) -> dict[str, float]:
     """The median of what each action returns. They take turns, so that whatever else the machine does meanwhile
-    is shared among them."""
+    is shared among them. `times`: of an action that is done less often."""
     found: dict[str, list[float]] = {name: [] for name in actions}
-    for _ in range(rounds):
+    for turn in range(rounds):
         for name, action in actions.items():
-            found[name].append(action())
+            if turn < times.get(name, rounds):
+                found[name].append(action())
     return {name: median(values) for name, values in found.items()}
