@@ -5,9 +5,14 @@ import random
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import OperationalError, connection
 from django.db.models import QuerySet
 
 from apps.common.clock import now
+
+TRIES = 5
+DEADLOCK = "40P01"
+"""As PostgreSQL names it."""
 
 
 def claim(rows: QuerySet[Any], span: timedelta) -> datetime:
@@ -15,10 +20,24 @@ def claim(rows: QuerySet[Any], span: timedelta) -> datetime:
     the row, until then."""
     moment = now()
     mine = moment + span + timedelta(microseconds=random.randrange(1_000_000))
-    rows.filter(due_at__lte=moment).update(due_at=mine, claimed_at=moment)
+    update(rows.filter(due_at__lte=moment), due_at=mine, claimed_at=moment)
     return mine
 
 
 def let_go(rows: QuerySet[Any], claim: datetime, wait: timedelta | None) -> None:
     """Those that a hint has pulled forward meanwhile stay due, and are claimed anew at once. None: not due any more."""
-    rows.filter(due_at=claim).update(due_at=None if wait is None else now() + wait, claimed_at=None)
+    update(rows.filter(due_at=claim), due_at=None if wait is None else now() + wait, claimed_at=None)
+
+
+def update(rows: QuerySet[Any], **values: Any) -> None:
+    """Of many rows, while others update some of the same. PostgreSQL takes rows in the order in which it comes upon
+    them, which differs with how many are asked for, so two may wait for each other: one of them is refused after a
+    second, and asks again here. (To lock them by their keys first took twice the time, each time.)"""
+    for left in reversed(range(TRIES)):
+        try:
+            rows.update(**values)
+        except OperationalError as error:
+            if not left or getattr(error.__cause__, "sqlstate", "") != DEADLOCK or connection.in_atomic_block:
+                raise
+        else:
+            return

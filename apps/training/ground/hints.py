@@ -5,6 +5,7 @@ from functools import partial
 
 from django.db import transaction
 
+from apps.common import due as schedule
 from apps.common.clock import now
 from apps.common.hints import send as _send
 from apps.common.hints import tell as _say
@@ -24,7 +25,7 @@ def poke_all(task_ids: Iterable[str]) -> None:
     """The same for many: what is done for each of them alone costs more than what follows from it."""
     moment = now()
     for ids in slices(task_ids):
-        Task.objects.filter(pk__in=ids, due_at__gt=moment).update(due_at=moment)
+        schedule.update(Task.objects.filter(pk__in=ids, due_at__gt=moment), due_at=moment)
         transaction.on_commit(partial(_send, "training.reconcile", *ids))
 
 

@@ -89,7 +89,7 @@ def _look_instead(limit: int) -> None:
     moment = now()
     late = Task.objects.filter(state=State.RUNNING, claimed_at=None, due_at__gt=moment + LOOK_AGAIN[State.RUNNING])
     if ids := list(late.values_list("pk", flat=True)[:limit]):
-        Task.objects.filter(Among(ids), claimed_at=None, due_at__gt=moment).update(due_at=moment)
+        due.update(Task.objects.filter(Among(ids), claimed_at=None, due_at__gt=moment), due_at=moment)
 
 
 def _watched() -> bool:

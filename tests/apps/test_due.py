@@ -1,0 +1,55 @@
+"""Claims of many rows by several at once: each row is had by one of them, and nobody waits for somebody who waits."""
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+
+import pytest
+from django.db import connection
+
+from apps.common import due
+from apps.common.among import Among
+from apps.common.clock import now
+from apps.training.models import Task
+
+pytestmark = [pytest.mark.storage, pytest.mark.django_db(transaction=True)]
+
+ROWS, THREADS, ROUNDS = 2000, 4, 6
+SPAN = timedelta(minutes=5)
+
+
+@pytest.fixture
+def keys(task: Task) -> Iterator[list[str]]:
+    """On disk in an order of its own."""
+    made = [f"task-{number:04}" for number in range(ROWS)]
+    values = {field.attname: getattr(task, field.attname) for field in Task._meta.concrete_fields} | {"due_at": now()}
+    Task.objects.bulk_create(Task(**{**values, "id": key}) for key in random.sample(made, ROWS))
+    yield made
+    Task.objects.filter(Among(made)).delete()
+
+
+def test_each_row_is_claimed_once_and_comes_back(keys: list[str]) -> None:
+    together = Barrier(THREADS)
+
+    def claims(count: int) -> set[str]:
+        """By another path to the rows, where they are few."""
+        try:
+            mine = random.sample(keys, count)
+            together.wait(60)
+            claim = due.claim(Task.objects.filter(Among(mine)), SPAN)
+            had = set(Task.objects.filter(due_at=claim).values_list("pk", flat=True))
+            for some in (mine[::2], mine[1::2]):
+                due.let_go(Task.objects.filter(Among(some)), claim, timedelta(0))
+            return had
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for _ in range(ROUNDS):
+            Task.objects.filter(Among(keys)).update(due_at=now(), claimed_at=None)
+            had = [asked.result() for asked in [pool.submit(claims, ROWS // (1 + number)) for number in range(THREADS)]]
+            assert set().union(*had) == set(keys)
+            assert not Task.objects.filter(Among(keys)).exclude(claimed_at=None).exists()
+            assert Task.objects.filter(Among(keys), due_at__lte=now()).count() == ROWS
