@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from threading import Event
 from typing import Any, cast
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Exists, OuterRef
 
 from apps.accounts import vault
@@ -58,12 +58,14 @@ class DatabaseStore:
                 )
                 for order in orders
             )
-            for order in orders:
-                worker = workers[order.worker]
-                about = {"taskId": task_id, "attempt": attempt, "rank": order.rank, "digest": order.digest}
-                worker.desired = {"order": {"name": name, **about}, "stop": None}
-                worker.generation = revision
-            Worker.objects.bulk_update(workers.values(), ["desired", "generation"])
+            about = {"name": name, "taskId": task_id, "attempt": attempt}
+            _tell_each(
+                revision,
+                {
+                    order.worker: {"order": {**about, "rank": order.rank, "digest": order.digest}, "stop": None}
+                    for order in orders
+                },
+            )
 
     def attempts(self, names: Collection[str]) -> Mapping[str, store.Attempt]:
         launches = Launch.objects.filter(pk__in=names, forgotten=False).prefetch_related("orders")
@@ -181,6 +183,16 @@ def clean() -> int:
 def _ordered(worker: Worker) -> str:
     order = worker.desired.get("order")
     return order["name"] if order else ""
+
+
+def _tell_each(revision: int, desired: Mapping[str, Any]) -> None:
+    """One statement, many times: `bulk_update`, which makes one of all rows, takes a quarter of a millisecond a row."""
+    adapt = connection.ops.adapt_json_value
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            f"UPDATE {Worker._meta.db_table} SET desired = %s, generation = %s WHERE id = %s",
+            [(adapt(told, None), revision, worker) for worker, told in desired.items()],
+        )
 
 
 def _report(
