@@ -64,7 +64,7 @@ def _rendering() -> Iterator[Figure]:
     for nodes in (8, 512, 4096):
         spec = _job(nodes)
         plan = registry.framework(spec.framework).plan(spec)
-        took = in_turns(5, render=partial(seconds, partial(backend.render, spec, plan)))
+        took = in_turns(3, render=partial(seconds, partial(backend.render, spec, plan)))
         target = Target(100) if nodes == 512 else None
         yield Figure(f"rendering {nodes:,} nodes of {preview.GPUS} GPUs", took["render"] * 1e3, "ms", target=target)
 
@@ -93,7 +93,7 @@ def _creating(folder: Path) -> Iterator[Figure]:
             create = partial(_create, backend)
             return seconds(lambda: backend.client.together(create, objects))
 
-        took = in_turns(3, ours=ours, raw=raw)
+        took = in_turns(9, ours=ours, raw=raw)
         count = OBJECTS + 2
         yield Figure(
             f"creating {count} objects", count / took["ours"], "per s", count / took["raw"], "raw, in parallel",
