@@ -20,6 +20,9 @@ from server.metrics_port import serve_if_asked
 from server.sockets import Sockets
 
 INHERITED = "fd:"
+KEEP_ALIVE = 75  # seconds
+"""Longer than proxies and clients keep an idle connection (60 s are usual): else one sends a request just when it is
+closed here, and hears nothing."""
 
 
 class Shared(socket.socket):
@@ -41,6 +44,8 @@ class Server(uvicorn.Server):
             with suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await told.wait()
+        for _ in range(2):  # requests that have come while others were answered are read: idle connections are closed
+            await asyncio.sleep(0)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
@@ -72,6 +77,7 @@ def main(host: str = "127.0.0.1", port: str = "8000") -> None:
         ws_max_size=LONGEST,
         ws_ping_timeout=None,  # a reader that waits (`fermi run … | less`) answers no ping; TCP knows who is gone
         ws_per_message_deflate=False,  # what is sent is small, or packed already; each connection would hold its window
+        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=3,  # seconds; open event streams would hold it for ever
     )
     server = Server(config)

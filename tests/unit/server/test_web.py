@@ -1,0 +1,54 @@
+"""How a web process ends: what came before it was told to is answered."""
+
+import asyncio
+import signal
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import uvicorn
+
+from server.http import Http
+from server.web import KEEP_ALIVE, Server
+
+ASK = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def answer(connection: socket.socket) -> bytes:
+    """The body of two bytes; nothing where the connection is closed instead."""
+    said = b""
+    while not said.endswith(b"ok") and (more := connection.recv(4096)):
+        said += more
+    return said[-2:]
+
+
+def test_a_request_that_came_while_another_was_answered_is_read_before_connections_are_closed() -> None:
+    asked: list[str] = []
+
+    async def application(scope: Any, _: Any, send: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
+        asked.append(scope["path"])
+        if scope["path"] == "/first":
+            server.handle_exit(signal.SIGTERM, None)
+            asyncio.get_running_loop().call_soon(other.sendall, ASK % b"second")
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    server = Server(uvicorn.Config(application, http=Http, ws="none", lifespan="off", log_config=None))
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        thread = threading.Thread(target=server.run, args=([door],), daemon=True)
+        thread.start()
+        with (
+            socket.create_connection(door.getsockname(), timeout=60) as one,
+            socket.create_connection(door.getsockname(), timeout=60) as other,
+        ):
+            other.sendall(ASK % b"before")
+            assert answer(other) == b"ok"
+            one.sendall(ASK % b"first")
+            assert answer(other) == b"ok"
+        thread.join(60)
+    assert sorted(asked) == ["/before", "/first", "/second"]
+
+
+def test_an_idle_connection_stays_longer_than_proxies_keep_theirs() -> None:
+    assert KEEP_ALIVE > 60
