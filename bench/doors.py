@@ -32,7 +32,7 @@ from tests.running import free_port
 from tests.waiting import until
 
 FILE = 64 << 20
-ROUNDS = 3
+ROUNDS = 2
 DOWNLOADS = 25  # of 40 ms each, and the kernel places three processes on two cores differently from time to time
 REQUESTS = 30
 AT_ONCE = 10

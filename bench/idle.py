@@ -1,4 +1,4 @@
-"""What the platform takes while nothing happens, over twenty seconds."""
+"""What the platform takes while nothing happens, over fifteen seconds."""
 
 import time
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from bench import live, procfs
 from bench.table import Figure, Target
 
 PARTS = ("web", "worker", "beat", "watch")
-SECONDS = 20.0
+SECONDS = 15.0
 
 
 def measure() -> Iterator[Figure]:

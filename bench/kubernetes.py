@@ -29,7 +29,7 @@ OBJECTS = 200
 TASKS, PODS = 1000, 100  # a machine takes 110 pods
 IDLE_SECONDS = 5.0
 CHANGES = 20
-ROUNDS = 4
+ROUNDS = 3
 
 
 def measure() -> Iterator[Figure]:
@@ -93,7 +93,7 @@ def _creating(folder: Path) -> Iterator[Figure]:
             create = partial(_create, backend)
             return seconds(lambda: backend.client.together(create, objects))
 
-        took = in_turns(9, ours=ours, raw=raw)
+        took = in_turns(3, ours=ours, raw=raw)
         count = OBJECTS + 2
         yield Figure(
             f"creating {count} objects", count / took["ours"], "per s", count / took["raw"], "raw, in parallel",

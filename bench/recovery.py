@@ -21,8 +21,8 @@ from tests import slurm
 from tests.agents import Host
 from tests.waiting import until
 
-HERE = {1: 3, 2: 3, 14: 2}
-ROUNDS = 2  # elsewhere
+HERE = (1, 2, 14)
+ROUNDS = 2
 HYPERPARAMETERS = {
     "totalSteps": 100_000,
     "stepDelay": 0.02,
@@ -37,8 +37,8 @@ TARGET_S = 2.5
 
 def measure() -> Iterator[Figure]:
     running = live.shared()
-    for processes, rounds in HERE.items():
-        took = _often(running, running.choices[processes], lambda: live.wait_for_stand_by(running), rounds=rounds)
+    for processes in HERE:
+        took = _often(running, running.choices[processes], lambda: live.wait_for_stand_by(running))
         what = "1 process" if processes == 1 else f"{processes} processes"
         yield Figure(f"kill -9 of a rank → next attempt's first step, {what}", took, "s", target=Target(TARGET_S))
     yield from _on_agents(running)
@@ -107,9 +107,8 @@ def _often(
     log: Callable[[str], Path] | None = None,
     *,
     afterwards: Callable[[str], object] = str,
-    rounds: int = ROUNDS,
 ) -> float:
-    return median(_once(running, environments, stand_by, log, afterwards) for _ in range(rounds))
+    return median(_once(running, environments, stand_by, log, afterwards) for _ in range(ROUNDS))
 
 
 def _once(
