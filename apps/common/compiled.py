@@ -39,6 +39,7 @@ Converter = Callable[[Sequence[Any]], Sequence[Any]]
 @dataclass(frozen=True, slots=True)
 class _Made:
     statement: Statement
+    counting: Statement
     values: tuple[Any, ...]
     slots: tuple[tuple[int, str], ...]  # at which places of `values` which parameters go
     converters: tuple[tuple[int, Converter], ...]
@@ -72,8 +73,7 @@ class Compiled:
 
     def count(self, *shape: Hashable, **parameters: str | int) -> int:
         made = self._made(shape, *((name, type(value)) for name, value in parameters.items()))
-        counted = Statement(f"SELECT COUNT(*) FROM ({made.statement.sql}) AS counted")
-        return int(counted.ask(made.filled(parameters))[0][0])
+        return int(made.counting.ask(made.filled(parameters))[0][0])
 
     def _make(self, shape: tuple[Hashable, ...], *kinds: tuple[str, type]) -> _Made:
         stand_ins = {name: _stand_in(index, kind) for index, (name, kind) in enumerate(kinds)}
@@ -86,7 +86,8 @@ class Compiled:
             raise ValueError(f"the query does not compare {', '.join(sorted(missing))} as it is")
         plain = rows._fields is None  # type: ignore[attr-defined]
         shaped = _instance(compiler) if plain else _dictionary(rows.query)
-        return _Made(Statement(sql), tuple(values), slots, _converters(compiler), shaped)
+        counting = Statement(f"SELECT COUNT(*) FROM ({sql}) AS counted")
+        return _Made(Statement(sql), counting, tuple(values), slots, _converters(compiler), shaped)
 
 
 def keys(values: Iterable[str]) -> dict[str, str]:

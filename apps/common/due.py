@@ -29,15 +29,14 @@ def let_go(rows: QuerySet[Any], claim: datetime, wait: timedelta | None) -> None
     update(rows.filter(due_at=claim), due_at=None if wait is None else now() + wait, claimed_at=None)
 
 
-def update(rows: QuerySet[Any], **values: Any) -> None:
-    """Of many rows, while others update some of the same. PostgreSQL takes rows in the order in which it comes upon
-    them, which differs with how many are asked for, so two may wait for each other: one of them is refused after a
-    second, and asks again here. (To lock them by their keys first took twice the time, each time.)"""
-    for left in reversed(range(TRIES)):
+def update(rows: QuerySet[Any], **values: Any) -> int:
+    """How many there were. Others may update some of the same: PostgreSQL takes rows in the order in which it comes
+    upon them, which differs with how many are asked for, so two may wait for each other. One of them is refused after
+    a second, and asks again here. (To lock rows by their keys first took twice the time, each time.)"""
+    for _ in range(TRIES - 1):
         try:
-            rows.update(**values)
+            return rows.update(**values)
         except OperationalError as error:
-            if not left or getattr(error.__cause__, "sqlstate", "") != DEADLOCK or connection.in_atomic_block:
+            if getattr(error.__cause__, "sqlstate", "") != DEADLOCK or connection.in_atomic_block:
                 raise
-        else:
-            return
+    return rows.update(**values)

@@ -6,6 +6,7 @@ errors and its look at a broken transaction. Whoever watches the statements (tes
 they go Django's way."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -17,7 +18,10 @@ class Statement:
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
-        self._plain = FORMAT_QMARK_REGEX.sub("?", sql).replace("%%", "%")
+
+    @cached_property
+    def _plain(self) -> str:
+        return FORMAT_QMARK_REGEX.sub("?", self.sql).replace("%%", "%")
 
     def ask(self, values: Sequence[Any]) -> list[Any]:
         """All rows; none of a statement that gives none."""

@@ -39,7 +39,7 @@ def poke_waiting() -> None:
     for a reason of their own."""
     moment = now()
     not_in_line = Task.objects.filter(state=State.QUEUED, in_line_at=None, paused_at=None, due_at__gt=moment)
-    if not_in_line.update(due_at=moment) + queue_is_due(send=False):
+    if schedule.update(not_in_line, due_at=moment) + queue_is_due(send=False):
         transaction.on_commit(lambda: _send("training.sweep"))
 
 

@@ -145,9 +145,7 @@ class DatabaseStore:
         """Changes what those workers are to do that have this launch's order now."""
         ids = list(launch.orders.values_list("worker", flat=True))
         having = [worker for worker in Worker.objects.filter(pk__in=ids) if _ordered(worker) == launch.pk]
-        for worker in having:
-            worker.desired, worker.generation = change(worker.desired), revision
-        Worker.objects.bulk_update(having, ["desired", "generation"])
+        _tell_each(revision, {worker.pk: change(worker.desired) for worker in having})
 
 
 def order_of(worker_id: str) -> dict[str, Any] | None:
