@@ -46,9 +46,14 @@ def wait(host: str, port: int, patience: float) -> None:
 
 def _refused(host: str, port: int) -> bool:
     try:
-        with socket.create_connection((host, port), timeout=1) as there:
+        with socket.create_connection((_bytes(host), port), timeout=1) as there:
             return there.getsockname() == there.getpeername()  # it has met itself, as a port for outgoing connections
     except ConnectionRefusedError:
         return True
     except Exception:
         return False
+
+
+def _bytes(host: str) -> str | bytes:
+    """Of a str, Python imports what spells out names of other languages."""
+    return host.encode() if host.isascii() else host

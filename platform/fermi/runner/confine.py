@@ -28,7 +28,7 @@ import shutil
 import stat
 import struct
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -98,20 +98,25 @@ def expanded(paths: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
     allowed: dict[str, str] = {}
     opened: set[str] = set()
 
-    def walk(path: str, inherited: str) -> None:
-        mode = paths.get(path, inherited)
-        below = {name: paths[name] for name in paths if name != path and _is_below(name, path)}
-        if all(set(mode) <= set(other) for other in below.values()):
+    def walk(path: str, inherited: str, named: Collection[str]) -> None:
+        """`named`: those of the paths that lie below, or are this one."""
+        mode, start = paths.get(path, inherited), path.rstrip("/") + "/"
+        below = [name for name in named if name != path and name.startswith(start)]
+        if all(set(mode) <= set(paths[name]) for name in below):
             if mode:
                 allowed[path] = mode
             for name in sorted(below, key=len):
-                walk(name, mode)
+                walk(name, mode, below)
             return
         opened.add(path)
+        on_the_way = {start + name[len(start) :].partition("/")[0] for name in below}
         for name in _entries(path):
-            walk(name, mode)
+            if name in on_the_way:
+                walk(name, mode, below)
+            elif mode:  # of the hundreds of entries that a folder may have, most are no more than that
+                allowed[name] = mode
 
-    walk("/", "")
+    walk("/", "", paths)
     return allowed, opened
 
 

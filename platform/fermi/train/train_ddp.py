@@ -817,5 +817,11 @@ def run_and_leave(program: Callable[[list[str]], int], argv: list[str]) -> NoRet
     os._exit(code)
 
 
-if __name__ == "__main__":
+def as_program() -> NoReturn:
+    """What `python -m` does once this file has been executed; where it was imported in advance, the platform begins
+    here."""
     run_and_leave(main, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    as_program()

@@ -25,9 +25,12 @@ OPTIONS = options.schema(
     batchShare=shares.OPTION,
 )
 
-_COMPILER = ("torch._dynamo",)
-"""What optimizers and DistributedDataParallel ask for, and our trainer does without (see `probe/later.py`)."""
-PRELOAD = ("torch", "numpy", "torch.distributed", "torch.nn.parallel", *_COMPILER)
+_TRAINER = "fermi.train.train_ddp"
+_NOW = ("torch", "numpy", "torch.distributed", "torch.nn.parallel")
+_LATER = ("torch._dynamo", _TRAINER)
+"""What optimizers and DistributedDataParallel ask for, and our trainer does without (see `probe/later.py`); and our
+trainer, which each rank would have to execute otherwise."""
+PRELOAD = (*_NOW, *_LATER)
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's is eight times as fast
 
@@ -53,7 +56,7 @@ def plan(spec: JobSpec) -> Plan:
     if spec.world_size > 1:
         extra["distributed"] = True
     extra |= {flag: spec.options[name] for name, flag in _FLAGS.items() if name in spec.options}
-    command = recipes.command(spec, "fermi.train.train_ddp", extra)
+    command = recipes.command(spec, _TRAINER, extra)
     files = {"pytorch_ddp_config.yaml": _config(spec, place(spec.nodes, spec.master))}
     env: dict[str, Value] = {"FERMI_DDP_CONFIG": (Late.FILES_DIR, "/pytorch_ddp_config.yaml")}
     env |= network.torch_env(spec, backend)
@@ -64,8 +67,8 @@ def plan(spec: JobSpec) -> Plan:
         spec,
         command,
         files=files,
-        preload=PRELOAD[: -len(_COMPILER)] if ours else PRELOAD,
-        preload_later=_COMPILER if ours else (),
+        preload=_NOW if ours else PRELOAD,
+        preload_later=_LATER if ours else (),
         node_env=lambda _: env,
         rank_env=lambda at, local: by_rank.get(at.first_rank + local, {}),
     )
