@@ -42,11 +42,13 @@ def begin(
     signals: Iterable[int],
     inherited: Iterable[int],
     pulse: Given | None = None,
+    batch: bool = False,
 ) -> int:
     """The pid of a process that leads its session and group. `output` is closed here. `fork`: it goes on with our
     modules (and BecomeRank is raised in it) instead of executing `command`. `signals`, `inherited`: what the runner has
     handlers for, and descriptors that no rank is to have (those of other ranks' pulses among them). `pulse`: what the
-    rank's process is to tell of itself by."""
+    rank's process is to tell of itself by. `batch`: it computes on processors, beside others that do (see
+    `processes.as_batch`)."""
     if pulse:
         env = {**env, **pulse.environment(env, fork=fork)}
     runner = os.getpid()
@@ -55,6 +57,8 @@ def begin(
     if pid == 0:
         try:
             os.setsid()
+            if batch:
+                processes.as_batch()
             signal.set_wakeup_fd(-1)
             for number in {signal.SIGCHLD, signal.SIGUSR1, signal.SIGHUP, signal.SIGPIPE, *signals}:
                 signal.signal(number, signal.SIG_DFL)
