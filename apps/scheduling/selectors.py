@@ -58,16 +58,16 @@ def month_name(moment: datetime) -> str:
 
 def projects(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> dict[str, Project]:
     """All, by id, in six queries at most. What a month has cost is known of those that have a limit by month."""
-    limits = {row.project_id: row for row in Limits.objects.all()}
-    shares = {row.project_id: row for row in Share.objects.all()}
+    limits = {row.project_id: row for row in _ALL_LIMITS.ask()}
+    shares = {row.project_id: row for row in _SHARES.ask()}
     users: defaultdict[str, dict[str, Allowance]] = defaultdict(dict)
-    for row in UserLimits.objects.select_related("user"):
+    for row in _USER_LIMITS.ask():
         users[row.project_id][row.user.username] = allowance(row)
     by_month = {key for key, row in limits.items() if (row.gpu_hours, row.user_gpu_hours, row.budget) != (None,) * 3}
     by_month |= {key for key, known in users.items() if any(one.gpu_hours is not None for one in known.values())}
     spent = spent_by_project(now, held, places, by_month) if by_month else {}
     found = {}
-    for key, name in ProjectRow.objects.values_list("pk", "name"):
+    for key, name in (row.values() for row in _PROJECTS.ask()):
         own = limits.get(key), users.get(key, {}), spent.get(key, Spent())
         found[key] = _project(key, name, used(shares.get(key), now), *own)
     return found
@@ -79,6 +79,10 @@ def limits_of(project: ProjectRow) -> Limits | None:
 
 
 _LIMITS = Compiled(lambda project: Limits.objects.filter(project=project))
+_ALL_LIMITS = Compiled(lambda: Limits.objects.all())
+_SHARES = Compiled(lambda: Share.objects.all())
+_USER_LIMITS = Compiled(lambda: UserLimits.objects.select_related("user"))
+_PROJECTS = Compiled(lambda: ProjectRow.objects.values("id", "name"))
 
 
 def known(project: ProjectRow, row: Limits | None) -> Project:

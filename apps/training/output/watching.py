@@ -7,6 +7,7 @@ lived is read when it is closed. Several watchers share the attempts (`shares`).
 import logging
 import time
 from collections import defaultdict
+from dataclasses import replace
 
 from django.db import connection
 from django.db.models import Q
@@ -39,6 +40,7 @@ SHARE = 0.05  # of its time at most that the watcher spends on observing a clust
 LOG_PAUSE = 0.2  # seconds between two messages that a task's logs grew
 COUNT = 12.0  # seconds between two looks at the steps of a task that prints none
 CONFIRM = 5.0  # seconds after which what was handed on is stored, or handed on again
+GATHER = 0.25  # seconds in which the ranks of one that is starting begin, and are told of together
 REST = 5.0  # seconds that an attempt or a cluster is left alone after an error
 
 
@@ -58,6 +60,10 @@ class Followed:
         self._told = self._counted = 0.0
         self._steps: int | None = None  # that were counted last
         self._untold = False
+        self._handed_on = 0.0
+
+    def handed_on(self, moment: float, seen: Observation) -> None:
+        self.seen, self._handed_on = self.known(seen), moment
 
     def read(self, moment: float) -> bool:
         """Reads the ranks whose turn it is; quiet ones come less and less often. Whether there is more at once."""
@@ -87,9 +93,14 @@ class Followed:
         if rows.filter(Q(progress={}) | Q(progress__counted=True)).update(progress={"step": step, "counted": True}):
             hints.changed(self.task.pk, "metric")
 
-    def is_news(self, seen: Observation) -> bool:
-        """Also when nobody can tell any more: then it says so, and is news again."""
-        return self.known(seen) != self.seen
+    def is_news(self, seen: Observation, moment: float) -> bool:
+        """Also when nobody can tell any more: then it says so, and is news again. While it is starting its ranks begin
+        one by one, and nothing hangs on one of them: that is told every now and then."""
+        known = self.known(seen)
+        if known == self.seen:
+            return False
+        only_ranks = known and self.seen and replace(known, ranks=self.seen.ranks) == self.seen
+        return not only_ranks or seen.phase is not Phase.STARTING or moment - self._handed_on >= GATHER
 
     @staticmethod
     def known(seen: Observation) -> Observation | None:
@@ -177,7 +188,7 @@ class Watcher:
         cluster, began = members[0].task.cluster, time.time()
         try:
             seen = observe(cluster, [one.handle for one in members])
-            changed = [one for one in members if one.is_news(seen[one.handle.name])]
+            changed = [one for one in members if one.is_news(seen[one.handle.name], moment)]
             told = [one for one in members if one.told is not None and moment - one.told >= CONFIRM]
             late = _not_stored(told)
             hints.poke_all([one.task.pk for one in (*changed, *late)])
@@ -186,7 +197,7 @@ class Watcher:
             return REST
         self._looked[cluster.pk] = began
         for one in changed:
-            one.seen = one.known(seen[one.handle.name])
+            one.handed_on(moment, seen[one.handle.name])
         for one in told:
             one.told = None
         for one in (*changed, *late):

@@ -13,6 +13,8 @@ import logging
 import random
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
@@ -126,8 +128,12 @@ class _Told:
         self.names = names
         self.holders = {place: held for held in scene.held for place in held.places}
         self.named = {task.task: task.named for task in scene.waiting}
+
+    @cached_property
+    def before(self) -> dict[str, tuple[Any, ...]]:
+        """What was said of each last: asked for when the first has to wait."""
         rows = load.in_line().values_list("pk", "reason", "reason_params", "turn", "attempt")
-        self.before = {row[0]: row[1:] for row in rows}
+        return {row[0]: row[1:] for row in rows}
 
     def say(self, turn: Turn) -> None:
         if turn.task not in self.before or turn.why is None:

@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import F, Max, Sum
 
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
+from apps.common.compiled import Compiled
 from apps.common.slices import MOST, slices
 from apps.scheduling import selectors as sharing
 from apps.training.models import Attempt, Checkpoint, Node, Task
@@ -28,7 +29,7 @@ FOREVER = 1e12
 def scene(now: datetime, *more: Waiting, past: Past = NOTHING) -> Scene:
     """As it is. `more`: what would wait, too. `past`: what tells how long tasks will probably run; a decision needs
     none."""
-    rows = list(in_line().values(*_COLUMNS, user=F("owner__username")))
+    rows = _IN_LINE.ask()
     named = _named(row["id"] for row in rows if row["select"] is None)
     spent = _ran(row["id"] for row in rows if row["attempt"] and (row["max_run_seconds"] is not None or past.runs))
     waiting = [_waiting(row, named.get(row["id"], ()), spent.get(row["id"], 0.0), past) for row in rows]
@@ -52,6 +53,7 @@ _COLUMNS = (
     "id", "name", "project_id", "cluster_id", "created_at", "select", "priority", "place", "preemptible",
     "max_run_seconds", "attempt", "owner_id", "framework", "model_id", "reason", "turn",
 )  # fmt: skip
+_IN_LINE = Compiled(lambda: in_line().values(*_COLUMNS, user=F("owner__username")))
 
 
 def _waiting(row: Mapping[str, Any], named: tuple[str, ...], ran: float, past: Past) -> Waiting:
@@ -172,30 +174,35 @@ def _saved(tasks: Iterable[str]) -> dict[str, datetime]:
     return found
 
 
+def _environments() -> Any:
+    return DevEnvironment.objects.values(
+        "id", "name", "project_id", "cluster_id", "zone_id", "zone__name", "gpu_type", "gpu_count", "shared", "labels",
+        "status", "cordoned", "network", "hosted__task", "hosted__afterwards",
+    )  # fmt: skip
+
+
+_PLACES = Compiled(_environments)
+
+
 def places(failures: Mapping[str, int] = MappingProxyType({}), among: Collection[str] | None = None) -> list[Place]:
     """All environments, or those `among` these. `failures`: how often each has failed of late."""
-    wanted = DevEnvironment.objects.all() if among is None else DevEnvironment.objects.filter(pk__in=among)
-    rows = wanted.values_list(
-        "id", "name", "project_id", "cluster_id", "zone_id", "zone__name", "gpu_type", "gpu_count", "shared", "labels",
-        "status", "cordoned", "network", "hosted__task",
-        "hosted__afterwards",
-    )  # fmt: skip
+    rows = _PLACES.ask() if among is None else _environments().filter(pk__in=among)
     return [
         Place(
-            id=row[0],
-            name=row[1],
-            project=row[2],
-            cluster=row[3],
-            zone=row[4],
-            zone_name=row[5],
-            gpu_type=row[6],
-            gpus=row[7],
-            shared=row[8],
-            labels=row[9],
-            usable=row[10] == EnvironmentStatus.RUNNING and not row[11],
-            health=failures.get(row[0], 0),
-            link=f"{row[4]}/infiniband" if row[12].get("infiniband") else "",
-            made_for=row[13] if row[14] else "",
+            id=row["id"],
+            name=row["name"],
+            project=row["project_id"],
+            cluster=row["cluster_id"],
+            zone=row["zone_id"],
+            zone_name=row["zone__name"],
+            gpu_type=row["gpu_type"],
+            gpus=row["gpu_count"],
+            shared=row["shared"],
+            labels=row["labels"],
+            usable=row["status"] == EnvironmentStatus.RUNNING and not row["cordoned"],
+            health=failures.get(row["id"], 0),
+            link=f"{row['zone_id']}/infiniband" if row["network"].get("infiniband") else "",
+            made_for=row["hosted__task"] if row["hosted__afterwards"] else "",
         )
         for row in rows
     ]
