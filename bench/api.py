@@ -24,7 +24,7 @@ from tests.running import Running
 
 TASKS = 500
 SECONDS = 0.5
-ROUNDS = 5
+ROUNDS, ROUNDS_TOGETHER = 5, 3
 TARGETS = {
     "create": Target(60, "at least"),
     "list of 50": Target(250, "at least"),
@@ -99,7 +99,7 @@ def _together(web: Web, processes: int) -> Iterator[Figure]:
 
     for request in requests.values():
         put(web.port, request, 0.5)
-    rates = in_turns(ROUNDS, **{name: partial(rate, name) for name in requests})
+    rates = in_turns(ROUNDS_TOGETHER, **{name: partial(rate, name) for name in requests})
     bare = rates.pop("bare view")
     for name, found in rates.items():
         yield Figure(f"{name}, {processes} web processes", found, "/s", bare, "bare view", TOGETHER.get(name))

@@ -27,8 +27,8 @@ from fermi.launch.backends.local.launcher import training_env
 
 RANKS, LINES, RATE = 14, 15, 48
 """14 × 15 × 48 = 10,080 lines a second."""
-SHORT, STEPS = 240, 480
-"""Five seconds of them, and ten."""
+SHORT, STEPS = 192, 480
+"""Four seconds of them, and ten."""
 ROUNDS = 2
 READERS, PAUSED, FROM_THE_START = 50, 5, "0.0.0.1."
 SCRIPT = ROOT / "bench" / "printer.py"

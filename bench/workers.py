@@ -33,7 +33,7 @@ def measure() -> Iterator[Figure]:
         with serving(data, FERMI_WORKER_HEARTBEAT=str(INTERVAL)) as web:
             _load(data, web, WARM_UP, 1, first=1)
             yield from _figures(data, web, "each by itself", 1, first=100)
-            yield from _figures(data, web, "eight of a host together", 2, first=200, hold=INTERVAL)
+            yield from _figures(data, web, "eight of a host together", 1, first=200, hold=INTERVAL)
             yield Figure("the server's memory, resident", memory(web.pids).resident, "MiB")
 
 

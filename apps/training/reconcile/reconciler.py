@@ -13,11 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import QuerySet
 
 from apps.common import due
 from apps.common.among import Among
 from apps.common.clock import now
+from apps.common.compiled import Compiled
 from apps.training.ground import seen as seen_last
 from apps.training.ground.launching import cause
 from apps.training.ground.transitions import Stale
@@ -106,13 +107,31 @@ def _let_go(ids: Iterable[str], claim: datetime, wait: timedelta) -> None:
 
 
 def _load(ids: Iterable[str], claim: datetime) -> list[Task]:
-    return list(_rows().filter(pk__in=ids, due_at=claim))
+    rows = (_row(task_id) for task_id in ids)
+    return [task for task in rows if task and task.due_at == claim]
 
 
-def _rows() -> QuerySet[Task]:
-    """Tasks with what a pass looks at; a plan is large, and only submitting needs it."""
-    attempts = Prefetch("attempts", Attempt.objects.defer("plan"))
-    return Task.objects.select_related("cluster").prefetch_related(attempts)
+_TASK = Compiled(lambda task: Task.objects.filter(pk=task).select_related("cluster"))
+_ATTEMPTS = Compiled(lambda task: _attempts(task))
+
+
+def _attempts(task: str) -> QuerySet[Attempt]:
+    """A plan is large, and only submitting needs it."""
+    return Attempt.objects.filter(task=task).defer("plan")
+
+
+def _row(task_id: str) -> Task | None:
+    """With what a pass looks at, as `select_related` and `prefetch_related` have it."""
+    task: Task | None = _TASK.one(task=task_id)
+    if task is None:
+        return None
+    attempts = _attempts(task_id)
+    attempts._result_cache = _ATTEMPTS.ask(task=task_id)
+    attempts._prefetch_done = True  # type: ignore[attr-defined]
+    for one in attempts._result_cache:
+        one.task = task
+    task._prefetched_objects_cache = {"attempts": attempts}  # type: ignore[attr-defined]
+    return task
 
 
 def _facts(task: Task) -> tuple[Facts, Attempt | None]:
@@ -181,7 +200,10 @@ def _walk(task: Task, seen: Observation | None) -> timedelta:
         if wait is not None:
             return wait
         seen = None if decision.act in (Act.LEASE, Act.CLOSE, Act.SUBMIT) else seen
-        task = _rows().get(pk=task.pk)
+        again = _row(task.pk)
+        if again is None:
+            raise Task.DoesNotExist(task.pk)
+        task = again
         if State(task.state) not in LOOK_AGAIN:
             return timedelta()
     raise RuntimeError(f"task {task.pk} does not come to rest in {task.state}")
