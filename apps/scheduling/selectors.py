@@ -79,8 +79,8 @@ def limits_of(project: ProjectRow) -> Limits | None:
 
 
 _LIMITS = Compiled(lambda project: Limits.objects.filter(project=project))
-_ALL_LIMITS = Compiled(lambda: Limits.objects.all())
-_SHARES = Compiled(lambda: Share.objects.all())
+_ALL_LIMITS = Compiled(Limits.objects.all)
+_SHARES = Compiled(Share.objects.all)
 _USER_LIMITS = Compiled(lambda: UserLimits.objects.select_related("user"))
 _PROJECTS = Compiled(lambda: ProjectRow.objects.values("id", "name"))
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,21 @@ from apps.training.ground import hints, launching
 from apps.training.ground.seen import remember
 from apps.training.models import MetricPoint, Node, Task
 from apps.training.output import ingest, sparing
-from apps.training.output.watching import CONFIRM, COUNT, FIND, REST, SLOWEST, SLOWEST_FIRST, TICK, Watcher
+from apps.training.output.watching import (
+    CONFIRM,
+    COUNT,
+    FIND,
+    GATHER,
+    REST,
+    SLOWEST,
+    SLOWEST_FIRST,
+    TICK,
+    Watcher,
+)
 from apps.training.states import State
 from fermi.launch.backends.local.engine import LocalBackend
 from fermi.launch.errors import BackendError
-from fermi.launch.spec import Handle, PulseSeen
+from fermi.launch.spec import Cause, Handle, Observation, Phase, PulseSeen, RankSeen
 from tests.apps.attempts import begin_attempt, write
 from tests.waiting import until
 
@@ -196,6 +207,25 @@ def test_one_that_nobody_can_tell_of_any_more_is_news_and_is_again_when_it_is_ba
         assert poked == ["task-x"] * 2
     watcher.look(1.0 + 2 * REST)
     assert poked == ["task-x"] * 3
+
+
+def test_ranks_that_begin_one_by_one_are_handed_on_together(
+    task: Task, watcher: Watcher, poked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing hangs on one of them, and there may be hundreds; whatever else changes is handed on at once."""
+    seen = [Observation(Phase.STARTING, True)]
+    monkeypatch.setattr(LocalBackend, "observe", lambda self, handles: {one.name: seen[0] for one in handles})
+    for turn in range(11):
+        begun = tuple(RankSeen(rank, 0, "running", 1) for rank in range(turn))
+        seen[0] = Observation(Phase.STARTING, True, begun)
+        watcher.look(turn * TICK)
+    assert len(poked) == 1 + int(10 * TICK / GATHER) - 1  # a look comes every TICK: every third one tells
+    told = len(poked)
+    seen[0] = replace(seen[0], waiting=Cause("POD_PENDING", {}))
+    watcher.look(11 * TICK)
+    seen[0] = replace(seen[0], phase=Phase.RUNNING)
+    watcher.look(12 * TICK)
+    assert len(poked) == told + 2
 
 
 def test_one_call_per_cluster_observes_all(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,14 @@ def starting() -> Iterator[Launcher]:
 
 
 def order(
-    launching: Launcher, folder: Path, script: str, *preload: str, later: tuple[str, ...] = (), **secrets: str
-) -> dict[str, Any]:
-    """The status of a node whose one rank ran `script`."""
+    launching: Launcher, folder: Path, script: str, *preload: str, later: tuple[str, ...] = (),
+    words: Sequence[str] = (), **secrets: str,
+) -> dict[str, Any]:  # fmt: skip
+    """The status of a node whose one rank ran `script`, or `words`."""
     folder.mkdir()
     (folder / "script.py").write_text(script, encoding="utf-8")
     content = {
-        "name": folder.name, "node_rank": 0, "command": [sys.executable, "-u", str(folder / "script.py")],
+        "name": folder.name, "node_rank": 0, "command": [sys.executable, *(words or ("-u", str(folder / "script.py")))],
         "cwd": str(folder), "env": {}, "stop_signal": "SIGTERM", "grace_seconds": 30, "fork": True,
         "ranks": [{"rank": 0, "local_rank": 0, "env": {}, "log": str(folder / "0.log")}],
     }  # fmt: skip
@@ -176,3 +177,42 @@ def test_a_file_that_a_script_left_open_is_written_out(starting: Launcher, tmp_p
     """As the interpreter does at its end, which a forked rank does not wait for."""
     order(starting, tmp_path / "a-1", "left = open('left', 'w'); left.write('all of it')")
     assert (tmp_path / "a-1" / "left").read_text(encoding="utf-8") == "all of it"
+
+
+PROGRAM = """
+import os, sys
+
+MADE_BY = os.getpid()
+
+def as_program():
+    print(MADE_BY != os.getpid(), sys.modules["__main__"] is sys.modules[__name__], sys.argv)
+    raise SystemExit(3)
+
+if __name__ == "__main__":
+    print("executed once more")
+"""
+
+
+def test_a_trainer_of_ours_that_was_imported_in_advance_is_not_executed_again(
+    starting: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    (packages / "our_trainer.py").write_text(PROGRAM, encoding="utf-8")
+    inherited = launcher.training_env()
+    inherited |= {"PYTHONPATH": os.pathsep.join([inherited["PYTHONPATH"], str(packages)])}
+    monkeypatch.setattr(launcher, "training_env", lambda: inherited)
+    starting.stand_by(("our_trainer",))
+    words = ["-m", "our_trainer", "--steps", "3"]
+    status = order(starting, tmp_path / "a-1", "", "our_trainer", words=words)
+    told = f"True True {[str(packages / 'our_trainer.py'), '--steps', '3']}\n"
+    assert (status["ranks"][0]["exit_code"], said(tmp_path / "a-1")) == (3, told)
+
+
+def test_what_runners_and_ranks_import_themselves_is_there_once_it_stands_by(
+    starting: Launcher, tmp_path: Path
+) -> None:
+    asked = "import sys; from fermi.runner.template import LATER; print(sorted(set(LATER) - set(sys.modules)))"
+    for name in ("a-1", "b-1"):  # the first of a fresh process would not wait for them
+        order(starting, tmp_path / name, asked)
+    assert said(tmp_path / "b-1") == "[]\n"

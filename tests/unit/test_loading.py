@@ -26,3 +26,12 @@ def test_workers_and_preloading_change_no_sample_and_workers_end_with_the_steps(
     assert multiprocessing.active_children() == []
     numpy_s = common.Samples(str(path), train_ddp.parse([*words, "--preload"]), 1, 2)
     assert (numpy_s.draw(6, 1)[:, 1:] == plain.draw(6, 1)[1].numpy()).all()
+
+
+def test_a_step_on_processors_draws_what_torch_s_own_seed_gives_and_notes_nothing_for_gpus() -> None:
+    torch.manual_seed(11)
+    expected = torch.rand(4)
+    noted = len(torch.cuda._queued_calls), torch.cuda._lazy_seed_tracker.get_calls()
+    train_ddp.seed(11, torch.device("cpu"))
+    assert torch.equal(torch.rand(4), expected)
+    assert (len(torch.cuda._queued_calls), torch.cuda._lazy_seed_tracker.get_calls()) == noted

@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -98,3 +99,16 @@ def test_a_store_of_pytorch_s_own_takes_no_harm() -> None:
     assert os.read(read, 100) == b"here"
     os.close(read)
     os.close(write)
+
+
+def test_who_knocks_imports_nothing_to_spell_a_name() -> None:
+    port = free_port()
+    script = f"import sys; from fermi.probe import meeting; print(meeting._refused('127.0.0.1', {port}), end=' '); "
+    script += "print('encodings.idna' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout == "True False\n"
+
+
+def test_a_name_of_another_language_is_looked_up_as_python_does() -> None:
+    assert meeting._bytes("gn1") == b"gn1"
+    assert meeting._bytes("nœud") == "nœud"

@@ -329,3 +329,20 @@ def test_a_rank_that_does_nothing_at_all_for_long_says_since_when_and_others_do_
         finally:
             files.write_atomically(str(tmp_path / "stop.json"), {"grace_seconds": 0})
         assert [rank["still_since"] for rank in ended.result()] == [None, None], "what has ended is not still"
+
+
+HOW = "print(os.sched_getscheduler(0) == os.SCHED_BATCH, flush=True)"
+
+
+@pytest.mark.parametrize(("visible", "batch"), [("", True), ("0,1", False)])
+def test_ranks_on_processors_alone_take_none_from_each_other(tmp_path: Path, visible: str, batch: bool) -> None:
+    env = {"HERE": str(tmp_path), "CUDA_VISIBLE_DEVICES": visible}
+    run(tmp_path, HOW, 1, env=env)
+    assert (tmp_path / "0.log").read_text(encoding="utf-8") == f"{batch}\n"
+
+
+def test_a_policy_that_somebody_chose_stays(tmp_path: Path) -> None:
+    script = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n"
+    script += "from fermi.runner import processes; processes.as_batch(); print(os.sched_getscheduler(0))"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert int(done.stdout) == os.SCHED_IDLE

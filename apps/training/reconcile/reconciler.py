@@ -112,12 +112,14 @@ def _load(ids: Iterable[str], claim: datetime) -> list[Task]:
 
 
 _TASK = Compiled(lambda task: Task.objects.filter(pk=task).select_related("cluster"))
-_ATTEMPTS = Compiled(lambda task: _attempts(task))
 
 
 def _attempts(task: str) -> QuerySet[Attempt]:
     """A plan is large, and only submitting needs it."""
     return Attempt.objects.filter(task=task).defer("plan")
+
+
+_ATTEMPTS = Compiled(_attempts)
 
 
 def _row(task_id: str) -> Task | None:

@@ -85,9 +85,9 @@ def die_with_parent() -> None:
 
 
 def as_batch() -> None:
-    """This process, and what it starts, takes no processor away from one that computes when it wakes up (sched(7)). More
-    ranks than cores, whose threads wake each other all the time, are a tenth faster so. Where that is not allowed, or
-    somebody has decided otherwise, all stays as it is."""
+    """This process, and what it starts, takes no processor away from one that computes when it wakes up (sched(7)).
+    More ranks than cores, whose threads wake each other all the time, are a tenth faster so. Where that is not allowed,
+    or somebody has decided otherwise, all stays as it is."""
     with contextlib.suppress(OSError):
         if os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
