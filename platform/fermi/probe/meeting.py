@@ -46,7 +46,7 @@ def wait(host: str, port: int, patience: float) -> None:
 
 def _refused(host: str, port: int) -> bool:
     try:
-        with socket.create_connection((_bytes(host), port), timeout=1) as there:
+        with socket.create_connection((_bytes(host), port), timeout=1) as there:  # type: ignore[arg-type]
             return there.getsockname() == there.getpeername()  # it has met itself, as a port for outgoing connections
     except ConnectionRefusedError:
         return True
