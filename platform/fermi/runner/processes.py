@@ -88,7 +88,7 @@ def as_batch() -> None:
     """This process, and what it starts, takes no processor away from one that computes when it wakes up (sched(7)).
     More ranks than cores, whose threads wake each other all the time, are a tenth faster so. Where that is not allowed,
     or somebody has decided otherwise, all stays as it is."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):  # not every C library has it
         if os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
