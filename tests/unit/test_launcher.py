@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -216,3 +217,12 @@ def test_what_runners_and_ranks_import_themselves_is_there_once_it_stands_by(
     for name in ("a-1", "b-1"):  # the first of a fresh process would not wait for them
         order(starting, tmp_path / name, asked)
     assert said(tmp_path / "b-1") == "[]\n"
+
+
+def test_what_an_optimizer_looks_up_first_starts_no_thread() -> None:
+    """A process that has threads cannot be forked for ranks."""
+    script = "import os, torch; from fermi.runner import template; look = lambda: len(os.listdir('/proc/self/task')); "
+    script += "before = look(); template._look_up(); print(before == look(), '_record_function_enter_new' in "
+    script += "vars(torch.ops.profiler))"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout == "True True\n"
