@@ -10,8 +10,8 @@ closes, so that it never outlives a platform that it stands by for. `--later`: w
 does without; the next ones find it imported.
 
 Safe because nothing here runs but imports, and one look-up: no CUDA context, no autograd, and a thread count of one,
-which is checked; if something did start a thread, the ranks are executed instead of forked. An order is read by the process that is
-forked for it: what it says, and secrets above all, is in no page that ranks of another order share.
+which is checked; if something did start a thread, the ranks are executed instead of forked. An order is read by the
+process that is forked for it: what it says, and secrets above all, is in no page that ranks of another order share.
 """
 
 import argparse
