@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.db import connections
+from hypothesis import HealthCheck, settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from apps.common import bus
@@ -20,6 +21,8 @@ from tests.running import Running, copy_database
 from tests.shell import forget_variables
 
 forget_variables()
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")  # an example that takes longer on a busy machine is no failure
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST = ("e2e", "faults", "isolation", "contract", "openapi")

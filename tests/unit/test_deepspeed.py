@@ -282,6 +282,17 @@ def test_the_splits_nearest_to_the_document_s_can_run_on_its_nodes() -> None:
         assert "STRATEGY_NOT_RENDERED" not in warned(taken)
 
 
+@pytest.mark.parametrize("stage", [2, 3])
+def test_splits_that_are_proposed_run_with_the_stage_that_was_asked_for(stage: int) -> None:
+    request = eight(strategy={"dataParallel": 1}, options={"zeroStage": stage})
+    possible = registry.framework("deepspeed").splits(request)
+    assert possible
+    for strategy in possible:
+        assert strategy["pipelineParallel"] == 1, "this stage has no pipeline"
+        assert validate.problems(eight(strategy=strategy, options={"zeroStage": stage})) == []
+    assert "pipelineParallel=2" not in str([one.params for one in registry.framework("deepspeed").warnings(request)])
+
+
 def test_a_script_s_own_model_is_judged_by_nobody_but_the_ranks_are() -> None:
     own = {"entrypoint": Entrypoint("train.py"), "hyperparameters": {"layers": 1, "heads": 1}}
     request = eight(**own, strategy={"tensorParallel": 4, "pipelineParallel": 2})

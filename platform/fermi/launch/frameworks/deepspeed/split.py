@@ -62,7 +62,7 @@ def problems(spec: JobSpec) -> list[Problem]:
     if found or not _is_rendered(spec):
         return found
     broken = list(_broken(spec, of(spec)))
-    nearest = _words(spec, 1) if broken else ""
+    nearest = _words(spec, 1, any_stage=True) if broken else ""  # a stage that allows no pipeline is named beside it
     return [Problem(one.field, one.code, {"nearest": nearest, **one.params}) for one in broken]
 
 
@@ -118,18 +118,22 @@ def _broken(spec: JobSpec, split: Split) -> Iterator[Problem]:
     if layers and split.pipeline > layers:  # a stage without a layer
         params = {"found": split.pipeline, "layers": layers, "allowed": f"1 – {layers}"}
         yield Problem(f"{STRATEGY}.pipelineParallel", "DEEPSPEED_STAGES_TOO_MANY", params)
-    stage = spec.options.get("zeroStage")
-    if split.pipeline > 1 and stage in (2, 3):  # runtime/pipe/engine.py:73
-        params = {"found": stage, "pipeline": split.pipeline, "nearest": 1}
+    if split.pipeline > 1 and _stage_has_no_pipeline(spec):
+        params = {"found": spec.options["zeroStage"], "pipeline": split.pipeline, "nearest": 1}
         yield Problem("distributedConfig.options.zeroStage", "DEEPSPEED_PIPELINE_STAGE", params)
 
 
-def _valid(spec: JobSpec) -> Iterator[Split]:
-    """Of those with a pipeline, such as give each stage as many layers."""
+def _stage_has_no_pipeline(spec: JobSpec) -> bool:
+    """ZeRO's: runtime/pipe/engine.py:73."""
+    return spec.options.get("zeroStage") in (2, 3)
+
+
+def _valid(spec: JobSpec, *, any_stage: bool = False) -> Iterator[Split]:
+    """Of those with a pipeline, such as give each stage as many layers. `any_stage`: ZeRO's is to be another one."""
     layers, heads = _model(spec)
-    world = spec.world_size
+    world, alone = spec.world_size, _stage_has_no_pipeline(spec) and not any_stage
     for tensor in splits.divisors(math.gcd(*(node.processes for node in spec.nodes))):
-        for pipeline in splits.divisors(world // tensor):
+        for pipeline in [1] if alone else splits.divisors(world // tensor):
             if not (heads and heads % tensor) and not (layers and layers % pipeline):
                 yield Split(tensor, pipeline, world // (tensor * pipeline))
 
@@ -146,9 +150,9 @@ def _model(spec: JobSpec) -> tuple[int | None, int | None]:
     return layers, heads
 
 
-def _words(spec: JobSpec, most: int = splits.MOST) -> str:
+def _words(spec: JobSpec, most: int = splits.MOST, *, any_stage: bool = False) -> str:
     asked = {name: degree for name in DEGREES if (degree := _degree(spec, name))}
-    near = splits.nearest(asked, (split.strategy for split in _valid(spec)), most)
+    near = splits.nearest(asked, (split.strategy for split in _valid(spec, any_stage=any_stage)), most)
     return "; ".join(splits.words(one) for one in near)
 
 
