@@ -18,7 +18,7 @@ from bench.table import Figure, Target
 from bench.timing import in_turns
 from fermi.probe import give
 
-STEP, STEPS, ROUNDS, STARTS = 0.005, 100, 16, 15
+STEP, STEPS, ROUNDS, STARTS = 0.005, 40, 40, 15
 
 
 def measure() -> Iterator[Figure]:
