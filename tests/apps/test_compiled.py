@@ -4,12 +4,16 @@ from datetime import UTC, datetime
 
 import pytest
 from django.db import connection
-from django.db.models import F, Q
+from django.db.models import F, Prefetch, Q
+from django.forms.models import model_to_dict
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import User
+from apps.common.clock import now
 from apps.common.compiled import Compiled, keys
-from apps.training.models import Task
+from apps.training.models import Attempt, Task
+from apps.training.reconcile import reconciler
+from tests.apps.attempts import begin_attempt
 
 pytestmark = [pytest.mark.storage, pytest.mark.django_db]
 
@@ -91,3 +95,24 @@ def test_a_parameter_of_which_the_query_makes_something_else_is_refused(db: None
 def test_a_parameter_of_another_kind_is_refused(db: None) -> None:
     with pytest.raises(TypeError, match="float"):
         Compiled(lambda share: Task.objects.filter(place=share).values("id")).ask(share=0.5)  # type: ignore[arg-type]
+
+
+def test_a_pass_s_task_is_what_select_related_and_prefetch_related_give(task: Task) -> None:
+    begin_attempt(task, 2)
+    stranger = Task.objects.get(pk=task.pk)
+    stranger.pk = "task-y"
+    stranger.save(force_insert=True)
+    Attempt.objects.create(task=stranger, number=7, master_port=1, created_at=now())
+    rows = Task.objects.select_related("cluster").prefetch_related(Prefetch("attempts", Attempt.objects.defer("plan")))
+    expected, found = rows.get(pk=task.pk), reconciler._row(task.pk)
+    assert found is not None
+    with CaptureQueriesContext(connection) as asked:
+        assert model_to_dict(found) == model_to_dict(expected)
+        assert found.cluster == expected.cluster
+        assert [one.number for one in found.attempts.all()] == [one.number for one in expected.attempts.all()] == [1, 2]
+        assert all(one.task is found and one.get_deferred_fields() == {"plan"} for one in found.attempts.all())
+    assert len(asked) == 0, "all of it is there"
+    newest = found.attempts.order_by("-number").first()
+    assert newest is not None
+    assert newest.number == 2, "what is asked anew is asked of this task alone"
+    assert reconciler._row("task-z") is None

@@ -95,7 +95,7 @@ SAMPLES = st.lists(
 
 
 @given(SAMPLES)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_series_are_what_a_dictionary_of_all_samples_says(clock: Clock, samples: Any) -> None:
     """Writers begin anew, two write at once, folding comes at any time: nothing that was written changes by it."""
     Block.objects.all().delete()

@@ -45,7 +45,7 @@ def said_by_bash(words: list[str]) -> list[str]:
     return done.stdout.decode().split("\0")[:-1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(TEXT, min_size=1, max_size=30))
 def test_any_text_is_one_word_of_bash_and_stays_as_it_is(texts):
     assert said_by_bash([word(text) for text in texts]) == texts

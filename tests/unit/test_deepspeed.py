@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
@@ -427,7 +427,6 @@ def requests(draw: st.DrawFn) -> JobSpec:
     return spec
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(requests())
 def test_what_breaks_no_rule_is_rendered_and_deepspeed_itself_accepts_it(
     deepspeed_reads: Callable[..., None], spec: JobSpec

@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
@@ -179,7 +179,6 @@ choices = st.fixed_dictionaries(
 nodes = st.lists(st.integers(0, 8), min_size=1, max_size=5)
 
 
-@settings(deadline=None)
 @given(nodes, choices)
 def test_rules_never_raise_and_a_spec_without_problems_has_a_plan_that_keeps_them(gpus, options):
     spec = over(*gpus, options=options)
@@ -200,7 +199,6 @@ def test_rules_never_raise_and_a_spec_without_problems_has_a_plan_that_keeps_the
 
 
 @pytest.mark.skipif(not find_spec("horovod"), reason="needs Horovod: make test-frameworks")
-@settings(deadline=None)
 @given(nodes)
 def test_horovod_itself_assigns_the_same_ranks(gpus):
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts, parse_hosts_and_slots

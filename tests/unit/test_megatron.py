@@ -333,7 +333,7 @@ def every_split(request: Request) -> Iterator[Split]:
                 yield from (replace(split, recompute=recompute) for recompute in search.RECOMPUTE)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     st.lists(st.sampled_from([1, 2, 4]), min_size=1, max_size=2).map(tuple),
     st.sampled_from([1, 2, 4, 6]),
@@ -445,7 +445,6 @@ words = st.sampled_from([*megatron.OPTIONS["properties"], *recipes.GPT, *argumen
 degrees = st.sampled_from([*megatron.request.DEGREES])
 
 
-@settings(deadline=None)
 @given(
     nodes,
     st.dictionaries(degrees | st.text(max_size=6), anything | st.integers(1, 8)),
@@ -515,7 +514,7 @@ def satisfies_every_rule(spec: JobSpec, plan: Plan) -> None:
         assert not needs or node.env["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(requests())
 def test_what_breaks_no_rule_is_rendered_and_the_proposal_breaks_none(spec: JobSpec) -> None:
     proposal = megatron.propose(spec)
@@ -580,7 +579,6 @@ def megatron_reads() -> Callable[[dict[str, str], int], None]:
     return read
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(requests())
 def test_megatron_core_itself_accepts_what_is_rendered(
     megatron_reads: Callable[[dict[str, str], int], None], spec: JobSpec

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermi import messages
@@ -197,7 +197,7 @@ def deepspeed_reads() -> Callable[[dict[str, Any], int], None]:
     return read
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(
     st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.sampled_from([None, 0, 1, 2, 3]),
     st.sampled_from(["auto", "bfloat16", "float16", "float32"]), st.integers(1, 300),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
@@ -99,7 +99,6 @@ def keeps_the_rules(job: JobSpec, plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_rules_proposals_and_plans_never_raise_and_agree_with_each_other(name: str, data: st.DataObject) -> None:
     wild = data.draw(jobs_of(name))

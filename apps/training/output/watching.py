@@ -60,10 +60,6 @@ class Followed:
         self._told = self._counted = 0.0
         self._steps: int | None = None  # that were counted last
         self._untold = False
-        self._handed_on = 0.0
-
-    def handed_on(self, moment: float, seen: Observation) -> None:
-        self.seen, self._handed_on = self.known(seen), moment
 
     def read(self, moment: float) -> bool:
         """Reads the ranks whose turn it is; quiet ones come less and less often. Whether there is more at once."""
@@ -100,7 +96,8 @@ class Followed:
         if known == self.seen:
             return False
         only_ranks = known and self.seen and replace(known, ranks=self.seen.ranks) == self.seen
-        return not only_ranks or seen.phase is not Phase.STARTING or moment - self._handed_on >= GATHER
+        lately = self.told is not None and moment - self.told < GATHER
+        return not (only_ranks and lately and seen.phase is Phase.STARTING)
 
     @staticmethod
     def known(seen: Observation) -> Observation | None:
@@ -197,7 +194,7 @@ class Watcher:
             return REST
         self._looked[cluster.pk] = began
         for one in changed:
-            one.handed_on(moment, seen[one.handle.name])
+            one.seen = one.known(seen[one.handle.name])
         for one in told:
             one.told = None
         for one in (*changed, *late):

@@ -31,7 +31,6 @@ from fermi.runner import confine, files, node, pages  # noqa: F401 (and by all r
 
 LATER = (
     "encodings.ascii",
-    "encodings.idna",
     "fermi.probe.later",
     "fermi.probe.meeting",
     "fermi.telemetry.folded",
