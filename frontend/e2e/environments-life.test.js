@@ -119,13 +119,13 @@ test("ticked with two others, it trains the script on 14 ranks", async () => {
   await page.waitForURL(/\/training\/task-/);
   await status("训练中").waitFor({ timeout: WAIT_MS });
   await eventually(async () => (await page.getByRole("button", { name: /^rank \d+, / }).count()) === 14, "14 ranks");
-  await page
-    .getByRole("group", { name: "训练日志" })
+  const log = page.getByRole("group", { name: "训练日志" }); // what is chosen shows its rank's last line, too
+  await log
     .getByText(/"step": [1-9]/)
     .first()
     .waitFor();
   await page.getByLabel("进程", { exact: true }).selectOption("13");
-  await page.getByText("written in the lab: rank 13 of 14").waitFor();
+  await log.getByText("written in the lab: rank 13 of 14").waitFor();
 });
 
 test("what it trains in is neither stopped nor deleted meanwhile", async () => {
