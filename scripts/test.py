@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,8 +76,8 @@ class Part:
     cwd: Path = ROOT
     env: dict[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
-    again: list[str] = field(default_factory=list)
-    """What runs the tests that failed once more, one at a time; of a part that is not pytest's, all of its tests."""
+    again: Callable[[Collection[str]], list[str]] | None = None
+    """The command that runs the tests of these names, which failed, once more, one at a time."""
 
 
 @dataclass
@@ -98,15 +98,27 @@ ON_ONE = "--ignore=tests/openapi/test_every_operation.py"
 WHERE_IT_MATTERS = ["-m", "(not e2e and not faults) or storage", *(f"tests/{name}" for name in ON_BOTH)]
 CONSOLE = ["npm", "test", "--silent", "--", "--reporter=default", "--reporter=junit", "--outputFile.junit={junit}"]
 BROWSER = ["npm", "run", "--silent", "e2e"]
+BROWSER_TESTS = ROOT / "frontend" / "e2e"
+
+
+def files_again(failed: Collection[str]) -> list[str]:
+    """Whole files, one after the other: a test in a browser goes on where the one before it ended. All that have a test
+    of a name are run; every file, where none has it: then it stands in a module that they share."""
+    texts = {file: file.read_text(encoding="utf-8") for file in sorted(BROWSER_TESTS.glob("*.test.js"))}
+    found = {name: [file for file, text in texts.items() if f'"{name}"' in text] for name in failed}
+    files = {file for holds in found.values() for file in (holds or texts)}
+    return ["node", "--test", "--test-concurrency=1", *(str(file) for file in sorted(files))]
+
+
 REPORTERS = {"spec": "stdout", "junit": "{junit}"}
 TO_FILE = " ".join(f"--test-reporter={name} --test-reporter-destination={to}" for name, to in REPORTERS.items())
 
 PARTS = [
-    Part("Python, SQLite", [*PYTEST, ON_ONE], again=AGAIN),
+    Part("Python, SQLite", [*PYTEST, ON_ONE], again=lambda _: AGAIN),
     Part(
         "Python, PostgreSQL + Redis",
         [*PYTEST, *WHERE_IT_MATTERS],
-        again=[*AGAIN, *WHERE_IT_MATTERS],
+        again=lambda _: [*AGAIN, *WHERE_IT_MATTERS],
         env={"FERMI_TEST_DB": "postgres"},
         needs=("postgresql", "redis-server"),
     ),
@@ -117,7 +129,7 @@ PARTS = [
         ROOT / "frontend",
         needs=("chromium",),
         env={"NODE_OPTIONS": TO_FILE, "FERMI_TEST_DATA": str(PREPARED)},
-        again=BROWSER,
+        again=files_again,
     ),
 ]
 
@@ -143,7 +155,7 @@ def run(part: Part) -> Result:
     code, tests = ask(part, part.command)
     failed, failed_again, note = [test.name for test in tests if test.failed], None, ""
     if code == 1 and part.again and 0 < len(failed) <= FEW:
-        code, again = ask(part, part.again, "what failed, again and alone")
+        code, again = ask(part, part.again(failed), "what failed, again and alone")
         failed_again = {test.name for test in again if test.failed} if again else None
         note = f"; failed at first{'' if code else ' and passed again'}: {', '.join(failed)}"
     seconds = time.monotonic() - began

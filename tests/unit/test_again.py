@@ -1,0 +1,26 @@
+"""Which files of tests in a browser `make test` runs again."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.test import BROWSER_TESTS, files_again
+
+ALL = sorted(file.name for file in BROWSER_TESTS.glob("*.test.js"))
+
+
+@pytest.mark.parametrize(
+    ("failed", "files"),
+    [
+        (["it is made and runs"], ["environments-life.test.js"]),
+        (["it is made and runs", "a model that was found has the focus where it is shown"],
+         ["environments-life.test.js", "shell.test.js"]),
+        (["no page broke its security policy, failed in its console, or asked another origin"],
+         [name for name in ALL if name not in ("contact.test.js", "create-choosing.test.js")]),
+        (["models and zones"], ALL),  # it stands in pages.js
+    ],
+)  # fmt: skip
+def test_the_files_of_what_failed_run_again(failed: list[str], files: list[str]) -> None:
+    command = files_again(failed)
+    assert [Path(word).name for word in command if word.endswith(".js")] == files
+    assert "--test-concurrency=1" in command
