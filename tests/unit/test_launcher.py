@@ -219,6 +219,23 @@ def test_what_runners_and_ranks_import_themselves_is_there_once_it_stands_by(
     assert said(tmp_path / "b-1") == "[]\n"
 
 
+def test_a_trainer_makes_ready_what_all_its_ranks_share_and_one_that_cannot_hinders_nobody(
+    starting: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for name, does in {"cannot": "1 / 0", "prepares": "made.append(os.getpid())"}.items():
+        (packages / f"{name}.py").write_text(f"import os\nmade = []\ndef stand_by():\n    {does}\n", encoding="utf-8")
+    inherited = launcher.training_env()
+    inherited |= {"PYTHONPATH": os.pathsep.join([inherited["PYTHONPATH"], str(packages)])}
+    monkeypatch.setattr(launcher, "training_env", lambda: inherited)
+    starting.stand_by(("cannot", "prepares"))
+    for name in ("a-1", "b-1"):  # the first may have been there before
+        order(starting, tmp_path / name, "import os, sys; m = sys.modules; print(os.getpid() in m['prepares'].made, "
+              "len(m['prepares'].made), 'cannot' in m)", "cannot", "prepares")  # fmt: skip
+    assert said(tmp_path / "b-1") == "False 1 True\n"
+
+
 def test_what_an_optimizer_looks_up_first_starts_no_thread() -> None:
     """A process that has threads cannot be forked for ranks."""
     script = "import os, torch; from fermi.runner import template; look = lambda: len(os.listdir('/proc/self/task')); "

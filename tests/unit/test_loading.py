@@ -4,6 +4,7 @@ import multiprocessing
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from fermi.train import common, train_ddp
@@ -35,3 +36,26 @@ def test_a_step_on_processors_draws_what_torch_s_own_seed_gives_and_notes_nothin
     train_ddp.seed(11, torch.device("cpu"))
     assert torch.equal(torch.rand(4), expected)
     assert (len(torch.cuda._queued_calls), torch.cuda._lazy_seed_tracker.get_calls()) == noted
+
+
+@pytest.mark.parametrize("above", [256, 32_768, 65_536])
+def test_the_largest_token_is_found_among_the_first_million(tmp_path: Path, above: int) -> None:
+    tokens = np.random.default_rng(above).integers(0, above, (1 << 20) + 7, np.uint16)
+    tokens[1 << 20 :] = 65_535
+    path = tmp_path / "train.bin"
+    path.write_bytes(tokens.tobytes())
+    mapped, largest = train_ddp.looked_through(str(path), len(tokens))
+    assert (len(mapped), largest) == (len(tokens), tokens[: 1 << 20].max())
+
+
+def test_what_is_not_given_comes_from_the_environment_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parser is made once, for all processes that are forked from one that stands by."""
+    train_ddp.stand_by()
+    for path in ("a.bin", "b.bin"):
+        monkeypatch.setenv("FERMI_TRAIN_DATA", path)
+        monkeypatch.setenv("FERMI_TIMEOUT_SECONDS", "7")
+        args = train_ddp.parse([])
+        assert (args.train_data_path, args.timeout_seconds, args.checkpoint_dir) == (path, 7, "checkpoints")
+    monkeypatch.delenv("FERMI_TRAIN_DATA")
+    with pytest.raises(train_ddp.Refused, match="--train_data_path is missing"):
+        train_ddp.parse([])

@@ -10,9 +10,10 @@ from collections import defaultdict
 from dataclasses import replace
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from apps.common import bus
+from apps.common.compiled import Compiled
 from apps.common.slices import slices
 from apps.telemetry.writing import Writer
 from apps.training.ground import hints
@@ -42,6 +43,13 @@ COUNT = 12.0  # seconds between two looks at the steps of a task that prints non
 CONFIRM = 5.0  # seconds after which what was handed on is stored, or handed on again
 GATHER = 0.25  # seconds in which the ranks of one that is starting begin, and are told of together
 REST = 5.0  # seconds that an attempt or a cluster is left alone after an error
+
+
+def _alive() -> QuerySet[Task]:
+    return Task.objects.filter(state__in=WITH_ATTEMPT, attempt__gt=0)
+
+
+_ALIVE = Compiled(lambda: _alive().values("id", "attempt"))
 
 
 class Followed:
@@ -144,11 +152,10 @@ class Watcher:
     def find(self) -> None:
         """Follows the attempts that are alive now and its own, and no others."""
         began = time.time()
-        alive = Task.objects.filter(state__in=WITH_ATTEMPT, attempt__gt=0)
-        keys = {key for key in alive.values_list("pk", "attempt") if self.shares.has(key[0])}
+        keys = {(row["id"], row["attempt"]) for row in _ALIVE.ask() if self.shares.has(row["id"])}
         self._followed = {key: one for key, one in self._followed.items() if key in keys}
         if new := [pk for pk, attempt in keys if (pk, attempt) not in self._followed]:
-            for task in alive.filter(pk__in=new).select_related("cluster").only("attempt", "world_size", "cluster"):
+            for task in _alive().filter(pk__in=new).select_related("cluster").only("attempt", "world_size", "cluster"):
                 self._followed[task.pk, task.attempt] = Followed(task, self.shares)
         self._found = began
 

@@ -57,6 +57,10 @@ def main() -> None:
     imported_from = _import(",".join((args.later, *LATER)))
     with contextlib.suppress(Exception):
         _look_up()
+    for name in args.preload.split(","):
+        if prepares := getattr(sys.modules.get(name), "stand_by", None):
+            with contextlib.suppress(Exception):
+                prepares()
     with contextlib.suppress(Exception):  # orders are carried out without, too
         pages.gather(lambda: bool(_come(orders, 0)))
     while _come(orders) & select.POLLIN:

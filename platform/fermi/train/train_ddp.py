@@ -66,20 +66,43 @@ class Parser(argparse.ArgumentParser):
 def parse(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Namespace:
     """Names may have dashes or underscores. What is not given comes from the platform's FERMI_ variables."""
     env, kind = os.environ.get, kind or Trainer
+    parser = parser_of(kind)
+    parser.set_defaults(
+        backend=env("FERMI_BACKEND") or "auto",
+        timeout_seconds=env("FERMI_TIMEOUT_SECONDS"),
+        train_data_path=env("FERMI_TRAIN_DATA"),
+        valid_data_path=env("FERMI_VALID_DATA"),
+        local_batch_size=env("FERMI_LOCAL_BATCH_SIZE"),
+        checkpoint_dir=env("FERMI_CHECKPOINT_DIR") or "checkpoints",
+        resume_from=env("FERMI_RESUME_FROM"),
+    )
+    words = from_hyperparameters(env("FERMI_HYPERPARAMETERS") or "{}") + argv
+    args = parser.parse_args([re.sub("^--(no[-_])?([^=]+)", spelled, word) for word in words])
+    kind.settle(args)
+    if args.n_embd % args.n_head:
+        raise Refused(f"--n_embd {args.n_embd} is not divisible by --n_head {args.n_head}")
+    if not args.train_data_path:
+        raise Refused("--train_data_path is missing")
+    return args
+
+
+@functools.cache
+def parser_of(kind: "type[Trainer]") -> Parser:
+    """It takes 3 ms to make, so a process that others are forked from makes it for all of them (see `stand_by`)."""
     about, layout = sys.modules[kind.__module__].__doc__, argparse.RawDescriptionHelpFormatter
     parser = Parser(kind.name, description=about, formatter_class=layout, allow_abbrev=False)
     add, positive, natural, on_off = parser.add_argument, at_least(1), at_least(0), argparse.BooleanOptionalAction
     add("--distributed", action=on_off, default=False)
     add("--world_size", type=positive, help="processes to start when no launcher did; default one per GPU")
-    add("--backend", choices=("auto", "nccl", "gloo"), default=env("FERMI_BACKEND") or "auto")
-    add("--timeout_seconds", type=positive, default=env("FERMI_TIMEOUT_SECONDS"), help="of what ranks do together")
+    add("--backend", choices=("auto", "nccl", "gloo"), default="auto")
+    add("--timeout_seconds", type=positive, help="of what ranks do together")
     add("--local_rank", type=natural, default=0, help="set by torch.distributed.launch")
 
-    add("--train_data_path", default=env("FERMI_TRAIN_DATA"))
-    add("--valid_data_path", default=env("FERMI_VALID_DATA"), help="none: no validation")
+    add("--train_data_path")
+    add("--valid_data_path", help="none: no validation")
     add("--batch_size", type=positive, default=8, help=BATCH_SIZE)
     mine = "this process's part of the batch, where the parts differ; all processes must state theirs"
-    add("--local_batch_size", type=positive, default=env("FERMI_LOCAL_BATCH_SIZE"), help=mine)
+    add("--local_batch_size", type=positive, help=mine)
     add("--gradient_accumulation_steps", type=positive, default=1, help="micro steps per optimizer step")
     add("--num_workers", type=natural, default=0, help="processes that make this rank's batches ready in advance")
     add("--preload", action=on_off, default=False, help="read data into memory first; each rank has a copy")
@@ -99,10 +122,10 @@ def parse(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Name
     add("--dtype", choices=dtypes, default="auto", help=f"auto: {auto}; float16 otherwise")
     add("--tf32", action=on_off, default=True)
 
-    add("--checkpoint_dir", default=env("FERMI_CHECKPOINT_DIR") or "checkpoints")
+    add("--checkpoint_dir")
     add("--checkpoint_every", type=natural, default=100, help="steps; 0: only at the end")
     add("--keep_checkpoints", type=positive, default=3)
-    add("--resume_from", default=env("FERMI_RESUME_FROM"), help="a checkpoint, or auto: the newest valid one")
+    add("--resume_from", help="a checkpoint, or auto: the newest valid one")
 
     add("--log_every", type=positive, default=10)
     add("--eval_every", type=natural, default=100, help="0: only at the end")
@@ -122,14 +145,7 @@ def parse(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Name
     add("--dropout", type=float, default=0.0)
 
     kind.add_options(parser)
-    words = from_hyperparameters(env("FERMI_HYPERPARAMETERS") or "{}") + argv
-    args = parser.parse_args([re.sub("^--(no[-_])?([^=]+)", spelled, word) for word in words])
-    kind.settle(args)
-    if args.n_embd % args.n_head:
-        raise Refused(f"--n_embd {args.n_embd} is not divisible by --n_head {args.n_head}")
-    if not args.train_data_path:
-        raise Refused("--train_data_path is missing")
-    return args
+    return parser
 
 
 def at_least(low: int) -> Callable[[str], int]:
@@ -302,9 +318,12 @@ def map_tokens(path: str, args: argparse.Namespace) -> torch.Tensor:
 
 @functools.cache
 def looked_through(path: str, size: int) -> tuple[torch.Tensor, int]:
-    """The tokens, and the largest of the first million."""
+    """The tokens, and the largest of the first million: looked at as int16, which processors compare many at a time. Those
+    of which the sign is set are 32768 and more."""
     tokens = torch.from_file(path, size=size, dtype=torch.uint16)
-    return tokens, max(int(part.int().max()) for part in tokens[: 1 << 20].split(1 << 14))
+    signed = tokens[: 1 << 20].view(torch.int16)
+    least, most = (int(end) for end in torch.aminmax(signed))
+    return tokens, most if least >= 0 else int(signed[signed < 0].max()) + (1 << 16)
 
 
 def beyond_vocabulary(path: str, largest: int, vocab_size: int) -> str:
@@ -824,6 +843,11 @@ def run_and_leave(program: Callable[[list[str]], int], argv: list[str]) -> NoRet
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def stand_by() -> None:
+    """What each process would make for itself, made once by the one that all of them are forked from."""
+    parser_of(Trainer)
 
 
 def as_program() -> NoReturn:
