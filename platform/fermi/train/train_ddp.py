@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
 def parse(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Namespace:
     """Names may have dashes or underscores. What is not given comes from the platform's FERMI_ variables."""
     env, kind = os.environ.get, kind or Trainer
-    parser = parser_of(kind)
+    parser = parser_of(kind)  # type: ignore[arg-type] # mypy takes a class for its instances here
     parser.set_defaults(
         backend=env("FERMI_BACKEND") or "auto",
         timeout_seconds=env("FERMI_TIMEOUT_SECONDS"),
@@ -318,8 +318,8 @@ def map_tokens(path: str, args: argparse.Namespace) -> torch.Tensor:
 
 @functools.cache
 def looked_through(path: str, size: int) -> tuple[torch.Tensor, int]:
-    """The tokens, and the largest of the first million: looked at as int16, which processors compare many at a time. Those
-    of which the sign is set are 32768 and more."""
+    """The tokens, and the largest of the first million: looked at as int16, which processors compare many at a time. Of
+    32768 and more, the sign is set."""
     tokens = torch.from_file(path, size=size, dtype=torch.uint16)
     signed = tokens[: 1 << 20].view(torch.int16)
     least, most = (int(end) for end in torch.aminmax(signed))
