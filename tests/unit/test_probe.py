@@ -293,7 +293,7 @@ def begin(number, pulse, earlier):
 
 def settled(waits, late):  # a thread of each rank writes what is compared, soon
     return (waits and late and waits.trace and waits.step == late.step == 3
-            and waits.begun == late.begun + 1 and waits.collective_at and not late.collective_at)
+            and waits.begun == late.begun + 1 == waits.ended + 1 and waits.collective_at and not late.collective_at)
 
 def main():
     first, second = give.make(), give.make()
