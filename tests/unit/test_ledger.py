@@ -97,3 +97,14 @@ def test_names_are_those_that_the_runners_take(tmp_path: Path) -> None:
         Outcome("a task trains", 3.0),
     ]
     assert ledger.read_junit(tmp_path / "none.xml") == []
+
+
+def test_what_a_test_failed_with_may_hold_what_xml_cannot(tmp_path: Path) -> None:
+    """As node's reporter writes an error of Playwright's, with the colours of its call log."""
+    file = tmp_path / "node.xml"
+    case = '<testcase name="it drags" time="1.5" classname="test" failure="log:\x1b[2m"><failure>\x1b[2m\x00'
+    file.write_text(
+        f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites>{case}…</failure></testcase></testsuites>',
+        encoding="utf-8",
+    )
+    assert ledger.read_junit(file) == [Outcome("it drags", 1.5, failed=True)]
