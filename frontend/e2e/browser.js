@@ -36,18 +36,8 @@ export async function openPage(browser, url, waitMs) {
     reducedMotion: "reduce",
   });
   const faults = watch(context, new URL(url).origin);
-  if (process.env.SLOWLY) {
-    await context.route("**/*", async (route) => {
-      await new Promise((done) => setTimeout(done, Math.random() ** 2 * Number(process.env.SLOWLY)));
-      await route.continue().catch(() => undefined);
-    });
-  }
   const page = await context.newPage();
   page.setDefaultTimeout(SLOWER * waitMs);
-  if (process.env.THROTTLE) {
-    const session = await context.newCDPSession(page);
-    await session.send("Emulation.setCPUThrottlingRate", { rate: Number(process.env.THROTTLE) });
-  }
   return { page, faults };
 }
 

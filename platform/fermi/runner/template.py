@@ -9,9 +9,10 @@ output says how that ended: `0`, or the exit code of what failed. Waiting for an
 closes, so that it never outlives a platform that it stands by for. `--later`: what the order that it was started for
 does without; the next ones find it imported.
 
-Safe because nothing here runs but imports, and one look-up: no CUDA context, no autograd, and a thread count of one,
-which is checked; if something did start a thread, the ranks are executed instead of forked. An order is read by the
-process that is forked for it: what it says, and secrets above all, is in no page that ranks of another order share.
+Safe because nothing here runs but imports, one look-up, and the `stand_by` of what is preloaded: no CUDA context, no
+autograd, and a thread count of one, which is checked; if something did start a thread, the ranks are executed instead
+of forked. An order is read by the process that is forked for it: what it says, and secrets above all, is in no page
+that ranks of another order share.
 """
 
 import argparse

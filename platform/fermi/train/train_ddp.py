@@ -88,13 +88,14 @@ def parse(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Name
 
 @functools.cache
 def parser_of(kind: "type[Trainer]") -> Parser:
-    """It takes 3 ms to make, so a process that others are forked from makes it for all of them (see `stand_by`)."""
+    """It takes 3 ms to make, so a process that others are forked from makes it for all of them (see `stand_by`): what
+    depends on their environment is for `parse`."""
     about, layout = sys.modules[kind.__module__].__doc__, argparse.RawDescriptionHelpFormatter
     parser = Parser(kind.name, description=about, formatter_class=layout, allow_abbrev=False)
     add, positive, natural, on_off = parser.add_argument, at_least(1), at_least(0), argparse.BooleanOptionalAction
     add("--distributed", action=on_off, default=False)
     add("--world_size", type=positive, help="processes to start when no launcher did; default one per GPU")
-    add("--backend", choices=("auto", "nccl", "gloo"), default="auto")
+    add("--backend", choices=("auto", "nccl", "gloo"))
     add("--timeout_seconds", type=positive, help="of what ranks do together")
     add("--local_rank", type=natural, default=0, help="set by torch.distributed.launch")
 
