@@ -42,6 +42,8 @@ def connection(cluster: Cluster) -> dict[str, Any]:
         "isolation": settings.ISOLATION,
         "platform_user": os.geteuid(),
         "private": settings.PRIVATE_PATHS,
+        "task_reads": settings.TASK_READS,
+        "task_writes": settings.TASK_WRITES,
         "warm": settings.STAND_BY,
         **cluster.connection,
     }

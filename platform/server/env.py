@@ -64,6 +64,15 @@ def traces() -> bool:
     return there
 
 
+def folders(name: str, default: str = "") -> list[str]:
+    """Returns colon-separated folders, the home of the platform's user written out. Raises Wrong for a relative one."""
+    found = [os.path.expanduser(path) for path in os.environ.get(name, default).split(os.pathsep) if path]
+    for path in found:
+        if not os.path.isabs(path) or os.path.normpath(path) == "/":
+            raise Wrong(f"{name} must be absolute folders below /, separated by colons, not {path!r}.")
+    return found
+
+
 def words(name: str) -> list[str]:
     return [word.strip() for word in os.environ.get(name, "").split(",") if word.strip()]
 
@@ -213,6 +222,8 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_MASTER_PORTS": partial(port_range, default=f"{MASTER_PORT}-32767"),
     "FERMI_PREFLIGHT_PATIENCE": partial(number, default=12.0),
     "FERMI_TASKS_KEEP_DAYS": days,
+    "FERMI_TASK_READS": partial(folders, default=os.pathsep.join(isolation.DEFAULT_READS)),
+    "FERMI_TASK_WRITES": folders,
     "FERMI_WEB": web_processes,
     "FERMI_WORKER_HEARTBEAT": partial(number, default=5.0),
     "FERMI_WORKER_LOST": partial(number, default=15.0),

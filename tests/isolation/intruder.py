@@ -40,8 +40,8 @@ def intrude(order: dict) -> None:
         with hoping(f"read {path}"), open(path, "rb") as file:
             file.read(1)
     for path in order["write"]:
-        with hoping(f"write {path}"), open(path, "ab"):
-            pass
+        with hoping(f"write {path}"):
+            os.close(os.open(path, os.O_WRONLY | os.O_APPEND))  # made anew, it would be a file of its own view
     for path in order["replace"]:
         with hoping(f"replace {path}"):
             os.rename(path, f"{path}.taken")
@@ -71,6 +71,11 @@ def intrude(order: dict) -> None:
             if not client.recv(64).startswith(b"-"):
                 return
             raise OSError("refused")
+
+
+def harmful(found: list[str]) -> list[str]:
+    """Looked at from outside: a link in a view of the task's own is nobody else's."""
+    return [one for one in found if not one.startswith("link ") or os.path.lexists(one.removeprefix("link "))]
 
 
 def child() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from fermi.launch import isolation, registry
 from fermi.launch.backends.local import LocalBackend
 from fermi.launch.spec import Entrypoint, Handle, JobSpec, Node, Phase
+from tests.isolation.intruder import harmful
 from tests.waiting import until
 
 INTRUDER = Path(__file__).with_name("intruder.py")
@@ -84,7 +85,9 @@ def main(folder: Path, mode: str) -> dict[str, object]:
     if seen.phase != Phase.SUCCEEDED:
         raise SystemExit(f"{seen}\n{text}")
     *lines, last = text.splitlines()
-    return {**json.loads(last), "code": found.code, "why": [code for code, _ in found.reasons], "lines": lines}
+    got = json.loads(last)
+    got["got"] = harmful(got["got"])
+    return {**got, "code": found.code, "why": [code for code, _ in found.reasons], "lines": lines}
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def test_roots_platform_runs_scripts_as_another_user(folder: Path, mode: str, co
         needs_landlock()
     seen = play(folder, mode, ranks=isolation.TASK_UID)
     assert (seen["code"], seen["uid"]) == (code, isolation.TASK_UID)
-    assert seen["env"]["HOME"] == str(folder / "data" / "home")
+    assert seen["env"]["HOME"] == str(folder / "data" / "homes" / "default")
     holds(seen)
 
 

@@ -67,7 +67,10 @@ class Agent:
         state, python = self.folder.path, settings.python or default_python()
         workspace = Path(settings.workspace).expanduser().resolve() if settings.workspace else state / "workspace"
         private = [Path(path) for path in (config, settings.token_file) if path]
-        self.confining = Confining.of(state, workspace, python, private, wanted=settings.confine)
+        self.confining = Confining.of(
+            state, workspace, python, private, wanted=settings.confine,
+            reads=settings.reads, writes=settings.writes,
+        )  # fmt: skip
         self.host = Host(state, workspace, python, self.confining)
         self.address = facts.address(settings, self.server.host, self.server.port)
         self.workers = [Worker(name, gpu, self.folder.worker(name), self.host) for name, gpu in gpus.items()]
@@ -94,6 +97,7 @@ class Agent:
             "data_dir": str(state / "hosted"), "python": python,
             "isolation": "landlock" if settings.confine else "off",
             "private": [str(state / "workers"), *map(str, private)], "containers": settings.containers,
+            "task_reads": list(settings.reads), "task_writes": list(settings.writes),
         }  # fmt: skip
         self.engines = Engines(state / "hosted" / "containers", wanted=settings.containers)
         self.hosted = Hosted(kept, self.server, self.secrets.__getitem__, self._changed.set, self._say)

@@ -22,8 +22,14 @@ class Confining:
     isolation: Isolation
 
     @classmethod
-    def of(cls, state: Path, workspace: Path, python: str, private: Sequence[Path], *, wanted: bool) -> "Confining":
-        place = Place(state, workspace, python, private=tuple(path.expanduser().absolute() for path in private))
+    def of(
+        cls, state: Path, workspace: Path, python: str, private: Sequence[Path], *, wanted: bool,
+        reads: Sequence[str] = (), writes: Sequence[str] = (),
+    ) -> "Confining":  # fmt: skip
+        place = Place(
+            state, workspace, python, private=tuple(path.expanduser().absolute() for path in private),
+            reads=tuple(map(Path, reads)), writes=tuple(map(Path, writes)),
+        )  # fmt: skip
         return cls(place, isolation.chosen("landlock" if wanted else "off", place))
 
     def order(
@@ -33,9 +39,11 @@ class Confining:
         env: Mapping[str, str],
         code: Sequence[Path] = (),
         packages: Sequence[Path] = (),
+        *,
+        home: Path,
     ) -> dict[str, Any] | None:
         """For the runner of one rank, whose environment is `env`; see `fermi.runner.confine`. `code`: the tree that it
-        starts in, where it brings one, and its packages."""
+        starts in, where it brings one, and its packages. `home`: HOME, of its project."""
         place, own, readable = self.place, [*code], [files, *packages]
         checkpoints = Path(env.get("FERMI_CHECKPOINT_DIR", ""))
         if self.isolation.protects and checkpoints.parent.name == CHECKPOINTS and len(checkpoints.parents) > 2:
@@ -52,7 +60,7 @@ class Confining:
             shared = Path(env.get("FERMI_FILES_DIR", ""))
             readable += [shared] if shared.parent == data / FILES else []
             readable += [data / "datasets", data / "workspace", *([resume] if resume else [])]
-        return self.isolation.order(place, own=own, readable=readable, logs=logs)
+        return self.isolation.order(place, own=own, readable=readable, logs=logs, home=home)
 
     def sentences(self, lang: str) -> str:
         """What the person who starts the agent is told."""

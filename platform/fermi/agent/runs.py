@@ -22,6 +22,7 @@ from typing import Any
 from fermi.agent.confining import Confining
 from fermi.launch.backends import reported
 from fermi.launch.backends.local import beside
+from fermi.launch.userpaths import HOMES
 from fermi.runner import ending, exits, files, status
 from fermi.runner.late import Late, decode
 
@@ -71,7 +72,10 @@ class Run:
             spec.update(cwd=str(own[0] / "0"), code={**code, "cache": str(packages[0]), "python": host.python})
         if rank := next(iter(spec["ranks"]), None):
             env = {**spec["env"], **rank["env"]}
-            spec["confine"] = host.confining.order(plans, Path(rank["log"]).parent, env, own, packages)
+            spec["confine"] = host.confining.order(
+                plans, Path(rank["log"]).parent, env, own, packages,
+                home=host.state / spec.pop("home", f"{HOMES}/default"),
+            )  # fmt: skip
         spec["digest"] = body["digest"]
         if secrets := body.get("secrets"):
             files.write_atomically(str(folder / files.SECRETS), secrets, 0o600)

@@ -12,8 +12,10 @@ import yaml
 
 from fermi.agent.errors import AgentError
 from fermi.launch import nearest
+from fermi.launch.isolation import DEFAULT_READS
 from fermi.launch.ranks import split
 
+LISTS = {"ids": "ids", "reads": "folders", "writes": "folders"}
 _NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,60}[A-Za-z0-9])?")
 
 
@@ -21,7 +23,8 @@ _NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,60}[A-Za-z0-9])?")
 class Settings:
     """`ids` (or `node` and `gpus`) say which workers. `address`: where other hosts reach this one. `emulate`: CPU
     processes stand in for GPUs. `warm`: keep a process standing by that has the training stack imported. `confine`:
-    ranks reach neither the agent's own nor other tasks' files. `containers`: environments with an image run in the
+    ranks reach nothing but what they were given; `reads`, `writes`: folders of this host that all of them are given.
+    `containers`: environments with an image run in the
     host's Podman or Docker, where it has one."""
 
     server: str = ""
@@ -39,6 +42,8 @@ class Settings:
     python: str = ""
     warm: bool = True
     confine: bool = True
+    reads: tuple[str, ...] = DEFAULT_READS
+    writes: tuple[str, ...] = ()
     containers: bool = True
 
     def workers(self) -> tuple[str, dict[str, int]]:
@@ -127,9 +132,9 @@ def _read(path: Path) -> Mapping[str, Any]:
 def _fitting(path: str, name: str, value: Any, kind: type) -> Any:
     if name == "gpus":
         return numbers(",".join(map(str, value)) if isinstance(value, list) else str(value))
-    if name == "ids" and isinstance(value, list) and all(isinstance(item, str) for item in value):
+    if name in LISTS and isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
     if kind is tuple or not isinstance(value, kind):
-        expected = {str: "text", bool: "true / false"}.get(kind, "a list of ids")
+        expected = {str: "text", bool: "true / false"}.get(kind, f"a list of {LISTS.get(name, 'ids')}")
         raise AgentError("WORKER_SETTING_INVALID", path=path, name=name, found=str(value), expected=expected)
     return value

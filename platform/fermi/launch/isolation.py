@@ -1,5 +1,6 @@
-"""What keeps ranks on this machine from the platform's own: another user where we are root and that user can work
-here, Landlock where the kernel has it, both together where both can be had.
+"""What keeps tasks on this machine from the platform's own: another user where we are root and that user can work
+here, Landlock where the kernel has it, and a view of the file system that holds what a task was given and nothing else
+where mount namespaces can be made; all together where all can be had.
 
 The choice is made from facts (`choose`), once per process and place; what a rank may reach is then part of the node's
 spec (`fermi.runner.confine`), which the runner carries out.
@@ -26,6 +27,8 @@ TASK_UID = 61000
 """Where the system has no user TASK_USER: a number that nothing else gives out (systemd's table of uid ranges leaves
 60706 to 61183 unused)."""
 TASK_USER = "fermi-tasks"
+DEFAULT_READS = ("/data", "/datasets", "/mnt", "/scratch")
+"""Where machines for training usually mount data: FERMI_TASK_READS, and `reads` of a worker's host."""
 DEVICE_GROUPS = ("video", "render", "rdma")
 TOOLKIT = Path(fermi.__file__).resolve().parents[1]
 
@@ -42,6 +45,18 @@ except OSError:
     sys.exit("TASK_USER_CANNOT_WRITE " + writable)
 """
 
+_VIEW_PROBE = """
+import shutil, sys, tempfile
+from fermi.runner import confine, mounts
+folder = tempfile.mkdtemp(prefix="fermi-probe-")
+try:
+    mounts.make_view(confine.real(confine.system_paths()), (), folder).close()
+except OSError as error:
+    sys.exit(error.strerror or str(error))
+finally:
+    shutil.rmtree(folder, ignore_errors=True)
+"""
+
 Said = tuple[str, Mapping[str, str]]
 """A code of `fermi.messages` and its parameters."""
 
@@ -52,29 +67,32 @@ class User:
     gid: int
     groups: tuple[int, ...]
     name: str
-    home: str
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where ranks run. `private`: what they must not reach, of which `home` (the data directory, the agent's state) is
-    the first. `readable` and `writable`: what another user would have to reach."""
+    the first. `readable`: data that every task may read, and another user has to. `reads`, `writes`: further folders
+    that the operator gives to all tasks, as far as they are there."""
 
     home: Path
     workspace: Path
     python: str
     private: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
+    reads: tuple[Path, ...] = ()
+    writes: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """`reasons`: why it is not more."""
+    """`view`: tasks see a file system of their own (`fermi.runner.mounts`). `reasons`: why it is not more."""
 
     landlock: bool
     user: User | None
     reasons: tuple[Said, ...] = ()
     wanted: bool = True
+    view: bool = False
 
     @property
     def protects(self) -> bool:
@@ -96,32 +114,39 @@ class Isolation:
         return " ".join(messages.text(code, lang, **params)[0] for code, params in self.said())
 
     def order(
-        self, place: Place, *, own: Sequence[Path], readable: Sequence[Path], logs: Path
+        self, place: Place, *, own: Sequence[Path], readable: Sequence[Path], logs: Path, home: Path
     ) -> dict[str, Any] | None:
-        """What the runner is told. `own` and `logs` belong to this attempt alone; beside them, the workspace and
-        `readable`, nothing below `place.home` can be reached. None = ranks are not confined."""
+        """Returns what the runner is told (`fermi.runner.confine`); None: ranks are not confined. `own`, `logs` and
+        `home` belong to this attempt, or to its project: beside them, the workspace and what is readable, nothing can
+        be reached that training does not need of any machine."""
         if not self.landlock and not self.user:
             return None
-        own = [*own, *([Path(self.user.home)] if self.user else [])]
-        order: dict[str, Any] = {"own": [str(path) for path in own]}
-        if self.landlock:
+        order: dict[str, Any] = {"own": [str(path) for path in own], "home": str(home)}
+        if self.view:
+            order["view"] = True
+        if self.landlock or self.view:
             hidden = dict.fromkeys(map(str, (place.home, *place.private)), "")
-            code = dict.fromkeys(_code(), "r")
-            read = dict.fromkeys(map(str, readable), "r")
-            written = dict.fromkeys(map(str, (place.workspace, *own)), "rwm")
-            order["paths"] = {"/": "rwm", **hidden, **code, **read, str(logs): "rw", **written}
+            read = dict.fromkeys(map(str, (*place.reads, *place.readable, TOOLKIT, *readable)), "r")
+            written = dict.fromkeys(map(str, (*place.writes, place.workspace, *own, home)), "rwm")
+            order["paths"] = {**hidden, **read, str(logs): "rw", **written}
+            order["landlock"] = self.landlock
         if self.user:
             order["user"] = {**asdict(self.user), "groups": [*self.user.groups]}
         return order
 
+    def reaches(self, place: Place, path: Path) -> bool:
+        """Whether a task may read `path` because of what its operator gives to all tasks: neither the platform's own
+        nor any other folder of this machine."""
+        if not self.landlock:
+            return True
+        given = (place.workspace, place.home / "datasets", *place.readable, *place.reads, *place.writes)
+        hidden = [one for one in (place.home, *place.private) if path.is_relative_to(one)]
+        found = [one for one in given if path.is_relative_to(one)]
+        return bool(found) and max(map(_depth, found)) >= max(map(_depth, hidden), default=0)
 
-def _code() -> list[str]:
-    """The platform's own, which a rank that could change it would make do anything: its source, and its virtual
-    environment."""
-    return [
-        str(TOOLKIT.parent if (TOOLKIT.parent / "manage.py").exists() else TOOLKIT),
-        *([sys.prefix] if sys.prefix != sys.base_prefix else []),
-    ]
+
+def _depth(path: Path) -> int:
+    return len(path.parts)
 
 
 def chosen(mode: str, place: Place) -> Isolation:
@@ -133,22 +158,27 @@ def chosen(mode: str, place: Place) -> Isolation:
 def _chosen(mode: str, place: Place, name: str) -> Isolation:
     if mode == "off":
         return Isolation(False, None, wanted=False)
-    reasons = []
-    landlock, user = False, None
+    reasons: list[Said] = []
+    landlock, user, view = False, None, False
     if mode in ("auto", "landlock"):
         try:
             landlock = _landlock(place)
-        except Unusable as error:
+        except UnusableError as error:
             reasons.append(error.said)
     if mode in ("auto", "user") and (mode == "user" or os.geteuid() == 0 or not landlock):
         try:
             user = _user(place, name)
-        except Unusable as error:
+        except UnusableError as error:
             reasons.append(error.said)
-    return Isolation(landlock, user, tuple(reasons))
+    if landlock or user:
+        try:
+            view = _view()
+        except UnusableError as error:
+            reasons.append(error.said)
+    return Isolation(landlock, user, tuple(reasons), view=view)
 
 
-class Unusable(Exception):
+class UnusableError(Exception):
     """A protection cannot be had here; `said` is why."""
 
     def __init__(self, code: str, **params: str) -> None:
@@ -158,16 +188,31 @@ class Unusable(Exception):
 
 def _landlock(place: Place) -> bool:
     if not confine.landlock_abi():
-        raise Unusable("LANDLOCK_MISSING")
+        raise UnusableError("LANDLOCK_MISSING")
     if place.home.resolve().is_relative_to("/dev"):  # where shared memory is: entries must come and go
-        raise Unusable("LANDLOCK_AMONG_DEVICES", path=str(place.home))
+        raise UnusableError("LANDLOCK_AMONG_DEVICES", path=str(place.home))
+    return True
+
+
+@lru_cache
+def _view() -> bool:
+    """Raises UnusableError. Tried in a process of its own: where many threads run, no process can be forked safely."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _VIEW_PROBE], check=False, cwd="/", capture_output=True, text=True, timeout=60,
+            env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(TOOLKIT), "HOME": "/"},
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UnusableError("VIEW_MISSING", why=str(error)) from error
+    if done.returncode:
+        raise UnusableError("VIEW_MISSING", why=(done.stderr.strip().splitlines() or [str(done.returncode)])[-1])
     return True
 
 
 def _user(place: Place, name: str) -> User:
     if os.geteuid() != 0:
-        raise Unusable("TASK_USER_TAKES_ROOT")
-    user = _identity(name, place.home / "home")
+        raise UnusableError("TASK_USER_TAKES_ROOT")
+    user = _identity(name)
     _run(place, user, "import fermi.runner.confine")  # before anything is changed for its sake
     place.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     before = place.home.stat()
@@ -175,7 +220,7 @@ def _user(place: Place, name: str) -> User:
     try:
         there = [path for path in (place.home / "datasets", *place.readable) if path.exists()]
         _run(place, user, _PROBE, *map(str, (place.python, TOOLKIT, *there, place.workspace)))
-    except Unusable:
+    except UnusableError:
         os.chown(place.home, -1, before.st_gid)
         place.home.chmod(before.st_mode & 0o7777)
         raise
@@ -183,26 +228,26 @@ def _user(place: Place, name: str) -> User:
 
 
 def _run(place: Place, user: User, program: str, *arguments: str) -> None:
-    """As that user. Raises Unusable."""
+    """As that user. Raises UnusableError."""
     try:
         done = subprocess.run(
             [place.python, "-c", program, *arguments], check=False,
             user=user.uid, group=user.gid, extra_groups=list(user.groups), cwd="/",
-            env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(TOOLKIT), "HOME": user.home},
+            env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(TOOLKIT), "HOME": "/"},
             capture_output=True, text=True, timeout=60,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise Unusable("TASK_USER_CANNOT_RUN", user=user.name, python=place.python, why=why) from error
+        raise UnusableError("TASK_USER_CANNOT_RUN", user=user.name, python=place.python, why=why) from error
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [""])[-1]
         code, _, path = last.partition(" ")
         if code in ("TASK_USER_CANNOT_READ", "TASK_USER_CANNOT_WRITE"):
-            raise Unusable(code, user=user.name, path=path)
-        raise Unusable("TASK_USER_CANNOT_RUN", user=user.name, python=place.python, why=last)
+            raise UnusableError(code, user=user.name, path=path)
+        raise UnusableError("TASK_USER_CANNOT_RUN", user=user.name, python=place.python, why=last)
 
 
-def _identity(name: str, home: Path) -> User:
+def _identity(name: str) -> User:
     groups = set()
     for group in DEVICE_GROUPS:
         with suppress(KeyError):
@@ -212,12 +257,12 @@ def _identity(name: str, home: Path) -> User:
         uid, gid, login = found.pw_uid, found.pw_gid, found.pw_name
     except KeyError:
         if name and not name.isdecimal():
-            raise Unusable("TASK_USER_UNKNOWN", user=name) from None
+            raise UnusableError("TASK_USER_UNKNOWN", user=name) from None
         uid = gid = int(name or TASK_UID)
         login = TASK_USER
     if uid == os.geteuid():
-        raise Unusable("TASK_USER_IS_OURS", user=login)
-    return User(uid, gid, tuple(sorted(groups)), login, str(home))
+        raise UnusableError("TASK_USER_IS_OURS", user=login)
+    return User(uid, gid, tuple(sorted(groups)), login)
 
 
 def _make_usable(place: Place, user: User, info: os.stat_result) -> None:
@@ -234,13 +279,13 @@ def _make_usable(place: Place, user: User, info: os.stat_result) -> None:
         ("checkpoints", 0o711),
         ("outputs", 0o711),
         ("files", 0o711),
+        ("homes", 0o711),
         ("logs", 0o700),
     ):
         path = home / folder
         path.mkdir(exist_ok=True)
         if path.stat().st_uid == os.geteuid():
             path.chmod(mode)
-    for path in (Path(user.home), place.workspace):
-        path.mkdir(parents=True, exist_ok=True)
-        if path.stat().st_uid == os.geteuid() and not any(path.iterdir()):
-            os.chown(path, user.uid, user.gid)
+    place.workspace.mkdir(parents=True, exist_ok=True)
+    if place.workspace.stat().st_uid == os.geteuid() and not any(place.workspace.iterdir()):
+        os.chown(place.workspace, user.uid, user.gid)

@@ -11,6 +11,8 @@ CHECKPOINTS = "checkpoints"
 
 OUTPUTS = "outputs"
 """The same of what tasks write besides."""
+HOMES = "homes"
+"""In the data directory: a folder for each project, which is HOME of its tasks and keeps what libraries cache there."""
 FILES = "files"
 """In the data directory, unless they lie elsewhere: a folder for each project, which its tasks may read."""
 

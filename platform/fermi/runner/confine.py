@@ -1,20 +1,27 @@
-"""Keeps ranks away from what is not theirs: with Landlock, as another user, or both. Standard library only, Python 3.9.
+"""Keeps ranks away from what is not theirs: with Landlock, as another user, in a file system view of their own, or all
+of these. Standard library only, Python 3.9.
 
-The order stands in a node's spec:
+**Nothing is allowed that is not named.** The order stands in a node's spec:
 
-    "confine": {"own": ["/srv/fermi/checkpoints/task-x"],
-                "paths": {"/": "rwm", "/srv/fermi": "", "/srv/fermi/datasets": "r", "/srv/fermi/workspace": "rwm"},
-                "user": {"uid": 61000, "gid": 61000, "groups": [44], "name": "fermi-tasks", "home": "/srv/fermi/home"}}
+    "confine": {"own": ["/srv/fermi/checkpoints/task-x"], "home": "/srv/fermi/homes/nlp", "landlock": true,
+                "view": true,
+                "paths": {"/srv/fermi": "", "/srv/fermi/datasets": "r", "/srv/fermi/workspace": "rwm"},
+                "user": {"uid": 61000, "gid": 61000, "groups": [44], "name": "fermi-tasks"}}
 
-`own`: folders that are made where they are missing, and belong to the ranks. `paths` is Landlock's: without it (in a
-kernel that has none) `user` alone protects; without `user` the ranks keep the runner's. Of a path, `r` allows to read,
-`w` to write to those that are there, `m` to make and remove entries (so no link can be put where the platform will
-read). Of two paths the longer one decides; where several names lead to one place, the one that allows more does.
+`own`: folders that are made where they are missing, and belong to the ranks; `home` is one, and HOME. Of a path in
+`paths`, `r` allows to read, `w` to write to those that are there, `m` to make and remove entries (so no link can be put
+where the platform will read). Of two paths the longer one decides; where several names lead to one place, the one that
+allows more does. `landlock`: the kernel holds processes to these paths; `view`: they have a file system that holds
+these paths alone (`mounts.py`). Without `user` the ranks keep the runner's.
+
+To the paths come what any training needs of a machine (`system_paths`): programs and libraries, some of /etc, the
+interpreter, devices; a folder of their own in place of /tmp. Where no view can be made, TMPDIR names that folder, and
+/dev/shm is shared with other programs of the user.
 
 Landlock only ever allows, and what it allows of a folder it allows of all below. So a folder with something below that
 must not be reached is not allowed itself: its entries are, one by one. Entries that appear there later are out of
-reach; so a temporary folder of the job's own stands in for such a one, and what libraries keep in HOME is made first.
-Names can be listed everywhere, and programs run (which takes reading all the same): only contents are kept.
+reach. Names can be listed everywhere that a view shows, and programs run (which takes reading all the same): only
+contents are kept.
 
 A process in such a domain can neither trace nor signal what is outside of it, nor mount anything, nor gain rights by
 executing a set-uid program (see landlock(7)).
@@ -25,32 +32,59 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import site
 import stat
 import struct
+import sys
+import sysconfig
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from fermi.runner import mounts
+
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 VERSION_FLAG, PATH_BENEATH = 1, 1
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
 SCOPE_SIGNAL = 1 << 1
+"""Not abstract sockets: NCCL's ranks, each in a domain of its own, hand memory to each other through them."""
 
 WRITE_FILE, READ_FILE, TRUNCATE = 1 << 1, 1 << 2, 1 << 14
 REMOVE_AND_MAKE = sum(1 << bit for bit in range(4, 13))
 REFER = 1 << 13
 ON_FILES = WRITE_FILE | READ_FILE | TRUNCATE
 
-HOME_FOLDERS = (".cache", ".config", ".local", ".nv", ".triton")
-"""Of HOME: made by libraries the first time that they are used."""
+READABLE = (
+    "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/opt", "/nix/store", "/gnu/store", "/proc", "/sys",
+    "/run/systemd/resolve", "/run/NetworkManager/resolv.conf", "/run/resolvconf", "/run/nscd", "/var/lib/sss/mc",
+    "/var/lib/sss/pipes", "/var/cache/fontconfig", "/run/nvidia-persistenced", "/run/nvidia-fabricmanager",
+)  # fmt: skip
+"""Programs and libraries (file-hierarchy(7)), what the kernel tells, where names of hosts and users are looked up."""
+READABLE_SETTINGS = (
+    "OpenCL", "X11", "alternatives", "bash.bashrc", "bash_completion.d", "bashrc", "ca-certificates",
+    "ca-certificates.conf", "conda", "debian_version", "environment", "fonts", "gai.conf", "gitconfig", "group",
+    "host.conf", "hostname", "hosts", "inputrc", "jupyter", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
+    "libibverbs.d", "libnl-3", "locale.alias", "locale.conf", "localtime", "lsb-release", "machine-id", "magic",
+    "mime.types", "mtab", "nccl.conf", "networks", "nsswitch.conf", "nvidia", "nvidia-container-runtime", "openmpi",
+    "os-release", "passwd", "pip.conf", "pki/ca-trust", "pki/tls/cert.pem", "pki/tls/certs", "profile", "profile.d",
+    "protocols", "pulse", "rdma", "resolv.conf", "services", "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf",
+    "terminfo", "timezone", "ucx", "vulkan", "xdg", "zsh", "zshrc",
+)  # fmt: skip
+"""Of /etc. What is not here: passwords, keys of the host and of services."""
+DEVICES = ("full", "fuse", "null", "ptmx", "pts", "random", "tty", "urandom", "zero")
+ACCELERATORS = (
+    "accel", "cambricon", "davinci", "devmm_svm", "dma_heap", "dri", "gdrdrv", "hisi_hdc", "infiniband", "kfd", "knem",
+    "nvidia", "udmabuf", "xpmem",
+)  # fmt: skip
+"""Of /dev, these names and what begins with those: no disk, no memory, no console."""
+MPS_PIPES = "/tmp/nvidia-mps"
+"""Where CUDA's multi-process service listens by default (CUDA_MPS_PIPE_DIRECTORY)."""
 
 KEPT_CAPABILITIES = {0, 1, 3, 4, 5, 6, 7, 10, 13, 14, 23, 24}
 """What root keeps in a domain: to change owners, ignore modes, own any file, signal, change its user, open low ports
 and raw sockets, lock memory, set priorities and limits. Not: reading by file handle (CAP_DAC_READ_SEARCH), other
 processes (CAP_SYS_PTRACE, and CAP_PERFMON, which suffices to read their environment), devices, modules, mounts."""
-ROOT_READS_ONLY = ("/boot", "/etc", "/proc", "/sys")
-"""What root could change to have something run outside of its domain."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -69,10 +103,33 @@ def _rights(mode: str, abi: int) -> int:
     return READ_FILE * ("r" in mode) | written * ("w" in mode) | made * ("m" in mode)
 
 
-def for_root(paths: Mapping[str, str]) -> dict[str, str]:
-    """Neither the disks below the file systems, nor what the system runs by."""
-    disks = [name for name in _entries("/dev") if stat.S_ISBLK(os.lstat(name).st_mode)]
-    return {**dict.fromkeys(ROOT_READS_ONLY, "r"), **dict.fromkeys(disks, ""), **paths}
+def system_paths() -> dict[str, str]:
+    """Returns what training needs of any machine, and of the interpreter that this process runs with."""
+    names = {os.path.basename(path): path for path in _entries("/dev")}
+    devices = [path for name, path in names.items() if name in DEVICES or name.startswith(ACCELERATORS)]
+    return {
+        **dict.fromkeys(READABLE, "r"),
+        **dict.fromkeys([f"/etc/{name}" for name in READABLE_SETTINGS], "r"),
+        **dict.fromkeys(python_paths(), "r"),
+        **dict.fromkeys(devices, "rw"),
+        MPS_PIPES: "rw",
+    }
+
+
+def python_paths() -> list[str]:
+    """Returns the folders of this interpreter and of its packages, those of its user among them."""
+    known = sysconfig.get_paths()
+    found = [sys.prefix, sys.base_prefix, sys.exec_prefix, *(known[name] for name in ("stdlib", "purelib", "platlib"))]
+    found += [os.path.dirname(os.path.realpath(sys.executable))]
+    found += [path for path in sys.path if path.endswith(("-packages", ".zip"))]
+    return [path for path in dict.fromkeys(found) if path not in ("", "/")]
+
+
+def drop_all_capabilities() -> None:
+    """In a user namespace of its own a process has them all. Raises OSError."""
+    header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0))
+    if _libc.capset(header, ctypes.create_string_buffer(24)):
+        raise OSError(ctypes.get_errno(), "capabilities")
 
 
 def drop_capabilities() -> None:
@@ -156,23 +213,27 @@ class Confinement:
         self.env: dict[str, str] = {}
         self.temporary = ""
         self.ruleset = -1
+        self.view: mounts.View | None = None
         self.failure: OSError | None = None
-        if self.user:
-            self.env.update(HOME=self.user["home"], USER=self.user["name"], LOGNAME=self.user["name"])
+        home = order.get("home") or (self.user or {}).get("home")
         try:
-            for path in order["own"]:
+            for path in [*order["own"], *([home] if home else [])]:
                 self._own(path)
-            if "paths" in order:
-                paths = order["paths"] if self.user or os.geteuid() else for_root(order["paths"])
-                self._make_ruleset(real(paths), name, self.environment(env))
+            self._set_environment(home, name, env)
+            paths = {**system_paths(), **order.get("paths", {}), **({home: "rwm"} if home else {})}
+            found = real(paths)
+            if order.get("view"):
+                self.view = mounts.make_view(found, [path for path in paths if path not in found], self.temporary)
+                self.env["TMPDIR"] = "/tmp"
+            if "paths" in order and order.get("landlock", True):
+                self._make_ruleset(found)
         except OSError as error:
             self.failure = error
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """What a rank inherits: another user's folders are not its own."""
-        kept = {key: value for key, value in inherited.items() if not (self.user and key.startswith("XDG_"))}
-        if self.user or self.temporary:
-            kept.pop("TORCHINDUCTOR_CACHE_DIR", None)  # torch put it there when it was imported
+        kept = {key: value for key, value in inherited.items() if not key.startswith("XDG_")}
+        kept.pop("TORCHINDUCTOR_CACHE_DIR", None)  # torch put it there when it was imported
         return {**kept, **self.env}
 
     def _own(self, path: str) -> None:
@@ -181,27 +242,33 @@ class Confinement:
         if self.user and os.stat(path).st_uid == os.getuid():
             os.chown(path, self.user["uid"], self.user["gid"])
 
-    def _make_ruleset(self, paths: dict[str, str], name: str, env: Mapping[str, str]) -> None:
+    def _set_environment(self, home: str | None, name: str, env: Mapping[str, str]) -> None:
+        """A home and a temporary folder of its own. What was installed for the user is still found."""
+        folder = os.path.realpath(env.get("TMPDIR") or "/tmp")
+        self.temporary = tempfile.mkdtemp(prefix=f"fermi-{name[-20:]}-", dir=folder if os.path.isdir(folder) else None)
+        if self.user:
+            os.chown(self.temporary, self.user["uid"], self.user["gid"])
+            self.env.update(USER=self.user["name"], LOGNAME=self.user["name"])
+        self.env["TMPDIR"] = self.temporary
+        if home:
+            self.env["HOME"] = home
+            if site.ENABLE_USER_SITE and site.USER_BASE and os.path.isdir(site.USER_SITE or ""):
+                self.env["PYTHONUSERBASE"] = site.USER_BASE
+
+    def _make_ruleset(self, paths: Mapping[str, str]) -> None:
         abi = landlock_abi()
         if not abi:
             raise OSError("this kernel has no Landlock, or it is turned off")
-        _, opened = expanded(paths)
-        folder = os.path.realpath(env.get("TMPDIR") or "/tmp")
-        if folder in opened:
-            self.temporary = self.env["TMPDIR"] = tempfile.mkdtemp(prefix=f"fermi-{name[-20:]}-", dir=folder)
-            if self.user:
-                os.chown(self.temporary, self.user["uid"], self.user["gid"])
-        home = os.path.realpath(env.get("HOME") or "/")
-        if home in opened and home != "/":
-            for one in HOME_FOLDERS:
-                with suppress(OSError):
-                    os.mkdir(os.path.join(home, one), 0o700)
         attributes = struct.pack("=QQQ", _rights("rwm", abi), 0, SCOPE_SIGNAL if abi >= 6 else 0)
         size = 8 if abi < 4 else 16 if abi < 6 else 24
         self.ruleset = _syscall(CREATE_RULESET, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0))
         os.set_inheritable(self.ruleset, False)
-        for path, mode in expanded(paths)[0].items():
+        for path, mode in expanded({**paths, self.temporary: "rwm"})[0].items():
             self._allow(path, _rights(mode, abi))
+        if self.view:
+            self._allow_open(self.view.shared_memory, _rights("rwm", abi))
+        else:
+            self._allow("/dev/shm", _rights("rwm", abi))
 
     def _allow(self, path: str, rights: int) -> None:
         try:
@@ -209,17 +276,23 @@ class Confinement:
         except OSError:
             return  # gone meanwhile, or not ours to see
         try:
-            rights &= ~0 if stat.S_ISDIR(os.fstat(there).st_mode) else ON_FILES
-            rule = struct.pack("=Qi", rights, there)
-            _syscall(ADD_RULE, ctypes.c_int(self.ruleset), ctypes.c_int(PATH_BENEATH), rule, ctypes.c_uint32(0))
+            self._allow_open(there, rights)
         finally:
             os.close(there)
+
+    def _allow_open(self, there: int, rights: int) -> None:
+        rights &= ~0 if stat.S_ISDIR(os.fstat(there).st_mode) else ON_FILES
+        rule = struct.pack("=Qi", rights, there)
+        _syscall(ADD_RULE, ctypes.c_int(self.ruleset), ctypes.c_int(PATH_BENEATH), rule, ctypes.c_uint32(0))
 
     def enter(self, log: int) -> None:
         """For good: this process and what it starts. `log` stays the rank's to open again (/dev/stdout). Raises
         OSError."""
         if self.failure:
             raise self.failure
+        if self.view:
+            in_user_namespace = self.view.user >= 0
+            self.view.enter()
         if self.user:
             os.fchown(log, self.user["uid"], self.user["gid"])
             os.setgroups(self.user["groups"])
@@ -228,7 +301,9 @@ class Confinement:
             _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # it has changed its user; /proc/self is its own all the same
         if _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
             raise OSError(ctypes.get_errno(), "no_new_privs")
-        if not os.geteuid():
+        if self.view and in_user_namespace:
+            drop_all_capabilities()
+        elif not os.geteuid():
             drop_capabilities()
         if self.ruleset >= 0:
             _syscall(RESTRICT_SELF, ctypes.c_int(self.ruleset), ctypes.c_uint32(0))
@@ -236,6 +311,8 @@ class Confinement:
 
     def close(self) -> None:
         """Once no rank is left."""
+        if self.view:
+            self.view.close()
         if self.ruleset >= 0:
             os.close(self.ruleset)
         if self.temporary:

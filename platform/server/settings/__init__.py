@@ -12,6 +12,9 @@ FERMI_FILES          files of projects: a folder (default: files/ of the data di
 FERMI_ISOLATION      what keeps training on this machine from the platform's own: "auto" (another user if we are root,
                      Landlock where the kernel has it), "user", "landlock", or "off"
 FERMI_TASK_USER      that other user, by name or number (fermi-tasks, else 61000)
+FERMI_TASK_READS     colon-separated folders that training may read, beside what each task is given
+                     (/data:/datasets:/mnt:/scratch)
+FERMI_TASK_WRITES    those that it may write to as well (none)
 FERMI_PRIVATE        colon-separated paths that training must not reach either, e.g. a folder of kubeconfigs
 FERMI_SECRET_KEY     signing key; without it one is made in the data directory
 FERMI_ALLOWED_HOSTS  comma-separated host names, beside the loopback ones and FERMI_PUBLIC_URL's

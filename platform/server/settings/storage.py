@@ -18,6 +18,8 @@ __all__ = [
     "ISOLATION",
     "PRIVATE_PATHS",
     "REDIS_URL",
+    "TASK_READS",
+    "TASK_WRITES",
 ]
 
 DATA_DIR = data_dir()
@@ -32,6 +34,9 @@ FILES_PIECE_BYTES = 16 << 20  # of a file that is being uploaded, in one request
 # What keeps ranks on this machine from the platform's own, and what of it lies outside of the data directory.
 ISOLATION: str = read("FERMI_ISOLATION")
 PRIVATE_PATHS = private_paths(DATA_DIR) + ([FILES] if FILES.startswith("/") else [])
+# What every task may read, and write, beside what it is given: data, shared caches, scripts.
+TASK_READS: list[str] = read("FERMI_TASK_READS")
+TASK_WRITES: list[str] = read("FERMI_TASK_WRITES")
 REDIS_URL = redis_url(DATA_DIR)
 
 DATABASES = {

@@ -21,7 +21,7 @@ def allowed(data: Path, resume_from: str) -> dict[str, Any]:
     """Of what is in the data directory."""
     confining = Confining.of(data.parent / "state", data.parent / "work", "python3", (), wanted=True)
     env = {"FERMI_CHECKPOINT_DIR": str(data / "checkpoints/task-x"), "FERMI_RESUME_FROM": resume_from}
-    order = confining.order(data.parent / "files", data.parent / "logs", env)
+    order = confining.order(data.parent / "files", data.parent / "logs", env, home=data.parent / "home")
     assert order is not None
     return {path.removeprefix(f"{data}/"): mode for path, mode in order["paths"].items() if path.startswith(f"{data}/")}
 

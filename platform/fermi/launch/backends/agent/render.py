@@ -13,6 +13,7 @@ from fermi.launch.backends.local.render import READ_BEFORE_THE_SCRIPT
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
 from fermi.launch.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, encode
+from fermi.launch.userpaths import HOMES
 
 
 def render(job: JobSpec, plan: Plan) -> Rendered:
@@ -74,6 +75,7 @@ def _node(job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str]) -
         "grace_seconds": plan.grace_seconds,
         **watched(job),
         "fork": fork,
+        "home": f"{HOMES}/{job.project or 'default'}",
         **_CODE.order(job),
         "preload": list(plan.preload) if fork else [],
         **({"preload_later": list(plan.preload_later)} if fork and plan.preload_later else {}),

@@ -6,9 +6,10 @@
 
 The connection: `data_dir`; optional `python` (interpreter of the training stack; default: ours), `workspace` (folder in
 which relative scripts are looked for and ranks start; default `<data>/workspace`), `script_roots` (folders that scripts
-may lie in; default: anywhere), `warm` (keep one process standing by with the stack imported; default true: it costs
-~300 MB). The platform adds `isolation` (see `fermi.launch.isolation`; without it ranks are not confined), `private`
-(further paths that ranks must not reach) and `data_roots` (folders that they must).
+may lie in; default: wherever ranks may read), `warm` (keep one process standing by with the stack imported; default
+true: it costs ~300 MB). The platform adds `isolation` (see `fermi.launch.isolation`; without it ranks are not
+confined), `private` (further paths that ranks must not reach), `data_roots` (folders that they must), `task_reads` and
+`task_writes` (what the operator lets all tasks read, and write).
 """
 
 import json

@@ -36,7 +36,7 @@ from fermi.launch.spec import (
     Rendered,
     Sample,
 )
-from fermi.launch.userpaths import CHECKPOINTS, OUTPUTS, absent, output_folder, task_folder
+from fermi.launch.userpaths import CHECKPOINTS, HOMES, OUTPUTS, absent, output_folder, task_folder
 from fermi.runner import blame, ending, files, ports, status
 
 
@@ -47,14 +47,15 @@ class LocalBackend(Backend):
         self.named = Path(connection["data_dir"]).absolute()
         self.data_dir = self.named.resolve()
         self.workspace = Path(connection.get("workspace") or self.data_dir / "workspace").resolve()
-        self.script_roots = [Path(root).resolve() for root in connection.get("script_roots", ["/"])]
+        self.script_roots = [Path(root).resolve() for root in connection.get("script_roots", ())]
         self.python = connection.get("python") or default_python()
         self.launcher = Launcher(self.python, warm=bool(connection.get("warm", True)))
         self.isolation_mode = str(connection.get("isolation", "off"))
         self.place = isolation.Place(
             self.data_dir, self.workspace, self.python,
-            private=tuple(Path(path).absolute() for path in connection.get("private", ())),
-            readable=tuple(Path(path).absolute() for path in connection.get("data_roots", ())),
+            private=(*_paths(connection, "private"), *([self.named] if self.named != self.data_dir else ())),
+            readable=_paths(connection, "data_roots"),
+            reads=(*self.script_roots, *_paths(connection, "task_reads")), writes=_paths(connection, "task_writes"),
         )  # fmt: skip
 
     @property
@@ -67,7 +68,10 @@ class LocalBackend(Backend):
         found: list[Problem] = []
         if job.resume_from not in ("", "auto"):
             missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
+            there = Path(os.path.realpath(job.resume_from))
             found += absent(Path(job.resume_from), missing)
+            if not (found or self._task_folder(job.resume_from) or self.isolation.reaches(self.place, there)):
+                found.append(Problem("resumeFrom", "PATH_NOT_GIVEN", {"path": str(there)}))
         if job.entrypoint is not None and not job.brings(job.entrypoint.script):
             found += self._script_problems(job)
         return found
@@ -80,8 +84,11 @@ class LocalBackend(Backend):
         name, workspace = job.entrypoint.script, self._workspace(job)
         script = Path(os.path.realpath(workspace / name))
         params = {"script": name, "workspace": str(workspace)}
-        if not any(script.is_relative_to(root) for root in (workspace, *self.script_roots)):
-            return [Problem("entrypoint.script", "ENTRYPOINT_OUTSIDE", params)]
+        if not script.is_relative_to(workspace):
+            if self.script_roots and not any(script.is_relative_to(root) for root in self.script_roots):
+                return [Problem("entrypoint.script", "ENTRYPOINT_OUTSIDE", params)]
+            if not self.isolation.reaches(self.place, script):
+                return [Problem("entrypoint.script", "PATH_NOT_GIVEN", {"path": str(script)})]
         return absent(script, Problem("entrypoint.script", "ENTRYPOINT_NOT_FOUND", params), file=True)
 
     def _workspace(self, job: JobSpec) -> Path:
@@ -108,6 +115,7 @@ class LocalBackend(Backend):
             own=[*own, *outputs, *workspace, *([self._code_dir(job.name)] if job.code else [])],
             readable=[self.data_dir / "datasets", self._run_dir(job.name) / "files", *resume, *packages, *shared],
             logs=self._log_dir(job.task_id, job.attempt),
+            home=self.data_dir / HOMES / (job.project or "default"),
         )
 
     def _output_folder(self, path: str) -> list[Path]:
@@ -242,6 +250,10 @@ def _dial(spec: Path, order: Mapping[str, Any], handle: Handle, rank: int) -> so
         return beside.dial(order)
     except joined.Silent as silent:
         raise out_of_reach(handle, rank, silent.said) from silent
+
+
+def _paths(connection: Mapping[str, Any], name: str) -> tuple[Path, ...]:
+    return tuple(Path(path).absolute() for path in connection.get(name, ()))
 
 
 def _put(path: Path, text: str) -> None:

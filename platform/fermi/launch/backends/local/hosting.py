@@ -112,16 +112,16 @@ class LocalHosting(Hosting):
     def _confined(self, disk: Disk, run: Run, cache: Path) -> dict[str, Any]:
         """Its own disk and run, and nothing else of the platform's; packages are its project's, and read only."""
         isolation = self.backend.isolation
-        if isolation.user:
-            isolation = replace(isolation, user=replace(isolation.user, home=str(disk.home)))
         place = replace(self.backend.place, workspace=disk.workspace)
         own, service = [disk.workspace, disk.home], run.folder / "service"
         readable = [self.data_dir / "datasets"]
         orders = {
             "confine": isolation.order(
-                place, own=[*own, service], readable=[*readable, cache, self._tools], logs=service
+                place, own=[*own, service], readable=[*readable, cache, self._tools], logs=service, home=disk.home
             ),
-            "preparing": isolation.order(place, own=[*own, service, cache], readable=readable, logs=service),
+            "preparing": isolation.order(
+                place, own=[*own, service, cache], readable=readable, logs=service, home=disk.home
+            ),
         }
         return {name: order for name, order in orders.items() if order}
 
