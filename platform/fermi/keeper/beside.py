@@ -55,7 +55,7 @@ class Beside:
             from fermi.runner.confine import Confinement
 
             name = str(order.get("name") or "beside")
-            self.confinements["service"] = Confinement(order["confine"], name, {**os.environ, **self.env})
+            self.confinements["service"] = Confinement(order["confine"], name, os.environ)
         self.children = Children(self.confinements, self.env, lambda: None)
 
     async def run(self, request: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -160,10 +160,9 @@ def _confinements(spec: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     from fermi.runner.confine import Confinement
 
-    env = {**os.environ, **spec["env"]}
     return {
-        "service": Confinement(spec["confine"], spec["name"], env),
-        "preparing": Confinement(spec["preparing"], spec["name"], env),
+        "service": Confinement(spec["confine"], spec["name"], os.environ),
+        "preparing": Confinement(spec["preparing"], spec["name"], os.environ),
     }
 
 

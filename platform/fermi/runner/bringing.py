@@ -169,9 +169,9 @@ def _prepare(spec: dict[str, Any], name: str, kind: str, tell: Any) -> str:
     say("")
     order, cache = spec["code"], spec["code"]["cache"]
     os.makedirs(cache, exist_ok=True)
-    os.environ.update(spec["env"])  # an index of their own
     if confine := spec.get("confine"):
         _enter(confine, cache, spec["name"])
+    os.environ.update(spec["env"])  # an index of their own
     os.chdir(spec["cwd"])
     try:
         where = os.path.join(spec["cwd"], name)

@@ -116,6 +116,13 @@ def system_paths() -> dict[str, str]:
     }
 
 
+def program_folders(env: Mapping[str, str]) -> list[str]:
+    """Returns the folders of PATH, but for those in which somebody's whole home lies."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    found = [os.path.realpath(path) for path in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(path)]
+    return [path for path in found if path != home and not _is_below(home, path)]
+
+
 def python_paths() -> list[str]:
     """Returns the folders of this interpreter and of its packages, those of its user among them."""
     known = sysconfig.get_paths()
@@ -209,6 +216,7 @@ class Confinement:
     """Made by the runner, entered by each rank. What does not work is told by `enter`, so that a rank's log says it."""
 
     def __init__(self, order: Mapping[str, Any], name: str, env: Mapping[str, str]) -> None:
+        """`env`: of the platform's own process, for PATH and TMPDIR; never what a task asks for."""
         self.user: Mapping[str, Any] | None = order.get("user")
         self.env: dict[str, str] = {}
         self.temporary = ""
@@ -220,7 +228,12 @@ class Confinement:
             for path in [*order["own"], *([home] if home else [])]:
                 self._own(path)
             self._set_environment(home, name, env)
-            paths = {**system_paths(), **order.get("paths", {}), **({home: "rwm"} if home else {})}
+            paths = {
+                **system_paths(),
+                **dict.fromkeys(program_folders(env), "r"),
+                **order.get("paths", {}),
+                **({home: "rwm"} if home else {}),
+            }
             found = real(paths)
             if order.get("view"):
                 self.view = mounts.make_view(found, [path for path in paths if path not in found], self.temporary)

@@ -215,7 +215,7 @@ class Node:
         if order := self.spec.get("confine"):
             from fermi.runner.confine import Confinement
 
-            self.confinement = Confinement(order, self.spec["name"], {**os.environ, **self.spec["env"]})
+            self.confinement = Confinement(order, self.spec["name"], os.environ)
         if outputs := self.spec["env"].get("FERMI_OUTPUT_DIR"):
             with contextlib.suppress(OSError):  # a rank that writes there says so
                 os.makedirs(outputs, exist_ok=True)
