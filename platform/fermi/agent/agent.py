@@ -38,6 +38,7 @@ from fermi.client import Conflict, FermiError, RequestRefused, Throttled, Unexpe
 from fermi.launch import registry
 from fermi.launch.backends.local.launcher import Launcher, default_python
 from fermi.launch.errors import BackendError
+from fermi.runner import programs
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Agent:
         state, python = self.folder.path, settings.python or default_python()
         workspace = Path(settings.workspace).expanduser().resolve() if settings.workspace else state / "workspace"
         private = [Path(path) for path in (config, settings.token_file) if path]
+        programs.keep_trusted_path([str(state), str(workspace), *settings.writes])
         self.confining = Confining.of(
             state, workspace, python, private, wanted=settings.confine,
             reads=settings.reads, writes=settings.writes,

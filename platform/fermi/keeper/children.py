@@ -38,7 +38,7 @@ class Child:
 
 class Children:
     """`confinements`: by name ("service", "preparing"), `confine.Confinement`s; without them, nothing is confined.
-    `variables`: what all processes get; secrets are among them."""
+    `variables`: what all processes get that run for the environment (`within`); secrets are among them."""
 
     def __init__(
         self, confinements: Mapping[str, Any], variables: Mapping[str, str], on_change: Callable[[], None]
@@ -59,7 +59,8 @@ class Children:
         """`streams`: what it has as 0, 1 and 2; the caller closes them. `kept`: further descriptors it is to have."""
         confinement = self.confinements.get(within) if within else None
         base = confinement.environment(os.environ) if confinement else os.environ
-        whole = {**base, **self.variables, **(env or {})}
+        own = self.variables if within else {}  # what is not confined does nothing that a variable may change
+        whole = {**base, **own, **(env or {})}
         keeper = os.getpid()
         ready, not_yet = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()

@@ -268,7 +268,7 @@ class Service:
     async def _fails(self, command: Sequence[str]) -> bool:
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:
-            child = self.children.begin(command, (nothing, nothing, nothing), "/", within=None)
+            child = self.children.begin(command, (nothing, nothing, nothing), "/")
         finally:
             os.close(nothing)
         return await asyncio.shield(child.ended) != 0

@@ -48,13 +48,17 @@ import os
 from urllib.parse import urlsplit
 
 from fermi import messages
+from fermi.runner import programs
 from server.env import flag, read, words
 from server.jobs import *  # noqa: F403
 from server.logs import LOGGING as LOGGING
 from server.places import ROOT
 from server.settings.operators import UNFOLD as UNFOLD
 from server.settings.storage import *  # noqa: F403
+from server.settings.storage import DATA_DIR, TASK_WRITES
 from server.settings.web import *  # noqa: F403
+
+programs.keep_trusted_path([str(DATA_DIR), *TASK_WRITES])
 
 DEBUG = flag("FERMI_DEBUG")
 

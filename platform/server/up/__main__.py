@@ -3,6 +3,7 @@
 import os
 import sys
 
+from fermi.runner import programs
 from server import places
 from server.up import console
 from server.up.checks import CannotStart
@@ -14,6 +15,7 @@ from server.up.supervisor import Platform
 
 def main(arguments: list[str]) -> int:
     data = places.data_dir()
+    programs.keep_trusted_path([str(data)])
     try:
         if arguments == ["down"]:
             return down(data)
