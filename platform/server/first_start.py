@@ -16,7 +16,9 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.clusters.selectors import connection
 from apps.common.clock import now
 from apps.environments.services import adopting
-from fermi.launch.backends.local import LocalBackend
+from fermi import messages
+from fermi.launch.backends.local import LocalBackend, check
+from fermi.launch.findings import Level
 from server import demo, machine, templates
 
 ADMINISTRATOR = "admin"
@@ -47,9 +49,12 @@ def run(data: Path, *, with_demo: bool) -> dict[str, str]:
     path = data / "token"
     _keep_token(user, path)
     isolation = LocalBackend(connection(cluster) | {"warm": False}).isolation
+    tried = check.isolation_tried(connection(cluster))
+    said = [isolation.sentences("en"), *(messages.text(one.code, "en", **one.params)[0] for one in tried)]
+    held = isolation.protects and all(one.level is Level.PASS for one in tried)
     return {
         "signInLink": services.make_sign_in_link(user), "token_path": str(path),
-        "isolation": isolation.sentences("en"), "exposed": "" if isolation.protects else "yes",
+        "isolation": " ".join(said), "exposed": "" if held else "yes",
     }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """What a member's script tries: `intruder.py <what.json>` prints what it got. Standard library only.
 
-`what.json` has lists: "read", "write", "replace", "link", "pids", "sockets" to get at, "use" and "free" to use."""
+`what.json` has lists: "read", "write", "replace", "link", "make", "chmod", "pids", "sockets" to get at, "use" and
+"free" to use. Whether something was made or changed that others see, `harmful` looks at from outside."""
 
 import contextlib
 import ctypes
@@ -49,7 +50,15 @@ def intrude(order: dict) -> None:
     for path in order["link"]:
         with hoping(f"link {path}"):
             os.symlink("/", path)
+    for path in order.get("make", ()):
+        with hoping(f"make {path}"):
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o755))
+    for path in order.get("chmod", ()):
+        with hoping(f"chmod {path}"):
+            os.chmod(path, 0o123)
     for pid in order["pids"]:
+        with hoping("offer another process to the kernel when memory runs out"):
+            Path(f"/proc/{pid}/oom_score_adj").write_text("900", encoding="ascii")
         for name in ("environ", "mem", "maps", "fd/0", "root/etc/hostname", "cwd/run"):
             with hoping(f"read {name} of another process"):
                 if name == "fd/0":
@@ -67,15 +76,23 @@ def intrude(order: dict) -> None:
         with hoping(f"ask {path}"), socket.socket(socket.AF_UNIX) as client:
             client.settimeout(5)
             client.connect(path)
+            if path.endswith("gate.sock"):
+                continue
             client.sendall(b"KEYS *\r\n")
-            if not client.recv(64).startswith(b"-"):
-                return
-            raise OSError("refused")
+            if client.recv(64).startswith(b"-"):
+                raise OSError("refused")
 
 
 def harmful(found: list[str]) -> list[str]:
-    """Looked at from outside: a link in a view of the task's own is nobody else's."""
-    return [one for one in found if not one.startswith("link ") or os.path.lexists(one.removeprefix("link "))]
+    """What was really got: an entry in a view of the task's own is nobody else's."""
+
+    def is_real(one: str) -> bool:
+        kind, _, path = one.partition(" ")
+        if kind in ("link", "make"):
+            return os.path.lexists(path)
+        return kind != "chmod" or os.stat(path).st_mode & 0o777 == 0o123
+
+    return [one for one in found if is_real(one)]
 
 
 def child() -> None:

@@ -4,10 +4,13 @@
 
 prints what it got, as JSON. A program of its own, so that the platform's side can be another user than the tests."""
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from fermi.launch import isolation, registry
@@ -18,6 +21,30 @@ from tests.waiting import until
 
 INTRUDER = Path(__file__).with_name("intruder.py")
 PLATFORM = "import os, sys, time; kept = 'fermi_secret' * 100; print(os.getpid(), flush=True); sys.stdin.read()"
+
+
+def furnish_user(folder: Path) -> dict[str, list[str]]:
+    """Returns what the intruder is after outside of the platform's folders: what its user runs and is known by."""
+    kept = ["user/.bashrc", "user/.ssh/id_ed25519", "user/.local/lib/x.pth", "bin/git", "notes.txt"]
+    for name in kept:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("fermi_secret")
+        (folder / name).chmod(0o600)
+    there = [str(folder / name) for name in kept]
+    made = [*(str(folder / name) for name in ("bin/ssh", "user/.ssh/authorized_keys", "user/new", "new"))]
+    programs = [f"{path}/fermi-intruder" for path in os.environ["PATH"].split(os.pathsep)]
+    system = [sys.prefix, sys.base_prefix, purelib(), "/etc/profile.d", "/usr/local/lib", "/var/spool", "/opt"]
+    real = [*programs, *(f"{path}/fermi-intruder" for path in system)] if isolated() else []
+    return {"read": [path for path in there if not path.endswith("/git")], "write": there, "replace": there,
+            "make": [*made, *real], "chmod": there}  # fmt: skip
+
+
+def isolated() -> bool:
+    return sys.argv[2] != "off"
+
+
+def purelib() -> str:
+    return sysconfig.get_path("purelib")
 
 
 def furnish(data: Path) -> dict[str, list[str]]:
@@ -57,6 +84,11 @@ def main(folder: Path, mode: str) -> dict[str, object]:
     backend = LocalBackend({"data_dir": str(data), "warm": False, "isolation": mode})
     found = isolation.chosen(mode, backend.place)  # as at the platform's start, with nothing there yet
     order = furnish(data)
+    for kind, paths in furnish_user(folder).items():
+        order[kind] = [*order.get(kind, []), *paths]
+    gate = socket.socket(socket.AF_UNIX)  # as a tmux server's: whoever connects has programs run
+    gate.bind(str(folder / "gate.sock"))
+    gate.listen()
     script = data / "workspace" / "intruder.py"
     script.write_text(INTRUDER.read_text())
     with subprocess.Popen(
@@ -64,7 +96,8 @@ def main(folder: Path, mode: str) -> dict[str, object]:
         env={**os.environ, "DATABASE_URL": "postgresql://fermi:fermi_secret@db/fermi"},
     ) as platform:  # fmt: skip
         assert platform.stdout is not None
-        order = {**order, "pids": [int(platform.stdout.readline())], "sockets": []}
+        own = [int(platform.stdout.readline())]
+        order = {**order, "pids": own, "sockets": [str(folder / "gate.sock")] if found.view or not isolated() else []}
         (data / "workspace" / "what.json").write_text(json.dumps(order))
         for name in ("intruder.py", "what.json"):
             (data / "workspace" / name).chmod(0o644)
@@ -87,7 +120,10 @@ def main(folder: Path, mode: str) -> dict[str, object]:
     *lines, last = text.splitlines()
     got = json.loads(last)
     got["got"] = harmful(got["got"])
-    return {**got, "code": found.code, "why": [code for code, _ in found.reasons], "lines": lines}
+    for path in order["make"]:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    return {**got, "code": found.code, "view": found.view, "why": [code for code, _ in found.reasons], "lines": lines}
 
 
 if __name__ == "__main__":

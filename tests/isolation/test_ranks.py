@@ -55,7 +55,12 @@ def python_for(uid: int) -> str:
 
 def environment(home: str) -> dict[str, str]:
     path = os.pathsep.join([str(ROOT), str(ROOT / "platform"), sysconfig.get_path("purelib")])
-    return {"PATH": os.environ["PATH"], "HOME": home, "PYTHONPATH": path, "FERMI_SECRET_KEY": "fermi_secret"}
+    return {
+        "PATH": os.pathsep.join([f"{home}/bin", os.environ["PATH"]]),
+        "HOME": f"{home}/user",
+        "PYTHONPATH": path,
+        "FERMI_SECRET_KEY": "fermi_secret",
+    }
 
 
 def play(folder: Path, mode: str, *, uid: int | None = None, ranks: int | None = None) -> dict[str, Any]:
@@ -96,7 +101,7 @@ def holds(seen: dict[str, Any]) -> None:
 def test_without_protection_a_script_gets_everything(folder: Path) -> None:
     """What the tests below would miss: each of these is tried there too."""
     seen = play(folder, "off")
-    tried = ("read", "write", "replace", "link", "trace another", "signal another")
+    tried = ("read", "write", "replace", "link", "make", "chmod", "trace another", "signal another", "offer", "ask")
     assert all(any(got.startswith(kind) for got in seen["got"]) for kind in tried)
     assert {"read environ of another process", "read mem of another process"} <= {*seen["got"]}
     assert any(got.endswith("data/token") for got in seen["got"])

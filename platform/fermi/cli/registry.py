@@ -14,6 +14,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "login": Entry("account", "login"),
     "login-link": Entry("login_link", "login_link"),
+    "doctor": Entry("doctor", "doctor"),
     "whoami": Entry("account", "whoami"),
     "version": Entry("account", "version"),
     "envs": Entry("inventory", "envs"),

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fermi.launch import isolation_check
 from fermi.launch.backends.local.engine import LocalBackend
 from fermi.launch.backends.local.launcher import default_python
 from fermi.launch.findings import Finding, Level
 
+MAX_PATHS_SHOWN = 8
 _PATH = {"type": "string", "minLength": 1}
 CONNECTION = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -34,7 +36,7 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
     data = Path(connection["data_dir"])
     workspace = Path(connection.get("workspace") or data / "workspace")
     python = _python(connection.get("python") or default_python())
-    return [_folder(data), _folder(workspace), python, *notices(connection)]
+    return [_folder(data), _folder(workspace), python, *notices(connection), *isolation_tried(connection)]
 
 
 def notices(connection: Mapping[str, Any]) -> list[Finding]:
@@ -42,6 +44,20 @@ def notices(connection: Mapping[str, Any]) -> list[Finding]:
     found = LocalBackend({**connection, "warm": False}).isolation
     level = Level.PASS if found.protects else Level.WARN
     return [Finding(level, code, params) for code, params in found.said()]
+
+
+def isolation_tried(connection: Mapping[str, Any]) -> list[Finding]:
+    """Returns whether it holds, as it was tried from inside; nothing where nothing protects."""
+    backend = LocalBackend({**connection, "warm": False})
+    if not backend.isolation.protects:
+        return []
+    try:
+        found = isolation_check.open_paths(backend.isolation_mode, backend.place)
+    except isolation_check.CheckError as error:
+        return [Finding(Level.WARN, "ISOLATION_UNTRIED", {"why": str(error)})]
+    if found:
+        return [Finding(Level.FAIL, "ISOLATION_OPEN", {"paths": ", ".join(found[:MAX_PATHS_SHOWN])})]
+    return [Finding(Level.PASS, "ISOLATION_HOLDS", {})]
 
 
 def _folder(path: Path) -> Finding:

@@ -1,0 +1,60 @@
+"""The platform tries by itself, from inside, whether tasks are kept from it."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fermi.launch import isolation_check
+from fermi.launch.backends.local import check
+from fermi.launch.isolation import Place
+from fermi.runner import confine
+
+needs_landlock = pytest.mark.skipif(not confine.landlock_abi(), reason="this kernel has no Landlock")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Outside of /tmp, which a task has of its own."""
+    where = next((path for path in ("/var", Path.home()) if os.access(path, os.W_OK)), None)
+    if where is None:
+        pytest.skip("there is no folder to write to outside of /tmp")
+    with tempfile.TemporaryDirectory(prefix="fermi-test-", dir=where) as path:
+        yield Path(path)
+
+
+@pytest.fixture(autouse=True)
+def own_folder_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
+
+
+@needs_landlock
+def test_nothing_is_open_where_tasks_are_given_nothing_more(folder: Path) -> None:
+    assert isolation_check.open_paths("landlock", Place(folder / "data", folder / "work", sys.executable)) == ()
+
+
+@needs_landlock
+def test_a_folder_of_programs_that_tasks_may_write_to_is_found(folder: Path) -> None:
+    place = Place(folder / "data", folder / "work", sys.executable, writes=(folder / "bin",))
+    assert isolation_check.open_paths("landlock", place) == (f"write {folder / 'bin'}",)
+    assert not list((folder / "bin").iterdir()), "what the try made is removed"
+
+
+def test_without_protection_everything_is_found_open(folder: Path) -> None:
+    found = isolation_check.open_paths("off", Place(folder / "data", folder / "work", sys.executable))
+    assert {f"write {folder / 'bin'}", f"write {folder / 'data'}", f"signal {os.getpid()}"} <= {*found}
+    assert not list((folder / "data" / "runs").iterdir())
+
+
+@needs_landlock
+def test_the_check_of_this_machine_says_what_was_tried(folder: Path) -> None:
+    connection = {"data_dir": str(folder / "data"), "isolation": "landlock"}
+    [held] = check.isolation_tried(connection)
+    assert (held.level.value, held.code) == ("pass", "ISOLATION_HOLDS")
+    [open_one] = check.isolation_tried({**connection, "task_writes": [str(folder / "bin")]})
+    assert (open_one.level.value, open_one.code) == ("fail", "ISOLATION_OPEN")
+    assert str(folder / "bin") in open_one.params["paths"]
