@@ -1,0 +1,93 @@
+"""The file system view of a task's own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from fermi.runner import mounts
+from tests.running import ROOT
+
+LOOK = """
+import json, os, sys, tempfile
+from fermi.runner import confine, mounts
+given, named = json.loads(sys.argv[1])
+own = tempfile.mkdtemp(dir=sys.argv[2])
+paths = {**confine.real(confine.system_paths()), **given}
+view = mounts.make_view(paths, named, own)
+before = os.stat("/dev/shm").st_dev
+view.enter()
+print(json.dumps({"uid": os.getuid(), "shm": os.stat("/dev/shm").st_dev != before, "tmp": os.listdir("/tmp"),
+                  "there": {path: os.path.exists(path) for path in sys.argv[3:]},
+                  "ro": {path: bool(os.statvfs(path).f_flag & os.ST_RDONLY) for path in given if given[path]}}))
+"""
+
+
+def seen(folder: Path, given: dict[str, str], named: list[str], *paths: str) -> dict:
+    """What a process sees in a view of these paths."""
+    own = folder / "own"
+    own.mkdir(exist_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK, json.dumps([given, named]), str(own), *paths], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "platform")}, check=False,
+    )  # fmt: skip
+    if "ViewError" in done.stderr:
+        pytest.skip(f"no mount namespace can be made here: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def folder():
+    """Outside of /tmp, which a view has of its own."""
+    where = next((path for path in ("/var", str(Path.home())) if os.access(path, os.W_OK)), None)
+    if where is None:
+        pytest.skip("there is no folder to write to outside of /tmp")
+    path = Path(tempfile.mkdtemp(prefix="fermi-test-", dir=where))
+    yield path
+    shutil.rmtree(path)
+
+
+def test_a_view_holds_what_was_given_and_nothing_else(folder: Path) -> None:
+    for name in ("data/read", "data/secret", "data/write", "beside"):
+        (folder / name).mkdir(parents=True)
+    given = {f"{folder}/data": "r", f"{folder}/data/secret": "", f"{folder}/data/write": "rwm"}
+    (folder / "data" / "secret" / "token").write_text("x")
+    names = [
+        f"{folder}/data/read",
+        f"{folder}/data/secret/token",
+        f"{folder}/beside",
+        str(Path.home() / ".ssh"),
+        "/run",
+    ]
+    found = seen(folder, given, [], *names)
+    assert [found["there"][name] for name in names] == [True, False, False, False, False]
+    assert found["ro"] == {f"{folder}/data": True, f"{folder}/data/write": False}
+    assert (found["shm"], found["tmp"], found["uid"]) == (True, [], os.getuid())
+
+
+def test_a_path_that_leads_over_links_works_as_it_is_written(folder: Path) -> None:
+    (folder / "disk" / "set").mkdir(parents=True)
+    (folder / "disk" / "set" / "x").write_text("1")
+    (folder / "near").symlink_to("disk")
+    (folder / "far").symlink_to(folder / "near")
+    path = f"{folder}/far/set"
+    found = seen(folder, {f"{folder}/disk/set": "r"}, [path], f"{path}/x", f"{folder}/near/set/x")
+    assert all(found["there"].values()), found
+    assert mounts.links_of(path) == {f"{folder}/far": f"{folder}/near", f"{folder}/near": "disk"}
+
+
+def test_links_that_lead_in_a_circle_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    assert set(mounts.links_of(f"{tmp_path}/a/x")) == {f"{tmp_path}/a", f"{tmp_path}/b"}
+
+
+def test_what_cannot_be_made_says_which_step_failed(tmp_path: Path) -> None:
+    with pytest.raises(mounts.ViewError):
+        mounts.make_view({"/usr": "r"}, (), str(tmp_path / "absent"))
