@@ -37,6 +37,9 @@ RARELY = {"sweep", "scaling", "loading", "sharing"}
 """Without a target: only when they are named, or with `--all`."""
 
 
+os.environ.setdefault("FERMI_TRACEABLE", "1")  # the memory of the platform's processes is read from /proc
+
+
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measures the platform.")
     parser.add_argument("--keep", metavar="NAME", help="write the ratios to history.json, under this name")

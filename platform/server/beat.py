@@ -15,6 +15,7 @@ from typing import Any
 import redis
 
 from apps.common.messages import QUEUE, message
+from fermi.runner.processes import refuse_tracers
 from server import env, jobs, logs
 from server.places import data_dir, redis_url
 
@@ -40,6 +41,7 @@ def send(broker: redis.Redis, due: Sequence[Entry]) -> None:
 
 
 def main() -> None:
+    refuse_tracers()
     env.check()
     logging.config.dictConfig(logs.LOGGING)
     for ending in (signal.SIGTERM, signal.SIGINT):

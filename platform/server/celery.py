@@ -7,6 +7,9 @@ from functools import cached_property
 from celery import Celery
 from celery.fixups.django import DjangoFixup, DjangoWorkerFixup
 from celery.platforms import SecurityWarning
+from celery.signals import worker_init
+
+from fermi.runner.processes import refuse_tracers
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "server.settings")
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")  # they import all views; `make check` runs them
@@ -38,3 +41,8 @@ def keeping(app: Celery) -> DjangoFixup:
 app = Celery("fermi", fixups=[keeping])
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+
+@worker_init.connect
+def _refuse_tracers(**_: object) -> None:
+    refuse_tracers()

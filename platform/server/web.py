@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.server import STARTUP_FAILURE
 
 from apps.doors.limits import LONGEST
+from fermi.runner.processes import refuse_tracers
 from server.http import Http
 from server.metrics_port import serve_if_asked
 from server.sockets import Sockets
@@ -55,6 +56,7 @@ class Server(uvicorn.Server):
 
 
 def main(host: str = "127.0.0.1", port: str = "8000") -> None:
+    refuse_tracers()
     serve_if_asked()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # an open page and a host that waits are a file each

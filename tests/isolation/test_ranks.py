@@ -101,9 +101,12 @@ def holds(seen: dict[str, Any]) -> None:
 def test_without_protection_a_script_gets_everything(folder: Path) -> None:
     """What the tests below would miss: each of these is tried there too."""
     seen = play(folder, "off")
-    tried = ("read", "write", "replace", "link", "make", "chmod", "trace another", "signal another", "offer", "ask")
+    tried = ("read", "write", "replace", "link", "make", "chmod", "trace another", "signal another", "offer", "ask",
+             "pidfd_getfd", "process_vm_writev", "move_pages")  # fmt: skip
     assert all(any(got.startswith(kind) for got in seen["got"]) for kind in tried)
     assert {"read environ of another process", "read mem of another process"} <= {*seen["got"]}
+    changes = ("limits", "priority", "policy", "priority of its input and output")
+    assert {f"change another process: {what}" for what in changes} <= {*seen["got"]}
     assert any(got.endswith("data/token") for got in seen["got"])
     assert seen["broken"] == []
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import fermi
 from fermi import messages
-from fermi.runner import confine
+from fermi.runner import confine, seccomp
 
 MODES = ("auto", "user", "landlock", "off")
 TASK_UID = 61000
@@ -163,6 +163,8 @@ def _chosen(mode: str, place: Place, name: str) -> Isolation:
     if mode in ("auto", "landlock"):
         try:
             landlock = _landlock(place)
+            if not seccomp.is_available():
+                reasons.append(("SECCOMP_MISSING", {}))
         except UnusableError as error:
             reasons.append(error.said)
     if mode in ("auto", "user") and (mode == "user" or os.geteuid() == 0 or not landlock):

@@ -13,7 +13,7 @@ Why a node fails                                What is kept, and read by the pl
   ports.py       who has the port                 ending.py     ends a runner, whatever it is doing
   room.py        which disk is full               processes.py  pid and start time, sessions, signals
   kernel.py      whom the kernel killed           confine.py    what ranks may reach
-  exits.py       exit codes
+  exits.py       exit codes                       seccomp.py    which processes they may change
 
 Who does not get on
   watch.py       looks at all ranks once a second, and closer at those that do not advance

@@ -24,7 +24,8 @@ reach. Names can be listed everywhere that a view shows, and programs run (which
 contents are kept.
 
 A process in such a domain can neither trace nor signal what is outside of it, nor mount anything, nor gain rights by
-executing a set-uid program (see landlock(7)).
+executing a set-uid program (see landlock(7)). Nor can it change the limits, priority or processors of other processes
+(see `seccomp.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from fermi.runner import mounts
+from fermi.runner import mounts, seccomp
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 VERSION_FLAG, PATH_BENEATH = 1, 1
@@ -321,6 +322,7 @@ class Confinement:
         if self.ruleset >= 0:
             _syscall(RESTRICT_SELF, ctypes.c_int(self.ruleset), ctypes.c_uint32(0))
             os.close(self.ruleset)
+        seccomp.enter()
 
     def close(self) -> None:
         """Once no rank is left."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import signal
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -97,6 +98,23 @@ def keep_others_out() -> None:
     """No process of this user can write to our output or read our memory through /proc, unless it has CAP_SYS_PTRACE
     (which containers have not). Children get that back with their own program."""
     _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def refuse_tracers() -> None:
+    """`keep_others_out`, for the platform's own processes: files of /proc by which others of this user change a process
+    (oom_score_adj, autogroup, timerslack_ns) become root's as well (proc(5)). Does nothing where FERMI_TRACEABLE is 1,
+    for debuggers and profilers; nor where /proc hides processes that cannot be traced (hidepid), because then the
+    platform's processes would not find each other."""
+    if os.environ.get("FERMI_TRACEABLE", "0") in ("", "0") and not _hides_processes():
+        keep_others_out()
+
+
+def _hides_processes() -> bool:
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+            return any(" /proc " in line and re.search(r"hidepid=(?!0|off)", line) for line in file)
+    except OSError:
+        return True
 
 
 def let_others_in() -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+from fermi.runner.processes import refuse_tracers
 from server import env
 from server.up import broker, checks, console, schema, training, webs
 from server.up.child import Child, environment, how
@@ -65,6 +66,7 @@ class Platform:
         """Serves until SIGINT, SIGTERM or, without nohup, SIGHUP; gives the exit code. Raises CannotStart before
         starting anything."""
         began = time.monotonic()
+        refuse_tracers()
         checks.environment()
         checks.data_dir(self.data)
         self.record.acquire()

@@ -18,6 +18,7 @@ from apps.training.ground import hints
 from apps.training.output import shares, using
 from apps.training.output.watching import Watcher
 from apps.training.reconcile import engines
+from fermi.runner.processes import refuse_tracers
 
 ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
@@ -53,6 +54,7 @@ class Command(BaseCommand):
     requires_system_checks = ()  # they import all views
 
     def handle(self, *args: Any, **options: Any) -> None:
+        refuse_tracers()
         ending = threading.Event()
         share = _share()
         try:

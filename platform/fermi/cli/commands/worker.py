@@ -11,6 +11,7 @@ import click
 from fermi.cli import texts
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
+from fermi.runner.processes import refuse_tracers
 
 
 @command("worker", _("MORE_WORKER"), output=False)
@@ -37,6 +38,7 @@ def worker(session: Session, config: str | None, gpus: str | None, **given: Any)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     _keep_out_of_sight(given["token"])
+    refuse_tracers()
     try:
         settings = load(config, {**given, "gpus": numbers(gpus) if gpus else None})
         agent = Agent(settings, config)

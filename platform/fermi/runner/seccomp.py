@@ -1,0 +1,130 @@
+"""A filter of system calls by which a process could change processes that are not its own: their limits, priorities,
+scheduling policy and processors. Standard library only, Python 3.9.
+
+The kernel lets a process do that to every process of its user, and Landlock does not restrict it. What reads or writes
+another process's memory (ptrace, process_vm_writev, pidfd_getfd, kcmp, move_pages, migrate_pages, process_madvise) asks
+for the right to trace it, which Landlock, or another user, refuses already (kernel/ptrace.c, `ptrace_may_access`).
+
+A filter sees numbers only. It cannot know whether a process id belongs to the same task, so it allows 0 ("myself",
+which setrlimit, nice, taskset and numactl use) and the id of the process that entered it. Every other id is refused
+with EPERM. One call is answered differently: sched_setaffinity for an id other than 0 succeeds and changes nothing,
+because the C library binds threads by their ids (pthread_setaffinity_np), and OpenMP ends a program whose threads
+cannot be bound (libgomp, team.c). Decision 78 has the reasons.
+
+The numbers come from the kernel's arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h, the
+form of a filter from seccomp(2) and include/uapi/linux/{seccomp,filter,audit}.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+from dataclasses import dataclass
+
+SET_MODE_FILTER, GET_ACTION_AVAIL = 1, 2
+SPEC_ALLOW = 1 << 2
+"""Without it, kernels before 5.16 slow down everything that a filtered process computes (seccomp(2))."""
+ALLOW, ERRNO = 0x7FFF0000, 0x00050000
+REFUSE, PRETEND, NO_SUCH_CALL = ERRNO | errno.EPERM, ERRNO | 0, ERRNO | errno.ENOSYS
+
+LOAD, JUMP_EQUAL, JUMP_GREATER, JUMP_AT_LEAST, RETURN = 0x20, 0x15, 0x25, 0x35, 0x06
+NUMBER_AT, ARCHITECTURE_AT, ARGUMENTS_AT = 0, 4, 16  # bytes of struct seccomp_data
+X32 = 0x40000000
+"""From this number on, calls of the x32 interface, which has the architecture of x86_64."""
+PRIO_PGRP, IOPRIO_WHO_PGRP = 1, 2  # one more is "all processes of a user"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a filter has to know of an architecture: `audit` is its name there, the others are numbers of calls."""
+
+    audit: int
+    seccomp: int
+    setpriority: int
+    ioprio_set: int
+    prlimit64: int
+    sched_setaffinity: int
+    sched_setparam: int
+    sched_setscheduler: int
+    sched_setattr: int
+
+
+MACHINES = {
+    "x86_64": Machine(0xC000003E, 317, 141, 251, 302, 203, 142, 144, 314),
+    "aarch64": Machine(0xC00000B7, 277, 140, 30, 261, 122, 118, 119, 274),
+}
+
+Step = tuple[int, int, int, int]
+"""Operation, steps to skip if true, steps to skip if false, operand."""
+
+
+def is_available() -> bool:
+    """Whether this kernel takes filters, and its architecture is one that we know."""
+    machine = MACHINES.get(platform.machine())
+    if machine is None:
+        return False
+    action = ctypes.c_uint32(ERRNO)
+    return not _libc.syscall(
+        ctypes.c_long(machine.seccomp), ctypes.c_uint(GET_ACTION_AVAIL), ctypes.c_uint(0), ctypes.byref(action)
+    )
+
+
+def enter() -> None:
+    """Filters this process, which must have no_new_privs, and what it starts, for good. Does nothing where filters are
+    not available (`fermi.launch.isolation` says so). Raises OSError."""
+    if not is_available():
+        return
+    machine = MACHINES[platform.machine()]
+    steps = filter_steps(machine, os.getpid())
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    program = struct.pack("@HP", len(steps), ctypes.addressof(code))
+    if _libc.syscall(
+        ctypes.c_long(machine.seccomp), ctypes.c_uint(SET_MODE_FILTER), ctypes.c_uint(SPEC_ALLOW), program
+    ):
+        code_of = ctypes.get_errno()
+        raise OSError(code_of, f"seccomp: {os.strerror(code_of)}")
+
+
+def filter_steps(machine: Machine, pid: int) -> list[Step]:
+    """Returns the filter for a process `pid`. Each call's steps end with a return, so the next call's are only reached
+    with the call's number still loaded. Calls of another architecture have other numbers: there are none for it."""
+    steps: list[Step] = [
+        (LOAD, 0, 0, ARCHITECTURE_AT), (JUMP_EQUAL, 1, 0, machine.audit), (RETURN, 0, 0, NO_SUCH_CALL),
+        (LOAD, 0, 0, NUMBER_AT), (JUMP_AT_LEAST, 0, 1, X32), (RETURN, 0, 0, NO_SUCH_CALL),
+    ]  # fmt: skip
+    for number in (machine.sched_setparam, machine.sched_setscheduler, machine.sched_setattr):
+        steps += _on(number, _unless_own(0, pid))
+    steps += _on(machine.sched_setaffinity, [*_allow_if(0, 0), (RETURN, 0, 0, PRETEND)])
+    reads = [(LOAD, 0, 0, _low(2)), (JUMP_EQUAL, 0, 3, 0), (LOAD, 0, 0, _low(2) + 4), *_allow_if_equal(0)]
+    steps += _on(machine.prlimit64, [*reads, *_unless_own(0, pid)])
+    for number, groups in ((machine.setpriority, PRIO_PGRP), (machine.ioprio_set, IOPRIO_WHO_PGRP)):
+        of_a_user = [(LOAD, 0, 0, _low(0)), (JUMP_GREATER, 0, 1, groups), (RETURN, 0, 0, REFUSE)]
+        steps += _on(number, [*of_a_user, *_unless_own(1, pid)])
+    return [*steps, (RETURN, 0, 0, ALLOW)]
+
+
+def _on(number: int, steps: list[Step]) -> list[Step]:
+    return [(JUMP_EQUAL, 0, len(steps), number), *steps]
+
+
+def _unless_own(argument: int, pid: int) -> list[Step]:
+    return [*_allow_if(argument, 0), *_allow_if_equal(pid), (RETURN, 0, 0, REFUSE)]
+
+
+def _allow_if(argument: int, value: int) -> list[Step]:
+    return [(LOAD, 0, 0, _low(argument)), *_allow_if_equal(value)]
+
+
+def _allow_if_equal(value: int) -> list[Step]:
+    return [(JUMP_EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)]
+
+
+def _low(argument: int) -> int:
+    """The kernel reads a process id from the lower half of an argument alone (both architectures: little-endian)."""
+    return ARGUMENTS_AT + 8 * argument
