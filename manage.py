@@ -13,6 +13,9 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "server.settings")
     from django.core.management import execute_from_command_line
 
+    from fermi.runner.processes import refuse_tracers
+
+    refuse_tracers()
     execute_from_command_line(sys.argv)
 
 

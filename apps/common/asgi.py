@@ -69,7 +69,8 @@ async def answer(
 async def refuse(scope: Scope, send: Send, error: ApiError, headers: list[tuple[bytes, bytes]] | None = None) -> None:
     """The envelope; of a WebSocket, before it is accepted."""
     body = as_json(handler.envelope(error, language(scope)))
-    await answer(send, body, error.status, headers, of=scope["type"])
+    about = [(name.lower().encode(), value.encode()) for name, value in handler.headers(error).items()]
+    await answer(send, body, error.status, [*about, *(headers or [])], of=scope["type"])
 
 
 def language(scope: Scope) -> str:

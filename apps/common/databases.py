@@ -6,6 +6,10 @@ READ_ONLY = "25006"
 """PostgreSQL's state for a write where nothing is written: a standby, or a primary that was told so."""
 
 
+class DatabaseAway(OperationalError):
+    """The database is known to be away: nobody tried to connect for this request."""
+
+
 def code(error: Error) -> str:
     """The code for whoever is answered that the database does not do its part; empty where the fault is not its."""
     cause = error.__cause__

@@ -26,17 +26,27 @@ log = logging.getLogger(__name__)
 BY_STATUS = {403: "FORBIDDEN", 404: "NO_SUCH_ADDRESS"}
 """Codes of answers that nobody gave one; other faults of a request are BAD_REQUEST."""
 
+RETRY_AFTER = {"DATABASE_UNAVAILABLE": "1"}
+"""Seconds after which it may be otherwise."""
+
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     known = translate(error)
-    if known.status >= 500 or isinstance(error, IntegrityError | DataError):
+    if isinstance(error, databases.DatabaseAway):
+        log.warning("request refused: %s", error)  # how it went away was said once, with all that is known
+    elif known.status >= 500 or isinstance(error, IntegrityError | DataError):
         log.exception("request failed", exc_info=error)
-    response = Response(envelope(known), status=known.status)
+    response = Response(envelope(known), status=known.status, headers=headers(known))
     if header := getattr(error, "auth_header", None):
         response["WWW-Authenticate"] = header
     if wait := getattr(error, "wait", None):
         response["Retry-After"] = f"{wait:.0f}"
     return response
+
+
+def headers(error: ApiError) -> dict[str, str]:
+    """Returns those that an answer has because of its code."""
+    return {"Retry-After": RETRY_AFTER[error.code]} if error.code in RETRY_AFTER else {}
 
 
 def envelope(error: ApiError, lang: str | None = None) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from typing import Any
 from asgiref.sync import iscoroutinefunction
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import DisallowedHost, ValidationError
-from django.db import DataError
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.db import DatabaseError, DataError, InterfaceError
+from django.http import HttpRequest, HttpResponse
 from django.utils import translation
 from django.utils.cache import get_conditional_response
 from django.utils.decorators import sync_and_async_middleware
 
-from apps.common import handler, request_id
+from apps.common import databases, handler, request_id
 from apps.common.errors import ApiError
 from apps.common.renderers import as_json
 from apps.common.texts import text
@@ -103,12 +103,14 @@ def _page(request: HttpRequest, status: int) -> ApiError:
 
 
 def error_response(error: ApiError) -> HttpResponse:
-    return HttpResponse(as_json(handler.envelope(error)), status=error.status, content_type="application/json")
+    headers = {"Content-Type": "application/json", **handler.headers(error)}
+    return HttpResponse(as_json(handler.envelope(error)), status=error.status, headers=headers)
 
 
 class Storable:
     """400 for what a page asks the database for and no database holds: U+0000, in PostgreSQL's text; among the rows
-    selected in the operators' console, what cannot be a key. The API itself says which field it was."""
+    selected in the operators' console, what cannot be a key. The API itself says which field it was. 503 where the
+    database is not available, for whatever is no operation of the API."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -131,6 +133,10 @@ class Storable:
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """In the operators' console, a number beyond what SQLite holds (an OverflowError) or another column does."""
+        if isinstance(error, DatabaseError | InterfaceError) and databases.code(error):
+            log.warning("request refused: %s", error)
+            known = handler.translate(error)
+            return error_response(known) if request.path.startswith(PROGRAMS) else _page_of(known)
         match = request.resolver_match
         if match and hasattr(match.func, "model_admin") and isinstance(error, OverflowError | DataError):
             log.exception("the database cannot hold this", exc_info=error)
@@ -148,4 +154,10 @@ def _given(request: HttpRequest) -> Iterator[str]:
 
 
 def _refused(code: str, **params: Any) -> HttpResponse:
-    return HttpResponseBadRequest(" ".join(text(code, params)), content_type="text/plain; charset=utf-8")
+    return _page_of(ApiError(400, code, **params))
+
+
+def _page_of(error: ApiError) -> HttpResponse:
+    [problem] = error.problems
+    headers = {"Content-Type": "text/plain; charset=utf-8", **handler.headers(error)}
+    return HttpResponse(" ".join(text(problem.code, problem.params)), status=error.status, headers=headers)

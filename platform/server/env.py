@@ -105,6 +105,11 @@ RECONNECT = 2.0
 a minute without a database would be two. Whoever asks for a connection has it try at once."""
 
 
+UNREACHABLE = {"connect_timeout": "5", "tcp_user_timeout": "10000"}
+"""Seconds, and milliseconds, after which a server is given up that nothing arrives at: the system's own patience is
+minutes. Connection options of libpq (PostgreSQL's documentation, "Parameter Key Words"); those of the URL go before."""
+
+
 def postgres(url: str) -> dict[str, Any]:
     """DATABASES entry of a PostgreSQL URL.
 
@@ -115,14 +120,18 @@ def postgres(url: str) -> dict[str, Any]:
         raise Wrong(f"DATABASE_URL must begin with postgresql://, not {parts.scheme}://")
     options: dict[str, Any] = dict(parse_qsl(parts.query))
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "apps.common.postgresql",
         "NAME": unquote(parts.path.lstrip("/")),
         "USER": unquote(parts.username or options.pop("user", "")),
         "PASSWORD": unquote(parts.password or options.pop("password", "")),
         "HOST": parts.hostname or options.pop("host", ""),
         "PORT": str(parts.port or ""),
         "CONN_HEALTH_CHECKS": True,  # 60 µs; a restart of PostgreSQL would fail a request for each that is kept
-        "OPTIONS": {**options, "pool": {"min_size": 1, "max_size": 20, "timeout": 20, "reconnect_timeout": RECONNECT}},
+        "OPTIONS": {
+            **UNREACHABLE,
+            **options,
+            "pool": {"min_size": 1, "max_size": 20, "timeout": 1, "reconnect_timeout": RECONNECT},
+        },
     }
 
 

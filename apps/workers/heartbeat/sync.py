@@ -61,7 +61,7 @@ class Sync:
                 log.exception("what workers say cannot be stored; again in %s s", REFRESH)
                 connection.close_if_unusable_or_obsolete()
                 refresh = flush = time.monotonic() + REFRESH
-                time.sleep(HASTE)
+                time.sleep(REFRESH)
             due = min(refresh, flush) if len(self._cache) else refresh
             if self._wake.wait(max(0.0, due - time.monotonic())):
                 self._wake.clear()

@@ -171,6 +171,7 @@ def test_what_fails_before_django_is_answered_in_the_envelope(error: Exception, 
     told = json.loads(body["body"])
     assert (head["status"], told["code"], told["error"], told["requestId"]) == (status, status, code, "my-request.1")
     assert (headers[b"content-type"], headers[b"x-request-id"]) == (b"application/json", b"my-request.1")
+    assert headers.get(b"retry-after") == (b"1" if status == 503 else None)
     assert "secret" not in str(told)
 
 

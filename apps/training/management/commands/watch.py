@@ -18,7 +18,6 @@ from apps.training.ground import hints
 from apps.training.output import shares, using
 from apps.training.output.watching import Watcher
 from apps.training.reconcile import engines
-from fermi.runner.processes import refuse_tracers
 
 ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
@@ -54,7 +53,6 @@ class Command(BaseCommand):
     requires_system_checks = ()  # they import all views
 
     def handle(self, *args: Any, **options: Any) -> None:
-        refuse_tracers()
         ending = threading.Event()
         share = _share()
         try:

@@ -1,0 +1,128 @@
+"""A PostgreSQL that goes away and comes back: who asks for a connection meanwhile does not wait for it."""
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import ConnectionHandler, OperationalError
+
+from apps.common.databases import DatabaseAway
+from apps.common.postgresql import base
+from server import env
+from tests import services
+from tests.waiting import until
+
+ALIAS = "comes_and_goes"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[services.Postgres]:
+    try:
+        programs = services._postgres_bin()
+    except services.MissingServerError as error:
+        pytest.skip(str(error))
+    with tempfile.TemporaryDirectory(prefix="fermi-services-", dir="/tmp") as folder:  # a socket's path is bounded
+        Path(folder).chmod(0o711)
+        server = services.Postgres(programs, Path(folder, "pg"))
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def handler(
+    server: services.Postgres, monkeypatch: pytest.MonkeyPatch, django_db_blocker: Any
+) -> Iterator[ConnectionHandler]:
+    """As a process of the platform has it."""
+    monkeypatch.setattr(base, "BREAKER", base.Breaker())
+    entry = env.postgres(server.url)
+    handler = ConnectionHandler({"default": entry, ALIAS: entry})
+    with django_db_blocker.unblock():  # it is no database of Django's
+        yield handler
+        handler[ALIAS].close()
+        handler[ALIAS].close_pool()
+
+
+def ask(handler: ConnectionHandler) -> int:
+    """As each request does, which gives its connection back."""
+    connection = handler[ALIAS]
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            return int(cursor.fetchone()[0])
+    finally:
+        connection.close()
+
+
+def answers(handler: ConnectionHandler) -> bool:
+    try:
+        return ask(handler) == 1
+    except OperationalError:
+        return False
+
+
+def test_while_the_database_is_away_requests_fail_without_a_try_until_it_is_back(
+    server: services.Postgres, handler: ConnectionHandler
+) -> None:
+    assert ask(handler) == 1
+    pool = handler[ALIAS].pool
+    server.stop()
+    with pytest.raises(DatabaseAway):
+        ask(handler)
+    asked = pool.get_stats()["requests_num"]
+    for _ in range(100):
+        with pytest.raises(DatabaseAway):
+            ask(handler)
+    assert pool.get_stats()["requests_num"] == asked
+    server.start()
+    until(lambda: answers(handler), what="requests are answered again")
+    assert not base.BREAKER._away
+
+
+def test_of_many_threads_that_find_the_database_away_one_tries_to_connect(
+    server: services.Postgres, handler: ConnectionHandler
+) -> None:
+    tried: list[str] = []
+
+    def connect() -> Any:
+        tried.append(threading.current_thread().name)
+        raise OperationalError("nobody listens")
+
+    def look() -> None:
+        with pytest.raises(DatabaseAway, match="nobody listens"):
+            base.BREAKER.look(connect)
+
+    threads = [threading.Thread(target=look, name=f"request-{number}") for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(name.startswith("request-") for name in tried) == 1
+    base.BREAKER._away = ""
+
+
+def test_a_pool_that_is_busy_is_waited_for(
+    server: services.Postgres, handler: ConnectionHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than the time after which somebody looks whether the database is there."""
+    pool = handler[ALIAS].pool
+    pool.open()
+    held = [pool.getconn(60) for _ in range(pool.max_size)]
+    looked = threading.Event()
+    look = base.BREAKER.look
+
+    def noticed(connect: Any) -> None:
+        look(connect)
+        looked.set()
+
+    monkeypatch.setattr(base.BREAKER, "look", noticed)
+    found: list[int] = []
+    waiting = threading.Thread(target=lambda: found.append(ask(handler)))
+    waiting.start()
+    assert looked.wait(60)
+    for connection in held:
+        pool.putconn(connection)
+    waiting.join(60)
+    assert found == [1]
