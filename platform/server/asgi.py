@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, copy_context
 from functools import partial
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 import django
 from asgiref.sync import sync_to_async
@@ -24,16 +24,22 @@ from django.core.exceptions import BadRequest, RequestAborted
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefix
 from django.core.handlers.base import BaseHandler
 from django.db import close_old_connections, connection
+from django.http.request import split_domain_port, validate_host
 from django.http.response import FileResponse, HttpResponseBase, StreamingHttpResponse
 from django.urls import set_script_prefix
 
 from server.executor import TakingTurns
+from server.liveness import PROGRESS
 from server.short import ShortWay, Way
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 THREADS = 16
+THREAD_NAMES = "request"
+HEALTH = "/healthz"
+
+T = TypeVar("T")
 
 
 class Handler(ASGIHandler):
@@ -47,8 +53,8 @@ class Handler(ASGIHandler):
     def __init__(self) -> None:
         BaseHandler.__init__(self)  # not ASGIHandler's, which would load the middleware for its own way of calling it
         self.load_middleware(is_async=False)
-        self._turns = TakingTurns(THREADS, "request") if connection.vendor == "sqlite" else None
-        pool = self._turns or ThreadPoolExecutor(THREADS, "request")
+        self._turns = TakingTurns(THREADS, THREAD_NAMES) if connection.vendor == "sqlite" else None
+        pool = self._turns or ThreadPoolExecutor(THREADS, THREAD_NAMES)
         self._pool = cast(ThreadPoolExecutor, pool)  # asgiref's signature names one class of executors
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -57,6 +63,11 @@ class Handler(ASGIHandler):
             return
         if scope["type"] != "http":
             raise ValueError(f"only HTTP is served here, not {scope['type']}")
+        if _asks_whether_alive(scope):
+            given = request_id.begin(header(scope, b"x-request-id"))
+            about = [(b"cache-control", b"no-store"), (b"x-request-id", given.encode())]
+            await answer(send, b'{"status": "ok"}', headers=about)
+            return
         try:
             body = await self.read_body(receive, bodies.largest(scope) or of_code.largest(scope))
         except RequestAborted:
@@ -66,7 +77,7 @@ class Handler(ASGIHandler):
             if request is None:
                 raise BadRequest("a request that cannot be decoded")
             context = copy_context()
-            response = await self._respond(partial(context.run, self._in_thread, request))
+            response = await self.run(partial(context.run, self._in_thread, request))
         if response.streaming:
             await self._stream(response, receive, send, context)
         else:
@@ -87,10 +98,14 @@ class Handler(ASGIHandler):
                 body.seek(0)
                 return body
 
-    async def _respond(self, work: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-        if self._turns:
-            return await self._turns.do(work)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+    async def run(self, work: Callable[[], T]) -> T:
+        """What it returns or raises, in a thread of the pool, whose names begin with THREAD_NAMES."""
+        try:
+            if self._turns:
+                return await self._turns.do(work)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        finally:
+            PROGRESS.finish()
 
     def _in_thread(self, request: ASGIRequest) -> HttpResponseBase:
         set_script_prefix(get_script_prefix(request.scope))
@@ -128,11 +143,21 @@ class Handler(ASGIHandler):
             raise results[0]
 
 
+def _asks_whether_alive(scope: MutableMapping[str, Any]) -> bool:
+    """The event loop answers that, however busy the threads are. Whoever calls us by a name that is not ours is
+    Django's to refuse."""
+    if scope["path"] != HEALTH or scope["method"] not in ("GET", "HEAD"):
+        return False
+    name, _ = split_domain_port(header(scope, b"host"))
+    return bool(name) and validate_host(name, settings.ALLOWED_HOSTS)
+
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "server.settings")
 django.setup(set_prefix=False)
 
 from apps.code.api import bodies as of_code  # noqa: E402
-from apps.common.asgi import Answered, refuse  # noqa: E402
+from apps.common import request_id  # noqa: E402
+from apps.common.asgi import Answered, answer, header, refuse  # noqa: E402
 from apps.common.errors import ApiError  # noqa: E402
 from apps.doors import hosts  # noqa: E402
 from apps.doors.front import Front  # noqa: E402
@@ -140,6 +165,7 @@ from apps.files.api import bodies  # noqa: E402
 from apps.workers.heartbeat.channels import Channels as AgentChannels  # noqa: E402
 from apps.workers.heartbeat.endpoint import PATH, Heartbeats  # noqa: E402  (its models need the apps)
 
-heartbeats = Heartbeats(Handler())
+handler = Handler()
+heartbeats = Heartbeats(handler)
 ShortWay.way = Way(PATH, lambda host: hosts.read(host, settings.DOOR_HOST) is None, heartbeats.answer)
 application = Answered(Front(AgentChannels(heartbeats)))

@@ -3,13 +3,15 @@
 import os
 import warnings
 from functools import cached_property
+from typing import Any
 
 from celery import Celery
 from celery.fixups.django import DjangoFixup, DjangoWorkerFixup
 from celery.platforms import SecurityWarning
-from celery.signals import worker_init
+from celery.signals import task_postrun, worker_init, worker_ready
 
 from fermi.runner.processes import refuse_tracers
+from server import liveness
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "server.settings")
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")  # they import all views; `make check` runs them
@@ -46,3 +48,11 @@ app.autodiscover_tasks()
 @worker_init.connect
 def _refuse_tracers(**_: object) -> None:
     refuse_tracers()
+
+
+@worker_ready.connect
+def _answer_the_supervisor(sender: Any, **_: object) -> None:
+    """`sender`: the consumer of messages, which has the pool of threads."""
+    if liveness.is_asked():
+        task_postrun.connect(liveness.PROGRESS.finish)
+        liveness.answer_in_thread(sender.pool.executor, "ThreadPoolExecutor")

@@ -49,6 +49,11 @@ def broker_url(data: Path) -> str:
     return f"unix://{f':{password}@' if password else ''}{run / 'broker.sock'}"
 
 
+def notes(run: Path) -> Path:
+    """What the supervisor noted of the platform's processes (`server.up.supervision`)."""
+    return run / "notes.json"
+
+
 def broker_secret(run: Path) -> Path:
     """A file in the broker's own form."""
     return run / "broker.conf"

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import redis
 from django.conf import settings
@@ -14,6 +15,8 @@ from django.db import Error, connection
 from apps.common import bus, databases, disks
 from apps.common.clock import now
 from apps.common.models import Written
+from fermi.runner.files import read_json
+from server import places
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +34,13 @@ class Fault:
 def faults() -> list[Fault]:
     """Of each part that does not do its own, what is wrong."""
     return [Fault(name, code) for name, check in PARTS.items() if (code := check())]
+
+
+def notes() -> list[dict[str, Any]]:
+    """Returns what the supervisor of `make up` noted in the last hour: `code`, `params` (among them `process`), `at` in
+    unix seconds. Nothing where there is no supervisor."""
+    found = read_json(str(places.notes(places.run_dir(settings.DATA_DIR))))
+    return found if isinstance(found, list) else []
 
 
 def _database() -> str:

@@ -32,14 +32,17 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """Readiness: what this process depends on takes what is written; 503 names what does not (`parts`), and why
-    (`faults`). `warnings`: what will not for long, such as a disk at 90 %."""
+    (`faults`). `warnings`: what will not for long, such as a disk at 90 %, and processes that were replaced."""
     faults = {fault.part: fault.code for fault in readiness.faults()}
     nearly_full = disks.nearly_full(settings.DATA_DIR)
     body = {
         "status": "unavailable" if faults else "ok",
         "parts": {part: part not in faults for part in readiness.PARTS},
         "faults": [{"part": part, "code": code, "message": text(code)[0]} for part, code in faults.items()],
-        "warnings": [{"code": "DISK_NEARLY_FULL", "percent": nearly_full["percent"]}] if nearly_full else [],
+        "warnings": [
+            *([{"code": "DISK_NEARLY_FULL", "percent": nearly_full["percent"]}] if nearly_full else []),
+            *({**note, "message": text(note["code"], note["params"])[0]} for note in readiness.notes()),
+        ],
     }
     return JsonResponse(body, status=503 if faults else 200)
 

@@ -16,6 +16,7 @@ from uvicorn.server import STARTUP_FAILURE
 
 from apps.doors.limits import LONGEST
 from fermi.runner.processes import refuse_tracers
+from server import liveness
 from server.http import Http
 from server.metrics_port import serve_if_asked
 from server.sockets import Sockets
@@ -39,6 +40,10 @@ class Server(uvicorn.Server):
     _told: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     async def main_loop(self) -> None:
+        if liveness.is_asked():
+            from server.asgi import THREAD_NAMES, handler  # which uvicorn has imported by now
+
+            liveness.answer_in_loop(handler.run, THREAD_NAMES)
         told = asyncio.Event()
         self._told = asyncio.get_running_loop(), told
         while not await self.on_tick(0):

@@ -2,13 +2,14 @@
 
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from server import places
+from server import liveness, places
 from server.up import console
 from server.up.record import Process
 
@@ -26,13 +27,18 @@ class Child:
         env: dict[str, str],
         wanted: Callable[[str], bool] = console.everything,
         inherits: Sequence[int] = (),
+        *,
+        is_asked: bool = False,
     ) -> None:
-        """`wanted` chooses the lines of its output that are shown. `inherits`: file descriptors that it gets."""
+        """`wanted` chooses the lines of its output that are shown. `inherits`: file descriptors that it gets.
+        `is_asked`: it has a line to the supervisor, by which it is asked whether it lives (`server.liveness`)."""
         self.name = name
         self.wanted = wanted
         self.command = [str(part) for part in command]
         self.env = env
         self.inherits = inherits
+        self.is_asked = is_asked
+        self.line: socket.socket | None = None  # the supervisor's end
         self.process: Process | None = None
         self.on_change: Callable[[], None] = lambda: None
         self._popen: subprocess.Popen[str] | None = None
@@ -48,9 +54,15 @@ class Child:
                 self._start()
 
     def _start(self) -> None:
+        theirs, env, inherits = None, self.env, self.inherits
+        if self.is_asked:
+            if self.line:
+                self.line.close()
+            self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            env, inherits = {**env, liveness.VARIABLE: str(theirs.fileno())}, (*inherits, theirs.fileno())
         self._popen = subprocess.Popen(
             self.command,
-            env=self.env,
+            env=env,
             cwd=places.ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -58,8 +70,10 @@ class Child:
             encoding="utf-8",
             errors="replace",
             start_new_session=True,
-            pass_fds=self.inherits,
+            pass_fds=inherits,
         )
+        if theirs:
+            theirs.close()
         self.process = Process.of(self.name, self._popen.pid)
         assert self._popen.stdout
         self._reader = threading.Thread(
@@ -103,6 +117,19 @@ class Child:
             self._wake.set()
             if self._popen and self.alive():
                 self._popen.terminate()
+
+    def replace(self, grace_s: float) -> None:
+        """`restart`; what does not end within the time is killed."""
+        hung = self._popen
+        self.restart()
+
+        def kill() -> None:
+            if hung and hung.poll() is None:
+                hung.kill()
+
+        later = threading.Timer(grace_s, kill)
+        later.daemon = True
+        later.start()
 
     def stop(self) -> None:
         """Asks it to end; does not wait."""

@@ -74,6 +74,7 @@ class Record:
                 f"A platform already runs on this data directory{who}: stop it with `make down`, "
                 "or choose another with DATA=<directory>."
             ) from None
+        places.notes(self.dir).unlink(missing_ok=True)
 
     def publish(self, url: str) -> None:
         """Leaves the address where the command line looks for it: `$DATA/run/url`, wherever the sockets are."""

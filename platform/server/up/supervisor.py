@@ -20,11 +20,12 @@ from pathlib import Path
 from types import FrameType
 
 from fermi.runner.processes import refuse_tracers
-from server import env
+from server import env, places
 from server.up import broker, checks, console, schema, training, webs
 from server.up.child import Child, environment, how
 from server.up.hosts import Address
 from server.up.record import Process, Record
+from server.up.supervision import LOOK_S, Supervision
 
 READY_S = 60  # for a child to answer
 GRACE_S = 15  # from the request to end until a child is killed
@@ -114,7 +115,7 @@ class Platform:
         self._announce(first, time.monotonic() - began)
         celery = [sys.executable, "-m", "celery", "--quiet", "-A", "server.celery"]
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-        self._child("worker", [*celery, "worker", "--pool", "threads", *quiet])
+        self._child("worker", [*celery, "worker", "--pool", "threads", *quiet], is_asked=True)
         self._child("beat", [sys.executable, "-m", "server.beat"])
         self._child("watch", [sys.executable, "manage.py", "watch"])
         for number in range(2, self._webs.at_once + 1):
@@ -123,7 +124,9 @@ class Platform:
             child.keep()
 
     def _serve(self) -> None:
-        while not self.ending.wait(webs.LOOK_S):
+        supervision = Supervision(self._me.pid, places.notes(self.record.dir))
+        while not self.ending.wait(LOOK_S):
+            supervision.look(self.children)
             serving = [child for child in self.children if child.inherits]
             there = [child.process.pid for child in serving if child.process and child.alive()]
             if self._webs.wanted(time.monotonic(), {pid: webs.used(pid) for pid in there}) > len(serving):
@@ -153,7 +156,8 @@ class Platform:
         """They share the address; metrics are each one's own, on ports that follow each other."""
         name = "web" if number == 1 else f"web-{number}"
         shared = [self._socket.fileno()]
-        return self._child(name, webs.command(self._socket), inherits=shared, more=webs.metrics(number))
+        more = webs.metrics(number)
+        return self._child(name, webs.command(self._socket), inherits=shared, more=more, is_asked=True)
 
     def _child(
         self,
@@ -162,10 +166,12 @@ class Platform:
         wanted: Callable[[str], bool] = console.everything,
         inherits: Sequence[int] = (),
         more: Mapping[str, str] | None = None,
+        *,
+        is_asked: bool = False,
     ) -> Child:
         if self.ending.is_set():
             raise Ended
-        child = Child(name, command, {**self._env, **(more or {})}, wanted, inherits)
+        child = Child(name, command, {**self._env, **(more or {})}, wanted, inherits, is_asked=is_asked)
         child.on_change = self._write_record
         self.children.append(child)
         child.start()

@@ -17,7 +17,6 @@ from server.up.hosts import Address
 
 MOST = 4
 BACKLOG = 2048  # connections that wait to be taken
-LOOK_S = 5.0
 BUSY = 0.7  # of a core, by each of them
 TICKS = os.sysconf("SC_CLK_TCK")
 

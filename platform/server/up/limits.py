@@ -1,0 +1,88 @@
+"""Limits, niceness, scheduling policy and processors of the platform's processes, which they have from the supervisor.
+
+Another process of the same user can change them without a signal (prlimit(2), setpriority(2), sched_setaffinity(2),
+ioprio_set(2)). Training of this machine cannot (`fermi.runner.seccomp`); what else this user starts can.
+"""
+
+import ctypes
+import os
+import platform
+import resource
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+IOPRIO_GET = {"x86_64": 252, "aarch64": 31}.get(platform.machine())
+LIMITS = {
+    name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"
+}  # which is another name of RLIMIT_NOFILE
+IOPRIO_BEST_EFFORT = 2
+
+Settings = Mapping[str, str]
+"""Of a process, by name: `RLIMIT_NOFILE`, `nice`, `policy`, `processors`, `ioprio`. What its threads do not have in
+common is joined: `0, 19`."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+def of_process(pid: int) -> Settings:
+    """Returns what the system tells of a process; nothing of one that is gone."""
+    threads: dict[str, set[str]] = {"nice": set(), "policy": set(), "processors": set(), "ioprio": set()}
+    found = {}
+    with suppress(OSError):
+        for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+            with suppress(OSError):  # it has ended
+                nice = os.getpriority(os.PRIO_PROCESS, thread)
+                threads["nice"].add(str(nice))
+                threads["policy"].add(_policy(os.sched_getscheduler(thread)))
+                threads["processors"].add(_ranges(os.sched_getaffinity(thread)))
+                threads["ioprio"].add(_ioprio(thread, nice))
+        for name, number in LIMITS.items():
+            with suppress(OSError, ValueError):
+                found[name] = ":".join(map(str, resource.prlimit(pid, number)))
+    return found | {name: ", ".join(sorted(values)) for name, values in threads.items() if values}
+
+
+def changed(found: Settings, references: Iterable[Settings]) -> dict[str, tuple[str, str]]:
+    """Returns what of a process is as in none of the references (the supervisor at its start, and now: what the machine
+    changes, it changes for all), with what the first has. A limit that was raised is none of these: processes raise
+    their own."""
+    references = [*references]
+    return {
+        name: (value, references[0].get(name, ""))
+        for name, value in found.items()
+        if not any(_fits(name, value, reference.get(name, value)) for reference in references)
+    }
+
+
+def _fits(name: str, value: str, wanted: str) -> bool:
+    if not name.startswith("RLIMIT_"):
+        return value == wanted
+    infinite = str(resource.RLIM_INFINITY)
+    pairs = zip(value.split(":"), wanted.split(":"), strict=True)
+    return all(have == infinite or (least != infinite and int(have) >= int(least)) for have, least in pairs)
+
+
+def _ioprio(thread: int, nice: int) -> str:
+    """Unless somebody set it, it follows from niceness (ioprio_set(2)), and kernels differ in how they say so."""
+    value = _libc.syscall(*map(ctypes.c_long, (IOPRIO_GET, 1, thread))) if IOPRIO_GET else 0
+    level, kind = value & 0x1FFF, value >> 13
+    follows = value < 0 or kind == 0 or (kind, level) == (IOPRIO_BEST_EFFORT, (nice + 20) // 5)
+    return "" if follows else f"{kind}:{level}"
+
+
+def _policy(number: int) -> str:
+    number &= ~os.SCHED_RESET_ON_FORK
+    names = {getattr(os, name): name for name in ("SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR")}
+    return names.get(number, str(number))
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """`0-3,8`."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)

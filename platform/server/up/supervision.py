@@ -1,0 +1,131 @@
+"""Looks after the platform's processes: replaces one that hangs, or that somebody else has changed, and keeps the notes
+that `/readyz` shows."""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fermi import messages
+from fermi.runner import files
+from server.up import console, limits, watchdog
+from server.up.child import Child
+from server.up.record import Process
+from server.up.watchdog import STALLED_S, Watchdog
+
+LOOK_S = 5.0
+GRACE_S = 15.0
+"""From the request to end until a process that hangs is killed."""
+NOTED_S = 3600.0
+"""So long a note is kept after its cause has gone."""
+PAUSE_S = 60.0, 3600.0
+"""Between two replacements of a process that is changed again and again: the first pause, which doubles, and the
+longest."""
+ME = "make up"
+
+
+@dataclass
+class _Subject:
+    """A process that is looked after. `changed`: what was, at the last look; `said`: what was told of it."""
+
+    process: Process
+    watchdog: Watchdog
+    changed: set[str] = field(default_factory=set)
+    said: set[str] = field(default_factory=set)
+    is_ending: bool = False
+
+
+class Supervision:
+    """`pid`: the supervisor's. `notes`: the file that `/readyz` reads."""
+
+    def __init__(self, pid: int, notes: Path) -> None:
+        self._pid, self._path = pid, notes
+        self._start = limits.of_process(pid)
+        self._at = time.monotonic()
+        self._subjects: dict[str, _Subject] = {}
+        self._pauses: dict[str, tuple[float, float]] = {}  # by name: not before, and the next pause
+        self._notes: dict[tuple[str, str], dict[str, Any]] = {}
+        self._written: list[dict[str, Any]] | None = None
+
+    def look(self, children: Sequence[Child]) -> None:
+        """To be called every LOOK_S. If this process itself was stopped for longer, that is nobody else's silence."""
+        at = time.monotonic()
+        passed, self._at = min(at - self._at, 2 * LOOK_S), at
+        now = limits.of_process(self._pid)
+        unchanged = True
+        for child in children:
+            if (process := child.process) is None or not child.alive():
+                continue
+            subject = self._subjects.get(child.name)
+            if subject is None or subject.process != process:
+                patience = STALLED_S.get(child.name.partition("-")[0], max(STALLED_S.values()))
+                subject = self._subjects[child.name] = _Subject(process, Watchdog(patience))
+            if not subject.is_ending:
+                self._judge(child, subject, passed)
+                found = limits.of_process(process.pid)
+                unchanged &= not limits.changed(found, [self._start])
+                self._compare(child, subject, limits.changed(found, [self._start, now]), at)
+        mine = limits.changed(now, [self._start])
+        if mine and unchanged:  # else the machine has changed it for all
+            self._note_changed(ME, mine)
+        self._write()
+
+    def _judge(self, child: Child, subject: _Subject, passed: float) -> None:
+        line = child.line
+        if line is None:
+            return
+        verdict = subject.watchdog.look(passed, watchdog.ask(line), watchdog.see(subject.process.pid))
+        code = verdict.code if verdict else ""
+        if verdict and code not in subject.said:
+            console.say(self._note(child.name, code, pid=subject.process.pid, seconds=verdict.seconds), fault=True)
+        elif verdict:
+            self._note(child.name, code, pid=subject.process.pid, seconds=verdict.seconds)
+        subject.said = (subject.said - {"PROCESS_STOPPED"}) | ({code} if code else set())
+        if verdict and verdict.ends:
+            subject.is_ending = True
+            child.replace(GRACE_S)
+
+    def _compare(self, child: Child, subject: _Subject, changed: dict[str, tuple[str, str]], at: float) -> None:
+        """What is so at two looks, one after the other: a change that the machine makes for all reaches one process
+        after the other."""
+        twice = {name: values for name, values in changed.items() if name in subject.changed}
+        subject.changed = {*changed}
+        if not twice:
+            return
+        said = self._note_changed(child.name, twice)
+        if "PROCESS_CHANGED" not in subject.said:
+            console.say(said, fault=True)
+            subject.said.add("PROCESS_CHANGED")
+        not_before, pause = self._pauses.get(child.name, (0.0, PAUSE_S[0]))
+        if at >= not_before:
+            self._pauses[child.name] = at + pause, min(2 * pause, PAUSE_S[1])
+            subject.is_ending = True
+            child.replace(GRACE_S)
+
+    def _note_changed(self, name: str, changed: dict[str, tuple[str, str]]) -> str:
+        what = "; ".join(f"{key} = {found} ({wanted})" for key, (found, wanted) in sorted(changed.items()))
+        return self._note(name, "PROCESS_CHANGED", what=what)
+
+    def _note(self, name: str, code: str, **params: object) -> str:
+        """Returns what the terminal is told."""
+        self._notes[name, code] = {"code": code, "params": {"process": name, **params}, "at": round(time.time())}
+        return " ".join(filter(None, messages.text(code, "en", process=name, **params)))
+
+    def _write(self) -> None:
+        oldest = time.time() - NOTED_S
+        self._notes = {
+            key: note
+            for key, note in self._notes.items()
+            if note["at"] > oldest and (note["code"] != "PROCESS_STOPPED" or self._says(*key))
+        }
+        notes = [*self._notes.values()]
+        if notes != self._written:
+            with suppress(OSError):  # a full disk is no reason to end what runs
+                files.write_atomically(str(self._path), notes, 0o600)
+                self._written = notes
+
+    def _says(self, name: str, code: str) -> bool:
+        subject = self._subjects.get(name)
+        return subject is not None and code in subject.said

@@ -1,0 +1,105 @@
+"""Asks processes of the platform whether they live, and judges those that do not answer.
+
+A process that is waiting for a processor is not judged: what counts is the time in which it could have answered, which
+is the time that passed less the time in which a thread of it was ready to run and did not (proc(5), schedstat). On a
+machine with thirty times the work that it can do, a minute of patience is half an hour. Nor is one judged that is
+stopped (by SIGSTOP, or a debugger), or whose main thread waits for a disk: no signal would end it.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from server.liveness import LONGEST
+
+SILENT_S = 60.0
+"""After so long without an answer a process hangs."""
+STALLED_S = {"web": 120.0, "worker": 600.0}
+"""After so long without progress the pool of threads hangs: a request takes seconds, a message may take minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Of a process, at one look. `waited`: of each thread, for how many seconds in all it has been ready to run and was
+    not running; None where the system does not tell. `state`: of the main thread, as proc(5) has it."""
+
+    state: str
+    waited: Mapping[int, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`code`: of `fermi.messages`; `ends`: whether the process is to be replaced."""
+
+    code: str
+    seconds: int = 0
+    ends: bool = True
+
+
+class Watchdog:
+    """Of one process. It is patient until the first answer came: until then the process is starting."""
+
+    def __init__(self, stalled_s: float) -> None:
+        self._stalled_s = stalled_s
+        self._answer: bytes | None = None
+        self._before: Seen | None = None
+        self._silent = self._stalled = 0.0
+
+    def look(self, passed: float, answer: bytes | None, seen: Seen) -> Verdict | None:
+        """`passed`: seconds since the last look; `answer`: to the question that was asked then, None for none."""
+        own = _could_run(passed, self._before, seen)
+        self._before = seen
+        if seen.state in "Tt":
+            return Verdict("PROCESS_STOPPED", ends=False)
+        if self._answer is None and answer is None:
+            return None
+        if answer is None:
+            self._silent += own
+        else:
+            self._silent = 0.0
+        if answer is None or answer == self._answer:
+            self._stalled += own
+        else:
+            self._stalled = 0.0
+        self._answer = answer or self._answer
+        if self._silent > SILENT_S:
+            return Verdict("PROCESS_HUNG", round(self._silent))
+        if self._stalled > self._stalled_s:
+            return Verdict("PROCESS_POOL_HUNG", round(self._stalled))
+        return None
+
+
+def _could_run(passed: float, before: Seen | None, now: Seen) -> float:
+    """Seconds since the last look in which the process could have answered."""
+    if now.waited is None or before is None or before.waited is None or now.state in "DTt":
+        return 0.0
+    waited = max((seconds - before.waited.get(thread, seconds) for thread, seconds in now.waited.items()), default=0.0)
+    return max(0.0, passed - waited)
+
+
+def see(pid: int) -> Seen:
+    """Returns what there is of a process; of one that is gone, nothing that it could be judged by."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
+    except OSError:
+        return Seen("X", None)
+    waited = {}
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError, ValueError, IndexError):
+                waited[int(thread)] = int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text("ascii").split()[1])
+    return Seen(state, {thread: nanoseconds / 1e9 for thread, nanoseconds in waited.items()} or None)
+
+
+def ask(line: socket.socket) -> bytes | None:
+    """Asks anew, and returns the last answer to what was asked before; None where there is none."""
+    answer = None
+    with suppress(OSError):
+        while said := line.recv(LONGEST, socket.MSG_DONTWAIT):
+            answer = said
+    with suppress(OSError):
+        line.send(b"?", socket.MSG_DONTWAIT)
+    return answer

@@ -1,0 +1,91 @@
+"""What a process answers to the supervisor's question: that it is there, and whether its threads get anywhere."""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+from celery.concurrency.thread import TaskPool
+
+from server import celery, liveness
+from server.asgi import THREAD_NAMES, THREADS, Handler
+from tests.waiting import until
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The supervisor's end."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.settimeout(60)
+    monkeypatch.setenv(liveness.VARIABLE, str(theirs.detach()))
+    with ours:
+        yield ours
+
+
+def ask(line: socket.socket) -> bytes:
+    line.send(b"?")
+    return line.recv(liveness.LONGEST)
+
+
+def test_a_web_process_answers_while_all_of_its_threads_wait_and_says_that_none_gets_on(line: socket.socket) -> None:
+    go = threading.Event()
+
+    async def serve() -> None:
+        handler = Handler()
+        liveness.answer_in_loop(handler.run, THREAD_NAMES)
+        assert liveness.VARIABLE not in os.environ
+        first = await asyncio.to_thread(ask, line)
+        await asyncio.to_thread(until, lambda: ask(line) != first, what="an idle pool gets on")
+        waiting = [asyncio.ensure_future(handler.run(go.wait)) for _ in range(THREADS)]
+        await asyncio.to_thread(until, lambda: ask(line) == ask(line) == ask(line), what="none gets on")
+        go.set()
+        await asyncio.gather(*waiting)
+        stuck = await asyncio.to_thread(ask, line)
+        await asyncio.to_thread(until, lambda: ask(line) != stuck, what="they get on again")
+
+    try:
+        asyncio.run(serve())
+    finally:
+        go.set()
+
+
+def test_a_worker_answers_from_a_thread_of_its_own(line: socket.socket) -> None:
+    pool, go, busy = TaskPool(2), threading.Event(), threading.Barrier(3)
+
+    def work() -> None:
+        busy.wait(60)
+        go.wait(60)
+
+    celery._answer_the_supervisor(SimpleNamespace(pool=pool))
+    try:
+        first = ask(line)
+        until(lambda: ask(line) != first, what="an idle pool gets on")
+        for _ in range(2):
+            pool.executor.submit(work)
+        busy.wait(60)
+        until(lambda: ask(line) == ask(line) == ask(line), what="none gets on")
+        assert liveness.used("ThreadPoolExecutor") > 0
+        go.set()
+        stuck = ask(line)
+        until(lambda: ask(line) != stuck, what="they get on again")
+    finally:
+        go.set()
+        pool.executor.shutdown()
+
+
+def test_who_is_asked_nothing_answers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(liveness.VARIABLE, raising=False)
+    assert not liveness.is_asked()
+    celery._answer_the_supervisor(SimpleNamespace())
+
+
+def test_the_end_of_the_line_ends_the_thread(line: socket.socket) -> None:
+    pool = TaskPool(1)
+    celery._answer_the_supervisor(SimpleNamespace(pool=pool))
+    assert ask(line)
+    line.close()
+    until(lambda: not any(thread.name == "liveness" for thread in threading.enumerate()), what="it has ended")
+    pool.executor.shutdown()

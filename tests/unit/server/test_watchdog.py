@@ -1,0 +1,82 @@
+"""Who does not answer is replaced; who could not, or only takes long, is not."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from server.up import watchdog
+from server.up.watchdog import SILENT_S, Seen, Verdict, Watchdog
+
+LOOK = 5.0
+WEB = watchdog.STALLED_S["web"]
+
+
+def looks(dog: Watchdog, *, answer: bytes | None = None, state: str = "S", waits: float = 0.0) -> Iterator[str]:
+    """Verdicts of looks one after the other: each time the same is answered, and the process has waited for a processor
+    for so many seconds of the five."""
+    waited = 0.0
+    while True:
+        verdict = dog.look(LOOK, answer, Seen(state, {1: 0.0, 2: waited}))
+        yield verdict.code if verdict else ""
+        waited += waits
+
+
+def after(seconds: float, found: Iterator[str]) -> str:
+    """The first verdict of that time."""
+    return next((code for code, _ in zip(found, range(int(seconds / LOOK)), strict=False) if code), "")
+
+
+def lively(dog: Watchdog) -> Watchdog:
+    for number in range(3):
+        assert dog.look(LOOK, b"%d 0" % number, Seen("S", {1: 0.0, 2: 0.0})) is None
+    return dog
+
+
+def test_a_process_that_does_not_answer_hangs() -> None:
+    assert after(SILENT_S, looks(lively(Watchdog(WEB)))) == ""
+    assert after(SILENT_S + 2 * LOOK, looks(lively(Watchdog(WEB)))) == "PROCESS_HUNG"
+
+
+def test_one_that_waits_for_a_processor_is_given_the_time_again() -> None:
+    """With thirty times the work that the machine can do it has a thirtieth of the time."""
+    dog = lively(Watchdog(WEB))
+    assert after(15 * SILENT_S, looks(dog, waits=LOOK * 29 / 30)) == ""
+
+
+def test_one_that_answers_late_begins_again() -> None:
+    dog = lively(Watchdog(WEB))
+    for number in range(20):
+        assert after(SILENT_S - LOOK, looks(dog)) == ""
+        assert dog.look(LOOK, b"%d 1" % number, Seen("S", {1: 0.0})) is None
+
+
+def test_one_that_starts_is_waited_for() -> None:
+    assert after(100 * SILENT_S, looks(Watchdog(WEB))) == ""
+
+
+@pytest.mark.parametrize("state", ["T", "t"])
+def test_one_that_is_stopped_is_named_and_left_alone(state: str) -> None:
+    dog = lively(Watchdog(WEB))
+    assert after(100 * SILENT_S, looks(dog, state=state)) == "PROCESS_STOPPED"
+    assert dog.look(LOOK, None, Seen(state, {1: 0.0})) == Verdict("PROCESS_STOPPED", ends=False)
+    assert dog.look(LOOK, None, Seen("S", {1: 0.0})) is None
+
+
+def test_one_whose_main_thread_waits_for_a_disk_is_left_alone() -> None:
+    assert after(100 * SILENT_S, looks(lively(Watchdog(WEB)), state="D")) == ""
+
+
+def test_where_the_system_tells_nothing_nothing_is_judged() -> None:
+    dog = lively(Watchdog(WEB))
+    assert not any(dog.look(LOOK, None, Seen("S", None)) for _ in range(1000))
+
+
+def test_a_pool_that_gets_nowhere_hangs_while_its_process_answers() -> None:
+    assert after(WEB, looks(lively(Watchdog(WEB)), answer=b"7 0")) == ""
+    assert after(WEB + 3 * LOOK, looks(lively(Watchdog(WEB)), answer=b"7 0")) == "PROCESS_POOL_HUNG"
+
+
+def test_a_pool_that_finishes_something_or_computes_does_not_hang() -> None:
+    dog = lively(Watchdog(WEB))
+    for number in range(100):
+        assert dog.look(LOOK, b"7 %d" % number, Seen("S", {1: 0.0})) is None
