@@ -39,6 +39,7 @@ FERMI_CODE_KEEP_DAYS after how long a snapshot that no task refers to is removed
 FERMI_TASKS_KEEP_DAYS after how long tasks that have ended are removed with all that is theirs (never)
 OTEL_EXPORTER_OTLP_ENDPOINT  where traces go, with OpenTelemetry's further variables; without it nothing is traced
 FERMI_CURRENCY       what prices and budgets are in (CNY)
+FERMI_TRACEABLE      "1" lets debuggers and profilers of the same user look into the platform's processes
 FERMI_LOG            "json" for one JSON object per line
 FERMI_LOG_LEVEL      INFO by default
 FERMI_DEBUG          "1" for Django's debug pages
