@@ -1,6 +1,7 @@
 """Two web processes behind one port: each does for what the other was asked, and one may be killed."""
 
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -71,6 +72,19 @@ def test_a_stream_of_one_tells_what_was_done_through_the_other(platform: Running
             there.post(f"/training-tasks/{task}/stop").raise_for_status()
             first(lines, lambda data: data.get("status") in ("stopping", "stopped"))
         assert there.get(f"/training-tasks/{task}").json()["data"]["status"] in ("stopping", "stopped")
+
+
+def test_one_that_another_program_has_slowed_down_is_started_again_and_named(platform: Running) -> None:
+    before = platform.processes()["web-2"]["pid"]
+    if os.getpriority(os.PRIO_PROCESS, before) == 19:
+        pytest.skip("these tests run with the highest niceness")
+    os.setpriority(os.PRIO_PROCESS, before, 19)
+    until(lambda: platform.processes().get("web-2", {}).get("pid", before) != before, what="another process serves")
+    warnings = httpx.get(f"{platform.url}/readyz", timeout=60).json()["warnings"]
+    assert [(one["code"], one["params"]["process"]) for one in warnings if one["code"] == "PROCESS_CHANGED"] == [
+        ("PROCESS_CHANGED", "web-2")
+    ]
+    until(lambda: served_by(platform, "web-2"), seconds=120, what="it serves")
 
 
 def test_one_that_is_killed_is_started_again_and_the_other_answers_meanwhile(platform: Running) -> None:

@@ -9,5 +9,6 @@ Standard library only, so that it is there at once and stands when Django does n
     child       a process that is started again when it dies
     broker      the embedded Redis or Valkey
     supervisor  the order of starting and stopping
+    supervision processes that hang (watchdog) or were changed (limits)
     dev         a platform that follows its own source
 """

@@ -134,7 +134,7 @@ def test_a_process_that_somebody_changed_is_started_again(
     [note] = json.loads(notes.read_text(encoding="utf-8"))
     assert (note["code"], note["params"]["process"]) == ("PROCESS_CHANGED", "watch")
     assert name in note["params"]["what"]
-    assert "somebody else has changed" in capfd.readouterr().out
+    assert "were changed from outside" in capfd.readouterr().out
 
 
 def test_one_that_is_changed_again_is_named_and_not_started_again_at_once(begin: Any, notes: Path) -> None:
