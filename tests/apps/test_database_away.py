@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import ConnectionHandler, OperationalError
+from django.db import OperationalError
+from django.db.utils import ConnectionHandler
 
 from apps.common.databases import DatabaseAway
 from apps.common.postgresql import base
@@ -42,7 +43,13 @@ def handler(
     with django_db_blocker.unblock():  # it is no database of Django's
         yield handler
         handler[ALIAS].close()
-        handler[ALIAS].close_pool()
+        wrapper(handler).close_pool()
+
+
+def wrapper(handler: ConnectionHandler) -> base.DatabaseWrapper:
+    found = handler[ALIAS]
+    assert isinstance(found, base.DatabaseWrapper)
+    return found
 
 
 def ask(handler: ConnectionHandler) -> int:
@@ -67,7 +74,7 @@ def test_while_the_database_is_away_requests_fail_without_a_try_until_it_is_back
     server: services.Postgres, handler: ConnectionHandler
 ) -> None:
     assert ask(handler) == 1
-    pool = handler[ALIAS].pool
+    pool = wrapper(handler).pool
     server.stop()
     with pytest.raises(DatabaseAway):
         ask(handler)
@@ -107,7 +114,7 @@ def test_a_pool_that_is_busy_is_waited_for(
     server: services.Postgres, handler: ConnectionHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Longer than the time after which somebody looks whether the database is there."""
-    pool = handler[ALIAS].pool
+    pool = wrapper(handler).pool
     pool.open()
     held = [pool.getconn(60) for _ in range(pool.max_size)]
     looked = threading.Event()

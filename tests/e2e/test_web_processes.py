@@ -79,7 +79,12 @@ def test_one_that_another_program_has_slowed_down_is_started_again_and_named(pla
     if os.getpriority(os.PRIO_PROCESS, before) == 19:
         pytest.skip("these tests run with the highest niceness")
     os.setpriority(os.PRIO_PROCESS, before, 19)
-    until(lambda: platform.processes().get("web-2", {}).get("pid", before) != before, what="another process serves")
+
+    def replaced() -> bool:
+        there = platform.processes().get("web-2")
+        return there is not None and there["pid"] != before
+
+    until(replaced, what="another process is there")
     warnings = httpx.get(f"{platform.url}/readyz", timeout=60).json()["warnings"]
     assert [(one["code"], one["params"]["process"]) for one in warnings if one["code"] == "PROCESS_CHANGED"] == [
         ("PROCESS_CHANGED", "web-2")
