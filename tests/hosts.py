@@ -34,9 +34,13 @@ class Machine(Hosting):
         self.away: BackendError | None = None
         self.lazily = lazily
         self.has = gpus
+        self.known_zones: set[str] | None = None
 
     def gpus(self, host: str) -> int | None:
         return self.has
+
+    def zones(self) -> set[str] | None:
+        return self.known_zones
 
     def problems(self, spec: HostedSpec) -> list[Problem]:
         return [Problem("image", "FIELD_INVALID", {"detail": "no such image"})] if spec.image == "missing" else []

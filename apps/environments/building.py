@@ -19,6 +19,7 @@ from apps.scheduling import selectors as sharing
 from fermi.launch import registry, variables
 from fermi.launch.errors import BackendError, UnknownName
 from fermi.launch.hosting import HostedSpec, Hosting, Port
+from fermi.launch.schedule.scene import Project as Sharing
 from fermi.launch.spec import Problem
 
 OWN_DOORS = {"jupyter": "jupyter", "vscode": "vscode", "custom": ""}
@@ -96,14 +97,17 @@ def _draft(user: User, asked: Asked, before: Sequence[Draft]) -> Draft:
     draft.problems += value_problems(values)
     draft.problems += vault.unknown(project.pk, values["secret_env"])
     hosting = _cluster(draft, asked.cluster or template.cluster_id or "")
-    _zone(draft, asked.zone or template.zone_id or "")
-    draft.problems += _sharing_problems(project, asked.name, values, draft.zone)
+    wanted = asked.zone or template.zone_id or ""
+    _zone(draft, wanted)
+    limits = sharing.known(project, sharing.limits_of(project))
+    draft.problems += _sharing_problems(limits, asked.name, values, draft.zone)
     together = [one.spec.gpu_count for one in before if one.spec and one.project == project]
     draft.problems += quota.problems(project, user, len(together) + 1, sum(together) + values["gpu_count"])
     if draft.problems or hosting is None or draft.cluster is None or draft.zone is None:
         return draft
     draft.marks = hosting.marks
-    spec = spec_of(new_id("env"), asked.name, project.pk, draft.zone.name, asked.host, values)
+    kept = _kept_to(draft, draft.zone, draft.cluster, hosting) if wanted or limits.zones else ""
+    spec = spec_of(new_id("env"), asked.name, project.pk, kept, asked.host, values)
     try:
         draft.problems += hosting.problems(spec)
         draft.gpus = gpus.there(hosting, spec)
@@ -209,12 +213,25 @@ def _zone(draft: Draft, wanted: str) -> None:
         draft.zone = usual or zones.get_or_create(name=draft.cluster.name)[0]
 
 
+def _kept_to(draft: Draft, zone: AvailabilityZone, cluster: Cluster, hosting: Hosting) -> str:
+    """Name of the zone that the engine is to keep it to, "" = none. Machines without a zone are in one that the
+    platform has named after the cluster: no machine bears that name."""
+    there = hosting.zones()
+    if there is None and zone.name != cluster.name:
+        return zone.name
+    if there and zone.name in there:
+        return zone.name
+    if there and zone.name != cluster.name:
+        params = {"zone": zone.name, "cluster": cluster.name, "known": ", ".join(sorted(there))}
+        draft.problems.append(Problem("zone", "ZONE_NOT_IN_CLUSTER", params))
+    return ""
+
+
 def _sharing_problems(
-    project: Project, name: str, values: Mapping[str, Any], zone: AvailabilityZone | None
+    known: Sharing, name: str, values: Mapping[str, Any], zone: AvailabilityZone | None
 ) -> Iterator[Problem]:
     """What the project may never use."""
-    known = sharing.known(project, sharing.limits_of(project))
-    said = {"project": project.name, "environment": name}
+    said = {"project": known.name, "environment": name}
     if known.gpu_types and values["gpu_count"] and values["gpu_type"] not in known.gpu_types:
         allowed = ", ".join(sorted(known.gpu_types))
         params = {**said, "found": values["gpu_type"] or "–", "allowed": allowed}

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from apps.clusters.models import DevEnvironment, Lease
+from apps.clusters.models import AvailabilityZone, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.environments.models import Hosted
+from apps.environments.models import Hosted, Run
 from apps.environments.states import State
 from apps.environments.states.idling import Use
 from apps.environments.states.limits import EMPTY_GPU
@@ -18,7 +18,7 @@ from apps.telemetry import reading, subjects
 from fermi.launch.hosting import HostedPhase, HostedSeen
 
 FACTS = ("host", "ip", "versions", "network")
-"""Columns of the environment that only its host knows; `engine` is joined to what is known."""
+"""Columns of the environment that only its host knows; `engine` is joined to what is known, and `zone` is a row."""
 NEARLY = timedelta(seconds=30)
 """So much earlier the last sign of work may be than what is stored of it: nobody waits for less."""
 
@@ -82,6 +82,8 @@ def remember(hosted: Hosted, seen: HostedSeen, used: Use) -> None:
             setattr(hosted, name, value)
     environment = hosted.environment
     if facts := _facts(environment, seen):
+        if zone := facts.get("zone"):  # which its price depends on
+            Run.objects.filter(environment=hosted.pk, number=hosted.run).update(zone=zone.pk)
         DevEnvironment.objects.filter(pk=hosted.pk).update(**facts)
         for name, value in facts.items():
             setattr(environment, name, value)
@@ -99,4 +101,6 @@ def _facts(environment: DevEnvironment, seen: HostedSeen) -> dict[str, Any]:
     said = {name: seen.facts[name] for name in FACTS if name in seen.facts}
     if engine := seen.facts.get("engine"):
         said["engine"] = {**environment.engine, **engine}
+    if (zone := seen.facts.get("zone")) and zone != environment.zone.name:
+        said["zone"] = AvailabilityZone.objects.get_or_create(name=zone)[0]
     return {name: value for name, value in said.items() if getattr(environment, name) != value}

@@ -425,3 +425,54 @@ def test_a_list_costs_as_many_questions_for_many_as_for_one(
     settle()
     with django_assert_max_num_queries(16):
         assert len(colleague.get("/dev-environments").data["items"]) == 6
+
+
+def zones_of(key: str) -> tuple[str, str]:
+    """What its engine is to keep it to, and where it is shown."""
+    row = Hosted.objects.select_related("environment__zone").get(pk=key)
+    return row.spec["zone"], row.environment.zone.name
+
+
+@pytest.mark.parametrize("borne", [None, set(), {"a", "b"}])
+def test_an_environment_is_kept_to_no_zone_that_nobody_asked_for(
+    template: Template, machine: Machine, colleague: Api, borne: set[str] | None
+) -> None:
+    machine.known_zones = borne
+    key = colleague.post("/dev-environments/make", MADE).data["id"]
+    assert zones_of(key)[0] == ""
+    settle()
+    machine.newest(key).facts = {"zone": "b"}
+    settle()
+    assert zones_of(key) == ("", "b"), "it is shown where it is"
+    assert Run.objects.get(environment=key).zone == AvailabilityZone.objects.get(name="b").pk
+
+
+def test_an_environment_is_kept_to_a_zone_that_was_asked_for_where_machines_bear_it(
+    template: Template, machine: Machine, colleague: Api, cluster: Cluster
+) -> None:
+    def made(name: str, **more: str) -> str:
+        return str(colleague.post("/dev-environments/make", {**MADE, "name": name, **more}).data["id"])
+
+    own = AvailabilityZone.objects.get_or_create(name=cluster.name)[0]
+    machine.known_zones = {"a", "b"}
+    assert zones_of(made("one", zone="a"))[0] == "a"
+    assert zones_of(made("two", zone=own.pk))[0] == "", "the platform's own name for machines without a zone"
+    AvailabilityZone.objects.create(name="c")
+    refused = colleague.post("/dev-environments/make", {**MADE, "zone": "c"})
+    (error,) = refused.body["errors"]
+    assert (refused.status, error["error"], error["field"]) == (400, "ZONE_NOT_IN_CLUSTER", "zone")
+    assert "a, b" in error["message"]
+    machine.known_zones = set()
+    assert zones_of(made("three", zone="c"))[0] == "", "no machine bears a zone"
+    machine.known_zones = None
+    assert zones_of(made("four", zone="c"))[0] == "c", "the engine cannot tell"
+
+
+def test_an_environment_is_kept_to_the_zones_that_its_project_may_use(
+    template: Template, machine: Machine, colleague: Api, cluster: Cluster
+) -> None:
+    zone = AvailabilityZone.objects.get_or_create(name=cluster.name)[0]
+    Limits.objects.create(project_id="project-one", zones=[zone.pk], updated_at=now())
+    machine.known_zones = {cluster.name}
+    key = colleague.post("/dev-environments/make", MADE).data["id"]
+    assert zones_of(key) == (cluster.name, cluster.name)

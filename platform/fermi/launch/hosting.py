@@ -12,7 +12,7 @@ a port, a terminal, a command. Nothing of a run listens where others could reach
 
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -40,6 +40,7 @@ class HostedSpec:
                        them) on top of the engine's own Python
     gpus               indices on their host, where the engine gives out GPUs by index; () elsewhere or without any
     *_gb               GiB; disk_gb 0: as the engine does it
+    zone               where it must be (a name that the engine's machines bear); "" = the engine chooses
     host               where it must be (a node's name), on engines of hosts; "" = the engine chooses
     secret_env         variable -> name of a secret of the project; a value is never part of this
     engine             what only its engine understands
@@ -136,8 +137,9 @@ class Activity:
 @dataclass(frozen=True, slots=True)
 class HostedSeen:
     """`left`: whether processes of the run exist or may still begin (None = not known). `facts`: fields of the dev
-    environment that only its host knows (`host`, `ip`, `versions`, `network`, `engine`). `doing`: what it is at while
-    it starts, as a code and its params (`INSTALLING_PACKAGES`, …); `waiting`: why it has not begun."""
+    environment that only its host knows (`host`, `ip`, `versions`, `network`, `engine`, and the name of its `zone`).
+    `doing`: what it is at while it starts, as a code and its params (`INSTALLING_PACKAGES`, …); `waiting`: why it has
+    not begun."""
 
     phase: HostedPhase
     left: bool | None = None
@@ -164,6 +166,11 @@ class Hosting(ABC):
     def problems(self, spec: HostedSpec) -> list[Problem]:
         """What is wrong with it on this engine; fields as the API names them."""
         return []
+
+    def zones(self) -> Collection[str] | None:
+        """Names of the zones that its machines bear, to one of which an environment can be kept. None: it does not
+        know them."""
+        return None
 
     def gpus(self, host: str) -> int | None:
         """How many GPUs `host` ("": its one machine) has that are given out by their indices: the platform gives each

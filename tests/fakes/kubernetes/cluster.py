@@ -125,8 +125,12 @@ class FakeCluster:
         cpu: str = "64", memory: str = "512Gi", labels: Mapping[str, str] | None = None,
         taints: tuple[dict[str, str], ...] = (), gpu_resource: str = "nvidia.com/gpu",
     ) -> Object:  # fmt: skip
+        """`zone` "": as where no cloud labels its nodes (https://kubernetes.io/docs/reference/labels-annotations-taints/,
+        topology.kubernetes.io/zone: the kubelet or the cloud controller manager sets it from the cloud's word)."""
         amount = {"cpu": cpu, "memory": memory, "pods": "110", "ephemeral-storage": "1Ti"}
-        own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "topology.kubernetes.io/zone": zone}
+        own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+        if zone:
+            own["topology.kubernetes.io/zone"] = zone
         if gpus:
             amount[gpu_resource] = str(gpus)
             own |= {"nvidia.com/gpu.product": gpu_type, "nvidia.com/gpu.count": str(gpus)}

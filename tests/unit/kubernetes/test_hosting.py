@@ -156,6 +156,54 @@ def test_one_that_fits_no_node_says_what_is_missing(lab: Lab) -> None:
     assert waiting.params["node"] == "notes"
 
 
+def test_where_no_node_bears_a_zone_an_environment_runs_all_the_same(kubernetes: FakeCluster) -> None:
+    kubernetes.add_node("bare", zone="")
+    kubernetes.script("env-1-0", Sleeps())
+    lab = Lab(kubernetes)
+    assert lab.engine.zones() == set()
+    lab.start()
+    until(lambda: lab.engine.observe([FIRST])[FIRST.name].facts.get("host") == "bare", what="it is placed")
+    assert "zone" not in lab.seen().facts
+    lab.engine.client.close()
+
+
+def test_its_zone_is_the_one_that_its_node_bears(lab: Lab) -> None:
+    lab.cluster.script("env-1-0", Sleeps())
+    lab.cluster.add_node("bare", zone="")
+    assert lab.engine.zones() == {"zone-a"}
+    lab.start(replace(SPEC, zone="zone-a"))
+    until(lambda: lab.seen().facts.get("zone") == "zone-a", what="its zone is known")
+
+
+def test_zones_are_not_known_without_the_right_to_look_at_nodes(lab: Lab) -> None:
+    lab.cluster.access.deny(resource="nodes")
+    lab.cluster.script("env-1-0", Sleeps())
+    assert lab.engine.zones() is None
+    lab.start()
+    until(lambda: lab.seen().facts.get("host") == "node-a", what="it is placed")
+    assert "zone" not in lab.seen().facts
+
+
+def test_one_that_no_node_has_the_labels_for_waits_for_a_node_that_is_added(lab: Lab) -> None:
+    """As an autoscaler adds it, after it has seen a pod that fits nowhere."""
+    lab.cluster.script("env-1-0", Sleeps())
+    lab.start(replace(SPEC, zone="zone-b"))
+    until(lambda: lab.seen().waiting is not None, what="the scheduler has spoken")
+    seen = lab.seen()
+    assert (seen.phase, seen.waiting and seen.waiting.code) == (HostedPhase.STARTING, "NODE_LABELS_MISSING")
+    assert seen.waiting
+    assert seen.waiting.params["labels"] == "topology.kubernetes.io/zone In zone-b"
+    lab.cluster.add_node("new", zone="zone-b")
+    until(lambda: lab.seen().facts.get("host") == "new", what="it is on the new node")
+
+
+def test_one_that_is_kept_to_a_machine_which_is_not_there_ends(lab: Lab) -> None:
+    lab.start(replace(SPEC, host="elsewhere"))
+    cause = lab.until(HostedPhase.ENDED).cause
+    assert cause
+    assert cause.code == "NODE_MISSING"
+
+
 def test_a_quota_is_named_where_no_pod_could_be_made(lab: Lab) -> None:
     lab.cluster.add_quota("small", {"requests.memory": "1Mi"})
     lab.start()

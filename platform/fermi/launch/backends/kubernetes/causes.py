@@ -30,6 +30,7 @@ CAUSES = declared(
     Cause("VOLUME_UNAVAILABLE"),
     Cause("IMAGE_UNAVAILABLE"),
     Cause("NODE_MISSING"),
+    Cause("NODE_LABELS_MISSING", retry=True),
     Cause("CONTAINER_INVALID"),
     Cause("ADMISSION_DENIED"),
     Cause("WEBHOOK_UNAVAILABLE", retry=True),
@@ -56,6 +57,8 @@ _CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerEr
 _INFRASTRUCTURE = (
     "OUT_OF_MEMORY", "EVICTED", "POD_PREEMPTED", "NODE_LOST", "POD_DELETED", "CONTAINER_INVALID", "RUN_TIMEOUT",
 )  # fmt: skip
+HOSTNAME = "kubernetes.io/hostname"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _SHORT = re.compile(r"Insufficient ([\w./-]+)")
 
 
@@ -315,8 +318,9 @@ def pending(pod: Object, events: Mapping[str, Object]) -> tuple[Cause, bool] | N
 
 
 def _unschedulable(pod: Object, said: str) -> tuple[Cause, bool]:
-    """The scheduler counts the nodes by what speaks against each. The pod is pinned to one, so the other nodes all say
-    `affinity`, and what else is said is about ours."""
+    """The scheduler counts the nodes by what speaks against each. Of a pod that is pinned to one machine the other
+    nodes all say `affinity`, and what else is said is about that machine; of one that asks for labels alone, a node
+    that has them may be added (https://github.com/kubernetes/autoscaler, cluster-autoscaler/FAQ.md)."""
     main = said.partition(" preemption:")[0]
     short = _SHORT.findall(main)
     if any("/" in name for name in short):  # an extended resource, as GPUs are
@@ -330,8 +334,25 @@ def _unschedulable(pod: Object, said: str) -> tuple[Cause, bool]:
     if "taint" in main or "unschedulable" in main:
         return about_pod("NODE_TAINTED", pod, main), False
     if "affinity" in main.lower():  # or "didn't satisfy plugin(s) [NodeAffinity]"
+        if asked := _labels_asked_for(pod):
+            missing = about_pod("NODE_LABELS_MISSING", pod, main)
+            return Cause(missing.code, {**missing.params, "labels": asked}), False
         return about_pod("NODE_MISSING", pod, main), True
     return about_pod("UNSCHEDULABLE", pod, main), False
+
+
+def _labels_asked_for(pod: Object) -> str:
+    """What a node must bear, in words; empty for a pod that is pinned to a machine by its name."""
+    spec = pod.get("spec") or {}
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    terms = required.get("nodeSelectorTerms") or ()
+    wanted = [one for term in terms for one in term.get("matchExpressions") or ()]
+    wanted += [
+        {"key": key, "operator": "In", "values": [value]} for key, value in (spec.get("nodeSelector") or {}).items()
+    ]
+    if any(term.get("matchFields") for term in terms) or any(one["key"] == HOSTNAME for one in wanted):
+        return ""
+    return ", ".join(f"{one['key']} {one['operator']} {' | '.join(one.get('values') or ())}".strip() for one in wanted)
 
 
 def _queued(workload: Object) -> Cause:

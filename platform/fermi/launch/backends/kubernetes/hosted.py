@@ -13,6 +13,7 @@ from typing import Any
 
 from fermi.launch import shipped
 from fermi.launch.backends.kubernetes import names, volumes
+from fermi.launch.backends.kubernetes.causes import HOSTNAME
 from fermi.launch.backends.kubernetes.pods import EMULATED, PRODUCT, ZONE
 from fermi.launch.backends.kubernetes.render import GPU, SECURITY, merge, security_of
 from fermi.launch.backends.kubernetes.volumes import JOB_DIR, RUN_DIR
@@ -198,7 +199,7 @@ class _Environment:
         if product and self.spec.gpu_count and not self.spec.emulated:
             wanted.append({"key": PRODUCT, "operator": "In", "values": [str(product)]})
         if self.spec.host:
-            wanted.append({"key": "kubernetes.io/hostname", "operator": "In", "values": [self.spec.host]})
+            wanted.append({"key": HOSTNAME, "operator": "In", "values": [self.spec.host]})
         if not wanted:
             return {}
         terms = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}

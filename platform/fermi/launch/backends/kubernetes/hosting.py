@@ -62,6 +62,7 @@ class KubernetesHosting(Hosting):
         self.client = Client(connection)
         self.claims = bool((connection.get("environments") or {}).get("deviceClass"))
         self._told: dict[str, tuple[float, Mapping[str, Any] | None]] = {}
+        self._zones: dict[str, str] = {}  # by node
         self._lock = threading.Lock()
 
     def problems(self, spec: HostedSpec) -> list[Problem]:
@@ -71,6 +72,14 @@ class KubernetesHosting(Hosting):
         if any(port.port == PORT for port in spec.ports):
             found.append(Problem("ports", "PORT_IS_KEEPERS", {"port": PORT}))
         return found
+
+    def zones(self) -> set[str] | None:
+        """As the nodes' labels have them; None where nodes may not be looked at, or the API server does not answer."""
+        try:
+            nodes = self.client.get("/api/v1/nodes")["items"]
+        except BackendError:
+            return None
+        return {zone for node in nodes if (zone := (node["metadata"].get("labels") or {}).get(pods.ZONE))}
 
     def render(self, spec: HostedSpec) -> Rendered:
         return render(spec, self.connection)
@@ -213,14 +222,14 @@ class KubernetesHosting(Hosting):
         pod = pod if pod and _run(pod) == handle.run else None
         if made is None or _run(made) != handle.run:
             if pod:
-                return HostedSeen(HostedPhase.ENDED, True, facts=_facts(pod))
+                return HostedSeen(HostedPhase.ENDED, True, facts=self._facts(pod))
             return HostedSeen(HostedPhase.ABSENT, self._may_begin(handle, made))
         wanted = made["spec"].get("replicas", 1) > 0
         if pod is None:
             if not wanted:
                 return HostedSeen(HostedPhase.ENDED, False)
             return HostedSeen(HostedPhase.STARTING, True, waiting=self._not_made(made))
-        facts = _facts(pod)
+        facts = self._facts(pod)
         if not wanted or pod["metadata"].get("deletionTimestamp"):
             phase_now = HostedPhase.ENDED if not wanted else HostedPhase.STARTING
             return HostedSeen(phase_now, True, facts=facts)
@@ -229,6 +238,19 @@ class KubernetesHosting(Hosting):
         if phase(pod) != "Running" or "running" not in container(pod):
             return self._begins(pod, facts)
         return self._answers(handle, made, facts)
+
+    def _facts(self, pod: Object) -> dict[str, Any]:
+        """Also the zone that its node bears, which does not change; without the right to look at nodes, none."""
+        facts, node = _facts(pod), (pod.get("spec") or {}).get("nodeName")
+        if node and node not in self._zones:
+            try:
+                found = self.client.get(f"/api/v1/nodes/{node}")
+                self._zones[node] = (found["metadata"].get("labels") or {}).get(pods.ZONE, "")
+            except Refused as error:
+                if error.status not in (403, 404):
+                    return facts
+                self._zones[node] = ""
+        return {**facts, "zone": self._zones[node]} if self._zones.get(node or "") else facts
 
     def _may_begin(self, handle: HostedHandle, made: Object | None) -> bool | None:
         """Whether a run of which nothing is there still can: none that is marked or that a later one has replaced."""
