@@ -113,6 +113,25 @@ def test_a_command_that_is_not_there_ends_with_127(clients, node):
     assert in_phase(clients, "a", "Failed").status.container_statuses[0].state.terminated.exit_code == 127
 
 
+def test_a_container_that_ends_is_begun_again_and_the_one_before_it_can_be_read(clients, kubernetes, node):
+    """The first time at once, then after a while: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/."""
+    counts = "import pathlib; f = pathlib.Path('n'); n = int(f.read_text() or 0) if f.exists() else 0"
+    start(
+        clients, "p", *python(f"{counts}; f.write_text(str(n + 1)); print('run', n); exit(3)"), restartPolicy="Always"
+    )
+
+    def waits():
+        (status,) = read(clients, "p").status.container_statuses or (None,)
+        return status and status.state.waiting and status
+
+    status = until(waits, what="it waits for its second restart")
+    assert status.state.waiting.reason == "CrashLoopBackOff"
+    assert (status.restart_count, status.last_state.terminated.exit_code) == (1, 3)
+    assert read(clients, "p").status.phase == "Running"
+    assert clients.core.read_namespaced_pod_log("p", NS) == "run 1\n"
+    assert clients.core.read_namespaced_pod_log("p", NS, previous=True) == "run 0\n"
+
+
 def test_deletion_asks_first(clients, kubernetes, node):
     start(clients, "a", *python(POLITE))
     until(lambda: "ready" in kubernetes.log(kubernetes.pods("a")[0]))

@@ -12,12 +12,14 @@ time), `.status.json`, `.log`, `.sock`, `.token`; in the same folder `stop.json`
      "ports": [{"name": "board", "port": 6006}], "start_script": "",
      "lazy": true, "grace_seconds": 10, "tcp": null, "confine": {…}, "preparing": {…}}
 
-`service`: a folder of the run that its processes may write to. `cache`: of prepared packages; `tools`: where an editor
-is installed. `lab`: the interpreter that has JupyterLab; `python`: what kernels and commands run in. `lazy`: the
-service begins when its door is first used. `tcp`: a port on loopback to listen on beside the socket (0 = any; the one
-it became stands in `SPEC.port`). `stop`: where the request to end lies, if not beside the spec. `confine`: what
-processes may reach, and `preparing`: what the installation of packages may (see `fermi.runner.confine`). Each caller's
-first line bears the token: that of FERMI_KEEPER_TOKEN, or the one in `.token`.
+`service`: a folder of the run that its processes may write to. `cache`: of prepared packages; `tools`: where an
+editor is installed. `lab`: the interpreter that has JupyterLab; `python`: what kernels and commands run in. `lazy`:
+the service begins when its door is first used. `tcp`: a port on loopback to listen on beside the socket (0 = any; the
+one it became stands in `SPEC.port`). `termination_message`: a file into which a keeper in a container writes why its
+service failed; it then ends with 1, and one that is begun again afterwards waits for its end. `stop`: where the
+request to end lies, if not beside the spec. `confine`: what processes may reach, and `preparing`: what the
+installation of packages may (see `fermi.runner.confine`). Each caller's first line bears the token: that of
+FERMI_KEEPER_TOKEN, or the one in `.token`.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import contextlib
 import json
 import os
 import secrets
+import signal
 import socket
 import sys
 import time
@@ -42,14 +45,19 @@ from fermi.runner import files, processes
 SOCKET, TOKEN, PORT = ".sock", ".token", ".port"
 
 
-def main(path: str, variables: Mapping[str, str]) -> None:
+def main(path: str, variables: Mapping[str, str]) -> int:
+    """Returns the exit code: 1 where its service could not go on and its container is to say why, else 0."""
     paths = files.Paths(path)
     with open(paths.spec, encoding="utf-8") as file:
         spec = json.load(file)
     paths.stop = spec.get("stop") or paths.stop
     lock = _lock(paths)
-    if lock is None or _is_over(paths, spec):
-        return
+    if lock is None:
+        return 0
+    if _is_over(paths, spec):
+        if spec.get("termination_message"):
+            _wait_for_the_end()
+        return 0
     given = os.environ.pop("FERMI_KEEPER_TOKEN", "")
     token = given or _token(paths)
     for name in ("workspace", "home", "service", "cache", "tools"):  # what is not there cannot be allowed
@@ -60,6 +68,16 @@ def main(path: str, variables: Mapping[str, str]) -> None:
     processes.keep_others_out()
     keeper = Keeper(spec, paths, variables, token)
     asyncio.run(keeper.live([partial(callers.serve, keeper, sock) for sock in listening]))
+    return 1 if spec.get("termination_message") and keeper.failed else 0
+
+
+def _wait_for_the_end() -> None:
+    """Kubernetes begins the container of an ended run again and again, and knows no more than the last two of them. One
+    that waits keeps the log and the message of the one that ran
+    (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/, "Container restart policy")."""
+    signals = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    signal.sigwait(signals)
 
 
 def _lock(paths: files.Paths) -> int | None:
@@ -139,4 +157,4 @@ def _given(words: list[str]) -> Mapping[str, str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], _given(sys.argv[2:]))
+    sys.exit(main(sys.argv[1], _given(sys.argv[2:])))

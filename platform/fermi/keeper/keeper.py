@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import time
@@ -18,6 +19,7 @@ from fermi.runner import files, newest, processes
 
 LOOK_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.5
+MAX_TERMINATION_BYTES = 4096
 STOPS = (signal.SIGTERM, signal.SIGUSR1)
 
 
@@ -65,6 +67,7 @@ class Keeper:
         for confinement in self.children.confinements.values():
             confinement.close()
         self._leave()
+        self._say_why()
 
     def _leave(self) -> None:
         """Who was asked to end by a signal alone was not asked by the platform: one that begins on demand will do so
@@ -79,6 +82,18 @@ class Keeper:
         elif asked:
             self.service.cause = None
         self.save("exited")
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run ended because its service could not go on."""
+        return self.service.state == "failed" and self.service.cause is not None
+
+    def _say_why(self) -> None:
+        """To whoever looks at its container alone: the cause, as JSON."""
+        path = self.spec.get("termination_message")
+        if path and self.failed:
+            with contextlib.suppress(OSError), open(path, "wb") as file:
+                file.write(last_words(self.service.cause or {}))
 
     def _over(self) -> bool:
         """Asked in its file; or its service was given up, and nobody is to try again."""
@@ -153,6 +168,18 @@ class Keeper:
         self.status.update(state=said, ranks=self.children.leaders(), **self.told())
         with contextlib.suppress(OSError):
             files.write_atomically(self.paths.status, self.status, 0o600)
+
+
+def last_words(cause: Mapping[str, Any]) -> bytes:
+    """A cause as JSON, of which Kubernetes keeps so much (kubernetes/kubernetes, pkg/kubelet/container/runtime.go,
+    MaxContainerTerminationMessageLength). What a program printed is cut at its beginning."""
+    params = dict(cause["params"])
+    for allowed in (2000, 1000, 500, 100, 0):
+        short = {name: value[-allowed:] if isinstance(value, str) else value for name, value in params.items()}
+        said = json.dumps({"cause": {**cause, "params": short}}, ensure_ascii=False).encode(errors="replace")
+        if len(said) <= MAX_TERMINATION_BYTES:
+            return said
+    return json.dumps({"cause": {"code": cause["code"], "params": {}}}).encode()
 
 
 def _confinements(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,9 @@ CODE = ("CODE_ARCHIVE_MISSING", "CODE_ARCHIVE_BROKEN", "CODE_NOT_UNPACKED", "COD
 READYING = ("CODE_UNPACKING", "CODE_PACKAGES_PREPARING")
 """What it is at before; the latter takes longer."""
 
+BY_KEEPERS = ("SERVICE_CRASHED", "PACKAGES_FAILED", "START_SCRIPT_FAILED", "JUPYTERLAB_MISSING", "VSCODE_MISSING")
+"""What keepers report of a service that could not go on."""
+
 CAUSES = declared(
     # said of ranks, by what they and their runners report (`backends.culprit`)
     RANK_FAILED,
@@ -47,13 +50,9 @@ CAUSES = declared(
     Cause("MASTER_PORT_TAKEN", retry=True, free=5, underlying=True),
     Cause("RUNNER_LOST", retry=True, lost=True),
     Cause("RUNNER_TERMINATED", retry=True, asked=True),
-    # said of environments, by what their keepers report
+    # said of environments
     Cause("KEEPER_LOST", retry=True, lost=True),
-    Cause("SERVICE_CRASHED"),
-    Cause("PACKAGES_FAILED"),
-    Cause("START_SCRIPT_FAILED"),
-    Cause("JUPYTERLAB_MISSING"),
-    Cause("VSCODE_MISSING"),
+    *map(Cause, BY_KEEPERS),
     # said of environments in containers
     Cause("IMAGE_PULLING", patient=True),
     Cause("IMAGE_NOT_FOUND"),

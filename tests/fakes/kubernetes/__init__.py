@@ -13,7 +13,6 @@ otherwise. What clients send is validated strictly; a test fails when something 
     refused with 501   init containers; of Jobs: pod failure policies, success policies, limits per index; of JobSets:
                        coordinators, dependencies, startup order, rules of failure policies
     refused with 415   server-side apply; strategic merge of custom resources, as everywhere
-    fails the test     a container that would be restarted (restartPolicy other than Never)
     not checked        rules in CEL; most of the API server's own validation (`rules` has what a renderer may break);
                        custom resources without FERMI_CRDS; RBAC objects (`access` allows all that is not denied)
     not there          TLS, OpenAPI, tables, exec, probes, preemption, provisioning of volumes; Kueue counts none, but

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from fermi.keeper import wire
+from fermi.keeper.keeper import last_words
+from fermi.launch import registry
 from fermi.launch.backends.kubernetes import discover, hosted, hosting, permissions
 from fermi.launch.backends.kubernetes.client import Refused
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Port
+from fermi.launch.spec import LogChunk
 from tests.fakes.kubernetes import errors
 from tests.fakes.kubernetes.cluster import FakeCluster
 from tests.fakes.kubernetes.kubelet.containers import Sleeps, Waits
@@ -278,6 +281,48 @@ def test_bad_specs_are_refused() -> None:
     engine = hosting.KubernetesHosting({})
     codes = [one.code for one in engine.problems(replace(SPEC, image="", ports=(Port("x", hosted.PORT),)))]
     assert codes == ["IMAGE_NEEDED", "PORT_IS_KEEPERS"]
+
+
+def test_why_its_service_failed_is_told_and_its_log_outlives_its_pod(lab: Lab) -> None:
+    said = "no such model 模型"
+    lab.start(replace(SPEC, start_script=f"echo {said}; exit 3"))
+    cause = lab.until(HostedPhase.ENDED).cause
+    assert cause
+    assert (cause.code, cause.params["exitCode"]) == ("SERVICE_CRASHED", 3)
+    assert said in cause.params["output"]
+    assert not registry.causes("kubernetes")[cause.code].retry, "another run would end in the same way"
+    (pod,) = lab.cluster.pods("env-1-0")
+    ended = hosting._status(pod)
+    assert (ended["state"].get("terminated") or ended["lastState"]["terminated"])["exitCode"] == 1
+    until(lambda: hosting._status(lab.cluster.pods("env-1-0")[0])["restartCount"] == 1, what="it was begun again")
+    assert lab.until(HostedPhase.ENDED).cause == cause
+    log = lab.engine.logs(FIRST, 0)
+    assert said in log.data.decode()
+    lab.end()
+    assert lab.cluster.names("pods") == []
+    kept = lab.engine.logs(FIRST, 0)
+    assert kept.data == log.data
+    assert kept.end
+    assert lab.engine.logs(FIRST, -5) == LogChunk(log.data[-5:], len(log.data), end=True)
+
+
+@pytest.mark.parametrize("said", ["", "{", '{"cause": {"code": "NODE_LOST"}}', '{"cause": {"code": 3}}', "[]"])
+def test_words_that_no_keeper_says_are_evidence_alone(said: str) -> None:
+    ended = {"exitCode": 1, "reason": "Error", "message": said}
+    status = {"phase": "Running", "containerStatuses": [{"name": "node", "lastState": {"terminated": ended}}]}
+    cause = hosting._ended({"metadata": {"name": "env-1-0"}, "spec": {"nodeName": "node-a"}, "status": status})
+    assert cause
+    assert cause.code == "KEEPER_ENDED"
+
+
+def test_a_keepers_last_words_fit_into_what_kubernetes_keeps_of_them() -> None:
+    params = {"kind": "custom", "exitCode": 1, "output": "模" * 2000, "why": '"' * 2000}
+    said = last_words({"code": "SERVICE_CRASHED", "params": params})
+    assert len(said) <= 4096
+    cause = hosting._told_at_its_end(said.decode())
+    assert cause
+    assert (cause.code, cause.params["exitCode"]) == ("SERVICE_CRASHED", 1)
+    assert cause.params["output"].endswith("模")
 
 
 def test_a_keeper_that_ends_is_the_end_of_the_run(lab: Lab) -> None:

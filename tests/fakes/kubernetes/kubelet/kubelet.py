@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,6 +36,10 @@ NO_IMAGE = (
     "request: dial tcp: lookup registry.invalid: no such host"
 )
 LEASE_SECONDS = 10.0
+BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 10.0, 300.0
+"""Before the second restart of a container, and at most; the first comes at once, each wait is twice the one before
+(kubernetes/kubernetes, pkg/kubelet/kubelet.go: MaxCrashLoopBackOff; pkg/kubelet/kuberuntime/kuberuntime_manager.go:
+doBackOff)."""
 MESSAGE_BYTES = 4096
 LOG_TAIL_LINES, LOG_TAIL_BYTES = 80, 2048
 
@@ -50,6 +55,10 @@ class Run:
     started: bool = False
     evicted: str = ""
     inside: dict[str, Inside] = field(default_factory=dict)
+    restarts: Counter[str] = field(default_factory=Counter)
+    last: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By container: how the one before this one ended."""
+    backing_off: set[str] = field(default_factory=set)
 
     @property
     def over(self) -> bool:
@@ -203,27 +212,33 @@ class Kubelets:
         specs = run.pod["spec"]["containers"]
         if not isinstance(script, Runs):
             for spec in specs:
-                container = Scripted(spec["name"], lambda *_: self._ended(run))
-                self._keep(run, container)
-                container.begin(script)
+                self._begin_scripted(run, spec, script)
             return
         view = View(self.store, run.pod, run.root, self.unresolved)
         view.make_volumes()
         if self.as_users:  # a container reaches what is mounted, whatever the modes of the folders above it
             run.root.chmod(0o755)
             run.root.parent.chmod(0o755)
-        prepared = []
         for spec in specs:
-            env = {**self.image_env, **view.env(spec)}
-            prepared.append((spec, view.command(spec, env), env, view.cwd(spec)))
-        for spec, command, env, cwd in prepared:
-            process = Process(spec["name"], lambda *_: self._ended(run))
-            self._keep(run, process)
-            run.inside[spec["name"]] = Inside(view, env, cwd)
-            message = _message_file(run, spec)
-            message.touch()
-            message.chmod(0o666)  # whoever the container's user is
-            process.begin(command, env, cwd, self.as_users, _user(run.pod, spec) if self.as_users else {})
+            run.inside[spec["name"]] = Inside(view, {**self.image_env, **view.env(spec)}, view.cwd(spec))
+        for spec in specs:
+            self._begin_process(run, spec)
+
+    def _begin_scripted(self, run: Run, spec: dict[str, Any], script: Any) -> None:
+        container = Scripted(spec["name"], lambda *_: self._ended(run))
+        self._keep(run, container)
+        container.begin(script)
+
+    def _begin_process(self, run: Run, spec: dict[str, Any]) -> None:
+        """Each container has a termination log of its own."""
+        process, inside = Process(spec["name"], lambda *_: self._ended(run)), run.inside[spec["name"]]
+        self._keep(run, process)
+        message = _message_file(run, spec)
+        message.write_bytes(b"")
+        message.chmod(0o666)  # whoever the container's user is
+        command = inside.view.command(spec, dict(inside.env))
+        user = _user(run.pod, spec) if self.as_users else {}
+        process.begin(command, dict(inside.env), inside.cwd, self.as_users, user)
 
     def _keep(self, run: Run, container: Container) -> None:
         run.containers.append(container)
@@ -238,10 +253,38 @@ class Kubelets:
                 return
             self._report(run)
             self._finish_deletion(run)
-            policy, failed = run.pod["spec"]["restartPolicy"], any(one.code for one in run.containers)
-            if not self._is_deleted(run) and not run.evicted and (policy == "Always" or (policy != "Never" and failed)):
-                name = run.pod["metadata"]["name"]
-                self.errors.append(f"{name} ended and has restartPolicy {policy}: the fake restarts no containers")
+            policy = run.pod["spec"]["restartPolicy"]
+            for ended in [one for one in run.containers if one.code is not None and one.name not in run.backing_off]:
+                if policy == "Always" or (policy == "OnFailure" and ended.code):
+                    self._restart_later(run, ended)
+
+    def _restart_later(self, run: Run, ended: Container) -> None:
+        if self._is_deleted(run) or run.evicted:
+            return
+        times = run.restarts[ended.name]
+        wait = min(BACKOFF_SECONDS * 2 ** (times - 1), LONGEST_BACKOFF_SECONDS) if times else 0.0
+        run.backing_off.add(ended.name)
+        if wait:
+            self._report(run)
+        timer = threading.Timer(wait, self._restart, (run, ended))
+        timer.daemon = True
+        timer.start()
+
+    def _restart(self, run: Run, ended: Container) -> None:
+        with self.store.lock:
+            over = self._closing or self._is_deleted(run) or run.evicted
+            if over or run.pod["spec"]["nodeName"] in self.dead:
+                return
+            spec = next(one for one in run.pod["spec"]["containers"] if one["name"] == ended.name)
+            run.last[ended.name] = self._terminated(run, spec, ended)
+            run.backing_off.discard(ended.name)
+            run.restarts[ended.name] += 1
+            run.containers.remove(ended)
+            if ended.name in run.inside:
+                self._begin_process(run, spec)
+            else:
+                self._begin_scripted(run, spec, self.script_for(run.pod["metadata"]["name"]))
+            self._report(run)
 
     def _is_deleted(self, run: Run) -> bool:
         pod = self.store.get(PODS, run.pod["metadata"]["namespace"], run.pod["metadata"]["name"])
@@ -284,7 +327,8 @@ class Kubelets:
             return {"phase": "Failed", "reason": "Evicted", "message": f"Pod was rejected: {run.evicted}"
                     if not run.containers else run.evicted}  # fmt: skip
         codes = [container.code for container in run.containers]
-        running = run.started and bool(codes) and None in codes
+        restarts = pod["spec"]["restartPolicy"] == "Always" and "deletionTimestamp" not in pod["metadata"]
+        running = run.started and bool(codes) and (None in codes or restarts)
         phase = "Pending"
         if running:
             phase = "Running"
@@ -308,7 +352,9 @@ class Kubelets:
     def _container(self, run: Run, spec: dict[str, Any]) -> dict[str, Any]:
         found = next((one for one in run.containers if one.name == spec["name"]), None)
         status = {
-            "name": spec["name"], "image": spec["image"], "imageID": "", "restartCount": 0, "lastState": {},
+            "name": spec["name"], "image": spec["image"], "imageID": "",
+            "restartCount": run.restarts[spec["name"]],
+            "lastState": {"terminated": run.last[spec["name"]]} if spec["name"] in run.last else {},
             "ready": found is not None and found.code is None, "started": found is not None and found.code is None,
         }  # fmt: skip
         if found is None:
@@ -318,14 +364,22 @@ class Kubelets:
         status |= {"imageID": f"sha256:{spec['image']}", "containerID": f"containerd://{id(found):064x}"}
         if found.code is None:
             return status | {"state": {"running": {"startedAt": _stamp(found.started_at)}}}
+        ended = self._terminated(run, spec, found)
+        if found.name in run.backing_off and run.restarts[found.name]:
+            why = f"back-off restarting failed container={found.name} pod={run.pod['metadata']['name']}"
+            waits = {"reason": "CrashLoopBackOff", "message": why}
+            return status | {"state": {"waiting": waits}, "lastState": {"terminated": ended}}
+        return status | {"state": {"terminated": ended}}
+
+    def _terminated(self, run: Run, spec: dict[str, Any], found: Container) -> dict[str, Any]:
         ended = {
             "exitCode": found.code, "startedAt": _stamp(found.started_at), "finishedAt": _stamp(found.ended_at),
             "reason": found.reason or ("Completed" if found.code == 0 else "Error"),
-            "containerID": status["containerID"],
+            "containerID": f"containerd://{id(found):064x}",
         }  # fmt: skip
         if message := self._message(run, spec, found):
             ended["message"] = message
-        return status | {"state": {"terminated": ended}}
+        return ended
 
     def _message(self, run: Run, spec: dict[str, Any], container: Container) -> str:
         """The end of what the container left in its termination log, whatever its exit code; else the end of what it

@@ -335,8 +335,7 @@ def _unschedulable(pod: Object, said: str) -> tuple[Cause, bool]:
         return about_pod("NODE_TAINTED", pod, main), False
     if "affinity" in main.lower():  # or "didn't satisfy plugin(s) [NodeAffinity]"
         if asked := _labels_asked_for(pod):
-            missing = about_pod("NODE_LABELS_MISSING", pod, main)
-            return Cause(missing.code, {**missing.params, "labels": asked}), False
+            return about_pod("NODE_LABELS_MISSING", pod, main, labels=asked), False
         return about_pod("NODE_MISSING", pod, main), True
     return about_pod("UNSCHEDULABLE", pod, main), False
 
@@ -416,8 +415,8 @@ def where(pod: Object) -> dict[str, Any]:
     return found
 
 
-def about_pod(code: str, pod: Object, evidence: str) -> Cause:
-    return Cause(code, {**where(pod), "evidence": evidence.strip()[:EVIDENCE]})
+def about_pod(code: str, pod: Object, evidence: str, **more: Any) -> Cause:
+    return Cause(code, {**where(pod), "evidence": evidence.strip()[:EVIDENCE], **more})
 
 
 def _about_job(code: str, job: Object, said: Mapping[str, Any]) -> Cause:

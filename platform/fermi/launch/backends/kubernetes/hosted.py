@@ -15,7 +15,7 @@ from fermi.launch import shipped
 from fermi.launch.backends.kubernetes import names, volumes
 from fermi.launch.backends.kubernetes.causes import HOSTNAME
 from fermi.launch.backends.kubernetes.pods import EMULATED, PRODUCT, ZONE
-from fermi.launch.backends.kubernetes.render import GPU, SECURITY, merge, security_of
+from fermi.launch.backends.kubernetes.render import GPU, SECURITY, TERMINATION_LOG, merge, security_of
 from fermi.launch.backends.kubernetes.volumes import JOB_DIR, RUN_DIR
 from fermi.launch.hosting import HostedSpec
 from fermi.launch.spec import Artifact, Rendered
@@ -76,7 +76,7 @@ class _Environment:
             "python": self.python, "lab": self.python, "packages": list(spec.packages), "env": {},
             "ports": [{"name": port.name, "port": port.port} for port in spec.ports],
             "start_script": spec.start_script, "lazy": False, "grace_seconds": GRACE_SECONDS, "tcp": PORT,
-            "foreground": True,
+            "foreground": True, "termination_message": TERMINATION_LOG,
         }  # fmt: skip
 
     def _disk(self) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
     start   ConfigMap of the run ─▶ Secret, disk, claim, Service ─▶ StatefulSet (made, or given the run's template)
             ─▶ the ConfigMap is marked as submitted
-    stop    the ConfigMap is marked as cancelled (made so where there is none) ─▶ no replicas, and the pod is deleted
+    stop    the ConfigMap is marked as cancelled (made so where there is none), and keeps the end of the log
+            ─▶ no replicas, and the pod is deleted
     delete  StatefulSet, Service, ConfigMaps, claim, disk; gone when the API server says so of all of them
 
 A run whose pod was taken away goes on in the pod that its StatefulSet makes next. A keeper that ended is the run's end.
@@ -21,11 +22,13 @@ from functools import lru_cache, partial
 from typing import Any
 
 from fermi.keeper import wire
+from fermi.launch.backends import reported
 from fermi.launch.backends.kubernetes import causes, names, pods
 from fermi.launch.backends.kubernetes.client import MERGE_PATCH, Client, Refused, in_time
 from fermi.launch.backends.kubernetes.gang import FINISHED, container, phase
 from fermi.launch.backends.kubernetes.hosted import DISK, PORT, SPARE_SECONDS, render
 from fermi.launch.backends.kubernetes.names import CANCELLED, HOSTED, RUN, SUBMITTED
+from fermi.launch.causes import BY_KEEPERS
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import (
     Activity,
@@ -43,6 +46,9 @@ ASK_SECONDS = 5.0
 """How long a keeper's word is believed."""
 DIAL_SECONDS = 10.0
 MADE = ("StatefulSet", "Service", "ConfigMap", "ResourceClaim", "PersistentVolumeClaim")
+LOG = "log"
+KEPT_LOG_LINES, KEPT_LOG_BYTES = 500, 64 << 10
+"""Of a run that is being ended, in its record: a ConfigMap has room for 1 MiB."""
 LISTED = f"{names.SELECTOR},{HOSTED}"
 Object = dict[str, Any]
 
@@ -149,7 +155,7 @@ class KubernetesHosting(Hosting):
     def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
         labels = {names.MANAGED_BY: "fermi", HOSTED: handle.environment, RUN: str(handle.run)}
         try:
-            self.client.annotate("ConfigMap", handle.name, **{CANCELLED: "true"})
+            self._cancel(handle)
         except Refused as error:
             if error.status != 404:
                 raise
@@ -159,6 +165,17 @@ class KubernetesHosting(Hosting):
             if self.client.create("ConfigMap", obj) is None:
                 self.client.annotate("ConfigMap", handle.name, **{CANCELLED: "true"})
         self._scale_down(labels, grace_seconds)
+
+    def _cancel(self, handle: HostedHandle) -> None:
+        """Marks the run's record, and keeps in it the end of the log, which goes with the pod."""
+        marked: Object = {"metadata": {"annotations": {CANCELLED: "true"}}}
+        pod = self.client.find(self.client.path("Pod", _pod_name(handle.environment)))
+        if pod and _run(pod) == handle.run:
+            with suppress(BackendError):
+                if text := self._text(pod, tailLines=str(KEPT_LOG_LINES)).decode(errors="replace"):
+                    marked["data"] = {LOG: text.encode()[-KEPT_LOG_BYTES:].decode(errors="ignore")}
+        path = self.client.path("ConfigMap", handle.name)
+        self.client.request("PATCH", path, body=marked, content_type=MERGE_PATCH)
 
     def _scale_down(self, labels: Mapping[str, str], grace_seconds: float | None = None) -> None:
         environment, run = labels[HOSTED], int(labels[RUN])
@@ -325,21 +342,30 @@ class KubernetesHosting(Hosting):
         return stream
 
     def logs(self, handle: HostedHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
-        """As long as the pod is there. Kubernetes reads a log from its beginning alone, and knows no offset."""
+        """Of its pod, and of a run whose pod is gone what was kept. Kubernetes reads a log from its beginning alone,
+        and knows no offset."""
         pod = self.client.find(self.client.path("Pod", _pod_name(handle.environment)))
         if pod is None or _run(pod) != handle.run:
-            return LogChunk(b"", max(cursor, 0), end=True)
-        path = self.client.path("Pod", _pod_name(handle.environment), below="log")
-        most = {} if cursor < 0 else {"limitBytes": str(cursor + limit)}
-        try:
-            text = self.client.text(path, container=names.CONTAINER, **most)
-        except Refused as error:
-            if error.status == 400:  # its container has not begun
-                return LogChunk(b"", max(cursor, 0), end=True)
-            raise
+            record = self.client.find(self.client.path("ConfigMap", handle.name)) or {}
+            text = str((record.get("data") or {}).get(LOG, "")).encode()
+        else:
+            most = {} if cursor < 0 else {"limitBytes": str(cursor + limit)}
+            try:
+                text = self._text(pod, **most)
+            except Refused as error:
+                if error.status == 400:  # its container has not begun
+                    return LogChunk(b"", max(cursor, 0), end=True)
+                raise
         begin = max(0, len(text) + cursor) if cursor < 0 else cursor
         data = text[begin : begin + limit]
         return LogChunk(data, begin + len(data), end=len(data) < limit)
+
+    def _text(self, pod: Object, **query: str) -> bytes:
+        """Of the container in which the run was: one that was begun again after its end has nothing to say."""
+        if (_status(pod).get("lastState") or {}).get("terminated"):
+            query["previous"] = "true"
+        path = self.client.path("Pod", pod["metadata"]["name"], below="log")
+        return self.client.text(path, container=names.CONTAINER, **query)
 
 
 def _pod_name(environment: str) -> str:
@@ -351,9 +377,8 @@ def _run(obj: Object) -> int:
 
 
 def _ended(pod: Object) -> Cause | None:
-    """A keeper that began once and is not there any more: the kubelet starts it again, and it ends at once."""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    one: Object = next((one for one in statuses if one["name"] == names.CONTAINER), {})
+    """A keeper that began once and is not there any more: the kubelet starts it again, and it does nothing."""
+    one = _status(pod)
     ended = (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated")
     if ended is None and phase(pod) not in FINISHED:
         return None
@@ -365,7 +390,23 @@ def _ended(pod: Object) -> Cause | None:
         return causes.about_pod("EVICTED", pod, said)
     if why.get("exitCode") == causes.CANNOT_RUN or why.get("reason") in ("StartError", "ContainerCannotRun"):
         return causes.about_pod("CONTAINER_INVALID", pod, said)
+    if known := _told_at_its_end(said):
+        return known
     return causes.about_pod("KEEPER_ENDED", pod, f"{why.get('exitCode', '–')}: {said}")
+
+
+def _status(pod: Object) -> Object:
+    """Of the keeper's container."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    found: Object = next((one for one in statuses if one["name"] == names.CONTAINER), {})
+    return found
+
+
+def _told_at_its_end(message: str) -> Cause | None:
+    """What a keeper wrote last of its service; programs of the environment could have written there, too."""
+    told = (reported.parse(message) or {}).get("cause")
+    known = isinstance(told, dict) and told.get("code") in BY_KEEPERS and isinstance(told.get("params"), dict)
+    return _cause(told) if known else None
 
 
 def _facts(pod: Object) -> dict[str, Any]:
