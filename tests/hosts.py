@@ -35,9 +35,13 @@ class Machine(Hosting):
         self.lazily = lazily
         self.has = gpus
         self.known_zones: set[str] | None = None
+        self.fixed_disks = False
 
     def gpus(self, host: str) -> int | None:
         return self.has
+
+    def resize_problems(self, spec: HostedSpec) -> list[Problem]:
+        return [Problem("diskGb", "FIELD_INVALID", {"detail": "it cannot grow"})] if self.fixed_disks else []
 
     def zones(self) -> set[str] | None:
         return self.known_zones

@@ -174,11 +174,11 @@ def _cluster(draft: Draft, wanted: str) -> Hosting | None:
     return _hosting(draft, able[0])
 
 
-def hosting_problems(cluster: Cluster, spec: HostedSpec) -> list[Problem]:
-    """What its engine says against it. Asks the engine."""
+def hosting_problems(cluster: Cluster, spec: HostedSpec, *, resized: bool = False) -> list[Problem]:
+    """What its engine says against it. `resized`: its disk is to get another size. Asks the engine."""
     try:
         hosting = hosting_of(cluster)
-        return hosting.problems(spec) if hosting else []
+        return [*hosting.problems(spec), *(hosting.resize_problems(spec) if resized else ())] if hosting else []
     except BackendError as error:
         return [Problem("", error.code, error.params)]
 

@@ -476,3 +476,13 @@ def test_an_environment_is_kept_to_the_zones_that_its_project_may_use(
     machine.known_zones = {cluster.name}
     key = colleague.post("/dev-environments/make", MADE).data["id"]
     assert zones_of(key) == (cluster.name, cluster.name)
+
+
+def test_a_disk_that_its_engine_cannot_resize_is_refused_at_once_and_nothing_changes(
+    made: str, machine: Machine, colleague: Api
+) -> None:
+    machine.fixed_disks = True
+    refused = colleague.post(f"/dev-environments/{made}/resize", {"diskGb": 9})
+    assert (refused.status, refused.body["errors"][0]["field"]) == (400, "diskGb")
+    assert Hosted.objects.get(pk=made).spec["disk_gb"] == 0
+    assert colleague.post(f"/dev-environments/{made}/resize", {"memoryGb": 8}).status == 200, "its disk stays as it is"

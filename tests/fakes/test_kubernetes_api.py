@@ -303,7 +303,8 @@ def test_discovery_shows_what_is_installed(kubernetes, clients):
         return {group.name for group in clients.apis.get_api_versions().groups}
 
     assert clients.version.get_code().git_version == "v1.34.0"
-    assert groups() == {"apps", "authorization.k8s.io", "batch", "coordination.k8s.io", "scheduling.k8s.io"}
+    assert groups() == {"apps", "authorization.k8s.io", "batch", "coordination.k8s.io", "scheduling.k8s.io",
+                        "storage.k8s.io"}  # fmt: skip
     with pytest.raises(ApiException) as caught:
         clients.custom.list_namespaced_custom_object("jobset.x-k8s.io", "v1alpha2", NS, "jobsets")
     assert caught.value.status == 404

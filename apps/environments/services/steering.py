@@ -102,7 +102,8 @@ def resize(user: User, environment: DevEnvironment, changes: Mapping[str, Any]) 
     hosted = _steered(user, environment)
     _refuse_unless(hosted, Action.RESIZE)
     spec = specs.load({**hosted.spec, **changes}, 0)
-    if problems := hosting_problems(environment.cluster, spec):
+    resized = spec.disk_gb != hosted.spec["disk_gb"]
+    if problems := hosting_problems(environment.cluster, spec, resized=resized):
         raise ProblemsError(problems)
     there = holding.there(environment, spec)
     with transaction.atomic():

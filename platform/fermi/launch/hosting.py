@@ -167,6 +167,10 @@ class Hosting(ABC):
         """What is wrong with it on this engine; fields as the API names them."""
         return []
 
+    def resize_problems(self, spec: HostedSpec) -> list[Problem]:
+        """What is wrong with giving the sizes of `spec` to an environment that exists. Asks the engine."""
+        return []
+
     def zones(self) -> Collection[str] | None:
         """Names of the zones that its machines bear, to one of which an environment can be kept. None: it does not
         know them."""

@@ -11,9 +11,19 @@ from typing import Any
 
 from tests.fakes.kubernetes import quantities
 from tests.fakes.kubernetes.errors import forbidden, not_found, policy_denied, webhook_denied
-from tests.fakes.kubernetes.resources import NAMESPACES, POD_CLASSES, PODS, QUOTAS, SERVICE_ACCOUNTS, Resource
+from tests.fakes.kubernetes.resources import (
+    CLAIMS,
+    NAMESPACES,
+    POD_CLASSES,
+    PODS,
+    QUOTAS,
+    SERVICE_ACCOUNTS,
+    STORAGE_CLASSES,
+    Resource,
+)  # fmt: skip
 from tests.fakes.kubernetes.store import Object, Store
 
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 Webhook = Callable[[Resource, Object], None]
 
 
@@ -38,11 +48,35 @@ class Admission:
             self._namespace(resource, obj)
         for webhook in self.webhooks:
             webhook(resource, obj)
+        if resource is CLAIMS:
+            self._class(obj)
         if resource is PODS:
             self._service_account(obj)
             self._priority(obj)
             self._security(obj)
         self._quotas(resource, obj)
+
+    def check_change(self, resource: Resource, old: Object, new: Object) -> None:
+        """kubernetes/kubernetes: plugin/pkg/admission/storage/persistentvolume/resize/admission.go."""
+        if resource is not CLAIMS:
+            return
+        before, after = (quantities.number(one["spec"]["resources"]["requests"]["storage"]) for one in (old, new))
+        if after <= before:
+            return
+        name = new["metadata"]["name"]
+        if (old.get("status") or {}).get("phase") != "Bound":
+            raise forbidden(CLAIMS, name, "Only bound persistent volume claims can be expanded")
+        found = self.store.get(STORAGE_CLASSES, "", new["spec"].get("storageClassName") or "")
+        if not (found or {}).get("allowVolumeExpansion"):
+            why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must "
+            raise forbidden(CLAIMS, name, f"{why}support resize")
+
+    def _class(self, claim: Object) -> None:
+        """The default one, where the claim names none: plugin/pkg/admission/storage/storageclass/setdefault."""
+        marked = (one["metadata"] for one in self.store.all(STORAGE_CLASSES))
+        default = next((meta["name"] for meta in marked if (meta.get("annotations") or {}).get(DEFAULT_CLASS)), None)
+        if default and "storageClassName" not in claim["spec"]:
+            claim["spec"]["storageClassName"] = default
 
     def _namespace(self, resource: Resource, obj: Object) -> None:
         name = obj["metadata"]["namespace"]

@@ -196,6 +196,7 @@ class Api:
             if found := list(rules.change_problems(resource, old, new)):
                 raise invalid(resource, meta["name"], *found)
             self._validate_rules(resource, new)
+            self.admission.check_change(resource, old, new)
         return new if dry_run else self._put(resource, old, new)
 
     def _put(self, resource: Resource, old: Object, new: Object) -> Object:

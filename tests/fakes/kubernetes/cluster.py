@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from tests.fakes.kubernetes import conditions, resources
+from tests.fakes.kubernetes.admission import DEFAULT_CLASS
 from tests.fakes.kubernetes.api import Api
 from tests.fakes.kubernetes.controllers.garbage import Garbage, Namespaces, PodCollector
 from tests.fakes.kubernetes.controllers.jobs import Jobs
@@ -75,6 +76,7 @@ class FakeCluster:
         self.manager.start()
         for name in ("default", "kube-system", "kube-node-lease", self.namespace):
             self.add_namespace(name)
+        self.add_storage_class("standard", grows=True, default=True)
         self.server.start()
         self.write_kubeconfig(token=TOKEN)
         return self
@@ -247,6 +249,12 @@ class FakeCluster:
     def add_pod_class(self, name: str, value: int) -> None:
         """Kubernetes' PriorityClass."""
         self.api.create(resources.POD_CLASSES, "", {"metadata": {"name": name}, "value": value})
+
+    def add_storage_class(self, name: str, *, grows: bool, default: bool = False) -> None:
+        marks = {DEFAULT_CLASS: "true"} if default else {}
+        meta = {"name": name, "annotations": marks}
+        made = {"metadata": meta, "provisioner": "example.com/folders", "allowVolumeExpansion": grows}
+        self.api.create(resources.STORAGE_CLASSES, "", made)
 
     def expire(self, name: str = "*") -> None:
         """The time of what Kueue has admitted under such a name, and which says how long it may run, is over."""

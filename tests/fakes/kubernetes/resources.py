@@ -60,6 +60,7 @@ CLASSES = Resource(KUEUE, KUEUE_VERSIONS, "workloadpriorityclasses", "WorkloadPr
 POSITIONS = Resource(f"visibility.{KUEUE}", KUEUE_VERSIONS, "localqueues", "LocalQueue", True, ("pendingworkloads",),
                      "visibility")  # fmt: skip
 POD_CLASSES = Resource("scheduling.k8s.io", V1, "priorityclasses", "PriorityClass", False)
+STORAGE_CLASSES = Resource("storage.k8s.io", V1, "storageclasses", "StorageClass", False)
 FLAVORS = Resource(KUEUE, KUEUE_VERSIONS, "resourceflavors", "ResourceFlavor", False, (), "kueue")
 RESOURCE_CLAIMS = Resource(DRA, DRA_VERSIONS, "resourceclaims", "ResourceClaim", True, STATUS, "dra")
 DEVICE_CLASSES = Resource(DRA, DRA_VERSIONS, "deviceclasses", "DeviceClass", False, (), "dra")
@@ -67,7 +68,7 @@ DEVICE_CLASSES = Resource(DRA, DRA_VERSIONS, "deviceclasses", "DeviceClass", Fal
 ALL = (
     NAMESPACES, NODES, PODS, SERVICES, CONFIGMAPS, SECRETS, SERVICE_ACCOUNTS, EVENTS, CLAIMS, QUOTAS, STATEFUL_SETS,
     LEASES, JOBS, ACCESS_REVIEWS, JOBSETS, CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS, FLAVORS, RESOURCE_CLAIMS,
-    DEVICE_CLASSES, CLASSES, POD_CLASSES, POSITIONS,
+    DEVICE_CLASSES, CLASSES, POD_CLASSES, POSITIONS, STORAGE_CLASSES,
 )  # fmt: skip
 FEATURES = frozenset(resource.feature for resource in ALL if resource.feature)
 _BY_PATH = {(resource.group, resource.plural): resource for resource in ALL}

@@ -186,6 +186,12 @@ def cancel_in_thread(action):
     ("refused", "code", "permanent"),
     [
         (Refused(403, "Forbidden", 'jobs.batch is forbidden: User "u" cannot create'), "ENGINE_FORBIDDEN", True),
+        (Refused(403, "Forbidden", 'pods "p" is forbidden: maximum cpu usage per Pod is 1'), "ADMISSION_DENIED", True),
+        (
+            Refused(403, "Forbidden", 'pods "p" is forbidden: cannot set blockOwnerDeletion if an ownerReference …'),
+            "ENGINE_FORBIDDEN",
+            True,
+        ),
         (Refused(422, "Invalid", "Job is invalid: spec.template: Invalid value"), "ENGINE_REJECTED", True),
         (Refused(400, "BadRequest", 'admission webhook "p" denied the request: no'), "ADMISSION_DENIED", True),
         (Refused(403, "Forbidden", "exceeded quota: small, requested: count/jobs.batch=1"), "QUOTA_EXCEEDED", False),

@@ -283,6 +283,38 @@ def test_bad_specs_are_refused() -> None:
     assert codes == ["IMAGE_NEEDED", "PORT_IS_KEEPERS"]
 
 
+def test_a_disk_of_a_class_that_cannot_grow_is_refused_another_size_and_used_as_it_is(kubernetes: FakeCluster) -> None:
+    kubernetes.add_storage_class("fixed", grows=False)
+    kubernetes.add_node("node-a")
+    kubernetes.script("env-1-0", Sleeps())
+    lab = Lab(kubernetes, environments={"storageClass": "fixed"})
+    assert lab.engine.resize_problems(SPEC) == [], "there is no disk yet"
+    lab.start()
+    until(lambda: kubernetes.all("persistentvolumeclaims")[0]["status"]["phase"] == "Bound", what="it is bound")
+    assert lab.engine.resize_problems(SPEC) == []
+    (problem,) = lab.engine.resize_problems(replace(SPEC, disk_gb=9))
+    assert (problem.field, problem.code, problem.params["storageClass"]) == ("diskGb", "DISK_CANNOT_GROW", "fixed")
+    assert problem.params["why"].endswith("must support resize")
+    lab.end()
+    lab.start(replace(SPEC, run=2, disk_gb=9))  # asked for before this was checked
+    until(lambda: lab.cluster.names("pods") == ["env-1-0"], what="it runs all the same")
+    lab.engine.client.close()
+
+
+def test_a_disk_that_can_grow_is_tried_and_left_as_it_is(lab: Lab) -> None:
+    lab.cluster.script("env-1-0", Sleeps())
+    lab.start()
+    until(lambda: lab.cluster.all("persistentvolumeclaims")[0]["status"]["phase"] == "Bound", what="it is bound")
+    assert lab.engine.resize_problems(replace(SPEC, disk_gb=9)) == []
+    (disk,) = lab.cluster.all("persistentvolumeclaims")
+    assert disk["spec"]["resources"]["requests"]["storage"] == "5Gi"
+    (problem,) = lab.engine.resize_problems(replace(SPEC, disk_gb=4))
+    assert problem.code == "DISK_CANNOT_SHRINK"
+    lab.cluster.access.deny("patch", "persistentvolumeclaims")
+    (problem,) = lab.engine.resize_problems(replace(SPEC, disk_gb=9))
+    assert problem.code == "ENGINE_FORBIDDEN"
+
+
 def test_why_its_service_failed_is_told_and_its_log_outlives_its_pod(lab: Lab) -> None:
     said = "no such model 模型"
     lab.start(replace(SPEC, start_script=f"echo {said}; exit 3"))

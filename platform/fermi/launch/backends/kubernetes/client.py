@@ -30,6 +30,11 @@ TOO_MANY_TRIES = 5
 """How often a request is sent again that the API server answered with `429 Too Many Requests`."""
 DENIED = ("denied the request", "denied request", "violates podsecurity")
 """How a webhook, a policy of the API server's own, and Pod Security say no."""
+_BY_PLUG_IN = re.compile(r"is forbidden: (?!user |cannot set )")
+"""An admission plug-in of the API server's own says no in the same form as its authorizer, who names the user
+(kubernetes/kubernetes, staging/src/k8s.io/apiserver/pkg/admission/errors.go, NewForbidden;
+endpoints/handlers/responsewriters/errors.go, forbiddenMessage). `cannot set`: an owner's rights are missing
+(plugin/pkg/admission/gc/gc_admission.go)."""
 MERGE_PATCH = "application/merge-patch+json"
 
 PATHS = {
@@ -60,7 +65,8 @@ def refusal(status: int, reason: str, message: str) -> Refused:
     said = message.lower()
     if status == 403 and "exceeded quota" in said:
         return Refused("QUOTA_EXCEEDED", status, reason, message, permanent=False)
-    if 400 <= status < 500 and any(words in said for words in DENIED):
+    denied = any(words in said for words in DENIED) or (status == 403 and _BY_PLUG_IN.search(said))
+    if denied and 400 <= status < 500:
         return Refused("ADMISSION_DENIED", status, reason, message, permanent=True)
     if status == 401 or (status == 403 and 'user "system:anonymous"' in said):
         return Refused("ENGINE_UNAUTHORIZED", status, reason, message, permanent=False)

@@ -39,6 +39,10 @@ def render(spec: HostedSpec, connection: Mapping[str, Any]) -> Rendered:
     return _Environment(spec, connection).rendered()
 
 
+def disk_size(spec: HostedSpec) -> str:
+    return f"{spec.disk_gb or DISK_GB}Gi"
+
+
 class _Environment:
     def __init__(self, spec: HostedSpec, connection: Mapping[str, Any]) -> None:
         self.spec, self.connection = spec, connection
@@ -82,7 +86,7 @@ class _Environment:
     def _disk(self) -> dict[str, Any]:
         wanted: dict[str, Any] = {
             "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": f"{self.spec.disk_gb or DISK_GB}Gi"}},
+            "resources": {"requests": {"storage": disk_size(self.spec)}},
         }
         if name := self.options.get("storageClass"):
             wanted["storageClassName"] = str(name)

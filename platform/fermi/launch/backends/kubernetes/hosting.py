@@ -10,6 +10,7 @@ A run whose pod was taken away goes on in the pod that its StatefulSet makes nex
 """
 
 import json
+import logging
 import math
 import secrets as tokens
 import socket
@@ -26,7 +27,7 @@ from fermi.launch.backends import reported
 from fermi.launch.backends.kubernetes import causes, names, pods
 from fermi.launch.backends.kubernetes.client import MERGE_PATCH, Client, Refused, in_time
 from fermi.launch.backends.kubernetes.gang import FINISHED, container, phase
-from fermi.launch.backends.kubernetes.hosted import DISK, PORT, SPARE_SECONDS, render
+from fermi.launch.backends.kubernetes.hosted import DISK, PORT, SPARE_SECONDS, disk_size, render
 from fermi.launch.backends.kubernetes.names import CANCELLED, HOSTED, RUN, SUBMITTED
 from fermi.launch.causes import BY_KEEPERS
 from fermi.launch.errors import BackendError
@@ -41,6 +42,8 @@ from fermi.launch.hosting import (
     Kernel,
 )
 from fermi.launch.spec import NO_SECRETS, Cause, LogChunk, Problem, Rendered
+
+log = logging.getLogger(__name__)
 
 ASK_SECONDS = 5.0
 """How long a keeper's word is believed."""
@@ -78,6 +81,25 @@ class KubernetesHosting(Hosting):
         if any(port.port == PORT for port in spec.ports):
             found.append(Problem("ports", "PORT_IS_KEEPERS", {"port": PORT}))
         return found
+
+    def resize_problems(self, spec: HostedSpec) -> list[Problem]:
+        """Whether its disk may have that size. The API server says so, which is asked to change the claim in a dry run:
+        its class may not grow (`allowVolumeExpansion`), a quota may be used up. One that is not there yet is made in
+        its new size."""
+        there = self.client.find(self.client.path("PersistentVolumeClaim", spec.id))
+        if there is None:
+            return []
+        wanted, found = disk_size(spec), there["spec"]["resources"]["requests"]["storage"]
+        params = {"wanted": wanted, "found": found, "storageClass": there["spec"].get("storageClassName") or "–"}
+        if pods.quantity(wanted) < pods.quantity(found):
+            return [Problem("diskGb", "DISK_CANNOT_SHRINK", params)]
+        try:
+            self._set_size(spec.id, wanted, dryRun="All")
+        except Refused as refused:
+            if refused.code in ("ADMISSION_DENIED", "ENGINE_REJECTED"):
+                return [Problem("diskGb", "DISK_CANNOT_GROW", {**params, "why": refused.message})]
+            return [Problem("diskGb", refused.code, refused.params)]
+        return []
 
     def zones(self) -> set[str] | None:
         """As the nodes' labels have them; None where nodes may not be looked at, or the API server does not answer."""
@@ -133,14 +155,22 @@ class KubernetesHosting(Hosting):
         self.client.replace("StatefulSet", name, wanted)
 
     def _grow(self, obj: Object) -> None:
-        """A disk only grows, and where its class lets it; one that cannot is used as it is."""
+        """A disk only grows, and where its class lets it; one that cannot is used as it is. Raises what may pass."""
         name = obj["metadata"]["name"]
         there = self.client.get(self.client.path("PersistentVolumeClaim", name))
         wanted = obj["spec"]["resources"]["requests"]["storage"]
         if pods.quantity(wanted) > pods.quantity(there["spec"]["resources"]["requests"]["storage"]):
-            body = {"spec": {"resources": {"requests": {"storage": wanted}}}}
-            path = self.client.path("PersistentVolumeClaim", name)
-            self.client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+            try:
+                self._set_size(name, wanted)
+            except Refused as refused:
+                if not refused.permanent:
+                    raise
+                log.warning("the disk of %s stays as it is: %s", name, refused.message)
+
+    def _set_size(self, name: str, wanted: str, **query: str) -> None:
+        body = {"spec": {"resources": {"requests": {"storage": wanted}}}}
+        path = self.client.path("PersistentVolumeClaim", name)
+        self.client.request("PATCH", path, query=query, body=body, content_type=MERGE_PATCH)
 
     def _keep(self, secret: Object, values: Mapping[str, str]) -> None:
         """What a webhook that refuses it says is passed on without the values."""
