@@ -9,6 +9,7 @@ import pytest
 from apps.training.states.reasons import CAUSES
 from fermi import messages
 from fermi.launch import registry
+from fermi.launch.backends.kubernetes import causes
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Phase
 from tests.fakes.kubernetes import Exits, Sleeps, Waits, conditions, resources
@@ -79,6 +80,35 @@ def test_a_volume_that_cannot_be_mounted_yet_is_waited_for(backend):
     mount = {"name": "settings", "mountPath": "/settings"}
     cause = waiting(backend, job(1, engine={"volumes": [volume], "volumeMounts": [mount]}))
     assert cause.code == "VOLUME_UNAVAILABLE"
+
+
+@pytest.mark.parametrize(
+    ("event", "code"),
+    [
+        ("FailedPrepareDynamicResources", "DEVICES_UNAVAILABLE"),
+        ("FailedCreatePodSandBox", "POD_NOT_SET_UP"),
+        ("NetworkNotReady", "POD_NOT_SET_UP"),
+        ("FailedMapVolume", "VOLUME_UNAVAILABLE"),
+    ],
+)
+def test_why_a_machine_cannot_create_the_containers_is_said(lab, backend, event, code):
+    lab.cluster.script(POD, Waits("ContainerCreating", "rpc error: code = Unavailable", event))
+    cause = waiting(backend, job(1))
+    assert (cause.code, cause.params["evidence"]) == (code, f"{event}: rpc error: code = Unavailable")
+
+
+def test_of_several_events_the_newest_counts():
+    said = {
+        reason: {"reason": reason, "message": reason.lower(), "lastTimestamp": at}
+        for reason, at in (
+            ("FailedMount", "2026-01-01T10:00:00Z"),
+            ("FailedCreatePodSandBox", "2026-01-01T10:00:09Z"),
+            ("NetworkNotReady", "2026-01-01T10:00:01Z"),
+        )
+    }
+    found = causes.pending({"metadata": {"name": "p"}, "spec": {}, "status": {}}, said)
+    assert found
+    assert (found[0].code, found[1]) == ("POD_NOT_SET_UP", False)
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])

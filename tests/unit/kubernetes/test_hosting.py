@@ -135,6 +135,11 @@ def test_a_start_that_was_cut_short_is_finished_by_the_next(lab: Lab) -> None:
     ("script", "phase", "code"),
     [
         (Waits("ImagePullBackOff", "Back-off pulling image"), HostedPhase.STARTING, "IMAGE_UNAVAILABLE"),
+        (
+            Waits("ContainerCreating", "no such driver", "FailedPrepareDynamicResources"),
+            HostedPhase.STARTING,
+            "DEVICES_UNAVAILABLE",
+        ),
         (Waits("ErrImagePull", "manifest unknown"), HostedPhase.ENDED, "IMAGE_UNAVAILABLE"),
     ],
 )

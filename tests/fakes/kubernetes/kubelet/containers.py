@@ -44,7 +44,9 @@ class Exits:
 
 @dataclass(frozen=True)
 class Waits:
-    """Never starts: the container waits for such a reason (ImagePullBackOff, CreateContainerConfigError, …)."""
+    """Never starts: the container waits for such a reason (ImagePullBackOff, CreateContainerConfigError, …). `event`:
+    what an event alone has the message of, beside ContainerCreating (FailedCreatePodSandBox and others; see
+    kubernetes/kubernetes, pkg/kubelet/events/event.go)."""
 
     reason: str
     message: str = ""

@@ -52,6 +52,7 @@ class Run:
     root: Path
     containers: list[Container] = field(default_factory=list)
     waiting: tuple[str, str] = ("ContainerCreating", "")
+    told: Script | None = None
     started: bool = False
     evicted: str = ""
     inside: dict[str, Inside] = field(default_factory=dict)
@@ -184,8 +185,9 @@ class Kubelets:
         if not isinstance(script, Waits) and (image := self._missing_image(run.pod)):
             script = Waits("ImagePullBackOff", f'Back-off pulling image "{image}": {NO_IMAGE.format(image=image)}')
         if isinstance(script, Waits):
-            if run.waiting != (script.reason, script.message):
-                run.waiting = (script.reason, script.message)
+            if run.told is not script:
+                run.told = script
+                run.waiting = (script.reason, "" if script.event else script.message)
                 reason = script.event or "Failed"
                 self.api.event(PODS, run.pod, "Warning", reason, script.message or script.reason, "kubelet")
                 self._report(run)

@@ -28,6 +28,8 @@ CAUSES = declared(
     Cause("PRIORITY_CLASS_UNKNOWN"),
     Cause("POD_NOT_CREATED", retry=True),
     Cause("VOLUME_UNAVAILABLE"),
+    Cause("DEVICES_UNAVAILABLE", retry=True),
+    Cause("POD_NOT_SET_UP", retry=True),
     Cause("IMAGE_UNAVAILABLE"),
     Cause("NODE_MISSING"),
     Cause("NODE_LABELS_MISSING", retry=True),
@@ -54,6 +56,14 @@ _FATAL_PULL = re.compile(
 )
 _PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 _CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError")
+HOLDING_UP = {
+    **dict.fromkeys(("FailedMount", "FailedAttachVolume", "FailedMapVolume"), "VOLUME_UNAVAILABLE"),
+    "FailedPrepareDynamicResources": "DEVICES_UNAVAILABLE",
+    **dict.fromkeys(("FailedCreatePodSandBox", "FailedCreatePodContainer", "NetworkNotReady"), "POD_NOT_SET_UP"),
+}
+"""Events that say why a machine cannot create a pod's containers; it goes on trying, and the containers' state says no
+more than ContainerCreating (kubernetes/kubernetes, pkg/kubelet/events/event.go; pkg/kubelet/kubelet.go, SyncPod;
+pkg/kubelet/kuberuntime/kuberuntime_manager.go, SyncPod)."""
 _INFRASTRUCTURE = (
     "OUT_OF_MEMORY", "EVICTED", "POD_PREEMPTED", "NODE_LOST", "POD_DELETED", "CONTAINER_INVALID", "RUN_TIMEOUT",
 )  # fmt: skip
@@ -311,10 +321,11 @@ def pending(pod: Object, events: Mapping[str, Object]) -> tuple[Cause, bool] | N
         )
     if reason in _CONFIG:
         return about_pod("CONTAINER_INVALID", pod, f"{reason}: {message}"), True
-    for kind in ("FailedMount", "FailedAttachVolume"):
-        if event := events.get(kind):
-            return about_pod("VOLUME_UNAVAILABLE", pod, str(event.get("message"))), False
-    return None
+    found = [event for kind in HOLDING_UP if (event := events.get(kind))]
+    if not found:
+        return None
+    event = max(found, key=lambda one: str(one.get("lastTimestamp") or ""))
+    return about_pod(HOLDING_UP[event["reason"]], pod, f"{event['reason']}: {event.get('message')}"), False
 
 
 def _unschedulable(pod: Object, said: str) -> tuple[Cause, bool]:

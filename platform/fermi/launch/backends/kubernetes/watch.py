@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fermi.launch.backends.kubernetes import names
+from fermi.launch.backends.kubernetes.causes import HOLDING_UP, NO_CLASS
 from fermi.launch.backends.kubernetes.client import Client, Refused, Stream
 from fermi.launch.backends.kubernetes.gang import Gang, Object
 from fermi.launch.errors import BackendError
@@ -42,8 +43,7 @@ FAILING_SECONDS = 0.5
 """How long the first list is waited for while the cluster does not answer."""
 IDLE_SECONDS = 300.0
 """After nobody has asked for so long, following ends."""
-KEPT_EVENTS = frozenset({"FailedCreate", "FailedMount", "FailedAttachVolume", "Failed", "BackOff", "ErrImagePull",
-                         "WorkloadPriorityClassNotFound"})  # fmt: skip
+KEPT_EVENTS = frozenset({"FailedCreate", "Failed", "BackOff", "ErrImagePull", NO_CLASS, *HOLDING_UP})
 FORGET_GONE_SECONDS = 600.0
 
 
