@@ -43,7 +43,7 @@ def _exec(asked: Request) -> Request:
         raise ValueError("env")
     if tty is not None and not (isinstance(tty, dict) and _is_size(tty.get("columns")) and _is_size(tty.get("rows"))):
         raise ValueError("tty")
-    size = tty and {"columns": tty["columns"], "rows": tty["rows"]}
+    size = tty and {name: tty[name] or usual for name, usual in wire.SIZE.items()}
     return {"open": "exec", "command": command, "cwd": cwd, "env": env, "tty": size}
 
 
@@ -65,4 +65,4 @@ def _is_name(name: str) -> bool:
 
 
 def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 10_000
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10_000

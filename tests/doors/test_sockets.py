@@ -223,6 +223,7 @@ def test_who_may_not_gets_the_envelope_instead_of_a_socket(
         ('{"open": "exec", "command": []}', "command"), ('{"open": "exec", "command": ["a\\u0000b"]}', "command"),
         ('{"open": "exec", "env": {"A=B": "c"}}', "env"), ('{"open": "exec", "cwd": 3}', "cwd"),
         ('{"open": "exec", "tty": {"columns": "80", "rows": 1}}', "tty"),
+        ('{"open": "exec", "tty": {"columns": -1, "rows": 1}}', "tty"), ('{"open": "exec", "tty": {}}', "tty"),
     ],
 )  # fmt: skip
 def test_a_request_that_cannot_be_says_which_field(asked: str, field: str) -> None:
@@ -231,6 +232,13 @@ def test_a_request_that_cannot_be_says_which_field(asked: str, field: str) -> No
     with pytest.raises(ValueError) as wrong:
         requests.read(asked)
     assert (str(wrong.value) or "–") == field
+
+
+def test_a_terminal_that_does_not_know_its_size_has_the_usual_one() -> None:
+    from apps.doors import requests
+
+    asked = requests.read('{"open": "exec", "tty": {"columns": 0, "rows": 0}}')
+    assert asked["tty"] == {"columns": 80, "rows": 24}
 
 
 def test_what_the_keeper_refuses_is_said_with_its_code(member: Console) -> None:

@@ -278,6 +278,11 @@ def test_a_terminal_has_a_size_that_changes_and_a_shell(jupyter: Kept) -> None:
     assert "22 77\r\n" in last.out
 
 
+def test_a_terminal_that_does_not_know_its_size_has_the_usual_one(jupyter: Kept) -> None:
+    stream = jupyter.open({"open": "exec", "command": ["stty", "size"], "tty": {"columns": 0, "rows": 0}})
+    assert ran(stream).out == "24 80\r\n"
+
+
 def test_what_a_caller_started_goes_with_the_caller(jupyter: Kept) -> None:
     for tty in (None, {"columns": 80, "rows": 24}):
         command = ["sh", "-c", "trap '' HUP TERM; sleep 600 & echo $$ $!; wait"]

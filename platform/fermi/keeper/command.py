@@ -176,9 +176,7 @@ class Command:
         self.child.signal_group(number)
 
     def _resize(self, size: Mapping[str, Any]) -> None:
-        rows, columns = (max(1, min(int(size.get(name, default)), 10_000)) for name, default in SIZES)
+        rows, columns = (max(1, min(int(size.get(name) or wire.SIZE[name]), 10_000)) for name in ("rows", "columns"))
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._ours[0][1], termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-
-SIZES = (("rows", 24), ("columns", 80))

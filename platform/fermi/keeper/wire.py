@@ -40,6 +40,8 @@ from typing import Any
 IN, OUT, ERR, CONTROL = range(4)
 LONGEST_LINE = 1 << 16  # bytes
 LONGEST_FRAME = 1 << 20
+SIZE: Mapping[str, int] = {"columns": 80, "rows": 24}
+"""Of a terminal that says 0, which means that it does not know (TIOCGWINSZ in ioctl_tty(2))."""
 _HEAD = struct.Struct(">BI")
 
 
