@@ -179,4 +179,3 @@ class Command:
         rows, columns = (max(1, min(int(size.get(name) or wire.SIZE[name]), 10_000)) for name in ("rows", "columns"))
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._ours[0][1], termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-

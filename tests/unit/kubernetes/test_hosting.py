@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -111,6 +112,32 @@ def test_a_life_with_a_real_keeper_keeps_its_disk_and_leaves_nothing(lab: Lab) -
     for kind in ("statefulsets", "services", "configmaps", "secrets", "persistentvolumeclaims", "pods"):
         assert [name for name in lab.cluster.names(kind) if name.startswith("env-1")] == []
     assert lab.engine.delete("env-1")
+
+
+def test_a_way_in_ends_quietly_whoever_leaves_first(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that goes while bytes are on their way to it, and a pod that goes under its caller."""
+    raised: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    lab.start()
+    lab.until(HostedPhase.RUNNING)
+    command = {"open": "exec", "command": ["sh", "-c", "yes"], "cwd": "", "env": {}, "tty": None}
+    first, second = lab.engine.dial(FIRST), lab.engine.dial(FIRST)
+    for stream in (first, second):
+        assert wire.ask(stream, command)["ok"]
+        assert stream.recv(1)
+    first.close()
+    lab.end()
+    second.settimeout(30)
+    with suppress(ConnectionResetError):
+        while second.recv(1 << 20):
+            pass
+    second.close()
+
+    def left() -> list[str]:
+        return [one.name for one in threading.enumerate() if "port forward" in one.name]
+
+    until(lambda: not left(), what="no thread is left")
+    assert [str(one.exc_value) for one in raised] == []
 
 
 def test_a_run_that_was_stopped_before_it_began_never_begins(lab: Lab) -> None:

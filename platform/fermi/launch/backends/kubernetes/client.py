@@ -5,7 +5,6 @@ import json
 import os
 import random
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from urllib.parse import urlencode
 import kubernetes.client
 import urllib3.exceptions
 from kubernetes.client.exceptions import ApiException, OpenApiException
-from kubernetes.stream import portforward, stream
+from kubernetes.stream import stream
 from websocket import WebSocket
 
 from fermi.launch.backends.kubernetes.credentials import Credentials
@@ -178,28 +177,22 @@ class Client:
         stream = self.stream(path, query=query, timeout=TIMEOUT_SECONDS)
         return b"".join(line + b"\n" for lines in stream.batches() for line in lines)
 
-    def forward(self, pod: str, port: int) -> socket.socket:
-        """A stream to a port of the pod's own loopback, through the API server. Where one side says no more, both are
-        cut off: Kubernetes' forwarding knows no half-closed connection."""
-        self._own()
-        call = kubernetes.client.CoreV1Api(self._credentials.api()).connect_get_namespaced_pod_portforward
-        try:
-            found = portforward(call, pod, self.namespace, ports=str(port)).socket(port)
-        except (ApiException, OpenApiException, OSError, ValueError) as error:
-            raise _not_opened(error) from error
-        forwarded: socket.socket = getattr(found, "_socket", found)  # the library's wrapper drops TCP's options alone
-        return forwarded
+    def forward(self, pod: str, port: int) -> WebSocket:
+        """To a port of the pod's own loopback, through the API server; see `forwarding`."""
+        return self._upgraded("connect_get_namespaced_pod_portforward", pod, ports=str(port))
 
     def execute(self, pod: str, container: str, command: Sequence[str]) -> WebSocket:
         """A command in a container that runs; see `executing`."""
+        wanted = dict.fromkeys(("stdin", "stdout", "stderr"), True)
+        return self._upgraded(
+            "connect_get_namespaced_pod_exec", pod, container=container, command=list(command), tty=False, **wanted
+        )
+
+    def _upgraded(self, call: str, pod: str, **query: Any) -> WebSocket:
         self._own()
-        call = kubernetes.client.CoreV1Api(self._credentials.api()).connect_get_namespaced_pod_exec
-        wanted = dict.fromkeys(("stdin", "stdout", "stderr", "binary"), True)
+        ask = getattr(kubernetes.client.CoreV1Api(self._credentials.api()), call)
         try:
-            found = stream(
-                call, pod, self.namespace, container=container, command=list(command), tty=False,
-                _preload_content=False, **wanted,
-            )  # fmt: skip
+            found = stream(ask, pod, self.namespace, binary=True, _preload_content=False, **query)
         except (ApiException, OpenApiException, OSError, ValueError) as error:
             raise _not_opened(error) from error
         talk: WebSocket = found.sock

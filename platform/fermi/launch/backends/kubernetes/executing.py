@@ -1,55 +1,38 @@
 """A program in a container as a stream: the API server's `pods/exec` over a WebSocket.
 
-Of each message the first byte is its channel: 0 standard input, 1 output, 2 errors, 3 how it ended, a Status
+Channel 0 is standard input, 1 output, 2 errors, 3 how it ended, a Status
 (kubernetes, staging/src/k8s.io/apimachinery/pkg/util/remotecommand/constants.go). A program whose stream was cut reads
 the end of its input; Kubernetes does not end it.
 """
 
 import json
-import socket
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from websocket import ABNF, WebSocket, WebSocketException
+from websocket import WebSocket
 
-AT_ONCE = 1 << 16
+from fermi.launch.backends.kubernetes.channels import LAST_SECONDS, Channels
+
 SAID = 2000  # bytes of what it complains of
 OUT, ERR, STATUS = 1, 2, 3
-LAST_SECONDS = 1.0
 
 
-class Executing:
-    """`stream`: what it writes, and what it is to read. Two threads, until either side has gone."""
+class Executing(Channels):
+    """`stream`: what it writes, and what it is to read."""
+
+    what = "exec"
 
     def __init__(self, talk: WebSocket) -> None:
-        self.stream, self._inside = socket.socketpair()
-        self._talk = talk
         self._complaints = b""
         self._status: Mapping[str, Any] = {}
-        self._hearing = threading.Thread(target=self._hear, name="exec, out", daemon=True)
-        self._hearing.start()
-        threading.Thread(target=self._give, name="exec, in", daemon=True).start()
+        super().__init__(talk)
 
     def why(self) -> str:
         """What was said of a program that has ended, or could not begin."""
         self._hearing.join(LAST_SECONDS)
         said = self._complaints.decode(errors="replace").strip()
         return said or str(self._status.get("message") or "")
-
-    def _hear(self) -> None:
-        with suppress(OSError, WebSocketException):
-            while True:
-                kind, frame = self._talk.recv_data_frame(True)  # which answers pings
-                if kind == ABNF.OPCODE_CLOSE:
-                    break
-                if kind == ABNF.OPCODE_BINARY and frame.data:
-                    self._take(frame.data[0], bytes(frame.data[1:]))
-        with suppress(OSError):
-            self._inside.shutdown(socket.SHUT_RDWR)  # wakes the other thread
-        with suppress(OSError, WebSocketException):
-            self._talk.shutdown()
 
     def _take(self, channel: int, data: bytes) -> None:
         if channel == OUT:
@@ -59,14 +42,3 @@ class Executing:
         elif channel == STATUS:
             with suppress(ValueError):
                 self._status = dict(json.loads(data))
-
-    def _give(self) -> None:
-        with suppress(OSError, WebSocketException):
-            while data := self._inside.recv(AT_ONCE):
-                self._talk.send(b"\0" + data, ABNF.OPCODE_BINARY)
-        with suppress(OSError, WebSocketException):
-            self._talk.send_close()
-        with suppress(OSError, WebSocketException):
-            self._talk.abort()
-        self._hearing.join()
-        self._inside.close()

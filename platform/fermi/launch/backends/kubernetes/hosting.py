@@ -26,6 +26,7 @@ from fermi.keeper import wire
 from fermi.launch.backends import reported
 from fermi.launch.backends.kubernetes import causes, names, pods
 from fermi.launch.backends.kubernetes.client import MERGE_PATCH, Client, Refused, in_time
+from fermi.launch.backends.kubernetes.forwarding import Forwarding
 from fermi.launch.backends.kubernetes.gang import FINISHED, container, phase
 from fermi.launch.backends.kubernetes.hosted import DISK, PORT, SPARE_SECONDS, disk_size, render
 from fermi.launch.backends.kubernetes.names import CANCELLED, HOSTED, RUN, SUBMITTED
@@ -365,9 +366,10 @@ class KubernetesHosting(Hosting):
 
     def _stream(self, environment: str, made: Object) -> socket.socket:
         try:
-            stream: socket.socket = in_time(DIAL_SECONDS, partial(self.client.forward, _pod_name(environment), PORT))
+            talk = in_time(DIAL_SECONDS, partial(self.client.forward, _pod_name(environment), PORT))
         except TimeoutError:
             raise BackendError("ENVIRONMENT_AWAY", environment=environment) from None
+        stream = Forwarding(talk).stream
         stream.sendall(wire.greeting(names.annotations(made).get(names.KEEPER, "")))
         return stream
 

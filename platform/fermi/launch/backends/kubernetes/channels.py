@@ -1,0 +1,54 @@
+"""What the API server carries over a WebSocket as a plain stream. Of each message the first byte is its channel."""
+
+import socket
+import threading
+from contextlib import suppress
+
+from websocket import ABNF, WebSocket, WebSocketException
+
+AT_ONCE = 1 << 16
+IN = b"\0"
+LAST_SECONDS = 1.0
+
+
+class Channels:
+    """`stream`: what comes, and what is sent. Two threads, until either side has gone; however that happens, both end
+    without a word and `stream` is closed."""
+
+    what = ""
+    """What the threads are called after."""
+
+    def __init__(self, talk: WebSocket) -> None:
+        self.stream, self._inside = socket.socketpair()
+        self._talk = talk
+        self._hearing = threading.Thread(target=self._hear, name=f"{self.what}, out", daemon=True)
+        self._hearing.start()
+        threading.Thread(target=self._give, name=f"{self.what}, in", daemon=True).start()
+
+    def _take(self, channel: int, data: bytes) -> None:
+        """A message. Raises OSError where nothing more is to come."""
+        raise NotImplementedError
+
+    def _hear(self) -> None:
+        with suppress(OSError, WebSocketException):
+            while True:
+                kind, frame = self._talk.recv_data_frame(True)  # which answers pings
+                if kind == ABNF.OPCODE_CLOSE:
+                    break
+                if kind == ABNF.OPCODE_BINARY and frame.data:
+                    self._take(frame.data[0], bytes(frame.data[1:]))
+        with suppress(OSError):
+            self._inside.shutdown(socket.SHUT_RDWR)  # wakes the other thread
+        with suppress(OSError, WebSocketException):
+            self._talk.shutdown()
+
+    def _give(self) -> None:
+        with suppress(OSError, WebSocketException):
+            while data := self._inside.recv(AT_ONCE):
+                self._talk.send(IN + data, ABNF.OPCODE_BINARY)
+        with suppress(OSError, WebSocketException):
+            self._talk.send_close()
+        with suppress(OSError, WebSocketException):
+            self._talk.abort()
+        self._hearing.join()
+        self._inside.close()
