@@ -101,6 +101,14 @@ def test_a_healthy_task_says_so_in_one_line() -> None:
         )
 
 
+def test_nobody_says_that_nothing_is_wrong_while_a_hang_is_suspected() -> None:
+    doubt = Finding("HANG_SUSPECTED", Level.INFO, {"seconds": 40}, since=950.0)
+    found = why.diagnose(facts("running", stored=[why.Told(doubt, 1)]))
+    assert not found.healthy
+    assert found.summary.code == "HANG_SUSPECTED"
+    assert why.diagnose(facts("running", stored=[why.Told(doubt, 1, until=960.0)])).healthy
+
+
 def test_the_worst_that_goes_on_comes_first_and_is_the_summary() -> None:
     slow = why.Told(Finding("STARTING_X", Level.WARN, since=990.0), 1)
     hang = why.Told(Finding("HANGS_X", Level.FAIL, {"n": 1}, since=950.0), 1)

@@ -123,6 +123,28 @@ def test_the_manifest_for_a_namespace_to_train_in_grants_what_the_backend_needs(
     assert rules == [rule.to_json() for rule in RULES if rule.purpose != "taint"]
 
 
+def by_hand(root: Path, namespace: str) -> list[dict[str, Any]]:
+    text = (root / "deploy" / "kubernetes" / "rbac.yaml").read_text()
+    return list(yaml.safe_load_all(text.replace("training", namespace)))
+
+
+def taken_away(*objects: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Of objects that are applied one after the other: those that replace another one by something else."""
+    granted: dict[tuple[str, str, str], Any] = {}
+    contents = [(key(one), {name: value for name, value in one.items() if name != "metadata"}) for one in objects]
+    return [name for name, content in contents if granted.setdefault(name, content) != content]
+
+
+def test_rights_in_a_second_namespace_leave_those_in_the_first(root: Path) -> None:
+    assert not taken_away(*by_hand(root, "training"), *by_hand(root, "other"))
+
+
+def test_the_chart_leaves_the_rights_of_a_platform_outside(root: Path) -> None:
+    release = manifests({"training": {"namespaces": ["training"], "nodes": True}})
+    rights = [one for one in release if one["kind"].endswith(("Role", "RoleBinding"))]
+    assert not taken_away(*by_hand(root, "training"), *rights)
+
+
 def test_in_its_own_namespace_the_platform_may_do_nothing(objects: list[dict[str, Any]]) -> None:
     granted = [one["metadata"]["namespace"] for one in objects if one["kind"] in ("Role", "RoleBinding")]
     assert "fermi" not in granted

@@ -62,6 +62,10 @@ class Server:
         self.bookmark_seconds = 1.0
         self.gone_as_status = False
         """A watch from a forgotten version is answered with HTTP 410 instead of an ERROR event; both happen."""
+        self.anonymous = False
+        """Requests without credentials are taken as nobody's, instead of being refused with 401."""
+        self.speaks_https = False
+        """It answers as a server with TLS does to a request without (golang/go, src/net/http/server.go)."""
         self.latency = 0.0
         """Seconds that a request takes at least, watches and logs aside."""
         self.calls: list[Call] = []
@@ -152,6 +156,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _dispatch(self, parts: list[str], query: dict[str, str], raw: bytes) -> None:
         fake = self.fake
+        if fake.speaks_https:
+            return self._text(400, b"Client sent an HTTP request to an HTTPS server.\n")
+        if fake.anonymous and "Authorization" not in self.headers:
+            return self._as_nobody(parts)
         scheme, _, token = self.headers.get("Authorization", "").partition(" ")
         if (scheme.lower(), token) != ("bearer", fake.token):  # the scheme in any case, as in the in-cluster client
             fake.unauthorized += 1
@@ -185,6 +193,15 @@ class _Handler(BaseHTTPRequestHandler):
         except Refused as refused:
             note(refused.code)
             raise
+
+    def _as_nobody(self, parts: list[str]) -> None:
+        """A request without credentials, where the API server takes those (--anonymous-auth, its default): it may see
+        the version and nothing else (kubernetes/kubernetes,
+        plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go, system:public-info-viewer)."""
+        if parts == ["version"]:
+            return self._send(200, discovery.version(self.fake.kubernetes_version))
+        path = "/" + "/".join(parts)
+        raise Refused(403, "Forbidden", f'forbidden: User "system:anonymous" cannot get path "{path}"')
 
     def _parse(self, parts: list[str], query: dict[str, str], raw: bytes) -> Request | None:
         match parts:

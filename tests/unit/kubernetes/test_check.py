@@ -90,6 +90,17 @@ def test_credentials_that_are_not_accepted_are_told(kubernetes: FakeCluster, che
     assert levels(check()) == {"KUBERNETES_UNAUTHORIZED": "fail"}
 
 
+def test_a_kubeconfig_without_credentials_is_told(kubernetes: FakeCluster, check: Check) -> None:
+    kubernetes.server.anonymous = True
+    kubernetes.write_kubeconfig()
+    assert levels(check()) == {"KUBERNETES_NO_CREDENTIALS": "fail"}
+
+
+def test_an_address_without_tls_is_told(kubernetes: FakeCluster, check: Check) -> None:
+    kubernetes.server.speaks_https = True
+    assert levels(check()) == {"KUBERNETES_NOT_HTTPS": "fail"}
+
+
 @pytest.mark.parametrize("token", ["ad\tmin", "令牌"])
 def test_a_token_that_no_request_can_carry_is_told(kubernetes: FakeCluster, check: Check, token: str) -> None:
     config = yaml.safe_load(kubernetes.kubeconfig.read_text())

@@ -11,7 +11,7 @@ import pytest
 from fermi.launch.backends.kubernetes import client, names
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import Phase
-from tests.fakes.kubernetes import Sleeps, errors, resources
+from tests.fakes.kubernetes import Exits, Sleeps, errors, resources
 from tests.fakes.kubernetes.errors import Refused
 from tests.unit.kubernetes.conftest import POD, handle, job, look, rendered, submit, until_seen
 from tests.waiting import until
@@ -360,6 +360,48 @@ def test_a_value_is_in_the_attempts_secret_and_in_no_other_object(lab, backend):
     assert base64.b64encode(KEY.encode()).decode() not in json.dumps(others)
     end(backend, one)
     until(lambda: one.name not in lab.cluster.names("secrets"), what="the secret goes with its root")
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["one that ended", "one that is cancelled"])
+def test_values_of_secrets_go_with_their_attempt_and_not_with_the_sweep(lab, backend, ended):
+    lab.cluster.script(POD, Exits(0) if ended else Sleeps())
+    spec = job(1, secret_env={"TOKEN": "hub"})
+    backend.submit(rendered(backend, spec), {"TOKEN": "s3cret"})
+    one = handle(spec)
+    assert one.name in lab.cluster.names("secrets")
+    if ended:
+        until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED and seen.left is False)
+    else:
+        until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
+        backend.cancel(one, 1)
+    assert one.name not in lab.cluster.names("secrets")
+    assert one.name in lab.cluster.names("configmaps"), "what else there is of it waits for the sweep"
+
+
+def test_without_the_right_to_delete_secrets_they_wait_for_the_sweep(lab, backend):
+    why = 'secrets "task-x-1" is forbidden: User "u" cannot delete resource "secrets" in API group ""'
+    lab.cluster.faults.refuse("delete", "secrets", Refused(403, "Forbidden", why))
+    lab.cluster.script(POD, Sleeps())
+    spec = job(1, secret_env={"TOKEN": "hub"})
+    backend.submit(rendered(backend, spec), {"TOKEN": "s3cret"})
+    backend.cancel(handle(spec), 1)
+    assert handle(spec).name in lab.cluster.names("secrets")
+
+
+def test_two_threads_may_look_at_an_attempt_that_changed(lab, backend, monkeypatch):
+    """Both have found it in what was known: the second one to forget it finds nothing."""
+    lab.cluster.script(POD, Sleeps())
+    one = submit(backend, job(1))
+    until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
+    until(lambda: look(backend, one) and one.name in backend._known, what="it is remembered")
+    stamps = backend._reports.stamps
+
+    def meanwhile(*args):
+        backend._known.pop(one.name, None)
+        return (*stamps(*args), -1)
+
+    monkeypatch.setattr(backend._reports, "stamps", meanwhile)
+    assert look(backend, one).phase is Phase.RUNNING
 
 
 def test_a_submission_that_was_cut_short_after_the_secret_goes_on(lab, backend):

@@ -23,6 +23,8 @@ NORMAL = frozenset(
      "QUEUE_WAITING", "RESIZING", "COMPLETED", "COMPLETED_AND_KILLED", "STOPPED_BY_USER", "STOPPED_AND_KILLED"}
 )  # fmt: skip
 """Reasons to wait or to end that are as they should be."""
+DOUBTS = frozenset({"HANG_SUSPECTED"})
+"""What may turn out to be nothing, whatever its level; until then nobody can say that nothing is wrong."""
 MOST_TOLD = 5
 """Attempts before the newest that are told of."""
 MOST_NAMED = 8
@@ -161,7 +163,8 @@ def _merged(said: Finding, found: Finding) -> Finding:
 
 def _counts(facts: Facts, told: Told) -> bool:
     """What was found of an attempt and went on to its end counts where the task failed with it."""
-    if told.finding.level is Level.INFO or told.until is not None or told.attempt != facts.attempt:
+    quiet = told.finding.level is Level.INFO and told.finding.code not in DOUBTS
+    if quiet or told.until is not None or told.attempt != facts.attempt:
         return False
     return not facts.final or facts.state == "failed"
 

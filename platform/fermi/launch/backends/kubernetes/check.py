@@ -19,6 +19,11 @@ from fermi.launch.spec import Problem
 LEAST = (1, 30)
 GPU_RESOURCE = re.compile(r"/(gpu|mig-|vgpu)|\.com/(pgpu|npu|dcu)")
 FEATURES = {"JobSet": "jobset.x-k8s.io", "Kueue": "kueue.x-k8s.io", "DRA": "resource.k8s.io"}
+ANONYMOUS = 'User "system:anonymous"'
+"""Whom the API server takes for the author of a request without credentials
+(https://kubernetes.io/docs/reference/access-authn-authz/authentication/, "Anonymous requests")."""
+TO_HTTPS = "HTTP request to an HTTPS server"
+"""What a server of Go answers to a request without TLS (golang/go, src/net/http/server.go)."""
 INSTALL = {
     "JobSet": "https://jobset.sigs.k8s.io/docs/installation/",
     "Kueue": "https://kueue.sigs.k8s.io/docs/installation/",
@@ -111,6 +116,10 @@ def findings(connection: Mapping[str, Any]) -> list[Finding]:
         ]
     except Refused as refused:
         code = {0: "KUBERNETES_UNREACHABLE", 401: "KUBERNETES_UNAUTHORIZED"}.get(refused.status, "KUBERNETES_REFUSES")
+        if ANONYMOUS in refused.message:
+            code = "KUBERNETES_NO_CREDENTIALS"
+        elif TO_HTTPS in refused.message:
+            code = "KUBERNETES_NOT_HTTPS"
         return [Finding(Level.FAIL, code, {"status": refused.status, "why": refused.message})]
     except BackendError as error:
         return [Finding(Level.FAIL, error.code, error.params)]

@@ -25,6 +25,8 @@ from fermi.launch.errors import BackendError
 PARALLEL = 32
 """Requests at a time: past it an API server on its default settings takes no more per second."""
 TIMEOUT_SECONDS = 30.0
+SAID_BYTES = 200
+"""Of an answer that is not the API server's own form."""
 TOO_MANY_TRIES = 5
 """How often a request is sent again that the API server answered with `429 Too Many Requests`."""
 DENIED = ("denied the request", "denied request", "violates podsecurity")
@@ -228,7 +230,9 @@ class Client:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise refusal(0, "", no_answer(error)) from error
         except ValueError as error:
-            raise refusal(response.status if response.status >= 400 else 0, "", "no JSON in the answer") from error
+            said = response.data[:SAID_BYTES].decode(errors="replace").strip()
+            why = f"no JSON in the answer: {said}" if said else "no JSON in the answer"
+            raise refusal(response.status if response.status >= 400 else 0, "", why) from error
         if response.status >= 400:
             raise refusal(response.status, str(answer.get("reason") or ""), str(answer.get("message") or answer))
         found: dict[str, Any] = answer

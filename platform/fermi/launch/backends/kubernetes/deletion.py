@@ -35,6 +35,7 @@ class Deletion:
         self._client, self._jobset, self._taint = client, jobset, taint
         self._fenced: dict[str, float] = {}
         self._gone: set[str] = set()
+        self._dropped: set[str] = set()
         self._sent: dict[str, tuple[float, float]] = {}  # uid -> (grace asked for, when)
 
     def mark(self, name: str) -> Object:
@@ -64,6 +65,19 @@ class Deletion:
 
         self._client.together(end, [*jobs, *gang.alive()])
         self.fence(gang)
+
+    def drop_secret(self, name: str) -> None:
+        """Once an attempt is marked as cancelled, no container of it will need the values any more. Its root owns them,
+        and is left until the sweep. Without the right they go with it."""
+        if name in self._dropped:
+            return
+        try:
+            self._client.delete("Secret", name, propagation="Background")
+        except Refused as error:
+            if not error.permanent:
+                raise
+            log.warning("the values of secrets of %s stay until its objects are swept: %s", name, error.message)
+        self._dropped.add(name)
 
     def _is_to_end(self, pod: Object | None, grace: float) -> TypeGuard[Object]:
         if pod is None or phase(pod) in FINISHED:
@@ -97,6 +111,7 @@ class Deletion:
             self._client.together(partial(self._forget, kind), found)
         self._client.delete("ConfigMap", name)
         self._gone.discard(name)
+        self._dropped.discard(name)
 
     def _forget(self, kind: str, obj: Object) -> None:
         self._client.delete(kind, obj["metadata"]["name"], uid=obj["metadata"]["uid"])

@@ -144,10 +144,12 @@ class KubernetesBackend(Backend):
         jobs = [obj for obj in children if obj["kind"] != "Service"]
         for together in (services, jobs if made else jobs[::-1]):
             self.client.together(create, together)
-        marked = self.client.annotate("ConfigMap", rendered.name, **{names.SUBMITTED: "true"})
+        marks = {names.SUBMITTED: "true"} | ({names.SECRETS: "true"} if secrets else {})
+        marked = self.client.annotate("ConfigMap", rendered.name, **marks)
         memory.wrote("ConfigMap", marked)
         if names.CANCELLED in names.annotations(marked):  # meanwhile: whoever cancelled may not have seen these
             self.client.together(lambda obj: self.client.delete(obj["kind"], obj["metadata"]["name"]), jobs)
+            self._deletion.drop_secret(rendered.name)
         self._made.pop(owner["uid"], None)
 
     def _keep(self, secret: Mapping[str, Any], values: Mapping[str, str]) -> None:
@@ -174,6 +176,8 @@ class KubernetesBackend(Backend):
         with self._alone("cancel", handle.name) as alone:
             if alone:
                 self._deletion.delete(gang, grace_seconds, partial(memory.find, handle.name, "Pod"))
+                if names.SECRETS in gang.marks:
+                    self._deletion.drop_secret(handle.name)
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
         return Files(self.data_dir, handle.task_id, handle.attempt).chunk(rank, cursor, limit)
@@ -261,7 +265,7 @@ class KubernetesBackend(Backend):
         if known := self._known.get(handle.name):
             if known[:2] == (version, self._reports.stamps(handle.task_id, handle.attempt, len(known[1]))):
                 return known[2]
-            del self._known[handle.name]
+            self._known.pop(handle.name, None)  # another thread may have found the same
         gang = memory.gang(handle.name)
         stamps = self._reports.stamps(handle.task_id, handle.attempt, gang.nodes)
         seen = self._judge(gang, handle)
@@ -288,6 +292,9 @@ class KubernetesBackend(Backend):
             return seen if self._is_absent(handle.name) else Observation(Phase.UNKNOWN)
         if len(gang.alive()) < len(gang.pods):
             self._followers.ensure(gang)
+        if seen.left is False and names.SECRETS in gang.marks:
+            with suppress(BackendError):  # the sweep does it, too
+                self._deletion.drop_secret(handle.name)
         if seen.cause and seen.cause.code in SETTLING and gang.idle_seconds() < SETTLE_SECONDS:
             return Observation(Phase.UNKNOWN, seen.left, seen.ranks)
         if seen.phase is Phase.UNKNOWN and seen.cause and self._deletion.is_lifeless(handle.name):

@@ -10,10 +10,11 @@ TASK, ATTEMPT, NODE_RANK, PROJECT = "fermi.io/task", "fermi.io/attempt", "fermi.
 SELECTOR = f"{MANAGED_BY}=fermi"
 
 # annotations of the root
-NODES, SUCCESS, CODE, CANCELLED, SUBMITTED = (
+NODES, SUCCESS, CODE, SECRETS, CANCELLED, SUBMITTED = (
     "fermi.io/nodes",
     "fermi.io/success",
     "fermi.io/code",  # the snapshot that its nodes make ready before their ranks begin
+    "fermi.io/secrets",  # there is a Secret of its name
     "fermi.io/cancelled",
     "fermi.io/submitted",
 )

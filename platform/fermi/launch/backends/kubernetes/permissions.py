@@ -9,12 +9,12 @@ import yaml
 
 Purpose = Literal[
     "training", "environments", "claims", "jobset", "kueue", "positions", "classes", "dra", "discovery", "nodes",
-    "fencing", "taint", "beside",
+    "fencing", "taint", "beside", "secrets",
 ]  # fmt: skip
 """`training` is needed always, `jobset`, `kueue` and `taint` where the connection asks for them; without the others
 training works, but less is known of the cluster and of its queue, what ran on a dead node is not given up, and no dev
-environments can be made (`environments`, and `claims` where the connection names a DeviceClass), and no commands run
-beside ranks (`beside`)."""
+environments can be made (`environments`, and `claims` where the connection names a DeviceClass), no commands run
+beside ranks (`beside`), and values of secrets outlive their attempt by minutes (`secrets`)."""
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "patch")
@@ -37,7 +37,8 @@ class Rule:
 
 RULES = (
     Rule("training", "", "configmaps", READ + WRITE),
-    Rule("training", "", "secrets", ("create",)),  # never read; removed with the ConfigMap that owns it
+    Rule("training", "", "secrets", ("create",)),  # never read
+    Rule("secrets", "", "secrets", ("delete",)),  # without it removed with the ConfigMap that owns it, minutes later
     Rule("training", "", "services", READ + WRITE),
     Rule("training", "", "pods", (*READ, "delete")),
     Rule("training", "", "pods/log", ("get",)),
