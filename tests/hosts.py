@@ -17,6 +17,7 @@ class Kept:
 
     phase: HostedPhase
     cause: Cause | None = None
+    waiting: Cause | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     activity: Activity = field(default_factory=Activity)
 
@@ -75,7 +76,7 @@ class Machine(Hosting):
         if run is None:
             return HostedSeen(HostedPhase.ABSENT, left=False if name in self.forbidden else None)
         left = run.phase is not HostedPhase.ENDED
-        return HostedSeen(run.phase, left, run.cause, facts=run.facts, activity=run.activity)
+        return HostedSeen(run.phase, left, run.cause, run.waiting, facts=run.facts, activity=run.activity)
 
     def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
         self._ask("stop")

@@ -104,6 +104,8 @@ def advance(hosted: Hosted, decision: Decision) -> timedelta | None:
         if decision.to is State.RUNNING:
             Run.objects.filter(environment=hosted.pk, number=hosted.run, running_at=None).update(running_at=now())
             transitions.move(hosted, decision.to, active_at=now())
+        elif decision.to is State.STARTING:
+            transitions.move(hosted, decision.to, decision.cause)
         else:
             wanted = {"wanted": Wanted.STOPPED} if decision.to is State.FAILED else {}
             transitions.move(hosted, decision.to, decision.cause, **wanted)

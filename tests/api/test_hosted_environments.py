@@ -17,7 +17,7 @@ from apps.notices.models import Incident
 from apps.scheduling.models import Limits, Price, UserLimits
 from fermi.launch import registry
 from fermi.launch.errors import BackendError
-from fermi.launch.hosting import Activity, Kernel
+from fermi.launch.hosting import Activity, HostedPhase, Kernel
 from fermi.launch.spec import Cause
 from tests.api.conftest import Api
 from tests.hosts import Machine
@@ -486,3 +486,25 @@ def test_a_disk_that_its_engine_cannot_resize_is_refused_at_once_and_nothing_cha
     assert (refused.status, refused.body["errors"][0]["field"]) == (400, "diskGb")
     assert Hosted.objects.get(pk=made).spec["disk_gb"] == 0
     assert colleague.post(f"/dev-environments/{made}/resize", {"memoryGb": 8}).status == 200, "its disk stays as it is"
+
+
+def test_one_whose_pod_is_replaced_is_starting_until_the_next_one_runs(
+    made: str, machine: Machine, colleague: Api
+) -> None:
+    waits = Cause("ENGINE_UNREACHABLE", {"why": "its pod is being replaced"})
+    machine.newest(made).phase, machine.newest(made).waiting = HostedPhase.STARTING, waits
+    settle()
+    found = colleague.get(f"/dev-environments/{made}").data
+    assert (found["status"], found["selectable"]) == ("starting", False)
+    assert found["hosted"]["reason"]["code"] == "ENGINE_UNREACHABLE"
+    machine.newest(made).waiting = None
+    machine.come_up(made)
+    settle()
+    found = colleague.get(f"/dev-environments/{made}").data
+    assert (found["status"], found["hosted"]["run"]) == ("running", 1)
+
+
+def test_one_whose_keeper_does_not_answer_for_a_moment_still_runs(made: str, machine: Machine, colleague: Api) -> None:
+    machine.newest(made).phase = HostedPhase.STARTING
+    settle()
+    assert hosted(colleague, made)["state"] == "running"

@@ -5,8 +5,9 @@
         │        └──────────────────────────┼────────┘ │        │
         └──▶ stopped, failed, deleted       └─▶ failed ─┴────────┘
 
-A run that ends for any reason passes through stopping, until the engine confirms that nothing of it is left. A stopped
-or failed one keeps its disk. In deleted the disk is being removed; the row goes when the engine confirms that, too.
+A run whose processes its engine replaces is starting again. A run that ends for any reason passes through stopping,
+until the engine confirms that nothing of it is left. A stopped or failed one keeps its disk. In deleted the disk is
+being removed; the row goes when the engine confirms that, too.
 """
 
 from enum import StrEnum
@@ -31,7 +32,7 @@ class Wanted(StrEnum):
 ARROWS: dict[State, frozenset[State]] = {
     State.CREATING: frozenset({State.STARTING, State.STOPPED, State.FAILED, State.DELETED}),
     State.STARTING: frozenset({State.RUNNING, State.STOPPING}),
-    State.RUNNING: frozenset({State.STOPPING}),
+    State.RUNNING: frozenset({State.STARTING, State.STOPPING}),
     State.STOPPING: frozenset({State.STOPPED, State.FAILED}),
     State.STOPPED: frozenset({State.STARTING, State.FAILED, State.DELETED}),
     State.FAILED: frozenset({State.STARTING, State.DELETED}),

@@ -65,6 +65,8 @@ def decide(facts: Facts, seen: HostedSeen | None) -> Decision:
         return Decision(Act.START)
     if facts.state is State.STARTING:
         return _starting(facts, seen)
+    if seen.phase is HostedPhase.STARTING and seen.waiting:
+        return Decision(Act.MOVE, State.STARTING, seen.waiting)
     if facts.idle is Idle.WARN:
         return Decision(Act.WARN)
     return Decision(Act.WAIT, cause=seen.waiting or Cause(""))

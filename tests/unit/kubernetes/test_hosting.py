@@ -182,6 +182,20 @@ def test_why_it_does_not_begin_is_said(lab: Lab, script: Any, phase: HostedPhase
     lab.end()
 
 
+def test_while_its_pod_is_replaced_it_is_starting_and_says_so(lab: Lab) -> None:
+    lab.cluster.script("env-1-0", Sleeps(deaf=True))
+    lab.start()
+    until(lambda: lab.seen().facts.get("host"), what="it is placed")
+    lab.engine.client.delete("Pod", "env-1-0", grace=60)
+    seen = lab.seen()
+    assert (seen.phase, seen.waiting and seen.waiting.code) == (HostedPhase.STARTING, "POD_AWAITED")
+    lab.cluster.manager.pause(on=True)
+    lab.engine.client.delete("Pod", "env-1-0", propagation="Background", grace=0)
+    seen = lab.seen()
+    assert (seen.phase, seen.waiting and seen.waiting.params["evidence"]) == (HostedPhase.STARTING, "it is not there")
+    lab.cluster.manager.pause(on=False)
+
+
 def test_one_that_fits_no_node_says_what_is_missing(lab: Lab) -> None:
     lab.start(replace(SPEC, gpu_count=9))
     until(lambda: lab.seen().waiting is not None, what="the scheduler has spoken")

@@ -27,6 +27,7 @@ CAUSES = declared(
     Cause("QUOTA_EXCEEDED", retry=True),
     Cause("PRIORITY_CLASS_UNKNOWN"),
     Cause("POD_NOT_CREATED", retry=True),
+    Cause("POD_AWAITED", retry=True),
     Cause("VOLUME_UNAVAILABLE"),
     Cause("DEVICES_UNAVAILABLE", retry=True),
     Cause("POD_NOT_SET_UP", retry=True),

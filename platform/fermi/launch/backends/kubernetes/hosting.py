@@ -27,7 +27,7 @@ from fermi.launch.backends import reported
 from fermi.launch.backends.kubernetes import causes, names, pods
 from fermi.launch.backends.kubernetes.client import MERGE_PATCH, Client, Refused, in_time
 from fermi.launch.backends.kubernetes.forwarding import Forwarding
-from fermi.launch.backends.kubernetes.gang import FINISHED, container, phase
+from fermi.launch.backends.kubernetes.gang import FINISHED, condition, container, phase
 from fermi.launch.backends.kubernetes.hosted import DISK, PORT, SPARE_SECONDS, disk_size, render
 from fermi.launch.backends.kubernetes.names import CANCELLED, HOSTED, RUN, SUBMITTED
 from fermi.launch.causes import BY_KEEPERS
@@ -276,11 +276,12 @@ class KubernetesHosting(Hosting):
         if pod is None:
             if not wanted:
                 return HostedSeen(HostedPhase.ENDED, False)
-            return HostedSeen(HostedPhase.STARTING, True, waiting=self._not_made(made))
+            return HostedSeen(HostedPhase.STARTING, True, waiting=self._not_made(made) or _awaited(made))
         facts = self._facts(pod)
-        if not wanted or pod["metadata"].get("deletionTimestamp"):
-            phase_now = HostedPhase.ENDED if not wanted else HostedPhase.STARTING
-            return HostedSeen(phase_now, True, facts=facts)
+        if not wanted:
+            return HostedSeen(HostedPhase.ENDED, True, facts=facts)
+        if pod["metadata"].get("deletionTimestamp"):
+            return HostedSeen(HostedPhase.STARTING, True, waiting=_awaited(made, pod), facts=facts)
         if ended := _ended(pod):
             return HostedSeen(HostedPhase.ENDED, True, ended, facts=facts)
         if phase(pod) != "Running" or "running" not in container(pod):
@@ -310,7 +311,10 @@ class KubernetesHosting(Hosting):
     def _begins(self, pod: Object, facts: Mapping[str, Any]) -> HostedSeen:
         found = causes.pending(pod, self._events(pod))
         if found is None:
-            return HostedSeen(HostedPhase.STARTING, True, facts=facts)
+            waits = str((container(pod).get("waiting") or {}).get("reason") or phase(pod))
+            return HostedSeen(
+                HostedPhase.STARTING, True, waiting=causes.about_pod("POD_AWAITED", pod, waits), facts=facts
+            )
         cause, permanent = found
         if permanent:
             return HostedSeen(HostedPhase.ENDED, True, cause, facts=facts)
@@ -425,6 +429,17 @@ def _ended(pod: Object) -> Cause | None:
     if known := _told_at_its_end(said):
         return known
     return causes.about_pod("KEEPER_ENDED", pod, f"{why.get('exitCode', '–')}: {said}")
+
+
+def _awaited(made: Object, pod: Object | None = None) -> Cause:
+    """`pod`: the one that goes before another takes its place; without it there is none."""
+    if pod is None:
+        name = made["metadata"]["name"]
+        marks = names.annotations(made["spec"]["template"])
+        params = {"node": marks.get(names.ENVIRONMENT, name), "pod": _pod_name(name), "evidence": "it is not there"}
+        return Cause("POD_AWAITED", params)
+    why = condition(pod, "DisruptionTarget") or {}
+    return causes.about_pod("POD_AWAITED", pod, str(why.get("message") or "it is being deleted"))
 
 
 def _status(pod: Object) -> Object:
