@@ -45,6 +45,7 @@ CAUSES = declared(
     Cause("KEEPER_ENDED", retry=True),
     # while it runs
     Cause("LOG_UNAVAILABLE"),
+    Cause("NODE_SILENT", retry=True),
 )
 NO_CLASS = "WorkloadPriorityClassNotFound"
 """Kueue makes no Workload for such a job: pkg/controller/jobframework/reconciler.go, ExtractPriority."""

@@ -15,11 +15,12 @@ from typing import Any
 
 from fermi.launch.backends import chosen, measured
 from fermi.launch.backends.base import Backend, Beside
-from fermi.launch.backends.kubernetes import beside, names, state, volumes
+from fermi.launch.backends.kubernetes import beside, causes, names, state, volumes
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.dcgm import Exporters
 from fermi.launch.backends.kubernetes.deletion import Deletion
 from fermi.launch.backends.kubernetes.gang import Gang, Object
+from fermi.launch.backends.kubernetes.leases import Leases
 from fermi.launch.backends.kubernetes.logs import Files, Followers, Reports
 from fermi.launch.backends.kubernetes.positions import Positions
 from fermi.launch.backends.kubernetes.render import render
@@ -68,6 +69,7 @@ class KubernetesBackend(Backend):
             self.client, jobset=bool(connection.get("jobset")), taint=bool(connection.get("out_of_service_taint"))
         )
         self._positions = Positions(self.client)
+        self._leases = Leases(self.client)
         self._exporters = Exporters(connection["dcgmUrl"]) if connection.get("dcgmUrl") else None
         self._reports = Reports(self.data_dir)
         self._followers = Followers(self.client, self.data_dir, self._pod)
@@ -164,8 +166,9 @@ class KubernetesBackend(Backend):
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         """From memory, with no request; unless something is not there, which only the API server may say, or waits in a
         queue, whose order nobody can watch."""
-        memory = self._watch.ready()
-        return {handle.name: self._in_line(memory, handle, self._observe(memory, handle)) for handle in handles}
+        memory, silent = self._watch.ready(), self._leases.silent()
+        found = {handle.name: self._in_line(memory, handle, self._observe(memory, handle)) for handle in handles}
+        return {name: _on_silent(memory.gang(name), seen, silent) for name, seen in found.items()} if silent else found
 
     def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
         memory = self._watch.ready()
@@ -215,7 +218,7 @@ class KubernetesBackend(Backend):
 
     def _follow(self, news: Any, stop: threading.Event, on_change: Callable[[str], None]) -> None:
         again: dict[str, float] = {}
-        find = 0.0
+        find, silent = 0.0, frozenset[str]()
         while not stop.is_set():
             try:
                 memory = self._watch.ready()
@@ -233,8 +236,12 @@ class KubernetesBackend(Backend):
                 on_change(name)
             if moment >= find:
                 find = moment + FIND_SECONDS
+                before, silent = silent, self._leases.silent()
                 for name in memory.names():
-                    self._followers.ensure(memory.gang(name))
+                    gang = memory.gang(name)
+                    self._followers.ensure(gang)
+                    if _machines(gang) & (silent | before):  # no object tells of it
+                        on_change(name)
 
     def orphans(self, live: Collection[str]) -> list[Handle]:
         """Attempts that have objects in the cluster and are not among `live` (names): to be passed to `forget`."""
@@ -245,6 +252,7 @@ class KubernetesBackend(Backend):
     def close(self) -> None:
         """Ends the threads of this process, until something is asked again; nothing in the cluster."""
         self._watch.stop()
+        self._leases.stop()
         self._followers.stop()
         self.client.close()
 
@@ -315,6 +323,21 @@ class KubernetesBackend(Backend):
 
     def _pod(self, attempt: str, name: str) -> Object | None:
         return self._watch.ready().gang(attempt).pods.get(name)
+
+
+def _machines(gang: Gang) -> set[str]:
+    """Of pods that live."""
+    return {str((pod.get("spec") or {}).get("nodeName") or "") for pod in gang.alive()}
+
+
+def _on_silent(gang: Gang, seen: Observation, silent: Collection[str]) -> Observation:
+    """With the first machine of it that says nothing, which is why its logs do not come either. Whether its ranks still
+    run nobody knows: Kubernetes decides when it is given up (`NODE_LOST`)."""
+    if seen.phase is not Phase.RUNNING or not _machines(gang) & set(silent):
+        return seen
+    pod = next(pod for _, pod in sorted(gang.by_node().items()) if (pod.get("spec") or {}).get("nodeName") in silent)
+    why = "its kubelet does not renew its lease in kube-node-lease"
+    return replace(seen, waiting=causes.about_pod("NODE_SILENT", pod, why))
 
 
 def _pods(objects: Iterable[Object]) -> Iterator[Object]:

@@ -56,7 +56,7 @@ RULES = (
     Rule("dra", "resource.k8s.io", "resourceclaims", ("get", "list")),
     Rule("discovery", "apps", "statefulsets", READ),
     Rule("nodes", "", "nodes", READ, namespaced=False),
-    Rule("fencing", "coordination.k8s.io", "leases", ("get",), namespaced=False),
+    Rule("fencing", "coordination.k8s.io", "leases", ("get", "list"), namespaced=False),
     Rule("classes", "kueue.x-k8s.io", "workloadpriorityclasses", ("get",), namespaced=False),
     Rule("classes", "scheduling.k8s.io", "priorityclasses", ("get",), namespaced=False),
     Rule("taint", "", "nodes", ("patch",), namespaced=False),
