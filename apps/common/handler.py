@@ -5,10 +5,9 @@
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation, ValidationError
 from django.db import DatabaseError, DataError, IntegrityError, InterfaceError
 from django.http import Http404, UnreadablePostError
@@ -16,6 +15,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from apps.common import databases, request_id
+from apps.common.bounds import MAX_BODY, MAX_PROBLEMS
 from apps.common.errors import ApiError
 from apps.common.texts import text
 from fermi.launch.errors import LaunchError
@@ -52,18 +52,26 @@ def headers(error: ApiError) -> dict[str, str]:
 def envelope(error: ApiError, lang: str | None = None) -> dict[str, Any]:
     """In the language of the request, where there is one."""
     errors = []
-    for problem in error.problems:
+    for problem in _cut(error.problems):
         message, hint = _said(problem.code, problem.params, lang)
         errors.append({"field": problem.field, "error": problem.code, "message": message, "hint": hint})
     return {
         "code": error.status,
         "message": errors[0]["message"]
         if len(errors) == 1
-        else _said("INVALID_REQUEST", {"count": len(errors)}, lang)[0],
+        else _said("INVALID_REQUEST", {"count": len(error.problems)}, lang)[0],
         "error": error.code,
         "errors": errors,
         "requestId": request_id.current(),
     }
+
+
+def _cut(problems: Sequence[Problem]) -> Sequence[Problem]:
+    """At most MAX_PROBLEMS; the last one then says how many more there are."""
+    if len(problems) <= MAX_PROBLEMS:
+        return problems
+    shown = problems[: MAX_PROBLEMS - 1]
+    return [*shown, Problem("", "MORE_PROBLEMS", {"count": len(problems) - len(shown)})]
 
 
 def _said(code: str, params: Mapping[str, Any], lang: str | None) -> tuple[str, str]:
@@ -104,7 +112,7 @@ def translate(error: BaseException) -> ApiError:
         case exceptions.ParseError():
             return ApiError(400, "PARSE_ERROR", detail=error.detail)
         case RequestDataTooBig():
-            return ApiError(413, "BODY_TOO_LARGE", limit=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+            return ApiError(413, "BODY_TOO_LARGE", limit=MAX_BODY)
         case SuspiciousOperation() | BadRequest() | UnreadablePostError() | ValidationError():
             return by_status(400)
         case exceptions.APIException():

@@ -10,6 +10,7 @@ from drf_spectacular.utils import extend_schema_field, inline_serializer
 from msgspec import Struct
 from rest_framework import serializers
 
+from apps.common.bounds import MAX_ENTRIES, MAX_NAMES
 from fermi.launch import shape
 
 Shape = type[serializers.Serializer]
@@ -55,6 +56,8 @@ class Truthful(AutoSchema):
         schema = super()._map_basic_serializer(serializer, direction)
         if direction == "request" and not getattr(serializer, "TAKES_MORE", False):
             schema["additionalProperties"] = False
+        elif direction == "request":
+            schema["maxProperties"] = MAX_NAMES
         if getattr(serializer, "WHOLE", False):
             schema["required"] = [name for name, field in serializer.fields.items() if field.required]
         return schema
@@ -62,7 +65,10 @@ class Truthful(AutoSchema):
     def _map_serializer_field(self, field: Any, direction: str, bypass_extensions: bool = False) -> Any:
         if isinstance(field, serializers.JSONField):
             return {"description": field.help_text} if field.help_text else {}
-        return super()._map_serializer_field(field, direction, bypass_extensions)
+        schema = super()._map_serializer_field(field, direction, bypass_extensions)
+        if direction == "request" and isinstance(field, serializers.DictField):
+            schema["maxProperties"] = MAX_ENTRIES
+        return schema
 
     def _get_serializer_field_meta(self, field: Any, direction: str) -> Any:
         meta = super()._get_serializer_field_meta(field, direction)

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
 import orjson
-from django.conf import settings
 from rest_framework.exceptions import ParseError
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
+from apps.common import bounds
 from apps.common.encoding import encode
 from apps.common.errors import ApiError
 
@@ -46,9 +46,9 @@ class AlwaysJSON(DefaultContentNegotiation):
         return first, first.media_type
 
 
-def whole(stream: IO[bytes]) -> bytes:
-    """A body of no more than DATA_UPLOAD_MAX_MEMORY_SIZE bytes."""
-    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0
+def whole(stream: IO[bytes], request: Request) -> bytes:
+    """The body of `request`. Raises ApiError where it has more bytes than that operation's may have."""
+    limit = bounds.body_bytes(request.method, request.path)
     body = stream.read(limit + 1)
     if len(body) > limit:
         raise ApiError(413, "BODY_TOO_LARGE", limit=limit)
@@ -56,14 +56,18 @@ def whole(stream: IO[bytes]) -> bytes:
 
 
 class JSONParser(BaseParser):
-    """Strict JSON: no NaN, no lone surrogates, and no more than DATA_UPLOAD_MAX_MEMORY_SIZE bytes."""
+    """Strict JSON: no NaN, no lone surrogates, and no more bytes and values than `bounds` lets pass."""
 
     media_type = "application/json"
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
+        assert parser_context is not None
+        body = whole(stream, parser_context["request"])
+        if bounds.has_too_many_values(body):
+            raise ApiError(400, "BODY_TOO_MANY_VALUES", limit=bounds.MAX_VALUES)
         try:
-            return orjson.loads(whole(stream))
+            return orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise ParseError(str(error)) from error

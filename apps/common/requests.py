@@ -5,20 +5,21 @@ programs of another version may know more (`TAKES_MORE = True` in the serializer
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from django.http import QueryDict
 from rest_framework import serializers
+from rest_framework.fields import empty
 
+from apps.common.bounds import MAX_DEPTH, MAX_ENTRIES, MAX_ITEMS, MAX_NAMES, MAX_PROBLEMS
 from apps.common.errors import ProblemsError
 from apps.common.pages import OrderingField
 from fermi.launch import nearest, shape, values
 from fermi.launch.spec import Problem
+from fermi.messages import Words
 
 Kind = TypeVar("Kind")
-
-DEEPEST = 64
-"""Levels of objects and lists in a body."""
 
 _CODES = {
     "required": "FIELD_REQUIRED",
@@ -35,11 +36,17 @@ _WORDS = (serializers.BooleanField, "true|false"), (serializers.IntegerField, "-
 
 
 def parse(serializer: type[serializers.Serializer], data: Any, *, partial: bool = False) -> dict[str, Any]:
-    """The validated body; raises ProblemsError with everything that is wrong with its shape."""
+    """The validated body; raises ProblemsError with everything that is wrong with its shape, but for what is too long:
+    that is not looked into. With `partial`, names of the body may be left out, and none of what they hold."""
     if not isinstance(data, Mapping):
         raise ProblemsError([Problem("", "BODY_NOT_OBJECT")])
-    form = serializer(data=data, partial=partial)
-    return _validated(form, [*_shape(form, data, ""), *_unstorable(data)])
+    form = serializer(data=data)
+    for field in form.fields.values() if partial else ():
+        field.required, field.default = False, empty
+    problems = list(islice(chain(_shape(form, data, ""), _unstorable(data)), 2 * MAX_PROBLEMS))
+    if len(problems) > MAX_PROBLEMS:
+        raise ProblemsError(problems)
+    return _validated(form, problems)
 
 
 def read(kind: type[Kind], data: Any) -> tuple[Kind, list[Problem]]:
@@ -117,9 +124,11 @@ def _validated(form: serializers.Serializer, problems: list[Problem]) -> dict[st
 
 
 def _shape(field: Any, value: Any, path: str) -> Iterator[Problem]:
-    """Unknown names and wrong JSON types, at any depth."""
+    """Unknown names and wrong JSON types, at any depth. Raises ProblemsError for a list or an object that is too long,
+    before anybody looks at what is in it."""
     if value is None:
         return
+    _refuse_too_long(field, value, path)
     if isinstance(field, serializers.Serializer):
         if isinstance(value, Mapping):
             yield from _unknown(field, value, path)
@@ -139,6 +148,23 @@ def _shape(field: Any, value: Any, path: str) -> Iterator[Problem]:
         yield Problem(path, "WRONG_TYPE", {"expected": values.kind(expected, **bounds), "found": found})
     elif isinstance(value, str) and len(value) > (most := getattr(field, "max_length", None) or len(value)):
         yield Problem(path, "FIELD_LENGTH", {"detail": field.error_messages["max_length"].format(max_length=most)})
+
+
+def _refuse_too_long(field: Any, value: Any, path: str) -> None:
+    if isinstance(field, serializers.ListField | serializers.ListSerializer) and isinstance(value, list):
+        most = field.max_length or MAX_ITEMS
+    elif isinstance(field, serializers.DictField) and isinstance(value, Mapping):
+        most = MAX_ENTRIES
+    elif isinstance(field, serializers.Serializer) and isinstance(value, Mapping):
+        most = MAX_NAMES
+    else:
+        return
+    if len(value) > most:
+        raise ProblemsError([too_long(path, most)])
+
+
+def too_long(path: str, most: int) -> Problem:
+    return Problem(path, "FIELD_LENGTH", {"detail": Words("ITEMS_AT_MOST", {"high": most})})
 
 
 def _words(form: serializers.Serializer, given: Mapping[str, Any]) -> Iterator[Problem]:
@@ -167,12 +193,15 @@ def _other_type(field: Any, value: Any) -> str | None:
 
 def _unstorable(data: Any) -> Iterator[Problem]:
     """U+0000, which PostgreSQL holds neither as text nor within JSON. A loop: a body may be nested very deep, and one
-    that is raises at once, since whatever looks at it next would follow it down."""
+    that is raises at once, since whatever looks at it next would follow it down; so does one with a list that is longer
+    than any may be."""
     left = [("", data, 1)]
     while left:
         path, value, depth = left.pop()
-        if depth > DEEPEST and isinstance(value, Mapping | list):
-            raise ProblemsError([Problem("", "BODY_TOO_DEEP", {"high": DEEPEST})])
+        if depth > MAX_DEPTH and isinstance(value, Mapping | list):
+            raise ProblemsError([Problem("", "BODY_TOO_DEEP", {"high": MAX_DEPTH})])
+        if isinstance(value, Mapping | list) and len(value) > MAX_ITEMS:
+            raise ProblemsError([too_long(path, MAX_ITEMS)])
         if isinstance(value, Mapping):
             left += [(path, name, depth) for name in value]
             left += [(_join(path, name), inner, depth + 1) for name, inner in value.items()]

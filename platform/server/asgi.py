@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, copy_context
 from functools import partial
+from io import BytesIO
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TypeVar, cast
 
@@ -68,9 +69,17 @@ class Handler(ASGIHandler):
             about = [(b"cache-control", b"no-store"), (b"x-request-id", given.encode())]
             await answer(send, b'{"status": "ok"}', headers=about)
             return
+        limit = bounds.body_bytes(scope["method"], scope["path"])
         try:
-            body = await self.read_body(receive, bodies.largest(scope) or of_code.largest(scope))
+            if limit > bounds.MAX_BODY and not await self.run(partial(self._is_signed_in, scope)):
+                body: IO[bytes] = BytesIO()  # nobody's is not read: the answer does not depend on it
+            else:
+                body = await self.read_body(receive, limit, declared=int(header(scope, b"content-length") or 0))
         except RequestAborted:
+            return
+        except ApiError as error:
+            given = request_id.begin(header(scope, b"x-request-id"))
+            await refuse(scope, send, error, [(b"x-request-id", given.encode())])
             return
         with body:
             request, _ = self.create_request(scope, body)
@@ -83,20 +92,32 @@ class Handler(ASGIHandler):
         else:
             await self.send_response(response, send)
 
-    async def read_body(self, receive: Receive, largest: int | None = None) -> IO[bytes]:
-        """As much as may be and a byte, by which whoever parses it knows that it is too large. The rest is read and
-        dropped: nobody fills our disk, and a client that is still sending hears the answer."""
-        most = (largest or settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0) + 1
+    async def read_body(self, receive: Receive, limit: int, declared: int = 0) -> IO[bytes]:
+        """The body, of `limit` bytes at most. Raises ApiError as soon as it is known to be larger: the client hears the
+        answer, and the server drops what still comes. Raises RequestAborted where the client goes away."""
+        if declared > limit:
+            raise ApiError(413, "BODY_TOO_LARGE", limit=limit)
         body = SpooledTemporaryFile(max_size=settings.FILE_UPLOAD_MAX_MEMORY_SIZE)  # noqa: SIM115  (closed by `with body`)
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                body.close()
-                raise RequestAborted
-            body.write(message.get("body", b"")[: most - body.tell()])
-            if not message.get("more_body"):
-                body.seek(0)
-                return body
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise RequestAborted
+                body.write(message.get("body", b""))
+                if body.tell() > limit:
+                    raise ApiError(413, "BODY_TOO_LARGE", limit=limit)
+                if not message.get("more_body"):
+                    body.seek(0)
+                    return body
+        except BaseException:
+            body.close()
+            raise
+
+    def _is_signed_in(self, scope: MutableMapping[str, Any]) -> bool:
+        """Whether the head of a request says whose it is."""
+        close_old_connections()
+        request, _ = self.create_request(scope, BytesIO())
+        return request is not None and is_signed_in(request)
 
     async def run(self, work: Callable[[], T]) -> T:
         """What it returns or raises, in a thread of the pool, whose names begin with THREAD_NAMES."""
@@ -155,17 +176,16 @@ def _asks_whether_alive(scope: MutableMapping[str, Any]) -> bool:
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "server.settings")
 django.setup(set_prefix=False)
 
-from apps.code.api import bodies as of_code  # noqa: E402
-from apps.common import request_id  # noqa: E402
+from apps.accounts.api.authentication import is_signed_in  # noqa: E402
+from apps.common import bounds, request_id  # noqa: E402
 from apps.common.asgi import Answered, answer, header, refuse  # noqa: E402
 from apps.common.errors import ApiError  # noqa: E402
 from apps.doors import hosts  # noqa: E402
 from apps.doors.front import Front  # noqa: E402
-from apps.files.api import bodies  # noqa: E402
 from apps.workers.heartbeat.channels import Channels as AgentChannels  # noqa: E402
-from apps.workers.heartbeat.endpoint import PATH, Heartbeats  # noqa: E402  (its models need the apps)
+from apps.workers.heartbeat.endpoint import Heartbeats  # noqa: E402  (its models need the apps)
 
 handler = Handler()
 heartbeats = Heartbeats(handler)
-ShortWay.way = Way(PATH, lambda host: hosts.read(host, settings.DOOR_HOST) is None, heartbeats.answer)
+ShortWay.way = Way(bounds.HEARTBEAT, lambda host: hosts.read(host, settings.DOOR_HOST) is None, heartbeats.answer)
 application = Answered(Front(AgentChannels(heartbeats)))

@@ -123,7 +123,7 @@ def test_what_is_too_large_is_refused_with_the_largest(owner: Api, settings: Any
     assert (answer.status, answer.error) == (413, "SNAPSHOT_TOO_LARGE")
     assert "train.py" in answer.body["message"]
     settings.CODE_MAX_FILE_MB = -32
-    assert raw(owner, f"/code/snapshots/{snapshot.identity(said)}", said).error == "BODY_TOO_LARGE"
+    assert raw(owner, f"/code/snapshots/{snapshot.identity(said)}/blobs", said).error == "BODY_TOO_LARGE"
 
 
 def test_its_tree_files_archive_and_manifest_are_read_back(owner: Api, viewer: Api) -> None:

@@ -13,6 +13,7 @@ from django.db import connection, transaction
 
 from apps.accounts.models import Project
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.common.bounds import HEARTBEAT
 from apps.common.clock import now
 from apps.common.errors import ProblemsError
 from apps.common.requests import parse
@@ -22,7 +23,7 @@ from apps.workers import revisions
 from apps.workers.api.serializers import WorkerHeartbeatRequest
 from apps.workers.engine.store import DatabaseStore
 from apps.workers.heartbeat.cache import Cache
-from apps.workers.heartbeat.endpoint import PATH, Heartbeats
+from apps.workers.heartbeat.endpoint import Heartbeats
 from apps.workers.heartbeat.schema import Beat, read
 from apps.workers.heartbeat.using import Used
 from apps.workers.models import Report, Worker
@@ -202,7 +203,7 @@ class Server:
         self.front._started = True  # the keeper's threads are for a process that serves
         self.cache = self.front._cache
 
-    async def ask(self, body: Any, path: str = PATH) -> Any:
+    async def ask(self, body: Any, path: str = HEARTBEAT) -> Any:
         sent: list[Mapping[str, Any]] = []
         raw = [body if isinstance(body, bytes) else json.dumps(body).encode()]
 

@@ -1,10 +1,14 @@
 """Who is asking: a token in the Authorization header, or the console's session cookie."""
 
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.sessions.backends.db import SessionStore
+from django.http import HttpRequest
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from knox.auth import TokenAuthentication
 from knox.crypto import hash_token
 from rest_framework.authentication import SessionAuthentication
-from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.exceptions import APIException, AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
 from apps.accounts.models import ApiToken, User
@@ -34,6 +38,15 @@ class CookieAuthentication(SessionAuthentication):
             super().enforce_csrf(request)
         except PermissionDenied as error:
             raise ApiError(403, "CSRF_FAILED", detail=str(error.detail)) from error
+
+
+def is_signed_in(request: HttpRequest) -> bool:
+    """Whether a request that Django's middleware has not seen has the token or the session of somebody."""
+    request.session = SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
+    try:
+        return BearerAuthentication().authenticate(Request(request)) is not None or get_user(request).is_authenticated
+    except APIException:
+        return False
 
 
 class BearerScheme(OpenApiAuthenticationExtension):

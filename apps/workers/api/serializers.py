@@ -10,7 +10,7 @@ from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.serializers import STATES
 from apps.workers import selectors
 from apps.workers.health import STATUSES
-from apps.workers.heartbeat.schema import COUNT, DAY_SECONDS, LONGEST, MOST_PORTS
+from apps.workers.heartbeat.schema import COUNT, DAY_SECONDS, LONGEST, MOST_PORTS, MOST_WORKERS
 from apps.workers.heartbeat.schema import STATES as PROCESS_STATES
 from apps.workers.models import GROUP_NAME_LENGTH, NODE_LENGTH, CommunicationBackend
 from fermi.launch.request import MOST_RESTARTS
@@ -20,7 +20,6 @@ PROCESSES = [(state, state) for state in PROCESS_STATES]
 SHOWN_PROCESSES = [(state, state) for state in ("idle", *PROCESS_STATES)]
 ACTIONS = [(action, action) for action in ("start", "stop", "restart", "edit", "delete")]
 WORKER_ACTIONS = [(action, action) for action in selectors.WORKER_ACTIONS]
-MOST = 1024
 _BY_NUMBER = Concat("node", Value(" "), LPad(Cast("number", CharField()), 10, Value("0")))
 BACKENDS = CommunicationBackend.choices
 
@@ -96,7 +95,7 @@ class WorkerFacts(serializers.Serializer):
 
 
 class WorkerRegisterRequest(serializers.Serializer):
-    workers = serializers.ListField(child=WorkerEntry(), min_length=1, max_length=MOST)
+    workers = serializers.ListField(child=WorkerEntry(), min_length=1, max_length=MOST_WORKERS)
     incarnation = serializers.CharField(max_length=64, help_text="another one for each start of the agent")
     facts = WorkerFacts()
 
@@ -225,7 +224,7 @@ class WorkerHeartbeatRequest(serializers.Serializer):
         default=0,
         help_text="how long the answer may be held while there is nothing new",
     )
-    workers = serializers.ListField(child=WorkerBeat(), max_length=MOST)
+    workers = serializers.ListField(child=WorkerBeat(), max_length=MOST_WORKERS)
 
 
 class WorkerOrderRef(serializers.Serializer):

@@ -91,7 +91,7 @@ class RawParser(BaseParser):
     media_type = "*/*"
 
     def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
-        return {"bytes": whole(stream)}
+        return {"bytes": whole(stream, parser_context["request"])}
 
 
 class WorkerLogView(APIView):

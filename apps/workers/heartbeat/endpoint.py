@@ -14,7 +14,7 @@ import orjson
 from django.conf import settings
 from django.db import connection
 
-from apps.common import asgi
+from apps.common import asgi, bounds
 from apps.common.asgi import App, Receive, Scope, Send
 from apps.common.encoding import encode
 from apps.common.texts import asked_for, text
@@ -23,9 +23,6 @@ from apps.workers.heartbeat.cache import Cache
 from apps.workers.heartbeat.schema import Beat
 from apps.workers.heartbeat.sync import Sync
 from apps.workers.heartbeat.using import Used
-
-PATH = "/api/v1/workers/heartbeat"
-LARGEST = 1 << 20  # bytes of a body
 
 
 class Heartbeats:
@@ -41,11 +38,12 @@ class Heartbeats:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._start()
-        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
+        if scope["type"] != "http" or scope["path"] != bounds.HEARTBEAT or scope["method"] != "POST":
             await self._onward(scope, receive, send)
             return
         body = await _read(receive)
-        answer = self.answer(body, asgi.header(scope, b"accept-language")) if len(body) <= LARGEST else None
+        is_whole = len(body) <= bounds.MAX_HEARTBEAT
+        answer = self.answer(body, asgi.header(scope, b"accept-language")) if is_whole else None
         if isinstance(answer, Awaitable):
             answer = await answer
         if answer is None:
@@ -56,6 +54,8 @@ class Heartbeats:
     def answer(self, body: bytes, language: str) -> bytes | Awaitable[bytes] | None:
         """At once where that takes no look at the database and nothing is held. None: it is no heartbeat."""
         self._start()
+        if bounds.has_too_many_values(body):
+            return None
         try:
             wait, heard = schema.read(orjson.loads(body))
         except ValueError:  # orjson's error is one
@@ -134,7 +134,7 @@ async def _read(receive: Receive) -> bytes:
     while True:
         message = await receive()
         pieces.append(message.get("body", b""))
-        if not message.get("more_body") or sum(map(len, pieces)) > LARGEST:
+        if not message.get("more_body") or sum(map(len, pieces)) > bounds.MAX_HEARTBEAT:
             return b"".join(pieces)
 
 
@@ -144,7 +144,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
     async def again() -> Mapping[str, Any]:
         if first:
-            return {"type": "http.request", "body": first.pop(), "more_body": len(body) > LARGEST}
+            return {"type": "http.request", "body": first.pop(), "more_body": len(body) > bounds.MAX_HEARTBEAT}
         return await receive()
 
     return again

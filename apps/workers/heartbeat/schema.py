@@ -23,6 +23,7 @@ PROCESS = ("name", "rank", "state", "pid", "exitCode", "endedAt", "left", "asked
 """Beside what is believed part by part: `doing`, and `reported.NEWS`."""
 USAGE = ("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb")
 MOST_PORTS = 1024
+MOST_WORKERS = 1024
 CAUSE = ("code", "path", "free", "total", "rank", "port", "holder")
 CAUSE_TEXTS = ("file", "why", "expected", "found")
 """Of a cause, what others have said: it may be empty, and is taken as far as a database does."""
@@ -57,6 +58,8 @@ def read(body: Any) -> tuple[float, list[Beat]]:
     serializer says what."""
     if not isinstance(body, dict) or not isinstance(workers := body.get("workers"), list):
         raise ValueError("no workers")
+    if len(workers) > MOST_WORKERS:
+        raise ValueError("workers")
     wait = body.get("waitSeconds") or 0
     if not isinstance(wait, int | float) or isinstance(wait, bool) or not 0 <= wait <= DAY_SECONDS:
         raise ValueError("waitSeconds")

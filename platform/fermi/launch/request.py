@@ -67,7 +67,10 @@ Key: TypeAlias = Annotated[str, _text(100)]
 KeyOrBlank: TypeAlias = Annotated[str, told(max_length=100, trim=True)]
 MOST_NODES = 4096
 Keys: TypeAlias = Annotated[tuple[Key, ...], Meta(max_length=MOST_NODES)]
-Values: TypeAlias = dict[str, Any]
+MOST_VARIABLES = 1000
+"""Entries of a map of names of the caller's own."""
+
+Values: TypeAlias = Annotated[dict[str, Any], Meta(max_length=MOST_VARIABLES)]
 
 
 class EntrypointRequest(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -189,7 +192,7 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
     ] = None
     strategy: Annotated[
         dict[str, Annotated[int, Meta(ge=1, le=LARGEST)]],
-        told("dataParallel, tensorParallel, …", flag="--strategy"),
+        told("dataParallel, tensorParallel, …", flag="--strategy", max_length=MOST_VARIABLES),
     ] = {}
     options: Annotated[Values, told("the framework's own", flag="--option")] = {}
     elastic: Annotated[
@@ -247,7 +250,7 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     hyperparameters: Annotated[Values, told(flag="--hp")] = {}
     env: Annotated[
         dict[str, Annotated[str, Meta(max_length=32_000)]],
-        told(flag="--set-env"),
+        told(flag="--set-env", max_length=MOST_VARIABLES),
     ] = {}
     secret_env: Annotated[
         dict[str, Annotated[str, _text(63)]],
@@ -255,6 +258,7 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
             "variables by name, each with the name of a secret of the project whose value it gets",
             flag="--secret-env",
             shown={"metavar": "KEY=SECRET"},
+            max_length=MOST_VARIABLES,
         ),
     ] = {}
     max_restarts: Annotated[

@@ -21,6 +21,8 @@ LONGEST_SHOWN = 60  # characters of a value that was found
 OURS = ("x-flag", "x-trim")
 SAYS_SOMETHING = r"[^\s\x1c-\x1f\x85]|\ufeff"
 """What a text that is not blank has, for other readers of the schema: ECMA's white space is not `str.strip`'s."""
+MOST_UNKNOWN = 100
+"""Names that an object does not know, of which each is named; with more of them, the object is too long."""
 NOTHING: Any = object()
 """What is left of a value that cannot be used at all."""
 
@@ -122,8 +124,9 @@ def _look(rule: Mapping[str, Any], value: Any, path: str, found: list[Problem]) 
 def _object(rule: Mapping[str, Any], value: Mapping[str, Any], path: str, found: list[Problem]) -> dict[str, Any]:
     known, others = rule.get("properties", {}), rule.get("additionalProperties", {})
     left: dict[str, Any] = {}
-    if len(value) > rule.get("maxProperties", len(value)):
-        found.append(Problem(path, "FIELD_LENGTH", {"detail": Words("ITEMS_AT_MOST", {"high": rule["maxProperties"]})}))
+    most = len(known) + MOST_UNKNOWN if others is False else rule.get("maxProperties", len(value))
+    if len(value) > most:
+        found.append(_too_long(path, most))
         return left
     for key, inner in value.items():
         name = str(key)  # YAML knows others
@@ -145,14 +148,19 @@ def _object(rule: Mapping[str, Any], value: Mapping[str, Any], path: str, found:
 
 
 def _array(rule: Mapping[str, Any], value: list[Any], path: str, found: list[Problem]) -> Any:
+    if len(value) > rule.get("maxItems", len(value)):
+        found.append(_too_long(path, rule["maxItems"]))
+        return NOTHING
     before = len(found)
     left = [_look(rule["items"], inner, _join(path, index), found) for index, inner in enumerate(value)]
-    if len(value) > rule.get("maxItems", len(value)):
-        found.append(Problem(path, "FIELD_LENGTH", {"detail": Words("ITEMS_AT_MOST", {"high": rule["maxItems"]})}))
     if len(value) < rule.get("minItems", 0):
         code = rule.get("x-codes", {}).get("minItems", "FIELD_BLANK")
         found.append(Problem(path, code))
     return left if len(found) == before else NOTHING
+
+
+def _too_long(path: str, most: int) -> Problem:
+    return Problem(path, "FIELD_LENGTH", {"detail": Words("ITEMS_AT_MOST", {"high": most})})
 
 
 def _broken(rule: Mapping[str, Any], value: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -171,5 +171,5 @@ CONTENT_SECURITY_POLICY = "; ".join(
 # The operators' theme computes what it shows from expressions in its pages' attributes, which Alpine compiles. Inline
 # scripts stay forbidden there too.
 ADMIN_CONTENT_SECURITY_POLICY = CONTENT_SECURITY_POLICY.replace("script-src 'self'", "script-src 'self' 'unsafe-eval'")
-DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 1024 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1 << 20  # of forms; bodies of the API: apps/common/bounds.py
 APPEND_SLASH = False

@@ -14,6 +14,7 @@ from django.test import override_settings
 from django.urls import path
 
 from apps.common.asgi import Answered
+from apps.common.errors import ApiError
 from server.asgi import Handler
 
 closed = threading.Event()
@@ -186,15 +187,10 @@ def test_an_answer_that_has_begun_is_cut() -> None:
     assert client.answer.qsize() == 1
 
 
-def test_of_a_body_that_is_too_large_no_more_is_kept_than_shows_it(settings: Any) -> None:
-    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
+@pytest.mark.parametrize("declared", [0, 900])
+def test_a_body_that_is_too_large_is_refused_as_soon_as_it_is_known_to_be(declared: int) -> None:
     client = Client("/plain")
     client.incoming = [{"type": "http.request", "body": b"x" * 8, "more_body": True} for _ in range(100)]
-    client.incoming.append({"type": "http.request", "body": b"x"})
-
-    async def kept() -> bytes:
-        with await Handler().read_body(client.receive) as body:
-            return body.read()
-
-    assert asyncio.run(kept()) == b"x" * 11
-    assert not client.incoming
+    with pytest.raises(ApiError, match="BODY_TOO_LARGE"):
+        asyncio.run(Handler().read_body(client.receive, 10, declared=declared))
+    assert len(client.incoming) == (100 if declared else 98)

@@ -1,0 +1,63 @@
+"""How much one request may hold. All of it is checked before anything else is done with a body.
+
+    bytes of a body, by operation   before Django, by Content-Length and while a body is read (`server.asgi`); in parsers
+    values of a JSON body           before it is parsed (`renderers.JSONParser`, heartbeats)
+    entries of a list or a map      before they are looked at (`requests`, `fermi.launch.shape`)
+    problems that are answered      `handler.envelope`
+
+A serializer may set a lower bound of its own (`max_length` of a ListField); what it leaves open is bounded here, and the
+API's document says so (`openapi.Truthful`).
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.conf import settings
+
+MIB = 1 << 20
+MAX_BODY = MIB  # bytes, where BODIES says nothing else
+MAX_SIGN_IN = 16 << 10
+MAX_HEARTBEAT = 4 * MIB  # 1,024 workers, and up to 256 dev environments of their host
+
+MAX_VALUES = 200_000  # of a JSON body
+MAX_DEPTH = 64  # levels of objects and lists
+MAX_ITEMS = 10_000  # of any list
+MAX_ENTRIES = 1_000  # of a map of the caller's own names: variables, labels, options
+MAX_NAMES = 256  # of an object whose names are known, and of which some may be unknown
+MAX_PROBLEMS = 100  # in an answer
+
+HEARTBEAT = "/api/v1/workers/heartbeat"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Requests whose body may have another size; `most` returns how many bytes."""
+
+    method: str
+    path: re.Pattern[str]
+    most: Callable[[], int]
+
+
+BODIES = (
+    Body("POST", re.compile(HEARTBEAT), lambda: MAX_HEARTBEAT),
+    Body("POST", re.compile("/_allauth/.*"), lambda: MAX_SIGN_IN),
+    # a piece of a file
+    Body("PUT", re.compile("/api/v1/projects/[^/]+/file-uploads/[^/]+/content"), lambda: settings.FILES_PIECE_BYTES),
+    # the manifest of a snapshot of code: path, mode, size and hash of each file
+    Body("PUT", re.compile("/api/v1/code/snapshots/[^/]+"), lambda: max(MAX_BODY, 512 * settings.CODE_MAX_FILES)),
+    # its contents: one file of any size, or several of 32 MiB together
+    Body("PUT", re.compile("/api/v1/code/snapshots/[^/]+/blobs"), lambda: (settings.CODE_MAX_FILE_MB + 32) * MIB),
+)
+
+
+def body_bytes(method: str | None, path: str) -> int:
+    """How many bytes the body of such a request may have."""
+    found = (one.most() for one in BODIES if one.method == method and one.path.fullmatch(path))
+    return next(found, MAX_BODY)
+
+
+def has_too_many_values(body: bytes) -> bool:
+    """Whether a JSON text has more than MAX_VALUES values, without parsing it: each value but the first follows a comma
+    or an opening bracket. Those within texts are counted, too; a text of any use does not come near to it."""
+    return body.count(b",") + body.count(b"[") + body.count(b"{") > MAX_VALUES

@@ -1,0 +1,134 @@
+"""How much one request may hold, and that nothing is done with what is more (`apps.common.bounds`)."""
+
+import json
+from typing import Any
+
+import pytest
+from rest_framework import serializers
+
+from apps.common import bounds, requests
+from apps.common.errors import ProblemsError
+from apps.environments.models import Template
+from fermi.launch import nearest
+from fermi.launch.request import MOST_VARIABLES
+from tests.api.conftest import Api
+from tests.api.test_tasks_create import changed
+
+HEARTBEAT = "/workers/heartbeat"
+
+
+def raw(api: Api, path: str, body: bytes) -> Any:
+    headers = {"Authorization": f"Bearer {api.token}"} if api.token else {}
+    return api.client.post(f"/api/v1{path}", body, content_type="application/json", headers=headers)
+
+
+@pytest.fixture
+def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No serializer looks at an item of a body."""
+
+    def looks(*_: Any, **__: Any) -> None:
+        raise AssertionError("it was looked at")
+
+    for kind in (serializers.Serializer, serializers.ListField, serializers.DictField):
+        monkeypatch.setattr(kind, "run_validation", looks)
+    monkeypatch.setattr(serializers.Serializer, "is_valid", looks)
+    monkeypatch.setattr(nearest, "closest", looks)
+
+
+# Before any work ------------------------------------------------------------------------------------------------------
+@pytest.mark.usefixtures("nothing_is_read")
+@pytest.mark.parametrize("entry", ["{}", '{"id":"gn6-0","token":"x"}', '{"id":1}', "0"])
+def test_a_heartbeat_of_150_000_entries_is_refused_unread(anonymous: Api, entry: str) -> None:
+    answer = raw(anonymous, HEARTBEAT, f'{{"workers":[{",".join([entry] * 150_000)}]}}'.encode())
+    assert answer.status_code in (400, 413)
+    assert len(answer.content) < 1000
+    assert answer.json()["error"] in ("BODY_TOO_LARGE", "BODY_TOO_MANY_VALUES", "INVALID_REQUEST")
+
+
+@pytest.mark.usefixtures("nothing_is_read")
+def test_a_heartbeat_of_more_workers_than_a_host_has_is_refused_unread(anonymous: Api) -> None:
+    answer = anonymous.post(HEARTBEAT, {"workers": [{"id": 1}] * 1025})
+    assert (answer.status, answer.problems) == (400, {"workers": "FIELD_LENGTH"})
+
+
+@pytest.mark.usefixtures("environments", "dataset", "model")
+@pytest.mark.parametrize("field", ["env", "secretEnv", "hyperparameters"])
+def test_a_task_has_so_many_variables_at_most(colleague: Api, field: str) -> None:
+    asked = changed(**{field: {f"V{number}": "x" for number in range(MOST_VARIABLES + 1)}})
+    assert colleague.post("/training-tasks", asked).problems[field] == "FIELD_LENGTH"
+    found = colleague.post("/training-tasks/preview", asked).data["problems"]
+    assert (field, "FIELD_LENGTH") in [(one["field"], one["error"]) for one in found]
+
+
+@pytest.mark.usefixtures("nothing_is_read")
+def test_a_task_of_60_000_names_is_refused_unread(colleague: Api) -> None:
+    answer = colleague.post("/training-tasks", {f"V{number}": 1 for number in range(60_000)})
+    assert (answer.status, answer.problems) == (400, {"": "FIELD_LENGTH"})
+
+
+class Part(serializers.Serializer):
+    name = serializers.CharField(max_length=5)
+
+
+class Whole(serializers.Serializer):
+    parts = serializers.ListField(child=Part(), max_length=3, required=False)
+    many = Part(many=True, required=False)
+    names = serializers.DictField(child=serializers.CharField(), required=False)
+    free = serializers.JSONField(required=False)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"parts": [{}] * 4}, "parts"),
+        ({"many": [{}] * (bounds.MAX_ITEMS + 1)}, "many"),
+        ({"names": dict.fromkeys(map(str, range(bounds.MAX_ENTRIES + 1)), 1)}, "names"),
+        ({"free": {"deep": [[0] * (bounds.MAX_ITEMS + 1)]}}, "free.deep.0"),
+        ({"parts": [dict.fromkeys(map(str, range(bounds.MAX_NAMES + 1)))]}, "parts.0"),
+        (dict.fromkeys(map(str, range(bounds.MAX_NAMES + 1))), ""),
+    ],
+)
+def test_what_is_too_long_is_refused_before_it_is_looked_into(
+    monkeypatch: pytest.MonkeyPatch, body: Any, field: str
+) -> None:
+    monkeypatch.setattr(Whole, "is_valid", None)
+    with pytest.raises(ProblemsError) as refused:
+        requests.parse(Whole, body)
+    assert [(one.field, one.code) for one in refused.value.problems] == [(field, "FIELD_LENGTH")]
+
+
+def test_values_are_counted_without_parsing_them() -> None:
+    many = bounds.MAX_VALUES
+    for text in (b"[" * (many + 1), b"[" + b"0," * many + b"0]", b'{"a":' + b"[{}," * many):
+        assert bounds.has_too_many_values(text)
+    assert not bounds.has_too_many_values(json.dumps({"patch": "x, [y] " * 30_000}).encode())
+
+
+# Answers --------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("count", [bounds.MAX_PROBLEMS, bounds.MAX_PROBLEMS + 1])
+def test_of_many_problems_an_answer_names_a_hundred(anonymous: Api, count: int) -> None:
+    beats = [{"id": "w", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1} for _ in range(count)]
+    for beat in beats:
+        del beat["token"]
+    answer = Api(lang="en").post(HEARTBEAT, {"workers": beats})
+    *problems, last = answer.body["errors"]
+    assert len(problems) == bounds.MAX_PROBLEMS - 1
+    assert {one["error"] for one in problems} == {"FIELD_REQUIRED"}
+    if count > bounds.MAX_PROBLEMS:
+        assert (last["field"], last["error"]) == ("", "MORE_PROBLEMS")
+        assert "at least 2 more" in last["message"]
+
+
+# Changing a part ------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def template(owner: Api) -> str:
+    asked = {"name": "notes", "projectId": "project-one", "kind": "jupyter", "ports": [{"name": "web", "port": 8080}]}
+    key: str = owner.post("/environment-templates", asked).data["id"]
+    return key
+
+
+@pytest.mark.parametrize(("item", "field"), [({"name": "0"}, "ports.0.port"), ({"port": 80}, "ports.0.name")])
+def test_what_a_change_names_it_names_whole(owner: Api, template: str, item: Any, field: str) -> None:
+    answer = owner.patch(f"/environment-templates/{template}", {"ports": [item]})
+    assert (answer.status, answer.problems) == (400, {field: "FIELD_REQUIRED"})
+    assert Template.objects.get(pk=template).ports == [{"name": "web", "port": 8080}]
