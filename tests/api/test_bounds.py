@@ -1,9 +1,11 @@
 """How much one request may hold, and that nothing is done with what is more (`apps.common.bounds`)."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from drf_spectacular.generators import EndpointEnumerator, SchemaGenerator
 from rest_framework import serializers
 
 from apps.common import bounds, requests
@@ -132,3 +134,41 @@ def test_what_a_change_names_it_names_whole(owner: Api, template: str, item: Any
     answer = owner.patch(f"/environment-templates/{template}", {"ports": [item]})
     assert (answer.status, answer.problems) == (400, {field: "FIELD_REQUIRED"})
     assert Template.objects.get(pk=template).ports == [{"name": "web", "port": 8080}]
+
+
+def changing() -> dict[str, type[serializers.Serializer]]:
+    """The bodies of all operations that change what is there, by operation."""
+    generator = SchemaGenerator()
+    found = {}
+    for path, _, method, callback in EndpointEnumerator().get_api_endpoints():
+        if method in ("PATCH", "PUT"):
+            view = generator.create_view(callback, method)
+            body = view.schema.get_request_serializer()
+            if isinstance(body, type) and issubclass(body, serializers.Serializer):
+                found[f"{method} {path}"] = body
+    return found
+
+
+def parts(field: Any, path: str, empty: Any) -> Iterator[tuple[str, Any]]:
+    """Of a field with objects in it: a value in which one of them is empty, and the paths of what that leaves out."""
+    if isinstance(field, serializers.ListField | serializers.ListSerializer):
+        yield from ((name, [value]) for name, value in parts(field.child, f"{path}.0", empty))
+    elif isinstance(field, serializers.Serializer):
+        yield from ((f"{path}.{name}", empty) for name, inner in field.fields.items() if inner.required)
+        for name, inner in field.fields.items():
+            yield from ((deeper, {name: value}) for deeper, value in parts(inner, f"{path}.{name}", empty))
+
+
+def test_every_change_names_whole_what_it_puts_into_a_list() -> None:
+    bodies = changing()
+    assert "PATCH /api/v1/environment-templates/{template_id}" in bodies
+    tried = 0
+    for operation, body in bodies.items():
+        for name, field in body().fields.items():
+            for missing, value in parts(field, name, {}):
+                tried += 1
+                with pytest.raises(ProblemsError) as refused:
+                    requests.parse(body, {name: value}, partial=operation.startswith("PATCH"))
+                named = {one.field: one.code for one in refused.value.problems}
+                assert named.get(missing) == "FIELD_REQUIRED", (operation, missing)
+    assert tried > 2
