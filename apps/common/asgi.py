@@ -20,6 +20,9 @@ POUR = "fermi.pour"
 the next part of a body whose length is known. Raises ReaderGone, EOFError where the source has fewer, and OSError where
 it breaks off."""
 
+UNHURRIED = "fermi.unhurried"
+"""Among a request's extensions, where somebody has put it: the body may come as slowly as its client likes."""
+
 
 class ReaderGone(ConnectionError):
     """Whom a body was for takes no more of it."""

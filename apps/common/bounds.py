@@ -1,12 +1,12 @@
 """How much one request may hold. All of it is checked before anything else is done with a body.
 
-    bytes of a body, by operation   before Django, by Content-Length and while a body is read (`server.asgi`); in parsers
+    bytes of a body, by operation   before Django, by Content-Length and while it is read (`server.asgi`); in parsers
     values of a JSON body           before it is parsed (`renderers.JSONParser`, heartbeats)
     entries of a list or a map      before they are looked at (`requests`, `fermi.launch.shape`)
     problems that are answered      `handler.envelope`
 
-A serializer may set a lower bound of its own (`max_length` of a ListField); what it leaves open is bounded here, and the
-API's document says so (`openapi.Truthful`).
+A serializer may set a lower bound of its own (`max_length` of a ListField). What it leaves open is bounded here, and
+the API's document says so (`openapi.Truthful`).
 """
 
 import re

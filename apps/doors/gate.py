@@ -61,6 +61,7 @@ class Doors:
         if known is None:
             return
         visit.refuse_cross_site()
+        visit.scope.setdefault("extensions", {})[asgi.UNHURRIED] = True  # how long it takes is the environment's affair
         inside = places.asked(known.environment, visit.name.door)
         if not inside:
             raise ApiError(404, "DOOR_UNKNOWN", door=visit.name.door, doors=", ".join(places.doors(known.environment)))

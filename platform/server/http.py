@@ -1,4 +1,4 @@
-"""HTTP as uvicorn serves it."""
+"""HTTP as uvicorn serves it, and an end to requests that are begun and not finished."""
 
 import asyncio
 import contextlib
@@ -8,11 +8,17 @@ from typing import cast
 
 import h11
 
-from apps.common.asgi import POUR, ReaderGone
+from apps.common.asgi import POUR, UNHURRIED, ReaderGone
 from fermi.keeper.pouring import TargetGone, pour, pour_here
 from server.short import ShortWay
 
 POURING = 8  # bodies with a thread of their own; more of them take turns in the event loop
+
+PATIENCE = 30.0
+"""Seconds in which the head of a request has to be whole, and then its body; of a connection, the first request."""
+PACE = 16 << 10
+"""Bytes of a body that are worth a second more. What comes after the answer is worth none."""
+_TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 class _Counted:
@@ -30,12 +36,54 @@ class Http(ShortWay):
 
     _threads = ThreadPoolExecutor(POURING, "pour")
     _busy = 0
+    _requests = 0  # that have come on this connection
+    _awaited: tuple[str, int] | None = None  # what the client has to send, when that was looked at last
+    _since = 0.0  # when it was seen first
+    _came = 0  # bytes since then
+
+    def data_received(self, data: bytes) -> None:
+        self._came += len(data)
+        super().data_received(data)
+
+    def end_half_open(self, now: float) -> None:
+        """Closes the connection where the client has begun a request, or none yet, and taken too long to finish it.
+        `now`: of the event loop's clock; to be called every few seconds."""
+        awaited = self._await()
+        if awaited is None or awaited != self._awaited:
+            self._awaited, self._since, self._came = awaited, now, 0
+            return
+        is_answered = self.cycle is not None and self.cycle.response_started
+        is_body = awaited[0] == "body"
+        bonus = self._came / PACE if is_body and not is_answered else 0.0
+        if now > self._since + PATIENCE + bonus:
+            if not (is_body and is_answered):
+                self.transport.write(_TIMED_OUT)
+            self.transport.close()
+
+    def _await(self) -> tuple[str, int] | None:
+        """Which part of which request is the client's to send. None: it is the platform's turn."""
+        if self.flow.read_paused or self._answering is not None:
+            return None
+        if self._kept:
+            return "short", self._requests
+        if self.conn.their_state is h11.SEND_BODY:
+            unhurried = cast(dict[str, object], self.scope).get("extensions", {})
+            return None if UNHURRIED in cast(dict[str, object], unhurried) else ("body", self._requests)
+        if self.conn.their_state is h11.IDLE and (self.conn.trailing_data[0] or not self._requests):
+            return "head", self._requests
+        return None
+
+    def _send(self, body: bytes) -> None:
+        self._requests += 1
+        super()._send(body)
 
     def handle_events(self) -> None:
         before = self.scope
         super().handle_events()
-        if self.scope is not before and self.scheme == "http":  # TLS has the transport encrypt
-            cast(dict[str, object], self.scope)["extensions"] = {POUR: self._pour}
+        if self.scope is not before:
+            self._requests += 1
+            if self.scheme == "http":  # TLS has the transport encrypt
+                cast(dict[str, object], self.scope)["extensions"] = {POUR: self._pour}
 
     async def _pour(self, source: socket.socket, count: int) -> None:
         self.conn.send_with_data_passthrough(h11.Data(data=cast(bytes, _Counted(count))))

@@ -21,6 +21,8 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Quiet(WSGIRequestHandler):
+    timeout = 30  # seconds without a byte; each connection holds a thread
+
     def log_message(self, *about: Any) -> None:
         pass
 

@@ -26,6 +26,8 @@ KEEP_ALIVE = 75  # seconds
 """Longer than proxies and clients keep an idle connection (60 s are usual): else one sends a request just when it is
 closed here, and hears nothing."""
 
+LOOK_EVERY = 5.0  # seconds, for connections with half a request on them
+
 
 class Shared(socket.socket):
     """Others take connections from it, too; how many may wait there is not for one of them to say."""
@@ -35,9 +37,20 @@ class Shared(socket.socket):
 
 
 class Server(uvicorn.Server):
-    """Looks up once a second, for the date, where uvicorn does ten times; told to end, it does at once."""
+    """Looks up once a second, for the date, where uvicorn does ten times; told to end, it does at once. Ends
+    connections with half a request on them."""
 
     _told: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+    _looked = 0.0
+
+    async def on_tick(self, counter: int) -> bool:
+        now = asyncio.get_running_loop().time()
+        if now >= self._looked + LOOK_EVERY:
+            self._looked = now
+            for connection in tuple(self.server_state.connections):
+                if isinstance(connection, Http):
+                    connection.end_half_open(now)
+        return await super().on_tick(counter)
 
     async def main_loop(self) -> None:
         if liveness.is_asked():

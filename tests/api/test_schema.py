@@ -76,8 +76,8 @@ BOUNDED_FORMATS = {"date-time", "ipv4", "ipv6"}
 
 
 def test_every_input_is_bounded_or_says_why_not(schema: dict[str, Any]) -> None:
-    """Texts in length, numbers in size, lists and maps in number: nothing reaches a column, a file system or a loop that would
-    not hold it."""
+    """Texts in length, numbers in size, lists and maps in number: nothing reaches a column, a file system or a loop
+    that would not hold it."""
     found = {name for _, _, operation in operations(schema) for name in unbounded(schema, operation)}
     reasons = {name: [pattern for pattern in UNBOUNDED if fnmatchcase(name, pattern)] for name in found}
     assert sorted(name for name, patterns in reasons.items() if not patterns) == []
