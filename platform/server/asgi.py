@@ -16,6 +16,7 @@ from functools import partial
 from io import BytesIO
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 import django
 from asgiref.sync import sync_to_async
@@ -91,6 +92,13 @@ class Handler(ASGIHandler):
             await self._stream(response, receive, send, context)
         else:
             await self.send_response(response, send)
+
+    def create_request(self, scope: MutableMapping[str, Any], body_file: IO[bytes]) -> Any:
+        """Whoever asks for the host in FERMI_PUBLIC_URL asked by its scheme, whether a proxy says so or not."""
+        public = urlsplit(settings.PUBLIC_URL)
+        if public.netloc and public.netloc == header(scope, b"host"):
+            scope = {**scope, "scheme": public.scheme}
+        return super().create_request(scope, body_file)
 
     async def read_body(self, receive: Receive, limit: int, declared: int = 0) -> IO[bytes]:
         """The body, of `limit` bytes at most. Raises ApiError as soon as it is known to be larger: the client hears the

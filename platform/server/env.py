@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
 from functools import partial
 from importlib.util import find_spec
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -217,6 +218,18 @@ def door_host(name: str) -> str:
     return text
 
 
+def proxies(name: str) -> list[str]:
+    """Addresses and networks, comma-separated. By default this machine's own where FERMI_PUBLIC_URL says that a proxy
+    stands in front, else none."""
+    texts = words(name) or (["127.0.0.0/8", "::1"] if os.environ.get("FERMI_PUBLIC_URL") else [])
+    for text in texts:
+        try:
+            ip_network(text)
+        except ValueError:
+            raise Wrong(f"{name} must be addresses and networks such as 10.0.0.0/8, not {text!r}.") from None
+    return texts
+
+
 READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_DOOR_HOST": door_host,
     "FERMI_FILES": files,
@@ -233,6 +246,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_TASKS_KEEP_DAYS": days,
     "FERMI_TASK_READS": partial(folders, default=os.pathsep.join(isolation.DEFAULT_READS)),
     "FERMI_TASK_WRITES": folders,
+    "FERMI_TRUSTED_PROXIES": proxies,
     "FERMI_WEB": web_processes,
     "FERMI_WORKER_HEARTBEAT": partial(number, default=5.0),
     "FERMI_WORKER_LOST": partial(number, default=15.0),

@@ -10,6 +10,7 @@ import socket
 import sys
 from contextlib import suppress
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from uvicorn.server import STARTUP_FAILURE
@@ -17,6 +18,7 @@ from uvicorn.server import STARTUP_FAILURE
 from apps.doors.limits import LONGEST
 from fermi.runner.processes import refuse_tracers
 from server import liveness
+from server.env import read
 from server.http import Http
 from server.metrics_port import serve_if_asked
 from server.sockets import Sockets
@@ -73,6 +75,13 @@ class Server(uvicorn.Server):
             loop.call_soon_threadsafe(told.set)
 
 
+def believing(proxies: list[str]) -> dict[str, Any]:
+    """What has uvicorn take the client and the scheme from X-Forwarded-For and -Proto, where the connection comes from
+    one of `proxies`: of several addresses the last that is none of theirs. From anybody else, and of Forwarded and
+    X-Forwarded-Host, nothing is believed."""
+    return {"proxy_headers": bool(proxies), "forwarded_allow_ips": proxies}
+
+
 def main(host: str = "127.0.0.1", port: str = "8000") -> None:
     refuse_tracers()
     serve_if_asked()
@@ -94,6 +103,7 @@ def main(host: str = "127.0.0.1", port: str = "8000") -> None:
         server_header=False,
         http=Http,
         ws=Sockets,
+        **believing(read("FERMI_TRUSTED_PROXIES")),
         ws_max_size=LONGEST,
         ws_ping_timeout=None,  # a reader that waits (`fermi run … | less`) answers no ping; TCP knows who is gone
         ws_per_message_deflate=False,  # what is sent is small, or packed already; each connection would hold its window

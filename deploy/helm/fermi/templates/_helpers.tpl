@@ -79,6 +79,10 @@ env:
     value: {{ .Values.masterPorts | quote }}
   - name: FERMI_PUBLIC_URL
     value: {{ .Values.publicUrl | quote }}
+  {{- if .Values.trustedProxies }}
+  - name: FERMI_TRUSTED_PROXIES
+    value: {{ join "," .Values.trustedProxies | quote }}
+  {{- end }}
   - name: FERMI_DOOR_HOST
     value: {{ .Values.doors.host | quote }}
   {{- if .Values.files.place }}

@@ -1,0 +1,85 @@
+"""Whose word is taken for who asks, and how."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvicorn
+
+from server import env
+from server.asgi import Handler
+from server.web import believing
+
+NAME = "FERMI_TRUSTED_PROXIES"
+CLAIMS = [
+    (b"x-forwarded-for", b"6.6.6.6"),
+    (b"x-forwarded-for", b"198.51.100.7, 10.0.0.9"),
+    (b"x-forwarded-proto", b"https"),
+    (b"x-forwarded-host", b"evil.example.org"),
+    (b"forwarded", b"for=6.6.6.6;proto=https;host=evil.example.org"),
+]
+
+
+def seen(proxies: list[str], client: str) -> tuple[str, str]:
+    """Client and scheme, as the application hears of them."""
+    found: list[tuple[str, str]] = []
+
+    async def application(scope: Any, *_: Any) -> None:
+        found.append((scope["client"][0], scope["scheme"]))
+
+    config = uvicorn.Config(application, lifespan="off", log_config=None, **believing(proxies))
+    config.load()
+    scope = {"type": "http", "scheme": "http", "client": (client, 4711), "headers": CLAIMS}
+    asyncio.run(config.loaded_app(scope, None, None))  # type: ignore[arg-type]
+    return found[0]
+
+
+@pytest.mark.parametrize("client", ["127.0.0.1", "10.0.0.9", "203.0.113.5"])
+def test_without_a_proxy_nobody_is_believed(client: str) -> None:
+    assert seen([], client) == (client, "http")
+
+
+def test_a_configured_proxy_is_believed_from_the_right() -> None:
+    assert seen(["10.0.0.0/8"], "10.0.0.1") == ("198.51.100.7", "https")
+    assert seen(["10.0.0.1"], "10.0.0.1") == ("10.0.0.9", "https")
+    assert seen(["10.0.0.0/8"], "127.0.0.1") == ("127.0.0.1", "http")
+
+
+def test_this_machine_is_believed_only_where_a_proxy_was_said_to_stand_in_front(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(NAME, raising=False)
+    monkeypatch.delenv("FERMI_PUBLIC_URL", raising=False)
+    assert env.read(NAME) == []
+    monkeypatch.setenv("FERMI_PUBLIC_URL", "https://fermi.example.org")
+    assert seen(env.read(NAME), "127.0.0.1") == ("10.0.0.9", "https")
+    monkeypatch.setenv(NAME, "10.0.0.0/8, fd00::/8")
+    assert env.read(NAME) == ["10.0.0.0/8", "fd00::/8"]
+
+
+@pytest.mark.parametrize("text", ["*", "proxy.example.org", "10.0.0.1/8", "10.0.0"])
+def test_what_is_no_network_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(NAME, text)
+    with pytest.raises(env.Wrong, match=NAME):
+        env.read(NAME)
+
+
+@pytest.mark.parametrize(
+    ("public", "host", "secure"),
+    [
+        ("https://fermi.example.org", b"fermi.example.org", True),
+        ("https://fermi.example.org", b"localhost", False),
+        ("", b"localhost", False),
+    ],
+)
+def test_a_request_for_the_public_host_has_its_scheme_and_none_by_a_header(
+    settings: Any, public: str, host: bytes, secure: bool
+) -> None:
+    settings.PUBLIC_URL = public
+    settings.ALLOWED_HOSTS = ["*"]
+    scope = {
+        "type": "http", "method": "GET", "path": "/", "query_string": b"", "scheme": "http",
+        "headers": [(b"host", host), *CLAIMS],
+    }  # fmt: skip
+    request, _ = Handler().create_request(scope, None)  # type: ignore[arg-type]
+    assert (request.is_secure(), request.get_host()) == (secure, host.decode())
