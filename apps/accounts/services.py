@@ -6,9 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from apps.accounts import access, audit, selectors
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SavedView, SignInLink, User
+from apps.common.bounds import MAX_TOKENS
 from apps.common.clock import now
 from apps.common.errors import ApiError
 
@@ -18,7 +20,9 @@ MOST_VIEWS = 100  # of one person
 
 @transaction.atomic
 def create_token(user: User, name: str, expires_in_days: int | None = None) -> dict[str, Any]:
-    """The token itself is in the answer and nowhere else."""
+    """The token itself is in the answer and nowhere else. Raises ApiError where a person has MAX_TOKENS of them."""
+    if ApiToken.objects.filter(Q(expiry=None) | Q(expiry__gt=now()), user=user).count() >= MAX_TOKENS:
+        raise ApiError(409, "TOKENS_TOO_MANY", limit=MAX_TOKENS)
     expiry = timedelta(days=expires_in_days) if expires_in_days else None
     made, token = ApiToken.objects.create(user=user, expiry=expiry, name=name)
     key = made.digest[: selectors.TOKEN_ID_LENGTH]

@@ -17,6 +17,7 @@ from apps.accounts import access, audit
 from apps.accounts.models import Membership, Project, Role, User
 from apps.code import store
 from apps.code.models import Blob, Snapshot
+from apps.common.bounds import MAX_SNAPSHOTS
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from fermi.launch import snapshot
@@ -47,6 +48,9 @@ def put_manifest(user: User, project_id: str | None, digest: str, manifest: byte
     if (found := snapshot.identity(manifest)) != digest:
         raise ApiError(400, "SNAPSHOT_DIFFERS", expected=digest[:12], found=found[:12])
     files = read(manifest)
+    mine = Snapshot.objects.filter(created_by=user, finished_at=None).exclude(project=project, digest=digest)
+    if mine.count() >= MAX_SNAPSHOTS:
+        raise ApiError(409, "SNAPSHOTS_UNFINISHED", limit=MAX_SNAPSHOTS)
     store.put_manifest(manifest)
     row = begin(user, project, digest, files)
     absent = {} if row.finished_at else missing(project, files)

@@ -27,6 +27,10 @@ MAX_ENTRIES = 1_000  # of a map of the caller's own names: variables, labels, op
 MAX_NAMES = 256  # of an object whose names are known, and of which some may be unknown
 MAX_PROBLEMS = 100  # in an answer
 
+MAX_UPLOADS = 100  # of a person in a project, under way
+MAX_SNAPSHOTS = 100  # of code that a person has begun to send and not finished
+MAX_TOKENS = 200  # of a person
+
 HEARTBEAT = "/api/v1/workers/heartbeat"
 
 

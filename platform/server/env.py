@@ -233,6 +233,7 @@ def proxies(name: str) -> list[str]:
 READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_DOOR_HOST": door_host,
     "FERMI_FILES": files,
+    "FERMI_FILES_MAX_FILE_GB": partial(count, default=512),
     "FERMI_CODE_MAX_FILES": partial(count, default=50_000),
     "FERMI_CODE_KEEP_DAYS": partial(count, default=30),
     "FERMI_CODE_MAX_FILE_MB": partial(count, default=100),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from apps.code import fetching, git, store
+from apps.code import fetching, git, store, uploads
 from apps.code.models import Blob, Fetch, Snapshot
 from apps.common.clock import now
 from apps.training.ground import code
@@ -309,3 +309,14 @@ def test_what_no_task_refers_to_is_removed_after_its_time_and_nothing_else(owner
     assert (store.archive(kept) / snapshot.ARCHIVE).exists()
     again = put(owner, {**TREE, "train.py": b"print('lone')\n"})
     assert again == lone, "it may be sent anew"
+
+
+def test_a_person_has_so_many_snapshots_that_are_not_whole(
+    owner: Api, colleague: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "MAX_SNAPSHOTS", 1)
+    first, second = manifest(TREE), manifest({"other.py": b"2"})
+    assert raw(owner, f"/code/snapshots/{snapshot.identity(first)}", first).status == 200
+    assert raw(owner, f"/code/snapshots/{snapshot.identity(second)}", second).error == "SNAPSHOTS_UNFINISHED"
+    assert raw(owner, f"/code/snapshots/{snapshot.identity(first)}", first).status == 200  # the same again
+    assert raw(colleague, f"/code/snapshots/{snapshot.identity(second)}", second).status == 200

@@ -17,6 +17,7 @@ import pytest
 from apps.accounts.models import AuditEvent
 from apps.catalog import preparation
 from apps.catalog.models import DatasetVersion
+from apps.common import disks
 from apps.common.clock import now
 from apps.files import store as stores
 from apps.files.models import Doing, File, Upload
@@ -455,3 +456,36 @@ def test_token_files_among_files_are_a_dataset_and_what_changed_in_the_store_is_
     again = owner.post(f"/datasets/{made['id']}/versions", {"path": "files:pair"}).data
     preparation.prepare(again["id"])
     assert DatasetVersion.objects.get(pk=again["id"]).error["code"] == "DATA_FILES_CHANGED"
+
+
+# How much -------------------------------------------------------------------------------------------------------------
+@HERE
+@pytest.mark.parametrize(("size", "code"), [(10**15, "UPLOAD_TOO_LARGE"), (1 << 39, "UPLOAD_NO_ROOM")])
+def test_what_cannot_be_kept_is_refused_before_anything_is_written(
+    colleague: Api, monkeypatch: pytest.MonkeyPatch, store: Any, size: int, code: str
+) -> None:
+    monkeypatch.setattr(disks, "room", lambda _: {"free": 1 << 38, "total": 1 << 41})
+    answer = colleague.post(UPLOADS, {"path": "a.bin", "sizeBytes": size, "sha256": "0" * 64})
+    assert (answer.status, answer.problems) == (413, {"sizeBytes": code})
+    assert not Upload.objects.exists()
+    assert not store.staging.exists()
+
+
+@HERE
+def test_what_other_uploads_still_bring_has_its_place(colleague: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disks, "room", lambda _: {"free": 1000, "total": 2000})
+    first = begin(colleague, "a.bin", b"x" * 600).data["id"]
+    assert begin(colleague, "b.bin", b"x" * 500).error == "UPLOAD_NO_ROOM"
+    send(colleague, first, 0, b"x" * 200)
+    assert begin(colleague, "b.bin", b"x" * 500).status == 201
+
+
+@HERE
+def test_a_person_has_so_many_uploads_under_way(colleague: Api, owner: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MAX_UPLOADS", 2)
+    begun = [begin(colleague, f"{number}.bin", b"x").data["id"] for number in range(2)]
+    assert begin(colleague, "2.bin", b"x").error == "UPLOADS_TOO_MANY"
+    assert begin(colleague, "1.bin", b"x").data["id"] == begun[1]  # it goes on with its own
+    assert begin(owner, "2.bin", b"x").status == 201
+    colleague.delete(f"{UPLOADS}/{begun[0]}")
+    assert begin(colleague, "3.bin", b"x").status == 201

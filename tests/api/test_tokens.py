@@ -1,5 +1,8 @@
 from datetime import timedelta
 
+import pytest
+
+from apps.accounts import services
 from apps.accounts.models import ApiToken, AuditEvent
 from apps.common.clock import now
 from tests.api.conftest import Api
@@ -64,3 +67,12 @@ def test_anonymous_is_told_to_sign_in(anonymous: Api) -> None:
 def test_one_query_finds_who_a_token_belongs_to(colleague: Api, django_assert_num_queries: object) -> None:
     with django_assert_num_queries(2):  # who is asking; the page
         assert colleague.get("/tokens").status == 200
+
+
+def test_a_person_has_so_many_tokens(colleague: Api, owner: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "MAX_TOKENS", 2)  # one of them asks here
+    assert colleague.post("/tokens", {"name": "a"}).status == 201
+    assert colleague.post("/tokens", {"name": "b"}).error == "TOKENS_TOO_MANY"
+    assert owner.post("/tokens", {"name": "a"}).status == 201
+    ApiToken.objects.filter(name="a", user=colleague.user).update(expiry=now() - timedelta(days=1))
+    assert colleague.post("/tokens", {"name": "b"}).status == 201

@@ -14,16 +14,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
+from django.conf import settings
 from django.db import transaction
 
 from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
+from apps.common import disks
+from apps.common.bounds import MAX_UPLOADS
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.files import claims, hints, paths
 from apps.files.models import Doing, File, Upload, UploadState
 from apps.files.services import folders, quota
 from apps.files.store import Unusable, key, store
+from fermi.launch import figures
 
 log = logging.getLogger(__name__)
 
@@ -63,9 +67,36 @@ def begin(user: User, project: Project, *, path: str, size: int, sha256: str, re
             if File.objects.filter(project=project, task="", parent=above, name=last, folder=False).exists():
                 raise ApiError(409, "FILE_IN_THE_WAY", "path", path=folder)
         quota.refuse_beyond(project.pk, size, there.size if there else 0)
+        _refuse_too_many(user, project)
+        _refuse_too_large(size)
         upload = Upload.objects.create(**own, created_at=moment, touched_at=moment)
     _make(upload)
     return upload
+
+
+def _refuse_too_many(user: User, project: Project) -> None:
+    under_way = Upload.objects.filter(
+        project=project, user=user, state__in=[UploadState.RECEIVING, UploadState.CHECKING]
+    )
+    if under_way.count() >= MAX_UPLOADS:
+        raise ApiError(409, "UPLOADS_TOO_MANY", limit=MAX_UPLOADS)
+
+
+def _refuse_too_large(bytes_: int) -> None:
+    """A file that is larger than any may be, or than what is free for it where files are gathered: what other uploads
+    have yet to bring has its place."""
+    most = settings.FILES_MAX_FILE_GB << 30
+    if bytes_ > most:
+        raise ApiError(413, "UPLOAD_TOO_LARGE", "sizeBytes", found=figures.size(bytes_), limit=figures.size(most))
+    staging = store().staging
+    place = next(folder for folder in (staging, *staging.parents) if folder.exists())
+    if not (room := disks.room(str(place))):
+        return
+    receiving = Upload.objects.filter(state=UploadState.RECEIVING)
+    free = room["free"] - sum(max(one.size - offset(one), 0) for one in receiving)
+    if bytes_ > free:
+        told = {"found": figures.size(bytes_), "free": figures.size(max(free, 0))}
+        raise ApiError(413, "UPLOAD_NO_ROOM", "sizeBytes", **told)
 
 
 def find(user: User, project: Project, upload_id: str) -> Upload:

@@ -9,6 +9,7 @@ FERMI_DATA_ROOTS     colon-separated folders that datasets may be made from, bes
                      directory
 FERMI_FILES          files of projects: a folder (default: files/ of the data directory), or s3://bucket/prefix, with
                      FERMI_FILES_ENDPOINT, FERMI_FILES_KEY and FERMI_FILES_SECRET, or AWS's own variables
+FERMI_FILES_MAX_FILE_GB  of one file of a project (512)
 FERMI_ISOLATION      what keeps training on this machine from the platform's own: "auto" (another user if we are root,
                      Landlock where the kernel has it), "user", "landlock", or "off"
 FERMI_TASK_USER      that other user, by name or number (fermi-tasks, else 61000)

@@ -13,6 +13,7 @@ __all__ = [
     "FILES",
     "FILES_ENDPOINT",
     "FILES_KEY",
+    "FILES_MAX_FILE_GB",
     "FILES_PIECE_BYTES",
     "FILES_SECRET",
     "ISOLATION",
@@ -30,6 +31,7 @@ FILES: str = read("FERMI_FILES")
 FILES_ENDPOINT = os.environ.get("FERMI_FILES_ENDPOINT", "")
 FILES_KEY = os.environ.get("FERMI_FILES_KEY", "")
 FILES_SECRET = os.environ.get("FERMI_FILES_SECRET", "")
+FILES_MAX_FILE_GB: int = read("FERMI_FILES_MAX_FILE_GB")
 FILES_PIECE_BYTES = 16 << 20  # of a file that is being uploaded, in one request
 # What keeps ranks on this machine from the platform's own, and what of it lies outside of the data directory.
 ISOLATION: str = read("FERMI_ISOLATION")
