@@ -30,35 +30,41 @@ MAX_PROBLEMS = 100  # in an answer
 MAX_UPLOADS = 100  # of a person in a project, under way
 MAX_SNAPSHOTS = 100  # of code that a person has begun to send and not finished
 MAX_TOKENS = 200  # of a person
+MAX_STREAMS = 100  # pages that follow a task, of a person in a web process
+MAX_CHANNELS = 200  # terminals, commands and tunnels, of a person in a web process
 
 HEARTBEAT = "/api/v1/workers/heartbeat"
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Requests whose body may have another size; `most` returns how many bytes."""
+    """Requests whose body may have another size; `most` returns how many bytes. `known`: it is read only for somebody
+    whom the head of the request names."""
 
     method: str
     path: re.Pattern[str]
     most: Callable[[], int]
+    known: bool = False
 
 
 BODIES = (
     Body("POST", re.compile(HEARTBEAT), lambda: MAX_HEARTBEAT),
     Body("POST", re.compile("/_allauth/.*"), lambda: MAX_SIGN_IN),
     # a piece of a file
-    Body("PUT", re.compile("/api/v1/projects/[^/]+/file-uploads/[^/]+/content"), lambda: settings.FILES_PIECE_BYTES),
+    Body(
+        "PUT", re.compile("/api/v1/projects/[^/]+/file-uploads/[^/]+/content"), lambda: settings.FILES_PIECE_BYTES, True
+    ),
     # the manifest of a snapshot of code: path, mode, size and hash of each file
-    Body("PUT", re.compile("/api/v1/code/snapshots/[^/]+"), lambda: max(MAX_BODY, 512 * settings.CODE_MAX_FILES)),
+    Body("PUT", re.compile("/api/v1/code/snapshots/[^/]+"), lambda: max(MAX_BODY, 512 * settings.CODE_MAX_FILES), True),
     # its contents: one file of any size, or several of 32 MiB together
-    Body("PUT", re.compile("/api/v1/code/snapshots/[^/]+/blobs"), lambda: (settings.CODE_MAX_FILE_MB + 32) * MIB),
+    Body("PUT", re.compile("/api/v1/code/snapshots/[^/]+/blobs"), lambda: (settings.CODE_MAX_FILE_MB + 32) * MIB, True),
 )
+_ANY = Body("", re.compile(""), lambda: MAX_BODY)
 
 
-def body_bytes(method: str | None, path: str) -> int:
-    """How many bytes the body of such a request may have."""
-    found = (one.most() for one in BODIES if one.method == method and one.path.fullmatch(path))
-    return next(found, MAX_BODY)
+def body(method: str | None, path: str) -> Body:
+    """How large the body of such a request may be."""
+    return next((one for one in BODIES if one.method == method and one.path.fullmatch(path)), _ANY)
 
 
 def has_too_many_values(body: bytes) -> bool:

@@ -1,6 +1,7 @@
 """Gives every request an id, and every log line the id of its request; sees that an error is the envelope, whoever
 made it; answers with no more than "as before" to whoever asks again; refuses what no page sends."""
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from hashlib import blake2b
@@ -16,6 +17,7 @@ from django.utils.cache import get_conditional_response
 from django.utils.decorators import sync_and_async_middleware
 
 from apps.common import databases, handler, request_id
+from apps.common.bounds import MAX_DEPTH
 from apps.common.errors import ApiError
 from apps.common.renderers import as_json
 from apps.common.texts import text
@@ -116,6 +118,8 @@ class Storable:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path.startswith("/_allauth/") and (error := _unreadable(request.body)):
+            return error_response(error)
         if any("\0" in given for given in _given(request)):
             return _refused("NUL_CHARACTER")
         return self._get_response(request)
@@ -142,6 +146,18 @@ class Storable:
             log.exception("the database cannot hold this", exc_info=error)
             return _refused("VALUE_NOT_STORABLE")
         return None
+
+
+def _unreadable(body: bytes) -> ApiError | None:
+    """Of JSON that django-allauth is to read, what it would not survive: `json` follows brackets as deep as they go,
+    and raises for long numbers what nobody expects."""
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH:
+        return ApiError(400, "BODY_TOO_DEEP", high=MAX_DEPTH)
+    try:
+        json.loads(body or b"{}")
+    except ValueError as error:
+        return ApiError(400, "PARSE_ERROR", detail=str(error)[:200])
+    return None
 
 
 def _given(request: HttpRequest) -> Iterator[str]:

@@ -48,7 +48,7 @@ class AlwaysJSON(DefaultContentNegotiation):
 
 def whole(stream: IO[bytes], request: Request) -> bytes:
     """The body of `request`. Raises ApiError where it has more bytes than that operation's may have."""
-    limit = bounds.body_bytes(request.method, request.path)
+    limit = bounds.body(request.method, request.path).most()
     body = stream.read(limit + 1)
     if len(body) > limit:
         raise ApiError(413, "BODY_TOO_LARGE", limit=limit)

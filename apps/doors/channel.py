@@ -19,6 +19,9 @@ from django.db import transaction
 from apps.accounts import audit
 from apps.common import asgi, handler, request_id
 from apps.common.asgi import App, Receive, Scope, Send
+from apps.common.bounds import MAX_CHANNELS
+from apps.common.errors import ApiError
+from apps.common.opened import Open
 from apps.common.texts import text
 from apps.doors import asking, beside, entering, requests, streams
 from apps.doors.asking import Asker
@@ -54,6 +57,7 @@ class Channels:
     def __init__(self, onward: App) -> None:
         self._onward = onward
         self._watch = Watch()
+        self._open = Open(MAX_CHANNELS, "CHANNELS_TOO_MANY")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         way = self._way(scope["path"]) if scope["type"] == "websocket" else None
@@ -70,6 +74,13 @@ class Channels:
                 log.exception("a channel failed before it was open")
             await asgi.refuse(scope, send, known)
             return
+        try:
+            with self._open.one(opened.asker.user.pk):
+                await self._carry(opened, given, scope, receive, send)
+        except ApiError as error:
+            await asgi.refuse(scope, send, error)
+
+    async def _carry(self, opened: Way, given: str, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "websocket.accept"})
         with self._watch.held(opened.held) as over:
             talk = asyncio.ensure_future(_talk(opened, given, asgi.language(scope), receive, send))
@@ -228,19 +239,20 @@ class _Frames:
 
 
 def _ends(said: str | None) -> bool:
-    try:
-        return said is not None and json.loads(said) == {"end": True}
-    except ValueError:
-        return False
+    return _read(said) == {"end": True}
 
 
 def _flow(said: str | None) -> bool | None:
-    try:
-        found = json.loads(said or "null")
-    except ValueError:
-        return None
-    flow = found.get("flow") if isinstance(found, dict) else None
+    flow = _read(said).get("flow")
     return flow if isinstance(flow, bool) else None
+
+
+def _read(said: str | None) -> Mapping[str, Any]:
+    """Empty for what says nothing."""
+    try:
+        return wire.read_line((said or "{}").encode())
+    except (wire.WireError, UnicodeEncodeError):
+        return {}
 
 
 async def _no(send: Send, lang: str, code: str, params: Mapping[str, Any]) -> None:

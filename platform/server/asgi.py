@@ -70,12 +70,12 @@ class Handler(ASGIHandler):
             about = [(b"cache-control", b"no-store"), (b"x-request-id", given.encode())]
             await answer(send, b'{"status": "ok"}', headers=about)
             return
-        limit = bounds.body_bytes(scope["method"], scope["path"])
+        may = bounds.body(scope["method"], scope["path"])
         try:
-            if limit > bounds.MAX_BODY and not await self.run(partial(self._is_signed_in, scope)):
+            if may.known and not await self.run(partial(self._is_signed_in, scope)):
                 body: IO[bytes] = BytesIO()  # nobody's is not read: the answer does not depend on it
             else:
-                body = await self.read_body(receive, limit, declared=int(header(scope, b"content-length") or 0))
+                body = await self.read_body(receive, may.most(), declared=int(header(scope, b"content-length") or 0))
         except RequestAborted:
             return
         except ApiError as error:

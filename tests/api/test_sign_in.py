@@ -68,6 +68,36 @@ def test_signing_out_ends_the_session(browser: Client, user: User) -> None:
     assert browser.get("/api/v1/auth/me").status_code == 401
 
 
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [(b"[" * 8000 + b"]" * 8000, "BODY_TOO_DEEP"), (b'{"username":' + b"1" * 5000 + b"}", "PARSE_ERROR")],
+    ids=["deep", "long number"],
+)
+def test_what_a_sign_in_cannot_read_is_refused(browser: Client, user: User, body: bytes, code: str) -> None:
+    browser.raise_request_exception = False
+    browser.get(f"{AUTH}/session")
+    answer = post(browser, f"{AUTH}/login", body)
+    assert (answer.status_code, answer.json()["error"]) == (400, code)
+
+
+@pytest.mark.parametrize("content_type", ["multipart/form-data; boundary=x", "application/x-www-form-urlencoded"])
+def test_a_form_is_no_sign_in(browser: Client, user: User, content_type: str) -> None:
+    browser.raise_request_exception = False
+    browser.get(f"{AUTH}/session")
+    headers = {"X-CSRFToken": browser.cookies["csrftoken"].value}
+    assert browser.post(f"{AUTH}/login", b"--x--", content_type=content_type, headers=headers).status_code == 400
+
+
+def test_another_address_that_the_client_says_it_has_is_no_way_round_the_wait(browser: Client, user: User) -> None:
+    browser.get(f"{AUTH}/session")
+    cookie = {"X-CSRFToken": browser.cookies["csrftoken"].value}
+    for number in range(6):
+        said = {**cookie, "X-Forwarded-For": f"198.51.100.{number}", "Forwarded": f"for=198.51.100.{number}"}
+        body = {"username": "lee", "password": "wrong"}
+        answer = browser.post(f"{AUTH}/login", body, content_type="application/json", headers=said)
+    assert answer.json()["errors"][0]["code"] == "too_many_login_attempts"
+
+
 def test_after_several_wrong_passwords_even_the_right_one_has_to_wait(browser: Client, user: User) -> None:
     for _ in range(5):
         assert sign_in(browser, password="wrong").status_code == 400

@@ -17,7 +17,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role
 from apps.clusters.models import DevEnvironment
+from apps.common import opened
 from apps.common.clock import now
+from apps.common.errors import ApiError
 from apps.doors import gate, watch
 from apps.training.models import Attempt, Node, Task
 from apps.training.states import State
@@ -248,6 +250,26 @@ def test_what_the_keeper_refuses_is_said_with_its_code(member: Console) -> None:
     with channel(member) as connection:
         answer = said(connection, open="nothing")
         assert (answer["ok"], answer["code"], answer["params"]) == (False, "CHANNEL_REQUEST", {"field": "open"})
+
+
+def test_a_first_word_that_is_too_long_or_too_deep_is_refused(member: Console) -> None:
+    for said_first in ('{"open":"exec","cwd":"' + "x" * wire.LONGEST_LINE + '"}', "[" * 60_000):
+        with channel(member) as connection:
+            connection.send(said_first)
+            assert json.loads(connection.recv(30))["code"] == "CHANNEL_REQUEST"
+
+
+def test_a_person_has_so_many_channels_open(member: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opened.Open, "refuse_more", refuse_second)
+    with channel(member):
+        status, body = refused(lambda: channel(member))
+        assert (status, json.loads(body)["error"]) == (429, "CHANNELS_TOO_MANY")
+
+
+def refuse_second(self: opened.Open, person: int) -> None:
+    self._most = 1
+    if self._count[person] >= self._most:
+        raise ApiError(429, self._code, limit=self._most)
 
 
 def test_frames_that_are_none_end_it(member: Console) -> None:

@@ -10,7 +10,7 @@ from apps.common.errors import ApiError
 
 def stream(request: Request) -> IO[bytes]:
     """As it came. Raises ApiError for one that is too long."""
-    limit = bounds.body_bytes(request.method, request.path)
+    limit = bounds.body(request.method, request.path).most()
     if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
         raise ApiError(413, "BODY_TOO_LARGE", limit=limit)
     return cast(IO[bytes], request.stream or io.BytesIO())

@@ -229,6 +229,7 @@ class TaskStreamView(APIView):
         """Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow; `beat` every two
         seconds of silence. Resumes from Last-Event-ID."""
         task = actions.find(request.user, task_id)
+        streaming.OPEN.refuse_more(request.user.pk)
         ranks = query["logs"] if query["logs"] in ("none", "all") else str(logs.rank_of(task, query["logs"]))
         resume = request.headers.get("Last-Event-ID", "")
         body = streaming.stream(task.pk, request.user, resume, ranks, language())

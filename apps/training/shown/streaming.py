@@ -16,6 +16,8 @@ from dataclasses import replace
 from apps.accounts.access import Reader
 from apps.accounts.models import User
 from apps.common import bus
+from apps.common.bounds import MAX_STREAMS
+from apps.common.opened import Open
 from apps.training.shown import looks
 from apps.training.shown.looks import Position, Question, Rest, message
 
@@ -23,6 +25,8 @@ COALESCE = 0.1  # seconds between two answers to the same reader while much happ
 POLL = 1.0  # seconds between two looks at the database while the broker is away
 PATIENCE = 10.0  # seconds without a message until the database is asked all the same
 BEAT = 2.0  # seconds of silence until a reader is told that the platform is alive
+
+OPEN = Open(MAX_STREAMS, "STREAMS_TOO_MANY")
 
 
 async def stream(task_id: str, user: User, resume: str, ranks: str, lang: str) -> AsyncIterator[bytes]:
@@ -32,22 +36,23 @@ async def stream(task_id: str, user: User, resume: str, ranks: str, lang: str) -
     question = Question(task_id, reader, lang, ranks, Position.parse(resume) or Position())
     known: looks.Known = {}
     yield b"retry: 1000\n\n"
-    async with bus.subscribe(f"task:{task_id}") as inbox:
-        while True:
-            answer = await looks.ask(question, known)
-            question, known = replace(question, position=answer.position), answer.known
-            if answer.body:
-                yield answer.body
-            if answer.rest is Rest.NOTHING:
-                yield message("end", {}, answer.position)
-                return
-            if answer.rest is Rest.MORE:
-                continue
-            if answer.body:
-                await asyncio.sleep(_until_next(COALESCE))
-            async for beat in _silence(inbox, answer.again, ranks):
-                yield beat
-            inbox.clear()
+    with OPEN.one(user.pk):
+        async with bus.subscribe(f"task:{task_id}") as inbox:
+            while True:
+                answer = await looks.ask(question, known)
+                question, known = replace(question, position=answer.position), answer.known
+                if answer.body:
+                    yield answer.body
+                if answer.rest is Rest.NOTHING:
+                    yield message("end", {}, answer.position)
+                    return
+                if answer.rest is Rest.MORE:
+                    continue
+                if answer.body:
+                    await asyncio.sleep(_until_next(COALESCE))
+                async for beat in _silence(inbox, answer.again, ranks):
+                    yield beat
+                inbox.clear()
 
 
 async def _silence(inbox: bus.Inbox, again: float, ranks: str) -> AsyncIterator[bytes]:

@@ -71,10 +71,12 @@ def greeting(token: str) -> bytes:
 
 
 def read_line(data: bytes) -> dict[str, Any]:
-    """Raises WireError."""
+    """Raises WireError, for what is longer than LONGEST_LINE, too."""
+    if len(data) > LONGEST_LINE:
+        raise WireError("too long")
     try:
         said = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WireError("not JSON") from error
     if not isinstance(said, dict):
         raise WireError("not an object")

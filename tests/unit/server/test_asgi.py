@@ -194,3 +194,24 @@ def test_a_body_that_is_too_large_is_refused_as_soon_as_it_is_known_to_be(declar
     with pytest.raises(ApiError, match="BODY_TOO_LARGE"):
         asyncio.run(Handler().read_body(client.receive, 10, declared=declared))
     assert len(client.incoming) == (100 if declared else 98)
+
+
+def test_the_body_of_somebody_unknown_is_not_read_where_it_may_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it waited for: the answer to an upload by nobody does not depend on what is sent."""
+    handler = Handler()
+    bodies: list[Any] = []
+
+    def respond(request: Any) -> HttpResponse:
+        bodies.append(request._stream.read())
+        return HttpResponse("")
+
+    monkeypatch.setattr(handler, "get_response", respond)
+    path = "/api/v1/projects/one/file-uploads/upload-1/content"
+    for known in (False, True):
+        monkeypatch.setattr("server.asgi.is_signed_in", lambda _, known=known: known)
+        client = Client(path)
+        client.scope["method"] = "PUT"
+        client.incoming = [{"type": "http.request", "body": b"x" * 8}]
+        asked(handler, client)
+        assert len(client.incoming) == (0 if known else 1)
+    assert bodies == [b"", b"x" * 8]
