@@ -6,6 +6,7 @@ heartbeat was due, or when it had been held long enough. What is stored afterwar
 """
 
 import json
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +15,10 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from statistics import median
 
+from apps.common.bounds import HEARTBEAT
+from bench.load import answer
 from bench.procfs import cpu_seconds, memory
 from bench.scratch import ROOT, environment, inside, scratch
 from bench.table import Figure, Target
@@ -23,6 +27,7 @@ from tests.waiting import until
 
 WORKERS = 20_000
 INTERVAL = 10.0
+TOO_MANY = 150_000
 WARM_UP = 5.0
 """Seconds in which each worker is heard once before it counts."""
 
@@ -34,7 +39,30 @@ def measure() -> Iterator[Figure]:
             _load(data, web, WARM_UP, 1, first=1)
             yield from _figures(data, web, "each by itself", 1, first=100)
             yield from _figures(data, web, "eight of a host together", 1, first=200, hold=INTERVAL)
+            yield from _refusals(web)
             yield Figure("the server's memory, resident", memory(web.pids).resident, "MiB")
+
+
+def _refusals(web: Web) -> Iterator[Figure]:
+    """Of heartbeats by nobody that name far too many workers."""
+    bodies = [b'{"workers":[%s]}' % b",".join([entry] * TOO_MANY) for entry in (b"{}", b'{"id":"gn0-0","token":"x"}')]
+    with socket.create_connection(("127.0.0.1", web.port)) as connection:
+
+        def refused(body: bytes) -> float:
+            request = web.request("POST", HEARTBEAT, body)
+            began = time.perf_counter()
+            connection.sendall(request)
+            if (status := answer(connection)) not in (400, 413):
+                raise RuntimeError(f"a heartbeat of {TOO_MANY} entries was answered with {status}")
+            return time.perf_counter() - began
+
+        for body in bodies:
+            refused(body)
+        before = memory(web.pids).resident
+        took = max(median(refused(body) for _ in range(10)) for body in bodies)
+        left = max(0.0, memory(web.pids).resident - before)
+    yield Figure(f"a heartbeat of {TOO_MANY:,} entries is refused in", 1e3 * took, "ms", target=Target(50))
+    yield Figure("memory that twenty of them leave behind", left, "MiB", target=Target(1))
 
 
 def _figures(data: Path, web: Web, how: str, rounds: int, first: int, hold: float = 0.0) -> Iterator[Figure]:

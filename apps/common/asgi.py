@@ -49,8 +49,10 @@ class Answered:
             if begun or scope["type"] not in ("http", "websocket"):
                 raise
             given = request_id.begin(header(scope, b"x-request-id"))
-            log.exception("request failed outside of Django")
-            await refuse(scope, send, handler.translate(error), [(b"x-request-id", given.encode())])
+            known = handler.translate(error)
+            if known.status >= 500:
+                log.exception("request failed outside of Django")
+            await refuse(scope, send, known, [(b"x-request-id", given.encode())])
 
 
 async def answer(

@@ -18,7 +18,7 @@ from django.conf import settings
 MIB = 1 << 20
 MAX_BODY = MIB  # bytes, where BODIES says nothing else
 MAX_SIGN_IN = 16 << 10
-MAX_HEARTBEAT = 4 * MIB  # 1,024 workers, and up to 256 dev environments of their host
+MAX_HEARTBEAT = 2 * MIB  # of up to 1,024 workers, and what their host says of its dev environments
 
 MAX_VALUES = 200_000  # of a JSON body
 MAX_DEPTH = 64  # levels of objects and lists

@@ -11,13 +11,13 @@ class Open:
     """At most `most` of one kind for each person; what is more is refused with `code`. Used from one event loop."""
 
     def __init__(self, most: int, code: str) -> None:
-        self._most, self._code = most, code
+        self.most, self._code = most, code
         self._count: Counter[int] = Counter()
 
     def refuse_more(self, person: int) -> None:
         """Raises ApiError where a person has as many as may be."""
-        if self._count[person] >= self._most:
-            raise ApiError(429, self._code, limit=self._most)
+        if self._count[person] >= self.most:
+            raise ApiError(429, self._code, limit=self.most)
 
     @contextmanager
     def one(self, person: int) -> Iterator[None]:

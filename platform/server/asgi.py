@@ -78,10 +78,6 @@ class Handler(ASGIHandler):
                 body = await self.read_body(receive, may.most(), declared=int(header(scope, b"content-length") or 0))
         except RequestAborted:
             return
-        except ApiError as error:
-            given = request_id.begin(header(scope, b"x-request-id"))
-            await refuse(scope, send, error, [(b"x-request-id", given.encode())])
-            return
         with body:
             request, _ = self.create_request(scope, body)
             if request is None:

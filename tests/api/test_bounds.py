@@ -11,6 +11,7 @@ from rest_framework import serializers
 from apps.common import bounds, requests
 from apps.common.errors import ProblemsError
 from apps.environments.models import Template
+from apps.training.shown import streaming
 from fermi.launch import nearest
 from fermi.launch.request import MOST_VARIABLES
 from tests.api.conftest import Api
@@ -104,6 +105,18 @@ def test_values_are_counted_without_parsing_them() -> None:
     for text in (b"[" * (many + 1), b"[" + b"0," * many + b"0]", b'{"a":' + b"[{}," * many):
         assert bounds.has_too_many_values(text)
     assert not bounds.has_too_many_values(json.dumps({"patch": "x, [y] " * 30_000}).encode())
+
+
+@pytest.mark.usefixtures("environments", "dataset", "model")
+def test_a_person_follows_so_many_tasks_at_a_time(colleague: Api, owner: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert colleague.user
+    task = colleague.post("/training-tasks", changed()).data["taskId"]
+    monkeypatch.setattr(streaming.OPEN, "most", 1)
+    with streaming.OPEN.one(colleague.user.pk):
+        refused = colleague.get(f"/training-tasks/{task}/stream")
+        assert (refused.status, refused.error) == (429, "STREAMS_TOO_MANY")
+        assert owner.get(f"/training-tasks/{task}/stream").status == 200
+    assert colleague.get(f"/training-tasks/{task}/stream").status == 200
 
 
 # Answers --------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from django.db import connection
 from apps.common import asgi, bounds
 from apps.common.asgi import App, Receive, Scope, Send
 from apps.common.encoding import encode
+from apps.common.errors import ApiError
 from apps.common.texts import asked_for, text
 from apps.workers.heartbeat import schema
 from apps.workers.heartbeat.cache import Cache
@@ -41,9 +42,10 @@ class Heartbeats:
         if scope["type"] != "http" or scope["path"] != bounds.HEARTBEAT or scope["method"] != "POST":
             await self._onward(scope, receive, send)
             return
-        body = await _read(receive)
-        is_whole = len(body) <= bounds.MAX_HEARTBEAT
-        answer = self.answer(body, asgi.header(scope, b"accept-language")) if is_whole else None
+        body = await _read(receive, int(asgi.header(scope, b"content-length") or 0))
+        if bounds.has_too_many_values(body):
+            raise ApiError(400, "BODY_TOO_MANY_VALUES", limit=bounds.MAX_VALUES)
+        answer = self.answer(body, asgi.header(scope, b"accept-language"))
         if isinstance(answer, Awaitable):
             answer = await answer
         if answer is None:
@@ -128,14 +130,17 @@ def _encoded(workers: list[dict[str, Any]], lang: str) -> bytes:
     return encode({"code": 200, "message": text("OK", lang=lang)[0], "data": data})
 
 
-async def _read(receive: Receive) -> bytes:
-    """No more than a piece beyond what may be."""
+async def _read(receive: Receive, declared: int) -> bytes:
+    """Raises ApiError as soon as it is known to be larger than a heartbeat may be."""
     pieces: list[bytes] = []
-    while True:
+    size = declared
+    while size <= bounds.MAX_HEARTBEAT:
         message = await receive()
         pieces.append(message.get("body", b""))
-        if not message.get("more_body") or sum(map(len, pieces)) > bounds.MAX_HEARTBEAT:
+        if not message.get("more_body"):
             return b"".join(pieces)
+        size = sum(map(len, pieces))
+    raise ApiError(413, "BODY_TOO_LARGE", limit=bounds.MAX_HEARTBEAT)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
@@ -144,7 +149,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
     async def again() -> Mapping[str, Any]:
         if first:
-            return {"type": "http.request", "body": first.pop(), "more_body": len(body) > bounds.MAX_HEARTBEAT}
+            return {"type": "http.request", "body": first.pop()}
         return await receive()
 
     return again

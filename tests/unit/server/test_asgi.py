@@ -13,8 +13,10 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.test import override_settings
 from django.urls import path
 
+from apps.common import bounds
 from apps.common.asgi import Answered
 from apps.common.errors import ApiError
+from apps.workers.heartbeat.endpoint import Heartbeats
 from server.asgi import Handler
 
 closed = threading.Event()
@@ -215,3 +217,24 @@ def test_the_body_of_somebody_unknown_is_not_read_where_it_may_be_large(monkeypa
         asked(handler, client)
         assert len(client.incoming) == (0 if known else 1)
     assert bodies == [b"", b"x" * 8]
+
+
+@pytest.mark.parametrize(
+    ("declared", "pieces", "code"),
+    [
+        (bounds.MAX_HEARTBEAT + 1, [], "BODY_TOO_LARGE"),
+        (0, [b" " * bounds.MIB] * 3, "BODY_TOO_LARGE"),
+        (0, [b'{"workers":[' + b",".join([b"{}"] * 150_000) + b"]}"], "BODY_TOO_MANY_VALUES"),
+    ],
+)
+def test_a_heartbeat_that_is_too_large_is_neither_parsed_nor_handed_on(
+    monkeypatch: pytest.MonkeyPatch, declared: int, pieces: list[bytes], code: str
+) -> None:
+    monkeypatch.setattr(Heartbeats, "_start", lambda _: None)
+    monkeypatch.setattr("apps.workers.heartbeat.endpoint.orjson.loads", None)
+    client = Client(bounds.HEARTBEAT)
+    client.scope["headers"] += [(b"content-length", b"%d" % declared)] if declared else []
+    client.incoming = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    client.incoming[-1:] = [{**one, "more_body": len(pieces) > 1} for one in client.incoming[-1:]]
+    head, body = asked(Answered(Heartbeats(None)), client)  # type: ignore[arg-type]
+    assert (head["status"], json.loads(body["body"])["error"]) == (413 if "LARGE" in code else 400, code)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import pytest
 import uvicorn
 
 from server.http import Http
@@ -52,3 +53,23 @@ def test_a_request_that_came_while_another_was_answered_is_read_before_connectio
 
 def test_an_idle_connection_stays_longer_than_proxies_keep_theirs() -> None:
     assert KEEP_ALIVE > 60
+
+
+def test_half_a_request_is_noticed_while_nothing_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.web.LOOK_EVERY", 0.0)
+    monkeypatch.setattr("server.http.PATIENCE", 0.0)
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("there was no request")
+
+    server = Server(uvicorn.Config(application, http=Http, ws="none", lifespan="off", log_config=None))
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        thread = threading.Thread(target=server.run, args=([door],), daemon=True)
+        thread.start()
+        with socket.create_connection(door.getsockname(), timeout=60) as one:
+            one.sendall(ASK[:20])
+            assert one.recv(4096).startswith(b"HTTP/1.1 408 ")
+            assert one.recv(4096) == b""
+        server.handle_exit(signal.SIGTERM, None)
+        thread.join(60)
+    assert not thread.is_alive()
