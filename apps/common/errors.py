@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from apps.common.bounds import MAX_PROBLEMS
 from fermi.launch.spec import Problem
 
 
@@ -27,6 +28,14 @@ class ProblemsError(ApiError):
         self.status = 400
         self.code = "INVALID_REQUEST"
         self.problems = list(problems)
+
+
+def cut(problems: Sequence[Problem]) -> Sequence[Problem]:
+    """At most MAX_PROBLEMS; the last one then says how many more there are."""
+    if len(problems) <= MAX_PROBLEMS:
+        return problems
+    shown = problems[: MAX_PROBLEMS - 1]
+    return [*shown, Problem("", "MORE_PROBLEMS", {"count": len(problems) - len(shown)})]
 
 
 def together(wrong: Sequence[Problem], found: Iterable[Problem]) -> list[Problem]:

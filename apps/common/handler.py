@@ -5,7 +5,7 @@
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation, ValidationError
@@ -15,8 +15,8 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from apps.common import databases, request_id
-from apps.common.bounds import MAX_BODY, MAX_PROBLEMS
-from apps.common.errors import ApiError
+from apps.common.bounds import MAX_BODY
+from apps.common.errors import ApiError, cut
 from apps.common.texts import text
 from fermi.launch.errors import LaunchError
 from fermi.launch.spec import Problem
@@ -52,7 +52,7 @@ def headers(error: ApiError) -> dict[str, str]:
 def envelope(error: ApiError, lang: str | None = None) -> dict[str, Any]:
     """In the language of the request, where there is one."""
     errors = []
-    for problem in _cut(error.problems):
+    for problem in cut(error.problems):
         message, hint = _said(problem.code, problem.params, lang)
         errors.append({"field": problem.field, "error": problem.code, "message": message, "hint": hint})
     return {
@@ -64,14 +64,6 @@ def envelope(error: ApiError, lang: str | None = None) -> dict[str, Any]:
         "errors": errors,
         "requestId": request_id.current(),
     }
-
-
-def _cut(problems: Sequence[Problem]) -> Sequence[Problem]:
-    """At most MAX_PROBLEMS; the last one then says how many more there are."""
-    if len(problems) <= MAX_PROBLEMS:
-        return problems
-    shown = problems[: MAX_PROBLEMS - 1]
-    return [*shown, Problem("", "MORE_PROBLEMS", {"count": len(problems) - len(shown)})]
 
 
 def _said(code: str, params: Mapping[str, Any], lang: str | None) -> tuple[str, str]:

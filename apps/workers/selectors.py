@@ -9,6 +9,7 @@ from django.db.models import Q, QuerySet
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.common.clock import now
+from apps.common.errors import cut
 from apps.training.models import Task
 from apps.training.shown import presenters
 from apps.training.states import FINAL, State
@@ -171,7 +172,7 @@ def _group(
             for place in line.seats()
             if place.worker in known
         ],
-        "problems": [presenters.problem(problem) for problem in found],
+        "problems": [presenters.problem(problem) for problem in cut(found)],
         "warnings": [presenters.warning(one.code, one.params) for one in warnings],
         "task": _task(row.task),
         "allowedActions": actions(row, ready=not found) if row.may_change else [],

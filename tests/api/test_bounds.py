@@ -134,6 +134,14 @@ def test_of_many_problems_an_answer_names_a_hundred(anonymous: Api, count: int) 
         assert "at least 2 more" in last["message"]
 
 
+@pytest.mark.usefixtures("environments", "dataset", "model")
+def test_a_preview_names_a_hundred_problems_too(colleague: Api) -> None:
+    wrong = changed(environmentIds=[], distributedConfig={"nodeIds": [1] * 150})
+    problems = colleague.post("/training-tasks/preview", wrong).data["problems"]
+    assert len(problems) == bounds.MAX_PROBLEMS
+    assert problems[-1]["error"] == "MORE_PROBLEMS"
+
+
 # Changing a part ------------------------------------------------------------------------------------------------------
 @pytest.fixture
 def template(owner: Api) -> str:

@@ -11,6 +11,7 @@ from django.conf import settings
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.common.clock import now
+from apps.common.errors import cut
 from apps.environments import memory
 from apps.scheduling import pricing
 from apps.training.ground.launching import backend_for, seen_from
@@ -34,7 +35,7 @@ def preview(
     draft = build(user, asked, request, TASK, wrong)
     problems = [*draft.problems, *_role(user, draft, asked)]
     shown: dict[str, Any] = {
-        "problems": [presenters.problem(problem) for problem in problems],
+        "problems": [presenters.problem(problem) for problem in cut(problems)],
         "warnings": [presenters.warning(warning.code, warning.params) for warning in draft.warnings],
         "chosen": None, "proposal": None, "splits": [], "batch": None, "scaling": None, "worldSize": 0, "nodeCount": 0,
         "masterNode": None,

@@ -7,7 +7,7 @@ from django.db.models import F
 
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
-from apps.common.errors import ApiError, ProblemsError
+from apps.common.errors import ApiError, ProblemsError, cut
 from apps.training.services import actions
 from apps.training.services.create import draft, submit
 from apps.training.services.preview import TASK, named, rendered
@@ -85,7 +85,7 @@ def environment(user: User, worker_id: str) -> dict[str, Any]:
     try:
         made = draft(user, request(worker.group), TASK)
     except ProblemsError as error:
-        return {"env": {}, "problems": [problem(one) for one in error.problems]}
+        return {"env": {}, "problems": [problem(one) for one in cut(error.problems)]}
     found = rendered(made)
     env: dict[str, str] = {}
     secrets = named(made.job)
@@ -96,7 +96,7 @@ def environment(user: User, worker_id: str) -> dict[str, Any]:
                 env = {name: decode(value, SHOWN) for name, value in {**shared, **rank["env"]}.items()}
     if not access.is_member(user, worker.project_id):
         env = credentials.without(env, worker.group.env)
-    return {"env": env, "problems": [problem(one) for one in made.problems]}
+    return {"env": env, "problems": [problem(one) for one in cut(made.problems)]}
 
 
 def _begin(user: User, group: Group) -> None:
