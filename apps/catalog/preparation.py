@@ -2,29 +2,22 @@
 
 preparing, due ──claim (compare-and-set on due_at)──▶ preparing, due again in CLAIM ──▶ ready | failed
 
-While a process works it keeps pushing `due_at` ahead; when it dies, that stops, and the next sweep begins anew.
+While a process works it renews its claim (`apps.common.claims`); when it dies, that stops, and the next sweep begins
+anew.
 """
 
-import logging
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
-from django.db import connection
 
 from apps.catalog import arriving, sources
 from apps.catalog.models import DatasetVersion, VersionStatus
+from apps.common import claims
 from apps.common.clock import now
 from fermi import data
 
-log = logging.getLogger(__name__)
-
 CLAIM = timedelta(seconds=20)
-BEAT_SECONDS = 5.0
 PAIR = ("train.bin", "val.bin")
 STDLIB = "python:stdlib"
 """The `source` of the demo dataset: the text of the running Python's standard library."""
@@ -42,17 +35,18 @@ def prepare(version_id: str) -> bool:
         .filter(pk=version_id, status=VersionStatus.PREPARING, due_at__lte=now())
         .first()
     )
-    if version is None or version.due_at is None or not _claim(version.pk, version.due_at):
+    claim = claims.take(version, CLAIM) if version else None
+    if version is None or claim is None:
         return False
-    with _claimed(version.pk):
+    with claim.kept():
         try:
-            made = _make(version)
+            made = _make(version, claim)
         except data.DataError as error:
             params = {name: str(value) for name, value in error.params.items()}
-            _finish(version.pk, status=VersionStatus.FAILED, error={"code": error.code, **params})
+            claim.write(due_at=None, status=VersionStatus.FAILED, error={"code": error.code, **params})
         else:
-            _finish(
-                version.pk,
+            claim.write(
+                due_at=None,
                 status=VersionStatus.READY,
                 progress=1.0,
                 train_path=str(made.train_path),
@@ -67,14 +61,14 @@ def prepare(version_id: str) -> bool:
     return True
 
 
-def _make(version: DatasetVersion) -> data.Tokenised:
+def _make(version: DatasetVersion, claim: claims.Claim) -> data.Tokenised:
     shown = 0.0
 
     def progress(done: int, total: int) -> None:
         nonlocal shown
         if done / total - shown >= 0.01:
             shown = done / total
-            DatasetVersion.objects.filter(pk=version.pk).update(progress=shown)
+            claim.write(progress=shown)
 
     out = settings.DATA_DIR / "datasets" / version.pk
     if version.source == STDLIB:
@@ -94,37 +88,3 @@ def _make(version: DatasetVersion) -> data.Tokenised:
     if train.exists() or valid.exists():
         return data.inspect_pair(train, valid, progress=progress, allowed=sources.is_allowed)
     return data.tokenise(source, out, progress=progress, allowed=sources.is_allowed)
-
-
-def _claim(version_id: str, seen: datetime) -> bool:
-    mine = DatasetVersion.objects.filter(pk=version_id, status=VersionStatus.PREPARING, due_at=seen)
-    return bool(mine.update(due_at=now() + CLAIM))
-
-
-@contextmanager
-def _claimed(version_id: str) -> Iterator[None]:
-    """Keeps the claim alive from a thread of its own, so that no long read or fsync lets it lapse."""
-    done = threading.Event()
-
-    def beat() -> None:
-        try:
-            while not done.wait(BEAT_SECONDS):
-                rows = DatasetVersion.objects.filter(pk=version_id, status=VersionStatus.PREPARING)
-                rows.update(due_at=now() + CLAIM)
-        except Exception:  # the work goes on; at worst it is done twice, into the same files
-            log.exception("cannot keep the claim on %s", version_id)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=beat, name=f"claim-{version_id}", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
-def _finish(version_id: str, **values: Any) -> None:
-    """The first to finish counts; a ready version never changes again."""
-    DatasetVersion.objects.filter(pk=version_id, status=VersionStatus.PREPARING).update(due_at=None, **values)

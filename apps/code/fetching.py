@@ -16,13 +16,14 @@ from apps.accounts.models import Project, User
 from apps.code import collecting, gathering, git, hints
 from apps.code.errors import FetchError
 from apps.code.models import Fetch, FetchStatus, Snapshot
+from apps.common import claims
 from apps.common.clock import now
 from apps.common.errors import ApiError
 
 log = logging.getLogger(__name__)
 
-CLAIM = timedelta(seconds=2 * git.SECONDS)
-"""Longer than all that a try may take."""
+CLAIM = timedelta(seconds=30)
+"""Renewed while a try goes on (`apps.common.claims`)."""
 DEADLINE = timedelta(minutes=30)
 MOST_TRIES = 5
 AGAIN = timedelta(seconds=10)
@@ -53,26 +54,27 @@ def fetch(fetch_id: str) -> bool:
     row = Fetch.objects.select_related("project", "created_by").filter(pk=fetch_id).first()
     if row is None or row.status != FetchStatus.FETCHING or row.due_at is None or row.due_at > now():
         return False
-    mine = Fetch.objects.filter(pk=row.pk, status=FetchStatus.FETCHING, due_at=row.due_at)
-    if not mine.update(due_at=now() + CLAIM, tries=row.tries + 1):
+    claim = claims.take(row, CLAIM, tries=row.tries + 1)
+    if claim is None:
         return False
-    try:
-        _end(row, FetchStatus.READY, snapshot=_bring(row))
-    except FetchError as error:
-        failed = {"code": error.code, **error.params}
-        if error.retry and row.tries + 1 < MOST_TRIES and now() + AGAIN < row.deadline_at:
-            again = Fetch.objects.filter(pk=row.pk, status=FetchStatus.FETCHING)
-            again.update(due_at=now() + AGAIN * 2**row.tries, error=failed)
-        else:
-            _end(row, FetchStatus.FAILED, error=failed)
-    except vault.Unavailable as absent:
-        _end(row, FetchStatus.FAILED, error={"code": absent.code, **absent.params})
-    except ApiError as error:
-        problem = error.problems[0]
-        _end(row, FetchStatus.FAILED, error={"code": problem.code, **problem.params})
-    except Exception as error:
-        log.exception("fetch %s", row.pk)
-        _end(row, FetchStatus.FAILED, error={"code": "CODE_FETCH_BROKE", "why": f"{type(error).__name__}: {error}"})
+    with claim.kept():
+        try:
+            found = _ended(FetchStatus.READY, snapshot=_bring(row))
+        except FetchError as error:
+            failed = {"code": error.code, **error.params}
+            found = _ended(FetchStatus.FAILED, error=failed)
+            if error.retry and row.tries + 1 < MOST_TRIES and now() + AGAIN < row.deadline_at:
+                found = {"due_at": now() + AGAIN * 2**row.tries, "error": failed}
+        except vault.Unavailable as absent:
+            found = _ended(FetchStatus.FAILED, error={"code": absent.code, **absent.params})
+        except ApiError as error:
+            problem = error.problems[0]
+            found = _ended(FetchStatus.FAILED, error={"code": problem.code, **problem.params})
+        except Exception as error:
+            log.exception("fetch %s", row.pk)
+            why = f"{type(error).__name__}: {error}"
+            found = _ended(FetchStatus.FAILED, error={"code": "CODE_FETCH_BROKE", "why": why})
+        claim.write(**found)
     return True
 
 
@@ -94,10 +96,8 @@ def _bring(row: Fetch) -> Snapshot:
         return collecting.collect(row.created_by, row.project, found.folder, origin)
 
 
-def _end(row: Fetch, status: FetchStatus, **values: Any) -> None:
-    """The first to end it counts."""
-    left = {"error": None, **values}
-    Fetch.objects.filter(pk=row.pk, status=FetchStatus.FETCHING).update(status=status, due_at=None, **left)
+def _ended(status: FetchStatus, **values: Any) -> dict[str, Any]:
+    return {"error": None, **values, "status": status, "due_at": None}
 
 
 def _told(source: dict[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,21 @@
-"""A row's `due_at` is schedule and claim in one; `claimed_at` says since when a pass has it. Rows that live (tasks,
-environments) have both columns."""
+"""Rows that live (tasks, environments), each looked at by one pass at a time.
+
+`due_at` says when a row is to be looked at next, and hints move it to now. `claimed_at` says which pass has the row: it
+is set by compare-and-set to the moment at which the pass began, and the pass writes only while that stands there. A
+hint never takes a row away from its pass: the row is due again as soon as the pass lets go of it. The claim of a pass
+that died lapses after its span; while a pass lives, it is renewed (`Claim.kept`).
+"""
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import OperationalError, connection
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
+from apps.common.claims import RENEWALS, renewing
 from apps.common.clock import now
 
 TRIES = 5
@@ -15,18 +23,53 @@ DEADLOCK = "40P01"
 """As PostgreSQL names it."""
 
 
-def claim(rows: QuerySet[Any], span: timedelta) -> datetime:
-    """Takes those of `rows` that are due by moving `due_at` to a moment that is this pass's own: who has it there has
-    the row, until then."""
+class Claim:
+    """One pass's hold on those of `rows` that were due and free when it was made: their `claimed_at` is `at`. `until`:
+    what their `due_at` is, unless a hint has moved it. `taken`: how many they were."""
+
+    def __init__(self, rows: QuerySet[Any], span: timedelta) -> None:
+        self.rows, self.span = rows, span
+        self.at = _own(now())
+        self.until = self.at + span
+        self.taken = update(waiting(rows, span), due_at=self.until, claimed_at=self.at)
+
+    @property
+    def held(self) -> QuerySet[Any]:
+        """Those of its rows that it still has."""
+        return self.rows.filter(claimed_at=self.at)
+
+    def renew(self) -> bool:
+        """Begins its span anew. False: nothing of it is left."""
+        at = _own(now())
+        if not update(self.held, claimed_at=at):
+            return False
+        self.at = at
+        return True
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Renews it while the work goes on, however long one step of it takes."""
+        with renewing(self.renew, self.span.total_seconds() / RENEWALS, f"claim {self.at:%H:%M:%S.%f}"):
+            yield
+
+    def let_go(self, rows: QuerySet[Any], count: int, due_at: datetime | None) -> int:
+        """Of its rows these, `count` at most: they are looked at again at `due_at` (None: not any more). Returns how
+        many a hint has moved meanwhile; they are due at once."""
+        mine = rows.filter(claimed_at=self.at)
+        if update(mine.filter(due_at=self.until), due_at=due_at, claimed_at=None) == count:
+            return 0
+        return update(mine, claimed_at=None)
+
+
+def _own(moment: datetime) -> datetime:
+    """A moment that no other pass has: several processes are woken by the same message. Up to a second ago."""
+    return moment - timedelta(microseconds=random.randrange(1_000_000))
+
+
+def waiting(rows: QuerySet[Any], span: timedelta) -> QuerySet[Any]:
+    """Those of `rows` that are due and that no pass has."""
     moment = now()
-    mine = moment + span + timedelta(microseconds=random.randrange(1_000_000))
-    update(rows.filter(due_at__lte=moment), due_at=mine, claimed_at=moment)
-    return mine
-
-
-def let_go(rows: QuerySet[Any], claim: datetime, wait: timedelta | None) -> None:
-    """Those that a hint has pulled forward meanwhile stay due, and are claimed anew at once. None: not due any more."""
-    update(rows.filter(due_at=claim), due_at=None if wait is None else now() + wait, claimed_at=None)
+    return rows.filter(Q(claimed_at=None) | Q(claimed_at__lte=moment - span), due_at__lte=moment)
 
 
 def update(rows: QuerySet[Any], **values: Any) -> int:

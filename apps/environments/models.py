@@ -14,6 +14,7 @@ from django.db import models
 from django.db.models import Q
 
 from apps.clusters.models import EnvironmentKind
+from apps.common.due import Claim
 from apps.common.ids import new_id
 
 
@@ -64,7 +65,7 @@ class Hosted(models.Model):
     """The life of an environment that the platform makes.
 
     wanted     what somebody (or idleness) asked for: running, stopped or deleted; `asked_code`, `asked_params`: why
-    state      where it is; `due_at` is schedule and claim in one, as a task's
+    state      where it is; `due_at` and `claimed_at`, as a task's: `apps.common.due`
     run        numbers its runs; 0 before the first. `asked_run`: the first one since somebody asked for it: those
                after it came by themselves. `restart_run`: the one that somebody asked to begin anew
     spec       `fermi.launch.hosting.HostedSpec` without its run. `seen`: what was last seen of the run
@@ -99,6 +100,9 @@ class Hosted(models.Model):
     made_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     idempotency_key = models.CharField(max_length=200, null=True, blank=True)
     request_hash = models.CharField(max_length=64, default="", blank=True)
+
+    claim: Claim | None = None
+    """Of the pass that loaded it."""
 
     class Meta:
         constraints = [

@@ -8,17 +8,18 @@ is repaired by the next pass, which does the same under the same name.
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.db import Error as AnyDatabaseError
+from django.db.models import QuerySet
 
 from apps.clusters import contact
 from apps.clusters.models import Cluster
 from apps.common import due
 from apps.common.clock import now
-from apps.environments import steps, watching
+from apps.environments import hints, steps, watching
 from apps.environments.models import Hosted, Run
 from apps.environments.reaching import hosting_of
 from apps.environments.states import AT_REST, WITH_RUN, State, Wanted, idling
@@ -33,6 +34,8 @@ from fermi.launch.spec import Cause
 
 log = logging.getLogger(__name__)
 
+AT_ONCE = 20
+"""Environments that one pass claims: others may take the next ones meanwhile."""
 STEPS_PER_PASS = 12
 """More than the longest way through the states; only a bug could need it."""
 
@@ -48,41 +51,57 @@ class Scene:
 
 
 def reconcile(environment_id: str) -> None:
-    """A pass over one environment, if it is due and nobody has claimed it."""
+    """A pass over one environment, if it is due and no pass has it."""
     _go([environment_id])
 
 
-def sweep(limit: int = 500) -> int:
-    """A pass over everything that is due; one observation per cluster serves all its environments. Returns how many
-    there were."""
-    ids = list(Hosted.objects.filter(due_at__lte=now()).order_by("due_at").values_list("pk", flat=True)[:limit])
+def sweep(limit: int = AT_ONCE) -> int:
+    """A pass over what is due longest; one observation per cluster serves all its environments. Returns how many there
+    were."""
+    rows = due.waiting(Hosted.objects, CLAIM).order_by("due_at")
+    ids = list(rows.values_list("pk", flat=True)[:limit])
     return _go(ids) if ids else 0
 
 
 def _go(ids: Sequence[str]) -> int:
-    claim = due.claim(Hosted.objects.filter(pk__in=ids), CLAIM)
-    rows = _load(ids, claim)
-    by_cluster: defaultdict[str, list[Hosted]] = defaultdict(list)
-    for hosted in rows:
-        by_cluster[hosted.environment.cluster_id].append(hosted)
-    quiet: list[str] = []
-    for members in by_cluster.values():
-        scene = _scene(members)
-        for hosted in members:
-            try:
-                if _nothing_new(hosted, scene):
-                    quiet.append(hosted.pk)
-                else:
-                    _pass(hosted, claim, scene)
-            except Exception:  # one bad row never stops the rest; its claim is its back-off
-                log.exception("environment %s: the pass failed; it is tried again in %s", hosted.pk, CLAIM)
-    due.let_go(Hosted.objects.filter(pk__in=quiet), claim, LOOK_AGAIN[State.RUNNING])
+    claim = due.Claim(Hosted.objects.filter(pk__in=ids), CLAIM)
+    with claim.kept():
+        rows = _load(claim)
+        by_cluster: defaultdict[str, list[Hosted]] = defaultdict(list)
+        for hosted in rows:
+            by_cluster[hosted.environment.cluster_id].append(hosted)
+        quiet: list[str] = []
+        for members in by_cluster.values():
+            scene = _scene(members)
+            for hosted in members:
+                try:
+                    if _nothing_new(hosted, scene):
+                        quiet.append(hosted.pk)
+                    else:
+                        _pass(hosted, claim, scene)
+                except Exception:  # one bad row never stops the rest
+                    log.exception("environment %s: the pass failed; it is tried again in %s", hosted.pk, CLAIM)
+        if quiet:
+            _let_go(quiet, claim, LOOK_AGAIN[State.RUNNING])
     return len(rows)
 
 
-def _load(ids: Iterable[str], claim: datetime) -> list[Hosted]:
-    rows = Hosted.objects.select_related("environment__cluster", "environment__zone", "environment__owner")
-    return list(rows.filter(pk__in=ids, due_at=claim))
+def _let_go(ids: Sequence[str], claim: due.Claim, wait: timedelta | None) -> None:
+    """Those that a hint has moved meanwhile are looked at again at once."""
+    at = None if wait is None else now() + wait
+    if claim.let_go(Hosted.objects.filter(pk__in=ids), len(ids), at):
+        hints.again()
+
+
+def _load(claim: due.Claim) -> list[Hosted]:
+    rows = list(_with_environment(claim.held))
+    for hosted in rows:
+        hosted.claim = claim
+    return rows
+
+
+def _with_environment(rows: QuerySet[Hosted]) -> QuerySet[Hosted]:
+    return rows.select_related("environment__cluster", "environment__zone", "environment__owner")
 
 
 def _scene(members: Sequence[Hosted]) -> Scene:
@@ -156,16 +175,20 @@ def _nothing_new(hosted: Hosted, scene: Scene) -> bool:
     return idling.judge(used) is idling.Idle.USED and not watching.is_news(hosted, seen, used)
 
 
-def _pass(hosted: Hosted, claim: datetime, scene: Scene) -> None:
-    """Walks on until there is nothing to do but wait, then sets when to look again."""
+def _pass(hosted: Hosted, claim: due.Claim, scene: Scene) -> None:
+    """Walks on until there is nothing to do but wait, then sets when to look again. One that raises is tried again
+    after a while, or when a hint comes."""
     try:
-        wait = _walk(hosted, scene)
+        wait = _walk(hosted, claim, scene)
     except Stale:
         wait = timedelta()
-    due.let_go(Hosted.objects.filter(pk=hosted.pk), claim, wait)
+    except Exception:
+        _let_go([hosted.pk], claim, CLAIM)
+        raise
+    _let_go([hosted.pk], claim, wait)
 
 
-def _walk(hosted: Hosted, scene: Scene) -> timedelta | None:
+def _walk(hosted: Hosted, claim: due.Claim, scene: Scene) -> timedelta | None:
     name = HostedHandle(hosted.pk, hosted.run).name
     seen = scene.seen.get(name)
     for _ in range(STEPS_PER_PASS):
@@ -189,11 +212,13 @@ def _walk(hosted: Hosted, scene: Scene) -> timedelta | None:
             return None
         if wait is not None:
             return wait
-        found = Hosted.objects.select_related("environment__cluster", "environment__zone", "environment__owner")
-        fresh = found.filter(pk=hosted.pk).first()
+        fresh = _with_environment(Hosted.objects.filter(pk=hosted.pk)).first()
         if fresh is None:
             return None
+        if fresh.claimed_at != claim.at:
+            raise Stale(hosted.pk)
         hosted, seen = fresh, None
+        hosted.claim = claim
     raise RuntimeError(f"environment {hosted.pk} does not come to rest in {hosted.state}")
 
 

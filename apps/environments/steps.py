@@ -51,7 +51,9 @@ def begin(hosted: Hosted, hosting: Hosting) -> timedelta | None:
     spec = specs.load(hosted.spec, number)
     try:
         vault.reveal(spec.project, spec.secret_env)
-        numbers = gpus.hold(hosted, environment.cluster_id, spec, gpus.there(hosting, spec))
+        there = gpus.there(hosting, spec)
+        with transitions.owned(hosted):
+            numbers = gpus.hold(hosted, environment.cluster_id, spec, there)
     except vault.Unavailable as missing:
         return wait(hosted, Cause(missing.code, missing.params))
     except gpus.Taken as taken:
@@ -82,25 +84,27 @@ def start(hosted: Hosted, run: Run, hosting: Hosting, decision: Decision) -> tim
         secrets = vault.reveal(spec.project, spec.secret_env)
     except vault.Unavailable as missing:
         return wait(hosted, Cause(missing.code, missing.params))
-    rendered = Rendered.from_json(run.rendered) if run.rendered else _late(run, spec, hosting)
+    rendered = Rendered.from_json(run.rendered) if run.rendered else _late(hosted, run, spec, hosting)
     hosting.start(rendered, secrets)
     if run.sent_at is None:
-        Run.objects.filter(pk=run.pk, sent_at=None).update(sent_at=now())
+        with transitions.owned(hosted):
+            Run.objects.filter(pk=run.pk, sent_at=None).update(sent_at=now())
     transitions.explain(hosted, decision.cause)
     return LOOK_AGAIN[State.STARTING]
 
 
-def _late(run: Run, spec: HostedSpec, hosting: Hosting) -> Rendered:
+def _late(hosted: Hosted, run: Run, spec: HostedSpec, hosting: Hosting) -> Rendered:
     """Of a run that was there before it was made by the platform."""
     rendered = hosting.render(spec)
-    Run.objects.filter(pk=run.pk).update(rendered=orjson.loads(orjson.dumps(rendered.to_json())))
+    with transitions.owned(hosted):
+        Run.objects.filter(pk=run.pk).update(rendered=orjson.loads(orjson.dumps(rendered.to_json())))
     return rendered
 
 
 def advance(hosted: Hosted, decision: Decision) -> timedelta | None:
     """An arrow without anything to do beside it."""
     assert decision.to
-    with transaction.atomic():
+    with transitions.owned(hosted):
         if decision.to is State.RUNNING:
             Run.objects.filter(environment=hosted.pk, number=hosted.run, running_at=None).update(running_at=now())
             transitions.move(hosted, decision.to, active_at=now())
@@ -147,7 +151,7 @@ def close(hosted: Hosted, run: Run, decision: Decision) -> timedelta | None:
         changes["wanted"] = Wanted.STOPPED
     if run.running_at and moment - run.running_at >= LASTED:
         changes["asked_run"] = hosted.run + 1
-    with transaction.atomic():
+    with transitions.owned(hosted):
         Run.objects.filter(pk=run.pk, ended_at=None).update(ended_at=moment)
         transitions.move(hosted, decision.to, decision.cause, seen={}, warned_at=None, **changes)
         if hosted.wanted != Wanted.RUNNING:
@@ -161,7 +165,7 @@ def remove(hosted: Hosted, hosting: Hosting | None, decision: Decision) -> timed
         if decision.cause.code:
             transitions.explain(hosted, decision.cause)
         return LOOK_AGAIN[State.DELETED]
-    with transaction.atomic():
+    with transitions.owned(hosted):
         environment = DevEnvironment.objects.filter(pk=hosted.pk).first()
         if environment is not None:
             told = {"name": environment.name, "runs": hosted.run}
@@ -177,8 +181,7 @@ def warn(hosted: Hosted, stops: idling.Use) -> timedelta:
     ends = max(at or moment, moment + idling.ahead(timedelta(minutes=stops.minutes or 0)))
     params = {"environment": environment.name, "minutes": stops.minutes, "ends": ends.timestamp()}
     with transaction.atomic():
-        same = Hosted.objects.filter(pk=hosted.pk, state=State.RUNNING, run=hosted.run, warned_at=hosted.warned_at)
-        if not same.update(warned_at=moment):
+        if not transitions.same(hosted).filter(warned_at=hosted.warned_at).update(warned_at=moment):
             raise transitions.Stale(hosted.pk)
         transitions.record(hosted, "ENVIRONMENT_IDLE_WARNED", params)
         link = f"/environments/{hosted.pk}"

@@ -1,15 +1,25 @@
-"""Celery's way in. Losing any of these messages loses nothing: the sweep comes again."""
+"""The worker's way in: environments have threads of their own in each worker, and no messages of Celery's. Many tasks
+that begin at once hold up no environment."""
 
-from celery import shared_task
+from typing import Any
 
-from apps.environments import reconcile as life
+from celery.signals import worker_ready, worker_shutting_down
+
+from apps.common.lanes import Lane
+from apps.environments import hints, reconcile
+
+THREADS = 3
+"""So many clusters that answer slowly hold up no other."""
+SECONDS = 2.0
+
+lane = Lane(hints.CHANNEL, reconcile.sweep, THREADS, SECONDS)
 
 
-@shared_task(name="environments.reconcile", ignore_result=True)
-def reconcile(environment_id: str) -> None:
-    life.reconcile(environment_id)
+@worker_ready.connect
+def start(**_: Any) -> None:
+    lane.start()
 
 
-@shared_task(name="environments.sweep", ignore_result=True)
-def sweep() -> None:
-    life.sweep()
+@worker_shutting_down.connect
+def stop(**_: Any) -> None:
+    lane.stop()

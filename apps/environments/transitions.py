@@ -1,10 +1,12 @@
 """The one writer of an environment's state: every arrow of `states.ARROWS` is walked in `move`, and nowhere else. What
 others read, `DevEnvironment.status`, follows in the same transaction, and so does the event."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
@@ -17,7 +19,7 @@ from fermi.launch.spec import Cause
 
 
 class Stale(Exception):
-    """Somebody else moved the environment meanwhile: load it again and look anew."""
+    """Somebody else moved the environment meanwhile, or has it now: load it again and look anew."""
 
 
 class Held(Exception):
@@ -26,6 +28,22 @@ class Held(Exception):
     def __init__(self, task: str) -> None:
         super().__init__(task)
         self.task = task
+
+
+def same(hosted: Hosted) -> QuerySet[Hosted]:
+    """Its row, where it is still as it was loaded and, if a pass has loaded it, still that pass's."""
+    rows = Hosted.objects.filter(pk=hosted.pk, state=hosted.state, run=hosted.run)
+    return rows if hosted.claim is None else rows.filter(claimed_at=hosted.claim.at)
+
+
+@contextmanager
+def owned(hosted: Hosted) -> Iterator[None]:
+    """A transaction in which nobody else moves the environment. Raises Stale, before anything is written, where its row
+    is not there any more as it was loaded, or is another pass's."""
+    with transaction.atomic():
+        if same(hosted).select_for_update(no_key=True).values_list("pk").first() is None:
+            raise Stale(hosted.pk)
+        yield
 
 
 def move(hosted: Hosted, to: State, cause: Cause | None = None, **fields: Any) -> None:
@@ -46,7 +64,7 @@ def move(hosted: Hosted, to: State, cause: Cause | None = None, **fields: Any) -
     }
     started = {"started_at": moment} if to is State.RUNNING else {"started_at": None}
     with transaction.atomic():
-        if not Hosted.objects.filter(pk=hosted.pk, state=come_from, run=hosted.run).update(**values):
+        if not same(hosted).update(**values):
             raise Stale(hosted.pk)
         DevEnvironment.objects.filter(pk=hosted.pk).update(status=to, **started)
         record(hosted, f"ENVIRONMENT_IS_{to.upper()}", {"run": values.get("run", hosted.run), "reason": code, **params})
@@ -81,8 +99,7 @@ def explain(hosted: Hosted, cause: Cause) -> None:
     params = dict(cause.params)
     if (hosted.reason, hosted.reason_params) == (cause.code, params):
         return
-    same = Hosted.objects.filter(pk=hosted.pk, state=hosted.state, run=hosted.run)
-    if not same.update(reason=cause.code, reason_params=params):
+    if not same(hosted).update(reason=cause.code, reason_params=params):
         raise Stale(hosted.pk)
     hosted.reason, hosted.reason_params = cause.code, params
 

@@ -9,6 +9,7 @@ import orjson
 
 from apps.clusters.models import AvailabilityZone, DevEnvironment, Lease
 from apps.common.clock import now
+from apps.environments import transitions
 from apps.environments.models import Hosted, Run
 from apps.environments.states import State
 from apps.environments.states.idling import Use
@@ -75,16 +76,16 @@ def remember(hosted: Hosted, seen: HostedSeen, used: Use) -> None:
         changes["seen"] = found
     if _later(hosted, used):
         changes["active_at"] = used.active
-    if changes and Hosted.objects.filter(pk=hosted.pk, run=hosted.run, state=hosted.state).update(**changes):
+    if changes and transitions.same(hosted).update(**changes):
         if hosted.warned_at and "active_at" in changes:
             over(hosted.pk, "environment_idle")
         for name, value in changes.items():
             setattr(hosted, name, value)
     environment = hosted.environment
     if facts := _facts(environment, seen):
-        if zone := facts.get("zone"):  # which its price depends on
+        mine = DevEnvironment.objects.filter(pk=hosted.pk, hosted__in=transitions.same(hosted))
+        if mine.update(**facts) and (zone := facts.get("zone")):  # which its price depends on
             Run.objects.filter(environment=hosted.pk, number=hosted.run).update(zone=zone.pk)
-        DevEnvironment.objects.filter(pk=hosted.pk).update(**facts)
         for name, value in facts.items():
             setattr(environment, name, value)
 

@@ -17,6 +17,7 @@ from functools import partial
 from django.conf import settings
 from django.db import models
 
+from apps.common.due import Claim
 from apps.common.ids import new_id
 from apps.training.states import FINAL, Kind, State
 from fermi.launch.spec import attempt_name
@@ -39,9 +40,9 @@ _NEWEST, _ASKED = ("-created_at", "id"), ("state", "framework", "owner", "name")
 class Task(models.Model):
     """`spec` is the snapshot the task is run from (`fermi.launch.spec.JobSpec` without its attempt), and what is done
     later follows from it; `request` is what the user sent, to be shown and sent again. A script of the user's own may
-    need neither dataset nor model of ours. `due_at` is schedule and claim in one: a pass takes the row by
-    compare-and-set on it; None when final. `claimed_at`: when the pass began that has the row now, or died with it.
-    `deadline_at` bounds the present state."""
+    need neither dataset nor model of ours. `due_at`: when it is looked at next; None when final. `claimed_at`: the
+    claim of the pass that has the row now, or died with it, and since when (`apps.common.due`). `deadline_at` bounds
+    the present state."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "task"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks", db_index=False)
@@ -102,6 +103,9 @@ class Task(models.Model):
 
     objects = models.Manager()
     trainings = Tasks(Kind.TRAINING)
+
+    claim: Claim | None = None
+    """Of the pass that loaded it."""
 
     class Meta:
         constraints = [

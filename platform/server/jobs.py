@@ -34,7 +34,6 @@ CELERY_BEAT_SCHEDULE = {
     "budgets": {"task": "training.budgets", "schedule": 300.0, "options": {"expires": 300.0}},
     "workers": {"task": "workers.sweep", "schedule": 2.0, "options": {"expires": 4.0}},
     "workers-clean": {"task": "workers.clean", "schedule": 3600.0, "options": {"expires": 3600.0}},
-    "environments": {"task": "environments.sweep", "schedule": 2.0, "options": {"expires": 4.0}},
     "catalog": {"task": "catalog.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
     "files": {"task": "files.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
     "files-forget": {"task": "files.forget", "schedule": 3600.0, "options": {"expires": 3600.0}},

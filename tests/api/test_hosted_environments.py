@@ -56,7 +56,7 @@ def made(template: Template, colleague: Api) -> str:
 def settle(passes: int = 8) -> None:
     """What the sweep does, without its waits."""
     for _ in range(passes):
-        Hosted.objects.exclude(due_at=None).update(due_at=now())
+        Hosted.objects.exclude(due_at=None).update(due_at=now(), claimed_at=None)
         if not reconcile.sweep():
             return
 

@@ -69,7 +69,7 @@ def lives(task: Task, on_bad_loss: str, bad_at: int, last_bad_attempt: int, ever
     task.save()
 
     def is_over() -> bool:
-        Task.objects.exclude(state__in=FINAL).update(due_at=now())
+        Task.objects.exclude(state__in=FINAL).update(due_at=now(), claimed_at=None)
         reconciler.reconcile(task.pk)
         task.refresh_from_db()
         if task.state in WITH_ATTEMPT:

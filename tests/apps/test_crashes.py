@@ -82,7 +82,7 @@ def lives(task: Task, what: str, **spec: Any) -> Task:
     task.save()
 
     def is_over() -> bool:
-        Task.objects.exclude(state__in=FINAL).update(due_at=now())
+        Task.objects.exclude(state__in=FINAL).update(due_at=now(), claimed_at=None)
         reconciler.reconcile(task.pk)
         task.refresh_from_db()
         return task.state in FINAL

@@ -57,7 +57,7 @@ def passes(dies_at: int, rounds: int = 6) -> int:
     """The first one dies; the others find what it left."""
     lines = 0
     for number in range(rounds):
-        Hosted.objects.exclude(due_at=None).update(due_at=now())
+        Hosted.objects.exclude(due_at=None).update(due_at=now(), claimed_at=None)
         lines += sweep(dies_at if number == 0 else 0)
     return lines
 

@@ -37,7 +37,7 @@ def main() -> None:
 
 def due() -> None:
     for kind in (Hosted, Task):
-        kind._default_manager.filter(due_at__gt=right()).update(due_at=right())
+        kind._default_manager.filter(due_at__gt=right()).update(due_at=right(), claimed_at=None)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,9 @@ def live(seconds: float) -> None:
     """The sweep, as beat would have it, until the task is final."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        Task.objects.exclude(state__in=FINAL).update(due_at=now())  # a claim left by a crash would only cost time
+        Task.objects.exclude(state__in=FINAL).update(
+            due_at=now(), claimed_at=None
+        )  # a claim left by a crash would only cost time
         Queue.objects.update(claimed_at=None, due_at=now())
         reconciler.sweep()
         if not Task.objects.exclude(state__in=FINAL).exists():

@@ -1,13 +1,14 @@
 """What rows say that the store is to be told, carried out. Each act may be repeated; the row is settled after it."""
 
 import logging
+from contextlib import suppress
 from datetime import timedelta
 
 from django.db.models import Q, QuerySet
 
 from apps.accounts.models import Project
+from apps.common import claims
 from apps.common.clock import now
-from apps.files import claims
 from apps.files.models import Doing, File
 from apps.files.store import Unusable, key, store
 
@@ -17,6 +18,7 @@ AT_ONCE = 100
 """So many are done while whoever asked waits; the rest is the sweep's."""
 IN_A_SWEEP = 2_000
 LATER = timedelta(seconds=60)
+CLAIM = timedelta(seconds=30)
 
 
 def sweep() -> None:
@@ -33,23 +35,25 @@ def now_or_later(project: Project, rows: QuerySet[File]) -> None:
 
 def act(file: File) -> None:
     """What fails is tried again in a minute: a row that raises never stops the rest."""
-    if not claims.take(file):
+    claim = claims.take(file, CLAIM)
+    if claim is None:
         return
-    try:
-        _act(file)
-    except (OSError, Unusable) as error:
-        log.warning("cannot %s %s of %s: %s", file.doing, file.path, file.project_id, error)
-        File.objects.filter(pk=file.pk, doing=file.doing).update(due_at=now() + LATER)
+    with claim.kept(), suppress(claims.LostError):
+        try:
+            _act(file, claim)
+        except (OSError, Unusable) as error:
+            log.warning("cannot %s %s of %s: %s", file.doing, file.path, file.project_id, error)
+            claim.write(due_at=now() + LATER)
 
 
-def _act(file: File) -> None:
+def _act(file: File, claim: claims.Claim) -> None:
     place = key(file.project_id, file.path, file.task)
-    mine = File.objects.filter(pk=file.pk, doing=file.doing)
     if file.doing == Doing.DELETE:
         if file.source:  # it was to be moved
             store().delete(key(file.project_id, file.source, file.task))
         store().delete(place)
-        mine.delete()
+        with claim.fenced():
+            File.objects.filter(pk=file.pk).delete()
     elif file.doing == Doing.MOVE:
         store().move(key(file.project_id, file.source, file.task), place)
-        mine.update(doing=Doing.NOTHING, source="", due_at=None)
+        claim.write(doing=Doing.NOTHING, source="", due_at=None)

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import unicodedata
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -18,9 +19,10 @@ from django.conf import settings
 from django.db import transaction
 
 from apps.accounts.models import Project
+from apps.common import claims
 from apps.common.clock import now
 from apps.common.inserting import insert
-from apps.files import claims, hints, paths
+from apps.files import hints, paths
 from apps.files.models import File, Outputs
 from apps.files.services import folders
 from apps.files.store import Unusable, key, store
@@ -30,6 +32,7 @@ from fermi.launch.userpaths import OUTPUTS
 log = logging.getLogger(__name__)
 
 EVERY, LATER = timedelta(seconds=60), timedelta(seconds=60)
+CLAIM = timedelta(seconds=30)
 
 
 def places_of(project: str) -> dict[str, Any]:
@@ -59,41 +62,40 @@ def due() -> Iterable[Outputs]:
 
 def settle(row: Outputs, *, ended: bool) -> None:
     """Of a row that is due. `ended`: nothing writes there any more."""
-    if not claims.take(row):
+    claim = claims.take(row, CLAIM)
+    if claim is None:
         return
-    mine = Outputs.objects.filter(pk=row.pk)
-    with claims.kept(row):
+    with claim.kept(), suppress(claims.LostError):
         there = tree(row.task)
         if not row.stored:
             files = [entry for entry in there.walk() if not entry.folder]
-            mine.update(size=sum(file.size for file in files), count=len(files), counted_at=now())
+            counted = {"size": sum(file.size for file in files), "count": len(files), "counted_at": now()}
             if not ended:
-                mine.update(due_at=now() + EVERY)
+                claim.write(**counted, due_at=now() + EVERY)
                 return
-            if files and store().remote and not _stored(row, there, files):
+            if not claim.write(**counted) or (files and store().remote and not _stored(row, claim, there, files)):
                 return
         if store().remote:
             there.remove()
-        mine.update(due_at=None)
+        claim.write(due_at=None)
 
 
-def _stored(row: Outputs, there: Tree, files: list[Entry]) -> bool:
-    mine = Outputs.objects.filter(pk=row.pk)
+def _stored(row: Outputs, claim: claims.Claim, there: Tree, files: list[Entry]) -> bool:
     if odd := next((file.path for file in files if not paths.is_clean(file.path)), None):
         # they stay where they are, and can be had from there
-        mine.update(due_at=None, error=f"{unicodedata.normalize('NFC', odd)[:200]}: name")
+        claim.write(due_at=None, error=f"{unicodedata.normalize('NFC', odd)[:200]}: name")
         return False
     try:
         for file in files:
-            _bring(row, there, file)
+            _bring(row, claim, there, file)
     except (OSError, Unusable) as error:
         log.warning("cannot store the outputs of %s: %s", row.task, error)
-        mine.update(due_at=now() + LATER, error=str(error)[:300])
+        claim.write(due_at=now() + LATER, error=str(error)[:300])
         return False
-    return bool(mine.update(stored=True, error=""))
+    return claim.write(stored=True, error="")
 
 
-def _bring(row: Outputs, there: Tree, entry: Entry) -> None:
+def _bring(row: Outputs, claim: claims.Claim, there: Tree, entry: Entry) -> None:
     parent, name = paths.split(entry.path)
     own: dict[str, Any] = {"project": row.project, "task": row.task, "parent": parent, "name": name}
     if File.objects.filter(**own, size=entry.size).exclude(sha256="").exists():
@@ -101,7 +103,7 @@ def _bring(row: Outputs, there: Tree, entry: Entry) -> None:
     with there.open(entry.path) as file:
         found = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
         store().put(Path(f"/proc/self/fd/{file.fileno()}"), key(row.project_id, entry.path, row.task))
-    with transaction.atomic():
+    with claim.fenced():
         folders.ensure(row.project, paths.folders(entry.path), None, row.task)
         values = {"size": entry.size, "sha256": found, "changed_at": now()}
         File.objects.update_or_create(**own, defaults=values)

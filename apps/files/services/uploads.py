@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import logging
 import os
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import IO
@@ -19,11 +20,11 @@ from django.db import transaction
 
 from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
-from apps.common import disks
+from apps.common import claims, disks
 from apps.common.bounds import MAX_UPLOADS
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.files import claims, hints, paths
+from apps.files import hints, paths
 from apps.files.models import Doing, File, Upload, UploadState
 from apps.files.services import folders, quota
 from apps.files.store import Unusable, key, store
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 LIFE = timedelta(days=1)
 """Of an upload that nobody goes on with, and of what is remembered of one that has ended."""
 SOON, LATER = timedelta(seconds=2), timedelta(seconds=60)
+CLAIM = timedelta(seconds=30)
 AT_ONCE = 64 << 20
 """So many bytes are checked while whoever asked waits."""
 BLOCK = 1 << 20
@@ -174,24 +176,23 @@ def cancel(user: User, project: Project, upload_id: str) -> None:
 
 def check(upload: Upload) -> None:
     """Of one that is being checked: to its end, whoever began it. Does nothing where somebody else has it."""
-    if upload.due_at is None or upload.due_at > now() or not claims.take(upload):
+    if upload.due_at is None or upload.due_at > now() or (claim := claims.take(upload, CLAIM)) is None:
         return
-    with claims.kept(upload):
+    with claim.kept(), suppress(claims.LostError):
         try:
-            _check(upload)
+            _check(upload, claim)
         except ApiError as error:
             problem = error.problems[0]
             if error.code == "FILE_BUSY":
-                mine = Upload.objects.filter(pk=upload.pk, state=UploadState.CHECKING)
-                mine.update(due_at=now() + SOON)
+                claim.write(due_at=now() + SOON)
                 return
-            _fail(upload, problem.code, dict(problem.params))
+            _fail(upload, claim, problem.code, dict(problem.params))
         except (OSError, Unusable) as error:
             log.warning("cannot put %s in place: %s", upload, error)
-            Upload.objects.filter(pk=upload.pk, state=UploadState.CHECKING).update(due_at=now() + LATER)
+            claim.write(due_at=now() + LATER)
 
 
-def _check(upload: Upload) -> None:
+def _check(upload: Upload, claim: claims.Claim) -> None:
     source, project = staged(upload.pk), upload.project
     parent, name = paths.split(upload.path)
     rows = File.objects.filter(project=project, task="", parent=parent, name=name)
@@ -200,15 +201,14 @@ def _check(upload: Upload) -> None:
         found = _hash(source)
         if found != upload.sha256:
             raise ApiError(409, "UPLOAD_CORRUPT", found=found, expected=upload.sha256)
-        with transaction.atomic():
+        with claim.fenced():
             _reserve(upload)
         store().put(source, key(project.pk, upload.path))
     elif not placed or store().size(key(project.pk, upload.path)) != upload.size:
         raise ApiError(409, "UPLOAD_LOST")
-    with transaction.atomic():
+    with claim.fenced(state=UploadState.DONE, due_at=None, touched_at=now()):
         settled = {"doing": Doing.NOTHING, "upload": "", "size": upload.size, "sha256": upload.sha256}
         rows.filter(upload=upload.pk).update(**settled, by=upload.user, changed_at=now(), due_at=None)
-        Upload.objects.filter(pk=upload.pk).update(state=UploadState.DONE, due_at=None, touched_at=now())
         audit.record(upload.user, "file.put", upload.path, project=project, size=upload.size, sha256=upload.sha256)
     source.unlink(missing_ok=True)
 
@@ -228,14 +228,12 @@ def _reserve(upload: Upload) -> None:
     File.objects.filter(pk=row.pk).update(doing=Doing.PUT, upload=upload.pk)
 
 
-def _fail(upload: Upload, code: str, params: dict[str, object]) -> None:
-    with transaction.atomic():
+def _fail(upload: Upload, claim: claims.Claim, code: str, params: dict[str, object]) -> None:
+    error = {"code": code, **params}
+    with claim.fenced(state=UploadState.FAILED, error=error, due_at=None, touched_at=now()):
         rows = File.objects.filter(project=upload.project_id, upload=upload.pk)
         rows.filter(sha256="").delete()
         rows.update(doing=Doing.NOTHING, upload="")
-        error = {"code": code, **params}
-        mine = Upload.objects.filter(pk=upload.pk, state=UploadState.CHECKING)
-        mine.update(state=UploadState.FAILED, error=error, due_at=None, touched_at=now())
     staged(upload.pk).unlink(missing_ok=True)
 
 

@@ -1,6 +1,6 @@
 """Messages that make things happen sooner. None of them is needed: the sweep finds every due task by itself."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from django.db import transaction
@@ -32,6 +32,12 @@ def poke_all(task_ids: Iterable[str]) -> None:
 def due(task_id: str) -> None:
     """The same for a task that is due as it is."""
     transaction.on_commit(lambda: _send("training.reconcile", task_id))
+
+
+def again(task_ids: Sequence[str]) -> None:
+    """Of tasks that are due because a hint came during their pass."""
+    hint = ("training.reconcile", task_ids[0]) if len(task_ids) == 1 else ("training.sweep",)
+    transaction.on_commit(lambda: _send(*hint))
 
 
 def poke_waiting() -> None:

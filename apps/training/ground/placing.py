@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from django.db import transaction
 from django.db.models import Q
 
 from apps.clusters import leases, selectors
@@ -89,9 +88,8 @@ def settle(task: Task, after: JobSpec, events: Iterable[tuple[str, Mapping[str, 
     """Has the task run on the nodes of `after` from its next attempt on, in one transaction; False: somebody else has
     one of them. Raises Stale where the task is not as it was loaded."""
     wanted, had = ({node.id for node in job.nodes} for job in (after, JobSpec.from_json(task.spec)))
-    with transaction.atomic():
-        same = Task.objects.select_for_update().get(pk=task.pk)
-        if (same.state, same.attempt, same.spec) != (task.state, task.attempt, task.spec):
+    with transitions.owned(task):
+        if Task.objects.get(pk=task.pk).spec != task.spec:
             raise transitions.Stale(task.pk)
         if leases.held(task.pk):  # one that waits for its turn holds nothing
             if leases.take(wanted - had, task.pk):

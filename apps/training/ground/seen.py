@@ -4,6 +4,7 @@ which whoever looks at very many tells at once which of them have news."""
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from datetime import datetime
 from functools import partial
 from hashlib import blake2b
 from operator import attrgetter
@@ -13,27 +14,29 @@ import orjson
 from django.db import connection, transaction
 
 from apps.common.hints import tell
-from apps.training.models import Attempt
+from apps.training.models import Attempt, Task
 from fermi.launch.spec import Observation, RankSeen
 
 ALWAYS = frozenset({"rank", "node_rank", "state", "pid", "exit_code"})
 """Of a rank; the rest is there where there is something to say."""
+_REMEMBER = f"UPDATE {Attempt._meta.db_table} SET seen = %s, seen_mark = %s WHERE id = %s"
+_FENCED = f" AND EXISTS (SELECT 1 FROM {Task._meta.db_table} task WHERE task.id = task_id AND task.claimed_at = %s)"
 _NAMES = [field.name for field in fields(RankSeen)]
 _values: Callable[[RankSeen], tuple[Any, ...]] = attrgetter(*_NAMES)
 
 
-def remember(news: Sequence[tuple[Attempt, Observation]]) -> None:
-    """In as few round trips as the database's driver needs. Whoever looks at one of these tasks is told."""
+def remember(news: Sequence[tuple[Attempt, Observation]], claimed_at: datetime | None = None) -> None:
+    """In as few round trips as the database's driver needs. Whoever looks at one of these tasks is told. `claimed_at`:
+    only of tasks that this pass still has."""
     if not news:
         return
     for attempt, seen in news:
         attempt.seen, attempt.seen_mark = stored(seen), mark(seen)
     rows = sorted((attempt.pk, _encoded(attempt.seen).decode(), attempt.seen_mark) for attempt, _ in news)
+    fence = [connection.ops.adapt_datetimefield_value(claimed_at)] if claimed_at else []
+    values = [(seen, short, pk, *fence) for pk, seen, short in rows]
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.executemany(
-            f"UPDATE {Attempt._meta.db_table} SET seen = %s, seen_mark = %s WHERE id = %s",
-            [(seen, short, pk) for pk, seen, short in rows],
-        )
+        cursor.executemany(_REMEMBER + (_FENCED if fence else ""), values)
         for attempt, _ in news:
             transaction.on_commit(partial(tell, f"task:{attempt.task_id}", {"kind": "status"}))
 

@@ -1,9 +1,11 @@
 """The one writer of a task's state: every arrow of `states.ARROWS` is walked in `move`, and nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from apps.common.clock import now
 from apps.common.inserting import insert
@@ -14,7 +16,23 @@ from apps.training.states.limits import lasting
 
 
 class Stale(Exception):
-    """Somebody else moved the task meanwhile: load it again and look anew."""
+    """Somebody else moved the task meanwhile, or has it now: load it again and look anew."""
+
+
+def same(task: Task) -> QuerySet[Task]:
+    """Its row, where it is still as it was loaded and, if a pass has loaded it, still that pass's."""
+    rows = Task.objects.filter(pk=task.pk, state=task.state, attempt=task.attempt)
+    return rows if task.claim is None else rows.filter(claimed_at=task.claim.at)
+
+
+@contextmanager
+def owned(task: Task) -> Iterator[None]:
+    """A transaction in which nobody else moves the task. Raises Stale, before anything is written, where its row is not
+    there any more as it was loaded, or is another pass's."""
+    with transaction.atomic():
+        if same(task).select_for_update(no_key=True).values_list("pk").first() is None:
+            raise Stale(task.pk)
+        yield
 
 
 def move(task: Task, to: State, reason: str = "", params: Mapping[str, Any] | None = None, **fields: Any) -> None:
@@ -36,7 +54,7 @@ def move(task: Task, to: State, reason: str = "", params: Mapping[str, Any] | No
         **fields,
     }
     with transaction.atomic():
-        if not Task.objects.filter(pk=task.pk, state=come_from, attempt=task.attempt).update(**values):
+        if not same(task).update(**values):
             raise Stale(task.pk)
         attempt = values.get("attempt", task.attempt)
         record(
@@ -46,6 +64,8 @@ def move(task: Task, to: State, reason: str = "", params: Mapping[str, Any] | No
         hints.changed(task.pk, "status")
     for name, value in values.items():
         setattr(task, name, value)
+    if to in FINAL:
+        task.claim = None
 
 
 def explain(task: Task, reason: str, params: Mapping[str, Any]) -> None:
@@ -53,8 +73,7 @@ def explain(task: Task, reason: str, params: Mapping[str, Any]) -> None:
     if (task.reason, task.reason_params) == (reason, dict(params)):
         return
     with transaction.atomic():
-        same = Task.objects.filter(pk=task.pk, state=task.state, attempt=task.attempt)
-        if not same.update(reason=reason, reason_params=dict(params)):
+        if not same(task).update(reason=reason, reason_params=dict(params)):
             raise Stale(task.pk)
         hints.changed(task.pk, "status")
     task.reason, task.reason_params = reason, dict(params)

@@ -45,9 +45,8 @@ def take(task: Task, job: JobSpec) -> list[tuple[str, str]] | None:
 def stand(task: Task, job: JobSpec) -> timedelta | None:
     """Puts it in line, where it holds nothing, and has the queue decided. None: it has its turn now. Else how long it
     needs no look of its own: whatever changes in the queue is said and done by the decision."""
-    with transaction.atomic():
-        same = Task.objects.filter(pk=task.pk, state=State.QUEUED, attempt=task.attempt, in_line_at=None)
-        if same.update(in_line_at=now()):
+    with transitions.owned(task):
+        if Task.objects.filter(pk=task.pk, in_line_at=None).update(in_line_at=now()):
             holding.give_back(task)
             hints.queue_is_due()
     deciding.decide_if_due(task.pk)
@@ -82,8 +81,8 @@ def step_aside(task: Task) -> None:
     """Between attempts it keeps what it has."""
     if task.attempt and task.in_line_at is None:
         return
-    with transaction.atomic():
-        Task.objects.filter(pk=task.pk, state=State.QUEUED).update(in_line_at=None, turn={})
+    with transitions.owned(task):
+        Task.objects.filter(pk=task.pk).update(in_line_at=None, turn={})
         holding.give_back(task)
     task.in_line_at = None
 
@@ -101,10 +100,10 @@ def _staged(run: Task) -> str | None:
 
 def rest(task: Task) -> timedelta | None:
     """Of a task that was asked to pause, or to give way, while no attempt of it is alive: it gives back what it has."""
-    with transaction.atomic():
+    with transitions.owned(task):
         holding.give_back(task)
         if task.paused_at:
-            Task.objects.filter(pk=task.pk, state=State.QUEUED).update(in_line_at=None, turn={}, deadline_at=None)
+            Task.objects.filter(pk=task.pk).update(in_line_at=None, turn={}, deadline_at=None)
             transitions.explain(task, Reason.PAUSED, task.preempted_for)
             return RESTING
         Task.objects.filter(pk=task.pk).update(preempted_at=None, preempted_for={}, borrowed=False)

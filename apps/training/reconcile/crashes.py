@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Max
 
 from apps.common.clock import now
-from apps.training.ground import findings, own_rules
+from apps.training.ground import findings, own_rules, transitions
 from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Attempt, Finding, Task
 from apps.training.states.reasons import Reason
@@ -54,7 +54,8 @@ def corrected(task: Task, attempt: Attempt) -> bool:
     params = told(task, attempt, attempt.outcome, attempt.outcome_params)
     if params == attempt.outcome_params:
         return False
-    return bool(Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome).update(outcome_params=params))
+    with transitions.owned(task):
+        return bool(Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome).update(outcome_params=params))
 
 
 def loop(task: Task, attempt: Attempt) -> dict[str, Any]:
@@ -144,8 +145,9 @@ def _note(task: Task, attempt: Attempt, known: Told) -> None:
     if finding is None:
         return
     codes = [explain.UNCAUGHT, explain.LIMIT_REACHED, explain.HOST_FULL, rules.OWN, *(r.code for r in rules.ours())]
-    Finding.objects.filter(task=task, attempt=attempt.number, code__in=codes).exclude(code=finding.code).delete()
-    findings.note(task.pk, attempt.number, [finding])
+    with transitions.owned(task):
+        Finding.objects.filter(task=task, attempt=attempt.number, code__in=codes).exclude(code=finding.code).delete()
+        findings.note(task.pk, attempt.number, [finding])
 
 
 def reason(task: Task, attempt: Attempt) -> tuple[str, dict[str, Any]] | None:

@@ -7,13 +7,14 @@ it cannot tell is left to one.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from django.db.models import Q
 
 from apps.clusters.models import Cluster
+from apps.common import due
+from apps.common.among import Among
 from apps.common.clock import now
 from apps.common.compiled import Instances
 from apps.training.ground import seen as seen_last
@@ -49,10 +50,10 @@ class Glance:
         return len(self.rest) + len(self.settled) + sum(map(len, self.quiet.values()))
 
 
-def glance(claim: datetime, facts_of: Callable[[Task, Attempt | None], Facts]) -> Glance:
-    """Of the tasks that were claimed. Keeps what was seen of those that need no more than that."""
-    tasks = _claimed(claim)
-    attempts, told = _going_on(tasks, claim), _told_of(claim)
+def glance(ids: Sequence[str], claim: due.Claim, facts_of: Callable[[Task, Attempt | None], Facts]) -> Glance:
+    """Of those of these tasks that were claimed. Keeps what was seen of those that need no more than that."""
+    tasks = _claimed(ids, claim)
+    attempts, told = _going_on(tasks), _told_of(tasks)
     found = Glance(seen=observed(tasks))
     news: list[tuple[Attempt, Observation]] = []
     for task in tasks:
@@ -71,7 +72,7 @@ def glance(claim: datetime, facts_of: Callable[[Task, Attempt | None], Facts]) -
             found.settled.append(task.pk)
         else:
             found.quiet[State(task.state)].append(task.pk)
-    seen_last.remember(news)
+    seen_last.remember(news, claim.at)
     return found
 
 
@@ -106,24 +107,25 @@ def _is_settled(task: Task, seen: Observation) -> bool:
     return all(rank.state == "running" and rank.still_since is None for rank in seen.ranks)
 
 
-def _claimed(claim: datetime) -> list[Task]:
+def _claimed(ids: Sequence[str], claim: due.Claim) -> list[Task]:
     """Few clusters have them all."""
-    tasks = _TASKS.only(Task.objects.filter(due_at=claim), *COLUMNS)
+    tasks = _TASKS.only(Task.objects.filter(Among(ids), claimed_at=claim.at), *COLUMNS)
     clusters = Cluster.objects.in_bulk({task.cluster_id for task in tasks})
     for task in tasks:
         task.cluster = clusters[task.cluster_id]
     return tasks
 
 
-def _going_on(tasks: Iterable[Task], claim: datetime) -> Mapping[str, Attempt]:
+def _going_on(tasks: Iterable[Task]) -> Mapping[str, Attempt]:
     """The attempts of which no end is known, by task. A drill asks for more."""
     numbers = {task.pk: task.attempt for task in tasks if task.state in WITH_ATTEMPT and task.kind != Kind.DRILL}
-    going_on = Attempt.objects.filter(task__due_at=claim, outcome="", ended_at=None)
+    going_on = Attempt.objects.filter(Among(numbers, "task_id"), outcome="", ended_at=None)
     rows = _ATTEMPTS.only(going_on, "id", "task_id", "number", "outcome", "seen_mark")
     return {row.task_id: row for row in rows if row.number == numbers.get(row.task_id)}
 
 
-def _told_of(claim: datetime) -> set[str]:
+def _told_of(tasks: Iterable[Task]) -> set[str]:
     """Tasks of whose attempts something was found that may end them, or be over."""
     bad = Q(code__in=hangs.CODES) | Q(code__in=losses.CODES, level=Level.FAIL)
-    return set(Finding.objects.filter(bad, task__due_at=claim, until=None).values_list("task", flat=True))
+    rows = Finding.objects.filter(bad, Among((task.pk for task in tasks), "task_id"), until=None)
+    return set(rows.values_list("task", flat=True))

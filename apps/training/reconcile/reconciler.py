@@ -3,15 +3,16 @@
     claim the due row ─▶ load ─▶ observe the engine (no transaction open) ─▶ decide (pure) ─▶ act (idempotent) ─▶ record
 
 Level-triggered: a pass needs nothing but the database and the engine. It acts before it records, so a crash between the
-two is repaired by the next pass, which does the same thing under the same name. Two passes over one task at the same
-time do no harm: acts are idempotent and records are compare-and-set.
+two is repaired by the next pass, which does the same thing under the same name. A pass that has lost its claim ends
+without a further write: each transaction begins with a look at the claim (`transitions.owned`, `transitions.same`).
 """
 
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.db.models import QuerySet
 
@@ -19,6 +20,7 @@ from apps.common import due
 from apps.common.among import Among
 from apps.common.clock import now
 from apps.common.compiled import Compiled
+from apps.training.ground import hints, transitions
 from apps.training.ground import seen as seen_last
 from apps.training.ground.launching import cause
 from apps.training.ground.transitions import Stale
@@ -26,7 +28,7 @@ from apps.training.models import Attempt, Task, Watch
 from apps.training.queue import deciding
 from apps.training.reconcile import glances, restarts, steps, verdicts
 from apps.training.reconcile.watched import Heard
-from apps.training.states import WITH_ATTEMPT, State
+from apps.training.states import FINAL, WITH_ATTEMPT, State
 from apps.training.states.decisions import Act, Decision, Facts, decide, hanging_now
 from apps.training.states.limits import CLAIM, LOOK_AGAIN, UNTOLD
 from apps.training.states.reasons import Reason
@@ -43,38 +45,66 @@ _heard = Heard()
 
 
 def reconcile(*task_ids: str) -> None:
-    """A pass over those of these tasks that are due and that nobody has claimed."""
-    claim = _claim(task_ids)
+    """A pass over those of these tasks that are due and that no pass has."""
     if len(task_ids) > 1:
-        _together(claim)
+        _together(Task.objects.filter(Among(task_ids)))
         return
-    for task in _load(task_ids, claim):
-        _pass(task, claim, None)
+    for task_id in task_ids:
+        _one(_Waiting(task_id))
 
 
 def sweep(limit: int = 1000) -> int:
     """A pass over everything that is due. Returns how many there were."""
     deciding.decide_if_due()
     _look_instead(limit)
-    ids = list(Task.objects.filter(due_at__lte=now()).order_by("due_at").values_list("pk", flat=True)[:limit])
-    return _together(_claim(ids)) if ids else 0
+    return _together(due.waiting(Task.objects, CLAIM).order_by("due_at"), limit)
 
 
-def _together(claim: datetime) -> int:
-    """Most of them at a glance."""
-    found = glances.glance(claim, _at_a_glance)
+class _Waiting(NamedTuple):
+    """A task that is to have a pass; `seen` counts only where it is due since `due_at`: nobody had it meanwhile."""
+
+    pk: str
+    seen: Observation | None = None
+    due_at: datetime | None = None
+
+
+def _together(tasks: QuerySet[Task], limit: int | None = None) -> int:
+    """A glance at those that have an attempt, for which all of them are claimed, is enough for most. Each of the others
+    is claimed when its pass begins: whoever has time takes some of them, and no pass holds one that it does not come
+    to. Returns how many there were."""
+    states = dict(tasks.values_list("pk", "state")[:limit])
+    looked_at = [pk for pk, state in states.items() if state in WITH_ATTEMPT]
+    passes = _glance(looked_at) if looked_at else []
+    passes += [_Waiting(pk) for pk, state in states.items() if state not in WITH_ATTEMPT]
+    for waiting in passes:
+        try:
+            _one(waiting)
+        except Exception:  # one bad row never stops the rest
+            log.exception("task %s: the pass failed; it is tried again in %s", waiting.pk, CLAIM)
+    return len(states)
+
+
+def _glance(ids: Sequence[str]) -> list[_Waiting]:
+    """Lets those go that need no more. Returns the others, which are due still."""
+    claim = due.Claim(Task.objects.filter(Among(ids)), CLAIM)
+    with claim.kept():
+        found = glances.glance(ids, claim, _at_a_glance)
     for state, quiet in found.quiet.items():
         _let_go(quiet, claim, LOOK_AGAIN[state])
     _settle(found.settled, claim)
-    for task in _load(found.rest, claim) if found.rest else ():
-        try:
-            _pass(task, claim, found.seen.get(task.pk))
-        except Exception:  # one bad row never stops the rest; its claim is its back-off
-            log.exception("task %s: the pass failed; it is tried again in %s", task.pk, CLAIM)
-    return len(found)
+    moment = _let_go(found.rest, claim, timedelta())
+    return [_Waiting(pk, found.seen.get(pk), moment) for pk in found.rest]
 
 
-def _settle(ids: Sequence[str], claim: datetime) -> None:
+def _one(waiting: _Waiting) -> None:
+    rows = Task.objects.filter(pk=waiting.pk)
+    claim = due.Claim(rows if waiting.due_at is None else rows.filter(due_at=waiting.due_at), CLAIM)
+    task = _row(waiting.pk, claim) if claim.taken else None
+    if task is not None:
+        _pass(task, claim, waiting.seen)
+
+
+def _settle(ids: Sequence[str], claim: due.Claim) -> None:
     """While watchers look at them, they come back late, and not all at once."""
     if not ids or not _watched():
         _let_go(ids, claim, LOOK_AGAIN[State.RUNNING])
@@ -98,17 +128,12 @@ def _watched() -> bool:
     return row is not None and _heard.all_look(*row, LOOK_AGAIN[State.RUNNING])
 
 
-def _claim(ids: Iterable[str]) -> datetime:
-    return due.claim(Task.objects.filter(Among(ids)), CLAIM)
-
-
-def _let_go(ids: Iterable[str], claim: datetime, wait: timedelta) -> None:
-    due.let_go(Task.objects.filter(Among(ids)), claim, wait)
-
-
-def _load(ids: Iterable[str], claim: datetime) -> list[Task]:
-    rows = (_row(task_id) for task_id in ids)
-    return [task for task in rows if task and task.due_at == claim]
+def _let_go(ids: Sequence[str], claim: due.Claim, wait: timedelta) -> datetime:
+    """Those that a hint has moved meanwhile are looked at again at once. Returns when the others are."""
+    at = now() + wait
+    if ids and claim.let_go(Task.objects.filter(Among(ids)), len(ids), at):
+        hints.again(ids)
+    return at
 
 
 _TASK = Compiled(lambda task: Task.objects.filter(pk=task).select_related("cluster"))
@@ -122,11 +147,15 @@ def _attempts(task: str) -> QuerySet[Attempt]:
 _ATTEMPTS = Compiled(_attempts)
 
 
-def _row(task_id: str) -> Task | None:
-    """With what a pass looks at, as `select_related` and `prefetch_related` have it."""
+def _row(task_id: str, claim: due.Claim) -> Task | None:
+    """With what a pass looks at, as `select_related` and `prefetch_related` have it. Raises Stale where the pass
+    has lost it."""
     task: Task | None = _TASK.one(task=task_id)
     if task is None:
         return None
+    if task.claimed_at != claim.at and State(task.state) not in FINAL:
+        raise Stale(task_id)
+    task.claim = claim
     attempts = _attempts(task_id)
     attempts._result_cache = _ATTEMPTS.ask(task=task_id)
     attempts._prefetch_done = True  # type: ignore[attr-defined]
@@ -172,16 +201,21 @@ def _leave(task: Task) -> Cause | None:
     return cause(task.cluster, asked, task.preempted_for) if asked else None
 
 
-def _pass(task: Task, claim: datetime, seen: Observation | None) -> None:
-    """Walks on until there is nothing to do but wait, then sets when to look again."""
+def _pass(task: Task, claim: due.Claim, seen: Observation | None) -> None:
+    """Walks on until there is nothing to do but wait, then sets when to look again. One that raises is tried again
+    after a while, or when a hint comes."""
     try:
-        wait = _walk(task, seen)
+        with claim.kept():
+            wait = _walk(task, claim, seen)
     except Stale:
         wait = timedelta()
+    except Exception:
+        _let_go([task.pk], claim, CLAIM)
+        raise
     _let_go([task.pk], claim, wait)
 
 
-def _walk(task: Task, seen: Observation | None) -> timedelta:
+def _walk(task: Task, claim: due.Claim, seen: Observation | None) -> timedelta:
     for _ in range(STEPS_PER_PASS):
         facts, attempt = _facts(task)
         if attempt is None:
@@ -190,10 +224,11 @@ def _walk(task: Task, seen: Observation | None) -> timedelta:
             seen = glances.observed([task])[task.pk]
         if attempt and seen and verdicts.may_hang(attempt, seen):
             facts = replace(facts, site=verdicts.site(task), on_hang=verdicts.on_hang(task))
-            verdicts.note_hang(task, attempt, hanging_now(facts, seen))
+            with transitions.owned(task):
+                verdicts.note_hang(task, attempt, hanging_now(facts, seen))
         decision = decide(facts, seen)
         if attempt and seen and steps.is_news(attempt, seen):
-            seen_last.remember([(attempt, seen)])
+            seen_last.remember([(attempt, seen)], claim.at)
         try:
             wait = _do(task, attempt, decision, facts)
         except BackendError as error:
@@ -202,7 +237,7 @@ def _walk(task: Task, seen: Observation | None) -> timedelta:
         if wait is not None:
             return wait
         seen = None if decision.act in (Act.LEASE, Act.CLOSE, Act.SUBMIT) else seen
-        again = _row(task.pk)
+        again = _row(task.pk, claim)
         if again is None:
             raise Task.DoesNotExist(task.pk)
         task = again

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from django.db import transaction
-
 from apps.accounts import vault
 from apps.clusters import leases
 from apps.code import store
@@ -41,7 +39,7 @@ def prepare(task: Task) -> timedelta | None:
     """What it needs is made side by side; what cannot be had ends it at once."""
     needs = preparing.needs(task)
     if failed := next((need.failed for need in needs if need.failed), None):
-        with transaction.atomic():
+        with transitions.owned(task):
             transitions.move(task, State.FAILED, failed.code, failed.params)
             _release_if_final(task)
         return timedelta()
@@ -68,8 +66,9 @@ def lease(task: Task) -> timedelta | None:
         transitions.explain(task, DISK_FULL.code, full)
         return LOOK_AGAIN[State.QUEUED]
     if (remaining := restarts.remaining(task)) is not None and remaining <= timedelta():
-        transitions.move(task, State.FAILED, Reason.RUN_TIMEOUT)
-        _release_if_final(task)
+        with transitions.owned(task):
+            transitions.move(task, State.FAILED, Reason.RUN_TIMEOUT)
+            _release_if_final(task)
         return timedelta()
     job = JobSpec.from_json(task.spec)
     is_given = not task.attempt and bool(leases.held(task.pk))
@@ -100,7 +99,7 @@ def lease(task: Task) -> timedelta | None:
     there = ports.look(task, backend)
     number, (resume_from, in_vain) = task.attempt + 1, resuming.point(task)
     try:
-        with transaction.atomic():
+        with transitions.owned(task):
             held = line.take(task, job)
             if not held:
                 port = there.take(attempt_name(task.pk, number))
@@ -154,14 +153,15 @@ def submit(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None
             return None
         waiting = Cause(error.code, error.params)
     else:
-        Attempt.objects.filter(pk=attempt.pk, submitted_at=None).update(submitted_at=now())
+        with transitions.owned(task):
+            Attempt.objects.filter(pk=attempt.pk, submitted_at=None).update(submitted_at=now())
     transitions.explain(task, waiting.code, dict(waiting.params))
     return LOOK_AGAIN[State.STARTING]
 
 
 def advance(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
     assert decision.to is not None
-    with transaction.atomic():
+    with transitions.owned(task):
         if decision.to is State.RUNNING:
             Attempt.objects.filter(pk=attempt.pk, running_at=None).update(running_at=now())
         transitions.move(task, decision.to, attempt.outcome, attempt.outcome_params, **_bounded(task, decision.to))
@@ -214,7 +214,7 @@ def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
         reason, params = loop
     elif reason == Reason.COMPLETED and params:
         reason = Reason.COMPLETED_AND_KILLED
-    with transaction.atomic():
+    with transitions.owned(task):
         Attempt.objects.filter(pk=attempt.pk, ended_at=None).update(ended_at=now())
         ending = {"number": attempt.number, "outcome": attempt.outcome, **attempt.outcome_params}
         transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDED", ending)
@@ -250,7 +250,7 @@ def wait_for_engine(task: Task, cause: Cause) -> timedelta:
 
 def end(task: Task, decision: Decision) -> timedelta | None:
     assert decision.to is not None
-    with transaction.atomic():
+    with transitions.owned(task):
         transitions.move(task, decision.to, decision.cause.code, decision.cause.params)
         runs.end_with(task)
         drills.end_with(task)
@@ -265,7 +265,7 @@ def is_news(attempt: Attempt, observation: Observation) -> bool:
 def _store_outcome(task: Task, attempt: Attempt, outcome: str, params: dict[str, Any]) -> None:
     """One that somebody else stored meanwhile counts. From here on the attempt is being ended, and that has a deadline
     of its own."""
-    with transaction.atomic():
+    with transitions.owned(task):
         first = Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome).update(
             outcome=outcome, outcome_params=params
         )

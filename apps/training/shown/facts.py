@@ -54,7 +54,7 @@ def of(task: Task, user: User) -> why.Facts:
 
 
 def _reason(task: Task) -> Cause | None:
-    silent = presenters.silence({"claimed_at": task.claimed_at, "due_at": task.due_at})
+    silent = presenters.silence({"claimed_at": task.claimed_at})
     code, params = (Reason.PROCESS_SILENT, silent) if silent else (task.reason, task.reason_params)
     if not code and task.state == State.QUEUED and task.in_line_at:
         code, params = queue.reason(task)

@@ -13,7 +13,7 @@ from apps.common.clock import now
 from apps.common.encoding import encode
 from apps.common.explained import explained, said
 from apps.common.texts import text
-from apps.training.states.limits import SILENT
+from apps.training.states.limits import CLAIM, SILENT
 from apps.training.states.reasons import Reason
 from fermi.launch import registry
 from fermi.launch.scaling import Expectation
@@ -85,7 +85,7 @@ def silence(task: Mapping[str, Any]) -> dict[str, str] | None:
     since = task["claimed_at"]
     if since is None or now() - since < SILENT:
         return None
-    return {"since": _clock(since), "at": _clock(task["due_at"])}
+    return {"since": _clock(since), "at": _clock(since + CLAIM)}
 
 
 def again(task: Mapping[str, Any]) -> float:
@@ -94,7 +94,7 @@ def again(task: Mapping[str, Any]) -> float:
     return left if left > 0 else math.inf
 
 
-WHY = ("reason", "reason_params", "claimed_at", "due_at")
+WHY = ("reason", "reason_params", "claimed_at")
 
 
 def _clock(moment: datetime) -> str:
