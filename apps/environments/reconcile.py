@@ -58,7 +58,7 @@ def reconcile(environment_id: str) -> None:
 def sweep(limit: int = AT_ONCE) -> int:
     """A pass over what is due longest; one observation per cluster serves all its environments. Returns how many there
     were."""
-    rows = due.waiting(Hosted.objects, CLAIM).order_by("due_at")
+    rows = due.waiting(Hosted.objects.all(), CLAIM).order_by("due_at")
     ids = list(rows.values_list("pk", flat=True)[:limit])
     return _go(ids) if ids else 0
 

@@ -21,6 +21,20 @@ def mine(kubernetes) -> list[str]:
     return [name for name in kubernetes.names("configmaps") if name != "kube-root-ca.crt"]
 
 
+def test_what_is_immutable_keeps_its_data_and_goes_when_it_is_deleted(kubernetes, clients):
+    """kubernetes/kubernetes, pkg/apis/core/validation/validation.go: ValidateConfigMapUpdate."""
+    made = clients.core.create_namespaced_config_map(NS, config_map("a") | {"immutable": True, "data": {"key": "1"}})
+    for change in ({"data": {"key": "2"}}, {"immutable": False}, {"immutable": None}, {"binaryData": {"key2": "MQ=="}}):
+        with pytest.raises(ApiException) as refused:
+            clients.core.patch_namespaced_config_map("a", NS, change)
+        assert refused.value.status == 422
+        assert "field is immutable when `immutable` is set" in refused.value.body
+    clients.core.patch_namespaced_config_map("a", NS, {"metadata": {"labels": {"other": "label"}}})
+    assert clients.core.read_namespaced_config_map("a", NS).data == made.data
+    clients.core.delete_namespaced_config_map("a", NS)
+    assert "a" not in kubernetes.names("configmaps")
+
+
 def test_a_finalizer_keeps_an_object_until_it_is_taken_away(clients):
     clients.core.create_namespaced_config_map(NS, config_map("a"))
     clients.core.patch_namespaced_config_map("a", NS, {"metadata": {"finalizers": ["example.com/wait"]}})

@@ -63,7 +63,8 @@ def assert_clean(cluster: FakeCluster, task_id: str, where: str) -> None:
 
 
 def _is_ours(obj: dict) -> bool:
-    return (obj["metadata"].get("labels") or {}).get(MANAGED_BY) == "fermi"
+    """But for the modules that all of them share."""
+    return (obj["metadata"].get("labels") or {}).get(MANAGED_BY) == "fermi" and not obj.get("immutable")
 
 
 def writes(cluster: FakeCluster, folder: Path) -> int:

@@ -4,7 +4,7 @@ Look at the difference before committing it: these files are what users see and 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,9 +83,7 @@ def on_kubernetes(spec: JobSpec, **connection: Any) -> dict[str, Any]:
     )  # fmt: skip
     backend = registry.backend("kubernetes", {"data_dir": "/fermi", "data": {"volume": volume}, **connection})
     found = backend.render(spec, registry.framework(spec.framework).plan(spec)).to_json()
-    config = found["artifacts"][0]["content"]
-    config["data"] = {key: text for key, text in config["data"].items() if not key.startswith("fermi__")}
-    return found
+    return _without_modules(found)
 
 
 def by_hand(spec: JobSpec, target: str) -> dict[str, str]:
@@ -113,11 +111,32 @@ def environment_on_kubernetes() -> dict[str, Any]:
     )  # fmt: skip
     options = {"deviceClass": "gpu.nvidia.com", "gpuProducts": {"A100": "NVIDIA-A100-SXM4-80GB"}}
     rendered = hosted.render(spec, {"namespace": "fermi", "environments": options}).to_json()
-    config, *_, made = [one["content"] for one in rendered["artifacts"]]
-    config["data"] = {"keeper.json": config["data"]["keeper.json"]}
-    files = made["spec"]["template"]["spec"]["volumes"][0]["configMap"]
-    files["items"] = files["items"][:1]
-    return rendered
+    return _without_modules(rendered)
+
+
+def _without_modules(rendered: dict[str, Any]) -> dict[str, Any]:
+    """What was rendered for a cluster, without the texts, the names and the hash of our own modules."""
+    made = next(one["content"] for one in rendered["artifacts"] if one["content"].get("immutable"))
+    content = made["metadata"]["labels"]["fermi.io/modules"]
+    made["data"] = {}
+    shown = json.loads(json.dumps(rendered).replace(content, "0123456789abcdef"))
+    for one in _volumes(shown):
+        modules = one["projected"]["sources"][1]["configMap"]
+        modules["items"] = [item for item in modules["items"] if not item["key"].startswith("fermi__")]
+    found: dict[str, Any] = shown
+    return found
+
+
+def _volumes(within: Any) -> Iterator[dict[str, Any]]:
+    """Those that are projected, however deep."""
+    if isinstance(within, list):
+        for one in within:
+            yield from _volumes(one)
+    elif isinstance(within, dict):
+        if "projected" in within:
+            yield within
+        for one in within.values():
+            yield from _volumes(one)
 
 
 ENGINES: dict[str, dict[str, Any]] = {

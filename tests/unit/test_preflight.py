@@ -341,9 +341,9 @@ def test_a_plan_has_one_process_per_node_that_may_use_all_its_gpus():
 
 def test_a_pod_is_given_all_of_its_files():
     job = JobSpec("preflight-x", "preflight", (Node("env-1", "b", image="image"),), "env-1", attempt=1)
-    [config] = [a for a in render(job, registry.planner("preflight").plan(job), {}).artifacts if a.kind == "ConfigMap"]
+    *_, modules = render(job, registry.planner("preflight").plan(job), {}).artifacts
     for name in ("preflight", "preflight_net", "preflight_node"):
-        assert f"fermi__train__{name}.py" in config.content["data"]
+        assert f"fermi__train__{name}.py" in modules.content["data"]
 
 
 def test_it_is_no_framework_that_anybody_could_choose():

@@ -57,7 +57,7 @@ def sweep(limit: int = 1000) -> int:
     """A pass over everything that is due. Returns how many there were."""
     deciding.decide_if_due()
     _look_instead(limit)
-    return _together(due.waiting(Task.objects, CLAIM).order_by("due_at"), limit)
+    return _together(due.waiting(Task.objects.all(), CLAIM).order_by("due_at"), limit)
 
 
 class _Waiting(NamedTuple):

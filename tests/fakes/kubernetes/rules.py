@@ -233,8 +233,12 @@ def change_problems(resource: Resource, old: Object, new: Object) -> Iterator[Pr
             yield "spec", "Forbidden: spec is immutable after creation except resources.requests for bound claims"
     elif resource is RESOURCE_CLAIMS and before != after:  # pkg/apis/resource/validation: ValidateResourceClaimUpdate
         yield "spec", "Invalid value: field is immutable"
-    elif resource in (CONFIGMAPS, SECRETS) and old.get("immutable") and old.get("data") != new.get("data"):
-        yield "data", "Forbidden: field is immutable when `immutable` is set"
+    elif resource in (CONFIGMAPS, SECRETS) and old.get("immutable"):
+        # kubernetes/kubernetes, pkg/apis/core/validation/validation.go: ValidateConfigMapUpdate, ValidateSecretUpdate.
+        # Metadata may change, and the object may be deleted.
+        for field in ("immutable", "data", *(("binaryData",) if resource is CONFIGMAPS else ())):
+            if old.get(field) != new.get(field):
+                yield field, "Forbidden: field is immutable when `immutable` is set"
     for field in fixed:
         if before.get(field) != after.get(field):
             yield f"spec.{field}", f"Invalid value: {after.get(field)!r}: field is immutable"

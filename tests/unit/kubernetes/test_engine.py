@@ -302,7 +302,7 @@ def test_a_gang_starts_and_stops_with_one_request_for_each_object(lab, backend, 
     backend.orphans(())
     one = submit(backend, spec)
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
-    objects = ["configmaps", "services", "jobs", "jobs", "jobs"]
+    objects = ["configmaps", "configmaps", "services", "jobs", "jobs", "jobs"]
     assert writes(lab) == [*(("create", kind, 201) for kind in objects), ("patch", "configmaps", 200)]
 
     def delete_and_hear(kind, name, **options):
@@ -315,7 +315,7 @@ def test_a_gang_starts_and_stops_with_one_request_for_each_object(lab, backend, 
 
     delete, backend.client.delete = backend.client.delete, delete_and_hear
     until(lambda: (backend.cancel(one, spec.grace_seconds), look(backend, one).left is False)[1], what="gone")
-    assert writes(lab)[6:] == [("patch", "configmaps", 200), *[("delete", "jobs", 200)] * 3]
+    assert writes(lab)[7:] == [("patch", "configmaps", 200), *[("delete", "jobs", 200)] * 3]
 
 
 def writes(lab):

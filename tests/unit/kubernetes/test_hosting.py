@@ -12,12 +12,12 @@ import pytest
 from fermi.keeper import wire
 from fermi.keeper.keeper import last_words
 from fermi.launch import registry
-from fermi.launch.backends.kubernetes import discover, hosted, hosting, permissions
+from fermi.launch.backends.kubernetes import discover, hosted, hosting, modules, permissions
 from fermi.launch.backends.kubernetes.client import Refused
 from fermi.launch.errors import BackendError
 from fermi.launch.hosting import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Port
 from fermi.launch.spec import LogChunk
-from tests.fakes.kubernetes import errors
+from tests.fakes.kubernetes import errors, resources
 from tests.fakes.kubernetes.cluster import FakeCluster
 from tests.fakes.kubernetes.kubelet.containers import Sleeps, Waits
 from tests.waiting import until
@@ -138,6 +138,85 @@ def test_a_way_in_ends_quietly_whoever_leaves_first(lab: Lab, monkeypatch: pytes
 
     until(lambda: not left(), what="no thread is left")
     assert [str(one.exc_value) for one in raised] == []
+
+
+def records(lab: Lab) -> list[str]:
+    return [name for name in lab.cluster.names("configmaps") if name.startswith("env-")]
+
+
+def shared(lab: Lab) -> list[str]:
+    return [name for name in lab.cluster.names("configmaps") if name.startswith("fermi-modules-")]
+
+
+def test_a_secret_goes_with_the_run_that_had_it(lab: Lab) -> None:
+    """When the run is stopped, and, where nobody stopped it, when the next one begins."""
+    lab.cluster.script("env-1-0", Sleeps())
+    first = replace(SPEC, secret_env={"TOKEN": "hub"})
+    lab.start(first, TOKEN="old-value")
+    assert lab.cluster.names("secrets") == ["env-1-1"]
+    lab.engine.stop(FIRST, 5)
+    lab.engine.stop(FIRST, 5)
+    until(lambda: lab.cluster.names("secrets") == [], what="the old value is gone")
+    assert records(lab) == ["env-1-1"], "it says that the run is over"
+    lab.start(first, TOKEN="old-value")
+    assert lab.cluster.names("secrets") == []
+
+    lab.start(replace(first, run=2), TOKEN="newer-value")
+    assert records(lab) == ["env-1-2"]
+    lab.start(replace(first, run=3), TOKEN="newest-value")
+    until(lambda: lab.cluster.names("secrets") == ["env-1-3"], what="the last value is there alone")
+    assert records(lab) == ["env-1-3"]
+    assert lab.seen(HostedHandle("env-1", 2)).left is False
+
+
+def test_all_runs_of_a_release_share_its_modules_which_go_when_nothing_needs_them(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.cluster.script("env-1-0", Sleeps())
+    lab.cluster.script("env-2-0", Sleeps())
+    lab.start()
+    lab.start(replace(SPEC, id="env-2"))
+    (name,) = shared(lab)
+    assert len([call for call in lab.cluster.calls("create", "configmaps") if call.name == name]) == 1
+    lab.cluster.api.delete(resources.CONFIGMAPS, lab.cluster.namespace, name, {})
+    lab.end()
+    lab.start(replace(SPEC, run=2))
+    assert shared(lab) == [name], "made again where somebody removed it"
+    own = [one for one in lab.cluster.all("configmaps") if one["metadata"]["name"] in records(lab)]
+    assert [one["data"].keys() for one in own] == [{"keeper.json"}] * 2
+
+    def ends(environment: str) -> None:
+        until(lambda: lab.engine.delete(environment), what="nothing is left")
+
+    ends("env-2")
+    with monkeypatch.context() as later:
+        later.setattr(modules, "KEPT_SECONDS", -60.0)
+        assert lab.engine.delete("env-2")
+        assert shared(lab) == [name], "another environment needs them"
+    ends("env-1")
+    assert shared(lab) == [name], "they are soon needed again"
+    with monkeypatch.context() as later:
+        later.setattr(modules, "KEPT_SECONDS", -60.0)
+        assert lab.engine.delete("env-1")
+    assert shared(lab) == []
+
+
+def test_modules_that_somebody_came_to_need_as_they_were_removed_are_made_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = modules.config_map({"fermi/__init__.py": ""}, lab.cluster.namespace)
+    modules.ensure(lab.engine.client, made)
+    monkeypatch.setattr(modules, "KEPT_SECONDS", -60.0)
+    delete, needs = lab.engine.client.delete, {"name": "somebody", "labels": {**made["metadata"]["labels"]}}
+
+    def overtaken(kind: str, name: str, **options: str) -> None:
+        delete(kind, name, **options)
+        lab.engine.client.create("ConfigMap", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": needs})
+
+    monkeypatch.setattr(lab.engine.client, "delete", overtaken)
+    modules.clear(lab.engine.client)
+    (again,) = [one for one in lab.cluster.all("configmaps") if one["metadata"]["name"] in shared(lab)]
+    assert (again["data"], again["immutable"]) == (made["data"], True)
 
 
 def test_a_run_that_was_stopped_before_it_began_never_begins(lab: Lab) -> None:

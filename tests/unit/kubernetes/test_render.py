@@ -44,6 +44,11 @@ def objects(spec: JobSpec, **connection) -> list[dict[str, Any]]:
     return [artifact.content for artifact in rendered.artifacts]
 
 
+def jobs_of(spec: JobSpec, **connection) -> list[dict[str, Any]]:
+    """Its Jobs, or its JobSet."""
+    return [one for one in objects(spec, **connection) if one["kind"] in ("Job", "JobSet")]
+
+
 CONNECTIONS = {
     "plain": {},
     "queue": {"queue": "gpus"},
@@ -76,7 +81,7 @@ def env(obj) -> dict[str, str]:
 
 
 def test_ranks_and_their_places_are_in_the_pods_environment():
-    jobs = objects(document_job())[2:]
+    jobs = jobs_of(document_job())
     assert [(env(job)["NODE_RANK"], env(job)["WORLD_SIZE"]) for job in jobs] == [("0", "14"), ("1", "14"), ("2", "14")]
     ranks = [[one["rank"] for one in json.loads(env(job)["FERMI_RANKS"])] for job in jobs]
     assert ranks == [[0, 1], [2, 3, 4, 5], [6, 7, 8, 9, 10, 11, 12, 13]]
@@ -84,7 +89,7 @@ def test_ranks_and_their_places_are_in_the_pods_environment():
 
 
 def test_pods_are_pinned_to_their_environments_machine_and_take_its_gpus():
-    jobs = objects(document_job(emulated=False))[2:]
+    jobs = jobs_of(document_job(emulated=False))
     terms = [
         pod(job)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         for job in jobs
@@ -110,12 +115,12 @@ def test_a_pod_is_run_and_reaches_the_network_as_its_environment_does():
 
 
 def test_emulated_gpus_ask_for_processors_only():
-    for job in objects(document_job())[2:]:
+    for job in jobs_of(document_job()):
         assert pod(job)["containers"][0]["resources"]["requests"].keys() == {"cpu", "memory"}
 
 
 def test_the_gang_restarts_as_a_whole_and_nothing_stays_for_ever():
-    for job in objects(document_job(), max_run_seconds=60)[2:]:
+    for job in jobs_of(document_job(), max_run_seconds=60):
         spec = job["spec"]
         assert (spec["backoffLimit"], spec["podReplacementPolicy"]) == (0, "Failed")
         assert (spec["activeDeadlineSeconds"], spec["ttlSecondsAfterFinished"]) == (60, 86_400)
@@ -123,20 +128,33 @@ def test_the_gang_restarts_as_a_whole_and_nothing_stays_for_ever():
 
 
 def test_pods_get_what_they_need_from_us_and_no_secret():
-    config = objects(document_job())[0]
-    paths = {item["path"] for item in pod(objects(document_job())[2])["volumes"][0]["configMap"]["items"]}
+    config, _, job, *_, modules = objects(document_job())
+    sources = [one["configMap"] for one in pod(job)["volumes"][0]["projected"]["sources"]]
+    assert [one["name"] for one in sources] == [one["metadata"]["name"] for one in (config, modules)]
+    paths = {item["path"] for one in sources for item in one["items"]}
     assert {"fermi/runner/pod.py", "fermi/runner/node.py", "fermi/runner/meet.py", "fermi/train/train_ddp.py"} <= paths
-    assert {path.replace("/", "__") for path in paths} == config["data"].keys()
-    own_script = objects(replace(document_job(), entrypoint=Entrypoint("run.py")))[0]
+    assert {path.replace("/", "__") for path in paths} == config["data"].keys() | modules["data"].keys()
+    own_script = objects(replace(document_job(), entrypoint=Entrypoint("run.py")))[-1]
     assert not any("train" in key for key in own_script["data"])
-    assert len(json.dumps(config)) < 1 << 20
+    assert len(json.dumps(modules)) < 1 << 20
+    assert len(json.dumps(config)) < 20_000
+
+
+def test_what_has_the_same_modules_shares_them_and_others_do_not():
+    first, second = (objects(replace(document_job(), attempt=number)) for number in (1, 2))
+    assert first[0] != second[0]
+    assert first[-1] == second[-1]
+    assert first[-1]["immutable"] is True
+    assert first[0]["metadata"]["labels"]["fermi.io/modules"] == first[-1]["metadata"]["labels"]["fermi.io/modules"]
+    other = objects(replace(document_job(), entrypoint=Entrypoint("run.py")))[-1]
+    assert other["metadata"]["name"] != first[-1]["metadata"]["name"]
 
 
 def test_a_queue_admits_what_is_created_suspended():
-    for job in objects(document_job(), queue="gpus")[2:]:
+    for job in jobs_of(document_job(), queue="gpus"):
         assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
         assert job["spec"]["suspend"] is True
-    _, jobset = objects(document_job(), queue="gpus", jobset=True)
+    [jobset] = jobs_of(document_job(), queue="gpus", jobset=True)
     assert jobset["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
     assert jobset["spec"]["suspend"] is True
     assert not any("suspend" in one["template"]["spec"] for one in jobset["spec"]["replicatedJobs"])

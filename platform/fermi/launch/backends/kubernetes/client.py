@@ -129,6 +129,10 @@ def in_time(seconds: float, open_it: Callable[[], Any]) -> Any:
         raise
 
 
+METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json"
+"""Of ConfigMaps mostly the marks matter, not their megabytes; `list`: "List", or "" for one object."""
+
+
 class Client:
     """Raises Refused. Connections are made when they are needed."""
 
@@ -147,10 +151,10 @@ class Client:
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         return self.request("GET", path, query=query)
 
-    def find(self, path: str) -> dict[str, Any] | None:
+    def find(self, path: str, accept: str = "application/json") -> dict[str, Any] | None:
         """None when there is none."""
         try:
-            return self.get(path)
+            return self.request("GET", path, accept=accept)
         except Refused as error:
             if error.status == 404:
                 return None

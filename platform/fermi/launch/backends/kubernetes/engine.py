@@ -15,7 +15,7 @@ from typing import Any
 
 from fermi.launch.backends import chosen, measured
 from fermi.launch.backends.base import Backend, Beside
-from fermi.launch.backends.kubernetes import beside, causes, names, state, volumes
+from fermi.launch.backends.kubernetes import beside, causes, modules, names, state, volumes
 from fermi.launch.backends.kubernetes.client import Client, Refused
 from fermi.launch.backends.kubernetes.dcgm import Exporters
 from fermi.launch.backends.kubernetes.deletion import Deletion
@@ -116,7 +116,8 @@ class KubernetesBackend(Backend):
     def _create(self, rendered: Rendered, secrets: Mapping[str, str], memory: Memory, gang: Gang) -> None:
         """What is there is not created again: what the watch has told, what this process has made before, and, where
         another process is at it this moment, what that one has made meanwhile; so the second one begins at the end."""
-        root, *children = [artifact.content for artifact in rendered.artifacts]
+        root, *others = [artifact.content for artifact in rendered.artifacts]
+        children = [obj for obj in others if not modules.is_modules(obj)]
         for pod in _pods(children):
             volumes.prepare(self.data_dir, pod)
         path = self.client.path("ConfigMap", rendered.name)
@@ -132,6 +133,9 @@ class KubernetesBackend(Backend):
             "controller": False,
         }  # fmt: skip
         done = self._made.setdefault(owner["uid"], set())
+        for obj in others:
+            if modules.is_modules(obj):
+                modules.ensure(self.client, obj)
 
         def create(obj: Mapping[str, Any]) -> None:
             key = obj["kind"], obj["metadata"]["name"]
@@ -205,6 +209,7 @@ class KubernetesBackend(Backend):
 
     def forget(self, handle: Handle) -> None:
         self._deletion.forget(handle.name)
+        modules.clear(self.client)
 
     def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
         """Until `stop`: follows the logs of all pods, and calls `on_change` with the name of each attempt of which an

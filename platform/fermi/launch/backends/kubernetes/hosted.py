@@ -3,7 +3,8 @@
 PersistentVolumeClaim <environment>     its disk; stays when it is stopped
 ResourceClaim <environment>             its GPUs, where the connection names a DeviceClass; stays, too
 Service <environment>                   headless, without ports: nothing listens on the pod network
-ConfigMap <environment>-<run>           the keeper and what it is told; the run's record; owns its Secret
+ConfigMap <environment>-<run>           what the keeper is told; the run's record; owns its Secret; goes with the run
+ConfigMap fermi-modules-<hash>          the keeper; shared by all runs that have the same (`modules`)
 StatefulSet <environment>               one replica, none while it is stopped; its template is the newest run's
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.launch import shipped
-from fermi.launch.backends.kubernetes import names, volumes
+from fermi.launch.backends.kubernetes import modules, names, volumes
 from fermi.launch.backends.kubernetes.causes import HOSTNAME
 from fermi.launch.backends.kubernetes.pods import EMULATED, PRODUCT, ZONE
 from fermi.launch.backends.kubernetes.render import GPU, SECURITY, TERMINATION_LOG, merge, security_of
@@ -54,11 +55,12 @@ class _Environment:
             self.labels[names.PROJECT] = spec.project
         self.of_run = {**self.labels, names.RUN: str(spec.run)}
         self.modules = shipped.modules(shipped.KEEPER, ())
+        self._made = modules.config_map(self.modules, self.namespace)
         self.has_claim = bool(self.options.get("deviceClass") and spec.gpu_count and not spec.emulated)
 
     def rendered(self) -> Rendered:
-        objects = [self._config(), self._disk(), *([self._claim()] if self.has_claim else []), self._service(),
-                   self._set()]  # fmt: skip
+        claims = [self._claim()] if self.has_claim else []
+        objects = [self._config(), self._made, self._disk(), *claims, self._service(), self._set()]
         artifacts = tuple(Artifact(obj["kind"], obj["metadata"]["name"], obj) for obj in objects)
         return Rendered(self.spec.run_name, "kubernetes", artifacts)
 
@@ -67,9 +69,9 @@ class _Environment:
         return {"apiVersion": version, "kind": kind, "metadata": meta, **more}
 
     def _config(self) -> dict[str, Any]:
-        files = {"keeper.json": json.dumps(self._told(), sort_keys=True) + "\n", **self.modules}
-        data = {path.replace("/", "__"): text for path, text in files.items()}
-        return self._object("v1", "ConfigMap", self.spec.run_name, self.of_run, data=data)
+        data = {"keeper.json": json.dumps(self._told(), sort_keys=True) + "\n"}
+        labels = {**self.of_run, **modules.needed(self._made)}
+        return self._object("v1", "ConfigMap", self.spec.run_name, labels, data=data)
 
     def _told(self) -> dict[str, Any]:
         """What the keeper reads."""
@@ -136,7 +138,6 @@ class _Environment:
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "securityContext": SECURITY,
         }
-        items = [{"key": path.replace("/", "__"), "path": path} for path in ("keeper.json", *self.modules)]
         memory = {
             "medium": "Memory",
             "sizeLimit": f"{self.spec.shared_memory_gb or max(1, self.spec.memory_gb // 2)}Gi",
@@ -148,7 +149,7 @@ class _Environment:
             "securityContext": security_of(volumes.user(self.connection)),
             "containers": [container],
             "volumes": [
-                {"name": volumes.JOB, "configMap": {"name": self.spec.run_name, "items": items}},
+                modules.volume(volumes.JOB, self.spec.run_name, ["keeper.json"], self._made, self.modules),
                 {"name": volumes.RUN, "emptyDir": {}},
                 {"name": volumes.SHM, "emptyDir": memory},
                 {"name": DISK, "persistentVolumeClaim": {"claimName": self.spec.id}},

@@ -1,9 +1,10 @@
 """Dev environments on Kubernetes: made of `hosted`'s objects. The cluster is the only memory.
 
-    start   ConfigMap of the run ─▶ Secret, disk, claim, Service ─▶ StatefulSet (made, or given the run's template)
-            ─▶ the ConfigMap is marked as submitted
+    start   ConfigMap of the run ─▶ modules, Secret, disk, claim, Service ─▶ StatefulSet (made, or given the run's
+            template) ─▶ former runs' ConfigMaps and Secrets go ─▶ the ConfigMap is marked as submitted
     stop    the ConfigMap is marked as cancelled (made so where there is none), and keeps the end of the log
-            ─▶ no replicas, and the pod is deleted
+            ─▶ no replicas, and the pod is deleted ─▶ a ConfigMap that holds the mark and that end alone takes its
+            place, and its Secret goes
     delete  StatefulSet, Service, ConfigMaps, claim, disk; gone when the API server says so of all of them
 
 A run whose pod was taken away goes on in the pod that its StatefulSet makes next. A keeper that ended is the run's end.
@@ -24,8 +25,8 @@ from typing import Any
 
 from fermi.keeper import wire
 from fermi.launch.backends import reported
-from fermi.launch.backends.kubernetes import causes, names, pods
-from fermi.launch.backends.kubernetes.client import MERGE_PATCH, Client, Refused, in_time
+from fermi.launch.backends.kubernetes import causes, modules, names, pods
+from fermi.launch.backends.kubernetes.client import MERGE_PATCH, METADATA, Client, Refused, in_time
 from fermi.launch.backends.kubernetes.forwarding import Forwarding
 from fermi.launch.backends.kubernetes.gang import FINISHED, condition, container, phase
 from fermi.launch.backends.kubernetes.hosted import DISK, PORT, SPARE_SECONDS, disk_size, render
@@ -126,11 +127,25 @@ class KubernetesHosting(Hosting):
         for obj in others:
             if obj["kind"] == "StatefulSet":
                 self._stand(obj)
+            elif modules.is_modules(obj):
+                modules.ensure(self.client, obj)
             elif self.client.create(obj["kind"], obj) is None and obj["kind"] == "PersistentVolumeClaim":
                 self._grow(obj)
+        self._forget_before(config["metadata"]["labels"])
         marked = self.client.annotate("ConfigMap", rendered.name, **{SUBMITTED: "true"})
         if CANCELLED in names.annotations(marked):  # meanwhile: whoever stopped it may not have seen the set
             self._scale_down(config["metadata"]["labels"])
+
+    def _forget_before(self, labels: Mapping[str, str]) -> None:
+        """What is left of former runs: their Secrets, with values that may have changed since, go with the records that
+        own them. None of them can begin any more, because the set has a later run."""
+        for record in self._records(labels[HOSTED]):
+            if _run(record) < int(labels[RUN]):
+                self._remove_record(record["metadata"]["name"])
+
+    def _remove_record(self, name: str) -> None:
+        """At once: the garbage collector takes what it owns."""
+        self.client.delete("ConfigMap", name, propagation="Background")
 
     def _stand(self, obj: Object) -> None:
         """The set, with the run's template and a token that only callers of its keeper are to know. Kubernetes lets a
@@ -185,28 +200,38 @@ class KubernetesHosting(Hosting):
 
     def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
         labels = {names.MANAGED_BY: "fermi", HOSTED: handle.environment, RUN: str(handle.run)}
+        record = self._cancel(handle.name, labels, self._log_end(handle))
+        self._scale_down(labels, grace_seconds)
+        data = record.get("data") or {}
+        if data.keys() - {LOG}:  # the run's Secret goes with it; what stays says that the run is over
+            self._remove_record(handle.name)
+            self._cancel(handle.name, labels, {name: text for name, text in data.items() if name == LOG})
+
+    def _cancel(self, name: str, labels: Mapping[str, str], data: Mapping[str, str]) -> Object:
+        """Returns the run's record, marked as cancelled and with `data` beside its own; made so where there is none."""
+        marked: Object = {"metadata": {"annotations": {CANCELLED: "true"}}, **({"data": {**data}} if data else {})}
+        path = self.client.path("ConfigMap", name)
         try:
-            self._cancel(handle)
+            return self._patch(path, marked)
         except Refused as error:
             if error.status != 404:
                 raise
-            marks = {CANCELLED: "true"}
-            meta = {"name": handle.name, "namespace": self.client.namespace, "labels": labels, "annotations": marks}
-            obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
-            if self.client.create("ConfigMap", obj) is None:
-                self.client.annotate("ConfigMap", handle.name, **{CANCELLED: "true"})
-        self._scale_down(labels, grace_seconds)
+        meta = {"name": name, "namespace": self.client.namespace, "labels": labels, **marked["metadata"]}
+        made = self.client.create("ConfigMap", {"apiVersion": "v1", "kind": "ConfigMap", **marked, "metadata": meta})
+        return made or self._patch(path, marked)
 
-    def _cancel(self, handle: HostedHandle) -> None:
-        """Marks the run's record, and keeps in it the end of the log, which goes with the pod."""
-        marked: Object = {"metadata": {"annotations": {CANCELLED: "true"}}}
+    def _patch(self, path: str, changes: Object) -> Object:
+        made: Object = self.client.request("PATCH", path, body=changes, content_type=MERGE_PATCH)
+        return made
+
+    def _log_end(self, handle: HostedHandle) -> dict[str, str]:
+        """Returns the end of the log, which goes with the pod, as data of the run's record."""
         pod = self.client.find(self.client.path("Pod", _pod_name(handle.environment)))
         if pod and _run(pod) == handle.run:
             with suppress(BackendError):
                 if text := self._text(pod, tailLines=str(KEPT_LOG_LINES)).decode(errors="replace"):
-                    marked["data"] = {LOG: text.encode()[-KEPT_LOG_BYTES:].decode(errors="ignore")}
-        path = self.client.path("ConfigMap", handle.name)
-        self.client.request("PATCH", path, body=marked, content_type=MERGE_PATCH)
+                    return {LOG: text.encode()[-KEPT_LOG_BYTES:].decode(errors="ignore")}
+        return {}
 
     def _scale_down(self, labels: Mapping[str, str], grace_seconds: float | None = None) -> None:
         environment, run = labels[HOSTED], int(labels[RUN])
@@ -236,16 +261,23 @@ class KubernetesHosting(Hosting):
                 self.client.delete(kind, name)
             if left and kind == "StatefulSet":
                 return False
-        return not left and self.client.find(self.client.path("Pod", _pod_name(environment))) is None
+        if left or self.client.find(self.client.path("Pod", _pod_name(environment))) is not None:
+            return False
+        modules.clear(self.client)
+        return True
 
     def _names(self, kind: str, environment: str) -> list[str]:
-        """ConfigMaps are many, and are not read for their names."""
         if kind != "ConfigMap":
             return [environment] if self.client.find(self.client.path(kind, environment)) else []
-        found = self.client.request(
-            "GET", self.client.path(kind), query={"labelSelector": f"{names.SELECTOR},{HOSTED}={environment}"}
-        )
-        return [item["metadata"]["name"] for item in found["items"]]
+        return [record["metadata"]["name"] for record in self._records(environment)]
+
+    def _records(self, environment: str) -> list[Object]:
+        """The ConfigMaps of its runs, without their data."""
+        query = {"labelSelector": f"{names.SELECTOR},{HOSTED}={environment}"}
+        found: list[Object] = self.client.request(
+            "GET", self.client.path("ConfigMap"), query=query, accept=METADATA.format(list="List")
+        )["items"]
+        return found
 
     # observe
 

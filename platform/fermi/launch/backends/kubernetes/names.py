@@ -30,6 +30,8 @@ CHOSEN = ("queue",)
 CONTAINER = "node"
 HOSTED, RUN = "fermi.io/hosted", "fermi.io/run"
 """Labels of what makes up a dev environment of ours: its id, and the number of the run."""
+MODULES = "fermi.io/modules"
+"""Label of our modules' ConfigMap, and of all that needs it: the hash of its content."""
 KEEPER = "fermi.io/keeper"
 """Annotation of its StatefulSet: what a caller of its keeper must know."""
 DEV_ENVIRONMENTS = "fermi.io/dev-environment=true"

@@ -8,7 +8,7 @@ from typing import Any
 
 from fermi.launch import shipped
 from fermi.launch.backends import chosen
-from fermi.launch.backends.kubernetes import names, volumes
+from fermi.launch.backends.kubernetes import modules, names, volumes
 from fermi.launch.backends.kubernetes.volumes import JOB_DIR, RUN_DIR
 from fermi.launch.backends.watched import watched
 from fermi.launch.code import Place
@@ -56,9 +56,9 @@ class _Gang:
         self.head = f"{head}.{job.name}.{self.namespace}.svc"
         self.bindings = {Late.HEAD_HOST: self.head, Late.FILES_DIR: f"{RUN_DIR}/files", Late.PYTHON: "python3"}
         self.modules = shipped.modules(shipped.POD, (word for node in plan.nodes for word in node.command))
-        paths = ["job.json", *(f"files/{name}" for name in plan.files), *self.modules]
-        items = [{"key": _key(path), "path": path} for path in paths]
-        self._config_volume = {"name": volumes.JOB, "configMap": {"name": job.name, "items": items}}
+        self._modules = modules.config_map(self.modules, self.namespace)
+        paths = ["job.json", *(f"files/{name}" for name in plan.files)]
+        self._config_volume = modules.volume(volumes.JOB, job.name, paths, self._modules, self.modules)
         self._secrets = [self._secret(name) for name in job.secret_env]
         self._env: dict[tuple[str, Value], dict[str, Any]] = {}
         self._class = (self.connection.get("priority_classes") or {}).get(job.priority)
@@ -68,9 +68,9 @@ class _Gang:
     def rendered(self) -> Rendered:
         jobs = [self._job(node) for node in self.plan.nodes]
         if self.jobset:
-            objects = [self._config(), self._jobset(jobs)]
+            objects = [self._config(), self._jobset(jobs), self._modules]
         else:
-            objects = [self._config(), self._service(), *jobs]
+            objects = [self._config(), self._service(), *jobs, self._modules]
         artifacts = tuple(Artifact(obj["kind"], obj["metadata"]["name"], obj) for obj in objects)
         return Rendered(self.job.name, "kubernetes", artifacts)
 
@@ -94,20 +94,20 @@ class _Gang:
         return {"name": name, "namespace": self.namespace, "labels": dict(self.labels), **more}
 
     def _config(self) -> dict[str, Any]:
-        """Keys know no folders, so the volume's items map them to paths."""
         marks = {names.NODES: str(len(self.plan.nodes)), names.SUCCESS: self.plan.success}
         if self.job.code:
             marks[names.CODE] = self.job.code.snapshot
+        labels = {**self.labels, **modules.needed(self._modules)}
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": self._meta(self.job.name, annotations=marks),
-            "data": {_key(path): text for path, text in self._files().items()},
+            "metadata": self._meta(self.job.name, annotations=marks, labels=labels),
+            "data": {modules.key(path): text for path, text in self._files().items()},
         }
 
     def _files(self) -> dict[str, str]:
         files = {f"files/{name}": resolve(text, self.bindings) for name, text in self.plan.files.items()}
-        return {"job.json": json.dumps(self._order(), sort_keys=True) + "\n", **files, **self.modules}
+        return {"job.json": json.dumps(self._order(), sort_keys=True) + "\n", **files}
 
     def _order(self) -> dict[str, Any]:
         """What the runner reads; what differs between nodes is in their environment. A value with late pieces is a list
@@ -326,10 +326,6 @@ CODE = Place(f"{RUN_DIR}/code", f"{RUN_DIR}/packages")
 
 def _rank(process: Any) -> dict[str, Any]:
     return {"rank": process.rank, "local_rank": process.local_rank, "env": dict(process.env)}
-
-
-def _key(path: str) -> str:
-    return path.replace("/", "__")
 
 
 def merge(target: Any, patch: Any) -> Any:

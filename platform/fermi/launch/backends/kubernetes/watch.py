@@ -25,15 +25,13 @@ from typing import Any
 
 from fermi.launch.backends.kubernetes import names
 from fermi.launch.backends.kubernetes.causes import HOLDING_UP, NO_CLASS
-from fermi.launch.backends.kubernetes.client import Client, Refused, Stream
+from fermi.launch.backends.kubernetes.client import METADATA, Client, Refused, Stream
 from fermi.launch.backends.kubernetes.gang import Gang, Object
 from fermi.launch.errors import BackendError
 
 log = logging.getLogger(__name__)
 
 PAGE = 500
-METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json"
-"""Of ConfigMaps only the marks matter, not their megabytes."""
 WATCH_SECONDS = (240, 360)  # then the server ends it and another begins; a random length spreads them
 SILENCE_SECONDS = 420.0
 BACKOFF_SECONDS = (0.1, 1.5)
