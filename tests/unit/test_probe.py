@@ -1,5 +1,5 @@
-"""What a rank's process tells of itself, with real processes: who may write the page, stacks on the signal, the
-exception that ends it, and what is seen of PyTorch."""
+"""What a rank's process tells of itself, with real processes: who may write the page, stacks when they are asked for,
+the exception that ends it, and what is seen of PyTorch."""
 
 import json
 import os
@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from fermi.launch import shipped
-from fermi.probe import give, native
+from fermi.probe import give
 from fermi.probe.errors import LONGEST, describe
 from fermi.probe.page import VARIABLE, Page
 from fermi.probe.rank import SIGNAL
 from fermi.probe.seen import Seen
-from fermi.runner import rank
+from fermi.runner import rank, stacks
 from tests.waiting import until
 
 PYTHON = [sys.executable, "-u"]
@@ -49,6 +49,13 @@ class Rank:
 
     def stacks(self) -> str:
         return os.pread(self.given.stacks, 1 << 16, 0).decode()
+
+    def asked(self) -> str:
+        """The answer."""
+        moment = time.monotonic()
+        stacks.ask(self.page, self.given.stacks, moment)
+        until(lambda: self.page.at("answered_at") == moment, what="the rank has answered")
+        return self.stacks()
 
     def close(self) -> None:
         if self.code is None:
@@ -138,13 +145,49 @@ def test_stacks_come_while_the_main_thread_holds_the_interpreter_in_c(start):
         """
     )
     until(lambda: "begins" in one.text)
-    os.kill(one.page.read().pid, SIGNAL)
-    stacks = until(lambda: "<module>" in one.stacks() and one.stacks())
-    assert 'train.py", line 6 in load_batch' in stacks
-    assert "threading.py" in stacks
+    stacks.ask(one.page, one.given.stacks, time.monotonic())
+    until(lambda: stacks.insist(one.page.read(), one.pid), what="the thread that answers waits for the interpreter")
+    told = until(lambda: "<module>" in one.stacks() and one.stacks())
+    assert 'train.py", line 6 in load_batch' in told
+    assert "threading.py" in told
     os.ftruncate(one.given.stacks, 0)  # and once more, into the emptied file
-    os.kill(one.page.read().pid, SIGNAL)
+    until(lambda: stacks.insist(one.page.read(), one.pid))
     assert "load_batch" in until(lambda: "<module>" in one.stacks() and one.stacks())
+
+
+CALLS = """
+import ctypes, os, time
+read, write = os.pipe()
+print(f"{os.getpid()} {read}")
+def save():
+    return os.write(write, bytes(1 << 20))
+def pause():
+    return ctypes.CDLL(None).sleep(3)
+print(os.environ["CALL"], "returned", {"save": save, "pause": pause}[os.environ["CALL"]](), flush=True)
+"""
+
+
+def slowly(path: str) -> Iterator[int]:
+    """Reads the pipe to its end, a little each time."""
+    with open(path, "rb", buffering=0) as pipe:
+        left = 1 << 20
+        while left:
+            left -= len(pipe.read(min(left, 1 << 15)))
+            yield left
+
+
+@pytest.mark.parametrize(("call", "result"), [("save", 1 << 20), ("pause", 0)])
+def test_ten_looks_at_the_stacks_change_no_result_of_a_system_call(start, call, result):
+    one = start(CALLS, CALL=call)
+    pid, pipe = until(lambda: one.text.count("\n") and one.text.split())[:2]
+    until(lambda: f" in {call}" in one.asked(), what="it is in the call")
+    reads = slowly(f"/proc/{pid}/fd/{pipe}") if call == "save" else iter(())
+    for _ in range(10):
+        assert f" in {call}" in one.asked()
+        next(reads, None)
+    list(reads)
+    one.wait()
+    assert f"{call} returned {result}\n" in one.text
 
 
 def test_the_signal_ends_nothing_that_has_no_probe(start):
@@ -373,18 +416,6 @@ def test_what_is_shipped_with_a_runner_has_all_of_the_probe():
     found = {path for path in shipped.modules(shipped.POD, ()) if path.startswith("fermi/probe/")}
     folder = Path(give.__file__).parents[1]
     assert found == {f"fermi/{path.relative_to(folder).as_posix()}" for path in (folder / "probe").rglob("*.py")}
-
-
-def test_native_stacks_are_bounded_in_time_and_absent_without_py_spy(tmp_path):
-    python = tmp_path / "python"
-    spy = tmp_path / "py-spy"
-    spy.write_text('#!/bin/sh\necho "$*"; exit 0\n')
-    spy.chmod(0o755)
-    assert native.stacks(7, str(python)) == "dump --native --pid 7\n"
-    spy.write_text("#!/bin/sh\nexec sleep 600\n")
-    assert native.stacks(7, str(python), 0.2) == ""
-    spy.write_text("#!/bin/sh\necho Permission denied; exit 1\n")
-    assert native.stacks(7, str(python)) == ""
 
 
 def test_the_compiler_is_imported_by_what_compiles_and_by_no_optimizer(start):

@@ -1,16 +1,13 @@
 """What a rank's stacks say, and who is asked for them."""
 
 import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from fermi.probe import give
+from fermi.probe.page import MAGIC, Page
 from fermi.runner import stacks
 from fermi.runner.stacks import Frame
-from tests.waiting import until
 
 DUMP = """\
 Thread 0x00007f1e (most recent call first):
@@ -56,39 +53,15 @@ def test_taking_leave_is_told_by_the_function_of_the_library_alone() -> None:
     assert not stacks.take_leave(["destroy_process_group (train.py:2)", "shutdown (threading.py:1)"])
 
 
-ASKED = """
-import faulthandler, os, signal, sys
-if "handler" in sys.argv:
-    faulthandler.register(signal.SIGURG, open(int(sys.argv[1]), "wb", closefd=False), all_threads=True)
-def load_batch():
-    print(flush=True)
-    signal.sigwait([signal.SIGUSR2])
-load_batch()
-"""
-
-
-def test_a_process_is_asked_that_has_a_handler_and_is_of_the_session(tmp_path: Path) -> None:
-    file = os.memfd_create("stacks")
-    script = tmp_path / "train.py"
-    script.write_text(ASKED)
-    command = [sys.executable, str(script), str(file)]
-    ranks = [
-        subprocess.Popen([*command, *more], stdout=subprocess.PIPE, pass_fds=[file], start_new_session=True)
-        for more in (["handler"], [])
-    ]
-    try:
-        for rank in ranks:
-            assert rank.stdout
-            assert rank.stdout.readline() == b"\n"
-        with_handler, without = ranks
-        assert not stacks.ask(without.pid, without.pid, file), "it has no handler"
-        assert not stacks.ask(with_handler.pid, without.pid, file), "it is of another session"
-        assert not stacks.ask(1 << 30, 1 << 30, file), "there is none"
-        assert stacks.ask(with_handler.pid, with_handler.pid, file)
-        frames, *_ = until(lambda: stacks.read(file), what="the answer")
-        assert stacks.own(frames, str(tmp_path)).endswith(" in load_batch")
-    finally:
-        os.close(file)
-        for rank in ranks:
-            rank.send_signal(signal.SIGKILL)
-            rank.communicate()
+def test_who_is_signalled_is_of_the_session_has_a_handler_and_waits_for_the_interpreter() -> None:
+    file = give.make().page
+    seen = Page(file)
+    seen.number("magic", MAGIC)
+    seen.number("pid", os.getpid())
+    assert not stacks.insist(seen.read(), os.getsid(0)), "no thread answers there"
+    seen.number("answers", os.getpid())
+    assert not stacks.insist(seen.read(), os.getsid(0)), "it has no handler"
+    assert not stacks.insist(seen.read(), 1), "it is of another session"
+    seen.number("pid", 1 << 40)
+    assert not stacks.insist(seen.read(), os.getsid(0)), "there is none"
+    os.close(file)

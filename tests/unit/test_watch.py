@@ -18,7 +18,8 @@ def work():
         pass
     time.sleep(0.01)
 """
-FOUR = f"""
+SEVERAL = f"""
+import itertools, signal, threading
 {WORKS}
 def load_batch():
     time.sleep(600)
@@ -30,10 +31,21 @@ def prepare():
         evaluate()
     os.wait()
 def train():
+    for number in itertools.count():
+        time.sleep(0.2)
+        print("line", number, flush=True)
+def retry():
     while True:
         time.sleep(0.2)
-        print("a line", flush=True)
-[load_batch, evaluate, prepare, train][rank]()
+        print(time.strftime("%Y-%m-%d %H:%M:%S"), "the server does not answer", flush=True)
+def lock():
+    threading.Event().wait()
+def poll():
+    while True:
+        threading.Event().wait(0.5)
+def stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+[load_batch, evaluate, prepare, train, retry, lock, poll, stop][rank]()
 """
 
 
@@ -65,11 +77,18 @@ def test_who_hangs_is_told_from_those_that_compute_wait_for_a_child_or_print(tmp
     before = time.time()
 
     def looked_at_twice() -> bool:
-        return sum((one["stalled"] or {}).get("looks", 0) >= 2 for one in entries(tmp_path)) == 3
+        return sum((one["stalled"] or {}).get("looks", 0) >= 2 for one in entries(tmp_path)) == 7
 
-    told, pulses = watched(tmp_path, FOUR, 4, looked_at_twice)
-    hangs, computes, waits, prints = (one["stalled"] for one in told)
+    told, pulses = watched(tmp_path, SEVERAL, 8, looked_at_twice)
+    hangs, computes, waits, prints, repeats, locked, polls, stopped = (one["stalled"] for one in told)
     assert [hangs["still"], computes["still"], waits["still"], prints] == [True, False, False, None]
+    assert repeats["at"].endswith("in retry"), "a line that is said again and again is no progress"
+    assert [stopped["stopped"]["signal"], stopped["still"], stopped["state"]] == ["SIGSTOP", False, "T"]
+    assert [one["stopped"] for one in (hangs, computes, locked)] == [None] * 3
+    if os.path.exists("/proc/self/syscall"):  # as kernels for containers may be built without
+        assert [one["locked"] for one in (hangs, locked, polls)] == [False, True, False]
+        assert [one["timed"] for one in (hangs, locked, polls)] == [True, False, True]
+    assert [one["moves"] for one in (hangs, locked, polls, repeats)] == [False, False, True, True]
     line = line_of(tmp_path, "time.sleep(600)")
     assert hangs["at"] == f"script.py:{line} in load_batch"
     assert hangs["stack"][0] == f"load_batch (script.py:{line})"

@@ -2,6 +2,6 @@
 with the runner.
 
 A runner gives each rank two files without a name (memfd), by the descriptors in `FERMI_PULSE`: a page (`page`) into
-which the rank writes, and a file into which `faulthandler` writes the stacks of all its threads on a signal. The
-runner reads both; nothing here asks, waits, or ever ends a rank.
+which the rank writes, and a file into which a thread of the rank writes the stacks of all its threads when the runner
+asks (`answer.py`). The runner reads both; nothing here ever interrupts or ends a rank.
 """

@@ -63,6 +63,7 @@ class Watch(threading.Thread):
             return
 
     def _watch(self, readers: dict[str, Read]) -> None:
+        self.page.number("watches", threading.get_native_id())
         period, last = PERIOD, time.monotonic()
         over = False
         while not over:

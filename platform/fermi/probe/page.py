@@ -21,7 +21,7 @@ SIZE = 8192
 VARIABLE = "FERMI_PULSE"
 """`<descriptor of the page>,<descriptor of the stacks>`, in a rank's environment; absent: the task has no pulse."""
 
-MAGIC = 0x31304D5245463031  # goes up with the layout
+MAGIC = 0x31304D5245463032  # goes up with the layout
 PHASES = ("starting", "compiling", "running", "evaluating", "saving", "ending")
 """What a rank is at, as far as hooks see it: `starting` until its first optimizer step or collective."""
 
@@ -36,6 +36,8 @@ _NUMBERS = {
     "ended": 40,
     "gpu_bytes": 48,  # the most that was allocated on the GPU
     "evaluations": 56,
+    "answers": 64,  # the thread that answers the runner (`answer.py`), as the kernel numbers it; 0: none does
+    "watches": 72,  # the thread that counts collectives
 }
 _MOMENTS = {
     "began": 256,  # when the probe did
@@ -45,6 +47,8 @@ _MOMENTS = {
     "waited": 288,  # seconds in collectives, all that have ended together
     "stepping": 296,  # seconds from end to end of steps, all together
     "alive_at": 304,
+    "asked_at": 312,  # written by the runner: when it last asked for the stacks
+    "answered_at": 320,  # the `asked_at` that was last answered
 }
 _TEXTS = {"collective": (1024, 1024), "error": (2048, 4096), "trace": (6144, 2048)}
 """Offset and room. `collective`: the newest one; `error`: the exception that ends the rank; `trace`: of flights."""
@@ -65,6 +69,10 @@ class Page:
     def pid(self) -> int:
         """Whose page this is."""
         return int(_NUMBER.unpack_from(self.map, _NUMBERS["pid"])[0])
+
+    def at(self, name: str) -> float:
+        """The moment of this name."""
+        return float(_MOMENT.unpack_from(self.map, _MOMENTS[name])[0])
 
     def text(self, name: str, value: dict[str, Any]) -> None:
         """What has no room is left out as a whole."""

@@ -21,11 +21,13 @@ import sys
 import threading
 import time
 
+from . import answer
 from .page import MAGIC, PHASES, SIZE, VARIABLE, Page
 
 SIGNAL = 23  # SIGURG
-"""Asks for the stacks. Its default is to do nothing: a process that has not come to `start`, has executed another
-program, or tears its interpreter down is not ended by it, as it would be by a real-time signal. No training library
+"""Has the stacks written without the interpreter. It is only ever sent to the thread that answers (`answer.py`), so
+that no system call of the script's is interrupted. Its default is to do nothing: a process that has executed another
+program, or tears its interpreter down, is not ended by it, as it would be by a real-time signal. No training library
 uses it, and no kernel sends it unless a program asks (F_SETOWN)."""
 
 WATCHES, TRAINS = 0, 1  # bytes of the page that are locked
@@ -75,6 +77,7 @@ class Pulse:
         page.number("pid", os.getpid())
         page.number("magic", MAGIC)
         self.mine = True
+        answer.begin(self, stacks)
 
     def advance(self) -> bool:
         """This process steps, or is about to: whether it may say so."""

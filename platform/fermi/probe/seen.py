@@ -15,6 +15,8 @@ class Seen(NamedTuple):
     ended: int
     gpu_bytes: int
     evaluations: int
+    answers: int
+    watches: int
     began: float
     stepped_at: float
     phase_at: float
@@ -22,6 +24,8 @@ class Seen(NamedTuple):
     waited: float
     stepping: float
     alive_at: float
+    asked_at: float
+    answered_at: float
     collective: dict[str, Any]
     error: dict[str, Any]
     trace: dict[str, Any]

@@ -19,6 +19,6 @@ Who does not get on
   watch.py       looks at all ranks once a second, and closer at those that do not advance
   pulse.py       how one gets on                  patience.py   how long it may be silent, learnt from its past
   stalls.py      whether it does anything         stacks.py     where its threads are
-  stillness.py   what its processes have done     links.py      which of its connections get no answer
-  lingering.py   who has nothing left to wait for
+  stillness.py   what its processes have done     waits.py      what its threads wait for
+  links.py       which connections get no answer  lingering.py  who has nothing left to wait for
 """

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 TIMES = 3.0
 MOST = 1800.0
-FLOOR, UNUSED_FLOOR = 8.0, 60.0
+FLOOR, UNUSED_FLOOR = 8.0, 45.0
 """The least patience: with what is seen to repeat itself, and with all else."""
 STEADY = 3
 """After so many steps (or lines of figures, where steps cannot be seen) a rank is seen to repeat itself."""

@@ -13,6 +13,8 @@ from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
+MAX_CHANNEL = 64
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -69,10 +71,29 @@ def strays(sessions: Collection[int]) -> list[int]:
     return [pid for pid, fields in all_living() if int(fields[1]) == own or int(fields[3]) in sessions]
 
 
-def status(pid: int) -> dict[str, str]:
-    """What /proc/<pid>/status says; of switches and signals, the main thread's. Raises OSError."""
-    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+def signal_thread(pid: int, thread: int, number: int) -> bool:
+    """To this thread of the process alone (tgkill(2)); False where that cannot be done."""
+    with contextlib.suppress(AttributeError):  # not every C library has it
+        return _libc.tgkill(pid, thread, number) == 0
+    return False
+
+
+def status(pid: int, thread: int | None = None) -> dict[str, str]:
+    """What /proc/<pid>/status says; of switches and signals, the main thread's, or this thread's. Raises OSError."""
+    path = f"/proc/{pid}/status" if thread is None else f"/proc/{pid}/task/{thread}/status"
+    with open(path, encoding="utf-8", errors="replace") as file:
         return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+
+
+def channel(pid: int, thread: int) -> str:
+    """Where in the kernel a thread waits (proc(5), wchan); empty where it does not, or the kernel does not tell."""
+    with (
+        contextlib.suppress(OSError),
+        open(f"/proc/{pid}/task/{thread}/wchan", encoding="ascii", errors="replace") as file,
+    ):
+        found = file.read().strip()[:MAX_CHANNEL]
+        return "" if found == "0" else found
+    return ""
 
 
 def adopt_orphans() -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from fermi.probe.give import Given
 from fermi.probe.page import Page
 from fermi.probe.seen import Seen
-from fermi.runner import pressure, processes
+from fermi.runner import pressure, processes, stacks
 from fermi.runner.pressure import Pressure
 from fermi.runner.stillness import TICKS
 
@@ -21,7 +21,15 @@ WINDOW_SECONDS = 10.0
 MAIN_SHARE, SHARE = 0.02, 0.05
 """Of a processor, by the main thread and by the whole process: less is what watchdogs and heartbeats use."""
 FIGURES = re.compile(rb"(?i)\b(loss|step|iter|iteration|epoch|batch)\b\W{0,4}\d")
+CLOCK = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?Z?")
+"""The time of day and the date in a line."""
+MAX_LINES = 64
+"""Of a rank's last different lines: what it says again and again, a traceback in a loop for one, is within."""
 TAIL = 2048
+UNANSWERED_SECONDS = 100.0
+"""After so long a rank is asked for its stacks anew that has not answered."""
+STOPPED = ("T", "t")
+"""States of a process that was stopped by a signal, or by who traces it (proc(5))."""
 
 
 class Output(Protocol):
@@ -33,8 +41,9 @@ class Output(Protocol):
 
 
 class Sample(NamedTuple):
-    """At one moment (monotonic). `pid`: the process that speaks for the rank. `seconds`, `main_seconds`: of processor
-    time, all its threads' and the main one's. `rests`: of the main thread, since the sample before."""
+    """At one moment (monotonic). `pid`: the process that speaks for the rank. `printed`: looks at which it had printed
+    something that it had not printed just before. `seconds`, `main_seconds`: of processor time, all its threads' and
+    the main one's. `rests`: of the main thread, since the sample before."""
 
     at: float
     page: Seen | None = None
@@ -87,6 +96,8 @@ class Pulse:
         self._page: Page | None = None
         self._size = 0
         self.figures = 0  # looks at which figures had been printed
+        self._news = 0
+        self._lines: deque[bytes] = deque(maxlen=MAX_LINES)
         self.printed_at: float | None = None
         self.samples: deque[Sample] = deque()
 
@@ -102,6 +113,16 @@ class Pulse:
             )
             return seen if all(map(math.isfinite, moments)) else None
         return None
+
+    def ask(self, now: float) -> None:
+        """For the stacks; see `stacks.py`. A rank that is stopped answers once it goes on."""
+        seen = self.page()
+        if self._page is None or self.given is None or seen is None:
+            return
+        if seen.asked_at == seen.answered_at or now - seen.asked_at > UNANSWERED_SECONDS:
+            stacks.ask(self._page, self.given.stacks, now)
+        elif self.samples and self.samples[-1].state not in STOPPED:
+            stacks.insist(seen, self.entry["pid"])
 
     def close(self) -> None:
         if self._page:
@@ -126,10 +147,26 @@ class Pulse:
     def _printed(self, now: float, page: Seen | None) -> int:
         size = self._output.size()
         if size != self._size:
-            self.printed_at, self._size = now, size
-            if not (page and page.step) and FIGURES.search(self._output.tail()):
-                self.figures += 1
-        return size
+            tail, self.printed_at, grown, self._size = self._output.tail(), now, size - self._size, size
+            if not self._repeats(tail, grown):
+                self._news += 1
+                if not (page and page.step) and FIGURES.search(tail):
+                    self.figures += 1
+        return self._news
+
+    def _repeats(self, tail: bytes, grown: int) -> bool:
+        """Whether each line of what was printed since the last look is one of those before it, but for the time in it.
+        A line that counts something is another line each time."""
+        begin = tail.rfind(b"\n", 0, max(0, len(tail) - grown)) + 1
+        torn = begin == 0 and grown >= len(tail) < self._size  # the first line began before the tail
+        *whole, rest = tail[begin:].split(b"\n")
+        lines = [CLOCK.sub(b"", line).strip() for line in (whole[1:] if torn else whole)]
+        rest = CLOCK.sub(b"", rest).strip()
+        known = all(line in self._lines for line in lines) and (
+            not rest or any(line.startswith(rest) for line in self._lines)
+        )
+        self._lines.extend(line for line in dict.fromkeys(lines) if line not in self._lines)
+        return known
 
     def _process(self, sample: Sample) -> Sample:
         leader = self.entry["pid"]

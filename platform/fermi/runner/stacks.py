@@ -1,8 +1,9 @@
-"""Where a rank's threads are in its script: asked for by a signal, answered by `faulthandler` from whatever the rank is
-doing. Standard library only, Python 3.9 or later.
+"""Where a rank's threads are in its script: asked for by a moment in its page, answered by a thread of the probe
+(`fermi.probe.answer`). Standard library only, Python 3.9 or later.
 
-Nothing is sent to a process that has no handler for the signal (it would be ended by it), nor to one outside of the
-rank's session: the page says whom to ask, and the rank can write anything there.
+What the script does is not interrupted. Only where nobody has answered since an earlier look, because a thread keeps
+the interpreter in C, is that one thread of the probe sent a signal; never a process that has no handler for it, nor one
+outside of the rank's session: the page says whom to ask, and the rank can write anything there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import signal
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from fermi.probe.page import Page
+from fermi.probe.seen import Seen
 from fermi.runner import processes
 
 MOST_BYTES = 1 << 18
@@ -24,6 +27,7 @@ _FRAME = re.compile(r'\s+File "(.*)", line (\d+|\?\?\?) in (.*)')
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
 _LIBRARY = re.compile(r".*/lib/python\d[\d.]*/")
 _OURS = re.compile(r".*/(?:fermi/(?:runner|probe)|_fermi_probe)/")
+_ANSWERS = re.compile(r".*/(?:fermi/probe|_fermi_probe)/answer\.py")
 _LEAVE = re.compile(r"(?:destroy_process_group|_abort_process_group) \(torch/|shutdown \(horovod/")
 """Functions in which ranks take leave of each other."""
 SIGNAL = signal.SIGURG
@@ -44,16 +48,24 @@ class Frame(NamedTuple):
         return not self.file.startswith("<") and not any(pattern.match(self.file) for pattern in foreign)
 
 
-def ask(pid: int, session: int, stacks: int) -> bool:
-    """Whether an answer may come; it stands in the file `stacks` some milliseconds later."""
-    try:
-        if os.getsid(pid) != session or not _catches(pid):
-            return False
+def ask(page: Page, stacks: int, moment: float) -> None:
+    """Asks whoever has the page; the answer stands in the file `stacks` within `fermi.probe.answer.PERIOD`."""
+    with contextlib.suppress(OSError):
         os.ftruncate(stacks, 0)
-        os.kill(pid, SIGNAL)
-    except OSError:
+        page.moment("asked_at", moment)
+
+
+def insist(seen: Seen, session: int) -> bool:
+    """Whether an answer may come to what was asked before, and was not answered: a thread keeps the interpreter, so the
+    one that answers is to do so without it."""
+    try:
+        if not seen.answers or os.getsid(seen.pid) != session or not _catches(seen.pid):
+            return False
+        if not processes.channel(seen.pid, seen.answers).startswith("futex"):  # it does not wait for the interpreter
+            return False
+    except (OSError, OverflowError, ValueError):
         return False
-    return True
+    return processes.signal_thread(seen.pid, seen.answers, SIGNAL)
 
 
 def read(stacks: int) -> list[list[Frame]]:
@@ -72,6 +84,7 @@ def threads(text: str) -> list[list[Frame]]:
         elif found and (match := _FRAME.match(line)):
             file, number, function = match.groups()
             found[-1].append(Frame(file, int(number) if number.isdigit() else 0, function))
+    found = [frames for frames in found if not (frames and _ANSWERS.match(frames[-1].file))]
     main = next((frames for frames in reversed(found) if frames and frames[-1].function != "_bootstrap"), None)
     return [main, *(frames for frames in found if frames is not main)] if main else []
 

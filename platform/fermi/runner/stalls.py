@@ -9,14 +9,17 @@ compiles never is. What cannot be read counts as doing something.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+import os
+import signal
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fermi.runner import gpus, stacks
+from fermi.runner import gpus, processes, stacks
 from fermi.runner.links import Link
-from fermi.runner.pulse import MAIN_SHARE, SHARE, Sample
+from fermi.runner.pulse import MAIN_SHARE, SHARE, STOPPED, Sample
 from fermi.runner.stacks import Frame
 from fermi.runner.stillness import Activity
+from fermi.runner.waits import Waits
 from fermi.telemetry import smi
 
 APART_SECONDS = 3.0
@@ -31,7 +34,8 @@ GPU_SECONDS = 5.0
 
 class Evidence(NamedTuple):
     """Of one look. `place`: the main thread's frames, innermost first. `channel`: where in the kernel it waits.
-    `threads`: where the script's other threads are; `ras`: what NCCL says of the job, where it answers."""
+    `threads`: where the script's other threads are; `ras`: what NCCL says of the job, where it answers. `stopped`: by
+    what, where it is."""
 
     sample: Sample
     activity: Activity
@@ -40,6 +44,8 @@ class Evidence(NamedTuple):
     channel: str
     threads: Sequence[str] = ()
     ras: Sequence[str] = ()
+    waits: Waits = Waits()
+    stopped: Mapping[str, Any] | None = None
 
     def queued(self) -> dict[int, int]:
         """By socket, what waits where the peer answers."""
@@ -49,7 +55,7 @@ class Evidence(NamedTuple):
 def is_still(before: Evidence, now: Evidence) -> bool:
     passed = now.sample.at - before.sample.at
     same = now.place == before.place and now.sample.pid == before.sample.pid != 0
-    if passed < APART_SECONDS or not now.activity.pids or not _is_quiet(before, now, passed):
+    if passed < APART_SECONDS or not now.activity.pids or not _is_quiet(before, now, passed) or now.stopped:
         return False
     rests = _rests(before, now, passed)
     if now.sample.waits and now.sample.collectives() == before.sample.collectives():
@@ -72,12 +78,17 @@ def _is_quiet(before: Evidence, now: Evidence, passed: float) -> bool:
 
 def _rests(before: Evidence, now: Evidence, passed: float) -> bool:
     """The main thread does."""
-    if now.sample.state not in ("S", "I", "t", "T"):
+    if now.sample.state not in ("S", "I"):
         return False
     wakes = (now.sample.switches - before.sample.switches) / passed > SWITCHES
     if wakes and not (now.channel in _SLEEPS and before.channel in _SLEEPS):
         return False
     return (now.sample.main_seconds - before.sample.main_seconds) / passed < MAIN_SHARE
+
+
+def moves(before: Evidence, now: Evidence) -> bool:
+    """Whether anything of the rank has come back from a wait between the two looks. What cannot be seen has."""
+    return now.waits.wakes is None or now.waits.wakes != before.waits.wakes
 
 
 def is_in_nccl(sample: Sample) -> bool:
@@ -101,12 +112,19 @@ def waits_in(sample: Sample) -> dict[str, Any]:
     }
 
 
-def channel(pid: int) -> str:
-    """Empty where the kernel does not tell."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as file:
-        found = file.read().strip()[:MOST_TEXT]
-        return "" if found == "0" else found
-    return ""
+def stopped_by(sample: Sample, leader: int) -> dict[str, Any] | None:
+    """Of a process in state T or t: the `signal` that stopped it, and the `tracer`. The kernel keeps no sender of a
+    signal, and tells which one it was only to the parent: of `leader`, which this process has started, alone."""
+    if sample.state not in STOPPED:
+        return None
+    found: dict[str, Any] = {"pid": sample.pid, "signal": "", "tracer": ""}
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        if tracer := int(processes.status(sample.pid)["TracerPid"]):
+            found["tracer"] = f"{processes.status(tracer)['Name']} ({tracer})"
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if told := os.waitid(os.P_PID, leader, os.WSTOPPED | os.WNOHANG | os.WNOWAIT):
+            found["signal"] = signal.Signals(told.si_status).name
+    return found
 
 
 def gpu_computes(pids: Iterable[int]) -> bool:

@@ -34,7 +34,8 @@ def never_end(good_ends: Iterable[float], still_since: Iterable[float | None], m
 
 @dataclass
 class Activity:
-    """Of all processes of a session. `busy`: a thread runs, or waits for a processor or a disk."""
+    """Of all processes of a session, and of those that they have started. `busy`: a thread runs, or waits for a
+    processor or a disk."""
 
     seconds: float = 0.0
     written: int = 0
@@ -67,20 +68,37 @@ class Stillness:
 def look(sessions: Iterable[int]) -> dict[int, Activity]:
     """Without those of which nothing can be seen."""
     wanted, found = set(sessions), dict[int, Activity]()
-    for name in os.listdir("/proc"):
-        if name.isdigit():
+    living = dict(_living())
+    for pid, fields in living.items():
+        session = _session(wanted, living, pid)
+        if session is not None:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-                _add(wanted, found, name)
+                _add(found.setdefault(session, Activity()), pid, fields)
     return found
 
 
-def _add(wanted: set[int], found: dict[int, Activity], pid: str) -> None:
-    fields = _stat(f"/proc/{pid}/stat")
-    session = int(fields[3])
-    if session not in wanted:
-        return
-    activity = found.setdefault(session, Activity())
-    activity.pids.append(int(pid))
+def _living() -> Iterable[tuple[int, list[bytes]]]:
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+                yield int(name), _stat(f"/proc/{name}/stat")
+
+
+def _session(wanted: set[int], living: dict[int, list[bytes]], pid: int) -> int | None:
+    """That of `wanted` which the process is in, or which one that it stems from is in: what a rank starts may lead a
+    session of its own."""
+    met = set[int]()
+    while pid in living and pid not in met:
+        met.add(pid)
+        session = int(living[pid][3])
+        if session in wanted:
+            return session
+        pid = int(living[pid][1])
+    return None
+
+
+def _add(activity: Activity, pid: int, fields: list[bytes]) -> None:
+    activity.pids.append(pid)
     activity.seconds += (int(fields[11]) + int(fields[12])) / TICKS
     try:
         with open(f"/proc/{pid}/io", encoding="ascii") as file:

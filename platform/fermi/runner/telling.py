@@ -44,6 +44,9 @@ def grouped(stalled: Sequence[dict[str, Any]]) -> list[str]:
 
 def where(stalled: dict[str, Any]) -> str:
     at = stalled["at"]
+    if stopped := stalled["stopped"]:
+        by = stopped["signal"] or stopped["tracer"]
+        return f"stopped{f' by {by}' if by else ''}: `kill -CONT {stopped['pid']}` lets it go on"
     if stalled["phase"] == "ending":
         found = "in the teardown"
     elif stalled["in"]:

@@ -18,10 +18,10 @@ from typing import Any
 
 from fermi.probe import give
 from fermi.probe.give import Given
-from fermi.runner import links, ras, stacks, stalls, stillness
+from fermi.runner import links, processes, ras, stacks, stalls, stillness, waits
 from fermi.runner.gpus import Gpus
 from fermi.runner.patience import FLOOR, Patience
-from fermi.runner.pulse import LogFile, Output, Pulse, Sample  # noqa: F401 (for others)
+from fermi.runner.pulse import STOPPED, LogFile, Output, Pulse, Sample  # noqa: F401 (for others)
 from fermi.runner.stalls import Evidence
 
 PERIOD_SECONDS = 1.0
@@ -30,7 +30,8 @@ ANSWER_SECONDS = 0.3
 AGAIN = (2.8, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Seconds from look to look; the last for all that follow."""
 SHOWN = 6
-"""Looks that change a status; later ones do so only where they find something else."""
+NEWS = ("still", "moves", "locked", "timed", "stopped")
+"""Looks that change a status; later ones do so only where they find something else of these."""
 Tell = Callable[[list[dict[str, Any]]], None]
 
 
@@ -140,6 +141,10 @@ class Watch:
             advanced=advanced, active=bool(before.pid) and sample.acts(before),
         )  # fmt: skip
         changed = False
+        if sample.state in STOPPED and before.state in STOPPED:
+            self._stall(one, now, shown=True)
+        elif before.state in STOPPED and one.stall:
+            one.stall.next_at = now
         if one.entry["error"] is None and sample.page and (error := error_of(sample.page.error)):
             one.entry["error"], changed = error, True
         if advanced and one.stall:
@@ -177,8 +182,7 @@ class Watch:
             if stall is None or stall.asked or not (now >= stall.next_at or self._has_come_to_rest(one, now)):
                 continue
             stall.asked, self.read_at = True, now + ANSWER_SECONDS
-            if one.pulse.given and one.sample.pid:
-                stacks.ask(one.sample.pid, one.entry["pid"], one.pulse.given.stacks)
+            one.pulse.ask(now)
 
     @staticmethod
     def _has_come_to_rest(one: Watched, now: float) -> bool:
@@ -210,21 +214,23 @@ class Watch:
             )  # it worked where a look at its main thread does not see it
             return False
         stall.shown = stall.shown or still
-        told = one.entry["stalled"]
-        if not stall.shown or (told and told["still"] == still and stall.looks > SHOWN):
+        told, says = one.entry["stalled"], self._told(stall, evidence, before, still=still)
+        if not stall.shown or (told and stall.looks > SHOWN and not any(told[name] != says[name] for name in NEWS)):
             return False
-        one.entry["stalled"] = self._told(stall, evidence, before, still=still)
+        one.entry["stalled"] = says
         return True
 
     def _evidence(self, one: Watched, found: dict[int, stillness.Activity], now: float) -> Evidence:
         sample = one.pulse.look(now)
         activity = found.get(one.entry["pid"], stillness.Activity())
         main, *others = (stacks.read(one.pulse.given.stacks) if one.pulse.given else None) or [[]]
-        connections, channel = links.look(activity.pids), stalls.channel(sample.pid)
+        connections, channel = links.look(activity.pids), processes.channel(sample.pid, sample.pid)
+        of_probe = (sample.page.answers, sample.page.watches) if sample.page else ()
         said = ras.ask(self.env) if one.stall and one.stall.looks == 1 and stalls.is_in_nccl(sample) else []
         kept = one.stall.evidence.ras if one.stall and one.stall.evidence else []
         return Evidence(
-            sample, activity, main, connections, channel, stacks.beside(others, self.cwd), said or kept
+            sample, activity, main, connections, channel, stacks.beside(others, self.cwd), said or kept,
+            waits.look(sample.pid, activity.pids, of_probe), stalls.stopped_by(sample, one.entry["pid"]),
         )  # fmt: skip
 
     def _told(self, stall: Stall, now: Evidence, before: Evidence | None, *, still: bool) -> dict[str, Any]:
@@ -238,6 +244,8 @@ class Watch:
             "at": stacks.own(now.place, self.cwd), "stack": stacks.short(now.place, self.cwd),
             "threads": now.threads, "ras": now.ras,
             "cpu": round(used / passed, 2) if passed > 0 else None, "state": now.sample.state, "waits": now.channel,
+            "moves": before is None or stalls.moves(before, now), "timed": now.waits.timed, "stopped": now.stopped,
+            "locked": now.waits.locked and before is not None and before.waits == now.waits,
             "links": links.told(now.links, stall.links, now.sample.at),
             "flight": page.trace or None if page and now.sample.waits else None,
         }  # fmt: skip

@@ -80,7 +80,8 @@ STALLED = record(
     since=MOMENT, looked_at=MOMENT, looks=SIZE, still=truth, phase=NAME, step=SIZE,
     **{"in": NAME, "for": SECONDS}, op=record(op=NAME, seq=SIZE, group=NAME, sizes=SIZES), at=TEXT,
     stack=several(TEXT, 16), threads=several(TEXT, 8), cpu=SECONDS, state=NAME, waits=NAME, links=several(_LINK, 16),
-    flight=_FLIGHT, ras=several(TEXT, 24),
+    flight=_FLIGHT, ras=several(TEXT, 24), moves=truth, timed=truth, locked=truth,
+    stopped=record(pid=SIZE, signal=NAME, tracer=NAME),
 )  # fmt: skip
 PULSE = record(
     rank=number(0, 1 << 20, whole=True), at=MOMENT, phase=NAME, step=SIZE, stepped_at=MOMENT, step_seconds=SECONDS,

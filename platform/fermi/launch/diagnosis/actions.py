@@ -36,6 +36,7 @@ class Do(StrEnum):
     # what people do elsewhere
     EDIT_SCRIPT = "EDIT_SCRIPT"
     INSTALL = "INSTALL"
+    CONTINUE_PROCESS = "CONTINUE_PROCESS"
     FREE_DISK = "FREE_DISK"
     ADD_SECRET = "ADD_SECRET"
     ASK_OPERATOR = "ASK_OPERATOR"
@@ -68,6 +69,7 @@ ACTIONS: Mapping[str, Takes] = {
     Do.SEE_TASK: Takes(needs=("task",)),
     Do.EDIT_SCRIPT: Takes(may=("at",)),  # `at`: as in `train.py:88 in forward`
     Do.INSTALL: Takes(needs=("what",), may=("node",)),
+    Do.CONTINUE_PROCESS: Takes(needs=("pid",), may=("node",)),
     Do.FREE_DISK: Takes(needs=("path",), may=("node",)),
     Do.ADD_SECRET: Takes(needs=("secret",)),
     Do.ASK_OPERATOR: Takes(),

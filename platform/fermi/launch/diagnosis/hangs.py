@@ -1,5 +1,6 @@
 """Whether a gang hangs, and because of whom: from what its nodes' runners say of ranks that do not advance. Pure.
 
+    a rank is stopped                               RANK_STOPPED: `kill -CONT` lets it go on
     every living rank is stalled                    a rank that advances, or begins to, is waited for rightly
     ├─ data waits on a connection that is dead      NETWORK_CUT, with the two nodes
     ├─ some are in one collective, some in another  COLLECTIVE_MISMATCH, with those that differ from most
@@ -8,12 +9,17 @@
     ├─ none waits in a collective                   HANG: all are odd
     └─ all others ended with 0                      RANKS_LEFT_BEHIND
 
-What is not proven is HANG_SUSPECTED: an odd rank still computes, sleeps, waits for a disk, or has not begun to step. It
-is told at once, as something to know, and as a warning once it lasts `SUSPICIOUS`.
+A doubt is HANG_SUSPECTED: an odd rank computes, waits for a timer, a disk, a program of its own or a connection, comes
+back from its waits, or has not begun to step. It is told at once, as something to know, as a warning once it lasts
+`SUSPICIOUS`, and never ends anything.
+
+A HANG is certain, so that it may end the attempt, where two proofs agree: all that the others wait for is still, and
+nobody can ever end it (`_Gang.is_deadlock`). Else it is only likely, and told as a warning, until it has lasted as long
+as the past of its project makes one wait (`patience`).
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,18 +27,20 @@ from fermi.launch.diagnosis import Action, Evidence, Finding, Level, Where
 from fermi.launch.diagnosis.actions import Do, take
 from fermi.launch.spec import RankSeen
 
-HANG, SUSPECTED, MISMATCH, CUT, LEFT = (
-    "HANG", "HANG_SUSPECTED", "COLLECTIVE_MISMATCH", "NETWORK_CUT", "RANKS_LEFT_BEHIND",
+HANG, SUSPECTED, MISMATCH, CUT, LEFT, STOPPED = (
+    "HANG", "HANG_SUSPECTED", "COLLECTIVE_MISMATCH", "NETWORK_CUT", "RANKS_LEFT_BEHIND", "RANK_STOPPED",
 )  # fmt: skip
-CODES = (HANG, SUSPECTED, MISMATCH, CUT, LEFT)
+CODES = (HANG, SUSPECTED, MISMATCH, CUT, LEFT, STOPPED)
 ENDING = (HANG, MISMATCH, CUT)
 """Those that end an attempt, where its task asks for that."""
 
 LOOKS = 2
-SLEEPING = 60.0
-"""Seconds after which a rank that sleeps has not just paused."""
 SUSPICIOUS = 600.0
 """Seconds after which a doubt is worth a warning: as long as evaluations and checkpoints take."""
+MIN_PATIENCE, TIMES = 600.0, 3.0
+"""Seconds that what is only likely lasts at least before it is certain; how many times the longest one before."""
+KEPT_WAITING = 45.0
+"""Seconds after which it is told for whom ranks wait that does not stall itself."""
 RETRIES, SILENT, MANY_RETRIES = 2, 4.0, 5
 """Of a connection that is dead: sent again in vain so often, and for so many seconds; or so often that it must have
 been for as long, since each time waits twice as long as the one before."""
@@ -50,11 +58,12 @@ Stalled = Mapping[str, Any]
 @dataclass(frozen=True, slots=True)
 class Site:
     """Where an attempt runs. `names`: of its nodes, by node rank; `addresses`: their node ranks. `patient`: the task
-    itself says how long is too long."""
+    itself says how long is too long. `patience`: else, seconds after which a likely hang is certain."""
 
     names: Sequence[str] = ()
     addresses: Mapping[str, int] = field(default_factory=dict)
     patient: bool = False
+    patience: float = MIN_PATIENCE
 
     def name(self, node_rank: int) -> str:
         return self.names[node_rank] if 0 <= node_rank < len(self.names) else str(node_rank)
@@ -73,6 +82,12 @@ class Verdict:
     ranks: tuple[int, ...] = ()
 
 
+def patience(past: Iterable[float]) -> float:
+    """Seconds after which a likely hang is certain. `past`: how long ranks of this task and its project have stalled
+    and went on after, in seconds."""
+    return max(MIN_PATIENCE, TIMES * max(past, default=0.0))
+
+
 def judge(ranks: Sequence[RankSeen], site: Site, moment: float) -> Verdict | None:
     """None: it goes on, as far as anybody can tell. `moment`: unix seconds."""
     if not any(rank.stalled for rank in ranks):
@@ -84,6 +99,8 @@ def judge(ranks: Sequence[RankSeen], site: Site, moment: float) -> Verdict | Non
     gang = _Gang([rank for rank in living if rank.stalled], living, ended, site, moment)
     if not gang.stalled:
         return None
+    if stopped := gang.stopped():
+        return stopped
     if len(gang.stalled) < len(living):
         return gang.one_works()
     return gang.left_behind() or gang.cut() or gang.mismatch() or gang.hang()
@@ -105,13 +122,26 @@ class _Gang:
 
     # --- the kinds ---
 
+    def stopped(self) -> Verdict | None:
+        """A signal, or a debugger, holds them: whoever waits for them waits rightly."""
+        held = [rank for rank in self.stalled if _of(rank)["stopped"]]
+        if not held:
+            return None
+        by = _of(held[0])["stopped"]
+        pids = [_of(rank)["stopped"]["pid"] or rank.pid for rank in held]
+        more = {"pids": " ".join(str(pid) for pid in pids[:MOST_NAMED] if pid)}
+        more |= {name: by[name] for name in ("signal", "tracer") if by[name]}
+        return self._verdict(STOPPED, held, certain=False, level=Level.FAIL, more=more)
+
     def one_works(self) -> Verdict | None:
         """Some wait for ranks that advance: for very long, that is strange."""
         works = [rank for rank in self.living if not rank.stalled]
         oldest = min(_of(rank)["since"] for rank in self.stalled)
-        if not self.waiting or self.moment - oldest < 3 * SUSPICIOUS:
+        lasts = self.moment - oldest
+        if not self.waiting or lasts < KEPT_WAITING:
             return None
-        return self._verdict(SUSPECTED, works, certain=False, since=oldest, why="works")
+        level = Level.WARN if lasts >= 3 * SUSPICIOUS else Level.INFO
+        return self._verdict(SUSPECTED, works, certain=False, level=level, since=oldest, why="works")
 
     def left_behind(self) -> Verdict | None:
         """What rank 0 has brought to its end is done."""
@@ -130,7 +160,7 @@ class _Gang:
             for link in _of(rank)["links"]
             if _is_dead(link["retries"] or 0, link["seconds"] or 0.0)
         ]
-        if not dead or not all(_looked(rank) for rank in self.stalled):
+        if not dead or not all(_is_still(rank) for rank in self.waiting or self.stalled):
             return None
         pairs = Counter(
             frozenset((here, there))
@@ -210,10 +240,23 @@ class _Gang:
         begun = self.site.patient or any(_of(rank)["step"] for rank in self.stalled) or not meet
         if not begun:
             return self._verdict(SUSPECTED, odd, certain=False, why="starting")
-        if any(_sleeps(rank) for rank in odd) and not self.site.patient and self.moment - self.since < SLEEPING:
-            waits = any(word in _of(rank)["waits"] for rank in odd for word in _CONNECTIONS)
-            return self._verdict(SUSPECTED, odd, certain=False, why="network" if waits else "sleeps")
-        return self._verdict(HANG, odd, certain=True)
+        lasts = self.moment - self.since
+        whys = [why for rank in self.odd if not self.site.patient and (why := _doubt(rank, lasts, self.site))]
+        if whys:
+            return self._verdict(SUSPECTED, odd, certain=False, why=whys[0])
+        if self.site.patient or self.is_deadlock() or lasts >= self.site.patience:
+            return self._verdict(HANG, odd, certain=True)
+        return self._verdict(HANG, odd, certain=False, level=Level.WARN, more={"patience": round(self.site.patience)})
+
+    def is_deadlock(self) -> bool:
+        """Whether the graph of who waits for whom says that nobody can go on, whatever time passes: each rank that the
+        others wait for waits for a lock which only its own threads can release, and all of these wait so, too; or all
+        wait in collectives of all ranks, one of which has ended. Collectives that can never meet: see `mismatch`."""
+        if self.odd:
+            return all(_of(rank)["locked"] and not _of(rank)["moves"] for rank in self.odd)
+        return bool(self.ended) and all(
+            _of(rank)["op"] and _is_of_all(_of(rank)["op"], _of(rank)["in"]) for rank in self.waiting
+        )
 
     # --- what is said of them ---
 
@@ -267,6 +310,10 @@ class _Gang:
             return [take(Do.EDIT_SCRIPT, at=at), *logs]
         if code == MISMATCH:
             return [take(Do.EDIT_SCRIPT, at=at), *logs, take(Do.STOP)]
+        if code == STOPPED:
+            pids = [(rank, _of(rank)["stopped"]["pid"] or rank.pid) for rank in named[:MOST_GROUPS]]
+            at = [(pid, self.site.name(rank.node_rank)) for rank, pid in pids if pid]
+            return [*(take(Do.CONTINUE_PROCESS, pid=pid, node=node) for pid, node in at), *logs]
         if code == SUSPECTED:
             return [*logs, take(Do.WAIT), take(Do.RESTART_FROM_CHECKPOINT), take(Do.RAISE_LIMIT, field="hangSeconds")]
         one_node = self._nodes(nodes) if len(nodes) == 1 and len(self.site.names) > 1 else []
@@ -311,7 +358,8 @@ class _Gang:
 
 _NOTHING: Mapping[str, Any] = {
     "in": "", "still": False, "looks": 0, "since": 0.0, "stack": (), "threads": (), "links": (), "at": "",
-    "state": "", "waits": "", "op": None, "step": None, "flight": None, "ras": (),
+    "state": "", "waits": "", "op": None, "step": None, "flight": None, "ras": (), "moves": False, "timed": False,
+    "locked": False, "stopped": None,
 }  # fmt: skip
 
 
@@ -336,11 +384,20 @@ def _is_still(rank: RankSeen) -> bool:
     return bool(_of(rank)["still"]) and _looked(rank)
 
 
-def _sleeps(rank: RankSeen) -> bool:
-    """Wakes up by itself, some time; or when the other end of its connection, an upload's say, goes on, or a program
-    of its own has ended."""
-    waits = _of(rank)["waits"]
-    return any(word in waits for word in (*_SLEEPS, *_CONNECTIONS)) or waits == CHILD
+def _doubt(rank: RankSeen, lasts: float, site: Site) -> str:
+    """Why a rank that is still may go on all the same. Waiting for a timer, and coming back from waits, are progress
+    however long they last. The other end of a connection, and a program of its own, may be at work where nobody sees
+    it: that is a doubt until it has lasted as long as the project's past makes one wait."""
+    said = _of(rank)
+    if any(word in said["waits"] for word in _SLEEPS) or said["timed"]:
+        return "sleeps"
+    if said["moves"]:
+        return "moves"
+    if lasts >= site.patience:
+        return ""
+    if said["waits"] == CHILD:
+        return "child"
+    return "network" if any(word in said["waits"] for word in _CONNECTIONS) else ""
 
 
 def _place(said: Stalled) -> str:

@@ -1,0 +1,52 @@
+"""A thread of a rank's process that writes down where all its threads are whenever the runner asks. Standard library
+only, Python 3.9 or later.
+
+The runner asks by a moment in the page, and no signal interrupts what the script does: a signal cuts a `write` to a
+pipe short, and ends a `sleep` in C (signal(7), "Interruption of system calls and library functions by signal handlers";
+SA_RESTART changes neither). Nor does anything trace the process: to stop it, as py-spy does by default, cuts a `write`
+short as well.
+
+To answer takes the interpreter. Where a thread keeps it (a loop in C), the runner sends `rank.SIGNAL` to this thread
+alone, and `faulthandler`'s handler writes the stacks without the interpreter (CPython, Modules/faulthandler.c,
+`faulthandler_user`).
+"""
+
+from __future__ import annotations
+
+import _signal  # `signal` is slow to import, and this is by every Python process of a rank
+import _thread
+import faulthandler
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .rank import Pulse
+
+PERIOD = 0.1
+"""Seconds between two looks at whether the runner has asked; each takes two microseconds."""
+
+
+def begin(pulse: Pulse, stacks: int) -> None:
+    """Starts the thread. It ends with the process, or when another process has the page. Not one of `threading`'s, so
+    that the script does not count it. Whatever goes wrong, the rank goes on, and no stacks are told."""
+    try:
+        _thread.start_new_thread(_answer, (pulse, stacks, os.getpid()))
+    except Exception:
+        pass
+
+
+def _answer(pulse: Pulse, stacks: int, pid: int) -> None:
+    try:
+        page = pulse.page
+        # the process's signals go to the script's threads, which wait for them
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals() - {_signal.SIGURG})
+        page.number("answers", _thread.get_native_id())
+        while pulse.mine and page.pid() == pid:
+            asked = page.at("asked_at")
+            if asked != page.at("answered_at"):
+                faulthandler.dump_traceback(stacks, all_threads=True)
+                page.moment("answered_at", asked)
+            time.sleep(PERIOD)
+    except Exception:
+        pass

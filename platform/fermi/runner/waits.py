@@ -1,0 +1,84 @@
+"""What the threads of a rank's processes wait for, from /proc. Standard library only, Python 3.9 or later.
+
+A thread that comes back from a wait shows in its count of voluntary switches: whatever happens to a rank (a timer that
+comes round, bytes that arrive, a program of its own that goes on) wakes a thread of it. Threads of the libraries that
+train wake all the time to look at the network, so they are left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from fermi.runner import processes
+
+RUNTIME = ("gloo_", "pt_gloo", "pt_nccl", "pt_tcpstore", "NCCL", "cuda")
+"""How the names of such threads begin: gloo/transport/tcp/loop.cc, PyTorch's ProcessGroupGloo.cpp, ProcessGroupNCCL.cpp
+and TCPStoreLibUvBackend.cpp, NCCL's init.cc and proxy.cc, CUDA's driver."""
+
+# Number of the system call -> which of its arguments is the limit of the wait, and whether that is an address or whole
+# milliseconds (arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux).
+_FUTEX = {"x86_64": 202, "aarch64": 98}
+_LIMITS = {
+    "x86_64": {202: (3, True), 7: (2, False), 232: (3, False), 281: (3, False), 271: (2, True), 23: (4, True),
+               270: (4, True), 35: (0, True), 230: (2, True)},
+    "aarch64": {98: (3, True), 22: (3, False), 73: (2, True), 72: (4, True), 101: (0, True), 115: (2, True)},
+}  # fmt: skip
+_PRIVATE, _COMMANDS = 128, 127
+_WAITS = (0, 6, 9)  # FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET
+
+
+class Waits(NamedTuple):
+    """`wakes`: how often the threads have come back from a wait, all together; None: that cannot be seen. `locked`:
+    each waits, without a limit, for a lock that only a thread of its own process can release. `timed`: the main thread
+    waits with a limit of time, so it comes round by itself."""
+
+    wakes: int | None = None
+    locked: bool = False
+    timed: bool = False
+
+
+def look(main: int, pids: Iterable[int], leave_out: Collection[int] = ()) -> Waits:
+    """At these processes of a rank; `main`: the process that speaks for it; `leave_out`: threads of the probe."""
+    wakes, locked, seen = 0, True, False
+    try:
+        for pid in pids:
+            for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+                status = processes.status(pid, thread)
+                if thread in leave_out or status["Name"].startswith(RUNTIME):
+                    continue
+                seen, wakes = True, wakes + int(status["voluntary_ctxt_switches"])
+                locked = locked and is_locked(_call(pid, thread))
+        return Waits(wakes if seen else None, seen and locked, is_timed(_call(main, main)))
+    except (OSError, KeyError, ValueError):
+        return Waits()
+
+
+def is_locked(call: list[str], machine: str = os.uname().machine) -> bool:
+    """Whether a thread in this system call, as /proc/<pid>/syscall shows it, waits for a lock of its own process, and
+    with no limit (futex(2))."""
+    if not call or call[0] != str(_FUTEX.get(machine)):
+        return False
+    operation = int(call[2], 16)
+    return operation & _COMMANDS in _WAITS and bool(operation & _PRIVATE) and not is_timed(call, machine)
+
+
+def is_timed(call: list[str], machine: str = os.uname().machine) -> bool:
+    """Whether a thread in this system call waits with a limit of time."""
+    if not call or not call[0].isdigit():  # `running`, or a call of another kernel's
+        return False
+    argument, is_address = _LIMITS.get(machine, {}).get(int(call[0]), (None, True))
+    if argument is None:
+        return False
+    limit = int(call[1 + argument], 16)
+    return limit != 0 if is_address else limit & 0xFFFFFFFF < 1 << 31
+
+
+def _call(pid: int, thread: int) -> list[str]:
+    """Empty where the kernel does not tell."""
+    try:
+        with open(f"/proc/{pid}/task/{thread}/syscall", encoding="ascii") as file:
+            return file.read().split()
+    except OSError:
+        return []
