@@ -202,6 +202,7 @@ def test_what_is_found_in_the_output_ends_an_attempt_that_runs_or_has_failed_and
 
 def stuck(rank, into=""):
     said = {"since": 1000.0, "looks": 2, "still": True, "step": 60, "in": into, "at": "train.py:1 in main"}
+    said |= {"locked": not into}
     return RankSeen(rank, 0, "running", 100 + rank, stalled=said)
 
 
@@ -218,7 +219,16 @@ def test_a_doubt_ends_nothing_and_is_no_reason_until_it_lasts():
     sleeps = RankSeen(1, 0, "running", 101, stalled={**stuck(1).stalled, "waits": "hrtimer_nanosleep"})
     seen = Observation(Phase.RUNNING, True, (stuck(0, "all_reduce"), sleeps))
     assert decide(Facts(State.RUNNING, moment=1012.0, on_hang="restart"), seen) == Decision(Act.WAIT)
-    assert decide(Facts(State.RUNNING, moment=1090.0, on_hang="restart"), seen).cause.code == Reason.HANG
+    later = decide(Facts(State.RUNNING, moment=9000.0, on_hang="restart"), seen)
+    assert (later.act, later.cause.code) == (Act.WAIT, Reason.HANG_SUSPECTED)
+
+
+def test_what_is_likely_is_a_reason_and_ends_nothing_until_it_has_lasted():
+    reads = RankSeen(1, 0, "running", 101, stalled={**stuck(1).stalled, "locked": False})
+    seen = Observation(Phase.RUNNING, True, (stuck(0, "all_reduce"), reads))
+    found = [decide(Facts(State.RUNNING, moment=moment, on_hang="restart"), seen) for moment in (1012.0, 1601.0)]
+    assert [one.act for one in found] == [Act.WAIT, Act.RECORD]
+    assert [one.cause.code for one in found] == [Reason.HANG] * 2
 
 
 def test_who_is_left_behind_by_a_success_is_ended_as_a_success():

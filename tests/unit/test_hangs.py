@@ -16,7 +16,8 @@ def stalled(into="", **more):
         "since": NOW - 12, "looked_at": NOW, "looks": 2, "still": True, "phase": "running", "step": 60, "in": into,
         "at": "train.py:120 in main" if into else "data.py:88 in load_batch", "state": "S", "waits": "futex_wait",
         "stack": ["all_reduce (torch/x.py:1)", "main (train.py:120)"] if into else ["load_batch (data.py:88)"],
-        "op": {"seq": 70, "group": "0", "sizes": [[7]]} if into else None, "links": [],
+        "op": {"seq": 70, "group": "0", "sizes": [[7]]} if into else None, "links": [], "moves": False, "timed": False,
+        "locked": not into, "stopped": None,
     }  # fmt: skip
     return {**said, **more}
 
@@ -54,9 +55,11 @@ def test_the_one_that_is_elsewhere_is_named_with_node_and_line():
 def test_nobody_hangs_while_a_rank_advances_and_in_the_end_it_is_strange():
     ranks = gang(stalled("all_reduce"), None)
     assert judge(ranks, SITE, NOW) is None
-    verdict = judge(ranks, SITE, NOW + 3600)
-    assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.SUSPECTED, False, (1,))
-    told(verdict)
+    for later, level in ((48, Level.INFO), (3600, Level.WARN)):
+        verdict = judge(ranks, SITE, NOW + later)
+        assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.SUSPECTED, False, (1,))
+        assert verdict.finding.level is level
+        told(verdict)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +67,11 @@ def test_nobody_hangs_while_a_rank_advances_and_in_the_end_it_is_strange():
     [
         (stalled(still=False, cpu=1.0), "computes"),
         (stalled(still=False, state="D"), "disk"),
-        (stalled(waits="hrtimer_nanosleep"), "sleeps"),
-        (stalled(waits="do_wait"), "sleeps"),
-        (stalled(waits="wait_woken"), "network"),
+        (stalled(locked=False, waits="hrtimer_nanosleep"), "sleeps"),
+        (stalled(locked=False, timed=True), "sleeps"),
+        (stalled(moves=True), "moves"),
+        (stalled(locked=False, waits="do_wait"), "child"),
+        (stalled(locked=False, waits="wait_woken"), "network"),
     ],
 )
 def test_a_doubt_is_told_as_such_and_becomes_a_warning_when_it_lasts(said, why):
@@ -74,9 +79,61 @@ def test_a_doubt_is_told_as_such_and_becomes_a_warning_when_it_lasts(said, why):
     assert (verdict.finding.code, verdict.finding.level, verdict.certain) == (hangs.SUSPECTED, Level.INFO, False)
     assert verdict.finding.params["why"] == why
     told(verdict)
-    later = judge(gang(stalled("all_reduce"), said), SITE, NOW + 600)
-    assert later.finding.level is (Level.FAIL if why in ("sleeps", "network") else Level.WARN)
-    assert later.certain is (why in ("sleeps", "network"))
+    assert judge(gang(stalled("all_reduce"), said), Site(patience=1800), NOW + 600).finding.level is Level.WARN
+    later = judge(gang(stalled("all_reduce"), said), SITE, NOW + 86_400)
+    assert later.certain is (why in ("child", "network")), "what makes progress never hangs"
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        gang(stalled("all_reduce"), stalled(locked=False, waits="pipe_read")),
+        gang(stalled("barrier"), stalled("barrier")),
+    ],
+)
+def test_what_is_only_likely_ends_nothing_until_it_has_outlasted_the_past(ranks):
+    site = Site(SITE.names, patience=hangs.patience([40, 900]))
+    verdict = judge(ranks, site, NOW)
+    assert (verdict.finding.code, verdict.finding.level, verdict.certain) == (hangs.HANG, Level.WARN, False)
+    told(verdict)
+    assert not judge(ranks, site, NOW + 2600).certain
+    assert judge(ranks, site, NOW + 2700).certain
+
+
+def test_the_patience_is_ten_minutes_or_three_times_the_longest_wait_before():
+    assert [hangs.patience(past) for past in ([], [100], [30, 500])] == [600, 600, 1500]
+
+
+def test_a_lock_that_only_its_own_threads_can_release_is_a_proof_and_so_is_a_rank_that_has_ended():
+    assert judge(gang(stalled("all_reduce"), stalled()), SITE, NOW).certain
+    assert not judge(gang(stalled("all_reduce"), stalled(), stalled(locked=False)), SITE, NOW).certain
+    ended = RankSeen(1, 0, "exited", 101, 0, NOW - 19)
+    assert judge([ended, rank(0, stalled("all_reduce"))], SITE, NOW).certain
+    of_some = {"op": {"seq": 70, "group": "1", "sizes": [[7]]}}
+    assert not judge([ended, rank(0, stalled("all_reduce", **of_some))], SITE, NOW).certain
+
+
+@pytest.mark.parametrize(
+    ("by", "says"),
+    [
+        ({"pid": 712, "signal": "SIGSTOP", "tracer": ""}, "Rank 1 on head-env has been stopped by SIGSTOP for 12 s."),
+        ({"pid": 712, "signal": "", "tracer": "gdb (99)"}, "by gdb (99), which traces it, for 12 s."),
+        ({"pid": None, "signal": None, "tracer": None}, "Rank 1 on head-env has been stopped for 12 s."),
+    ],
+)
+def test_a_rank_that_is_stopped_is_named_at_once_and_ends_nothing(by, says):
+    ranks = gang(stalled("all_reduce"), stalled(looks=1, still=False, state="T", stopped=by), None)
+    verdict = judge(ranks, SITE, NOW)
+    assert (verdict.finding.code, verdict.finding.level, verdict.ranks) == (hangs.STOPPED, Level.FAIL, (1,))
+    assert told(verdict).endswith(says)
+    assert not verdict.certain
+    action = verdict.finding.actions[0]
+    pid = by["pid"] or 101
+    assert (
+        messages.text(f"ACTION_{action.code}", "en", **action.params)[0]
+        == f"Let it go on: `kill -CONT {pid}` on head-env"
+    )
+    assert not judge(ranks, Site(SITE.names, patient=True), NOW + 86_400).certain
 
 
 def test_one_look_is_not_enough():
@@ -145,6 +202,8 @@ def test_a_dead_connection_names_both_of_its_nodes():
     assert (verdict.finding.code, verdict.certain) == (hangs.CUT, True)
     assert [where.node for where in verdict.finding.where] == ["head-env", "other-env"]
     assert "head-env and other-env" in told(verdict)
+    works = stalled("all_reduce", still=False, links=[dead])
+    assert judge(gang(works, stalled("all_reduce")), SITE, NOW).finding.code != hangs.CUT, "it may yet go on"
     busy = {**dead, "retries": 0}
     assert judge(gang(stalled("all_reduce", links=[busy]), stalled("all_reduce")), SITE, NOW).finding.code == hangs.HANG
 

@@ -44,7 +44,8 @@ SEQUENCE = {"op": "all_reduce", "seq": 12, "group": "0", "sizes": [[4, 7]]}
 STALLED = {
     "since": 8.5, "looked_at": 17.0, "looks": 1, "still": True, "phase": "running", "step": 417, "in": "all_reduce",
     "for": 8.4, "op": SEQUENCE, "at": "train.py:120 in step", "stack": ["wait (torch/distributed/x.py:1)"],
-    "threads": ["data.py:7 in refresh"], "ras": ["NCCL version 2.27.3"], "cpu": 0.01,
+    "threads": ["data.py:7 in refresh"], "moves": False, "timed": True, "locked": False,
+    "stopped": {"pid": 7, "signal": "SIGSTOP", "tracer": ""}, "ras": ["NCCL version 2.27.3"], "cpu": 0.01,
     "state": "S", "waits": "futex_wait", "links": [{"peer": "10.0.0.2", "port": 4711, "unacked": 9, "retries": 3,
     "seconds": 4.5}], "flight": {"groups": {"0": {"enqueued": 12, "completed": 11}},
     "last": [{**SEQUENCE, "dtype": "Float", "state": "started"}]},

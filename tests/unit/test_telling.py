@@ -10,7 +10,7 @@ LINK = {"peer": "10.0.0.2", "port": 4711, "unacked": 512, "retries": 4, "seconds
 
 
 def stalled(at: str = "data.py:88 in load_batch", *, still: bool = True, **also: Any) -> dict[str, Any]:
-    about = {"since": 100.0, "looked_at": 112.0, "phase": "running", "in": "", "links": []}
+    about = {"since": 100.0, "looked_at": 112.0, "phase": "running", "in": "", "links": [], "stopped": None}
     return {**about, "at": at, "still": still, **also}
 
 
@@ -49,6 +49,7 @@ def test_while_one_works_the_others_wait_for_it_and_that_is_worth_a_line_after_a
     [
         (stalled(""), "outside of the script"),
         (stalled("", phase="ending"), "in the teardown"),
+        (stalled(stopped={"pid": 7, "signal": "SIGTSTP"}), "stopped by SIGTSTP: `kill -CONT 7` lets it go on"),
         (stalled("", **{"in": "all_reduce"}, links=[LINK]), "in all_reduce, where 10.0.0.2:4711 does not answer"),
     ],
 )

@@ -21,7 +21,9 @@ _COLUMNS = ("id", "name", "state_since", *presenters.WHY)
 
 
 def _hung(looked: Looked) -> Rows:
+    """Not those of whom there is only something to know."""
     rows = Finding.objects.filter(code__in=hangs.CODES, until=None, task__state__in=ACTIVE, attempt=F("task__attempt"))
+    rows = rows.exclude(level=Level.INFO)
     rows = looked.scope.of_projects(rows, "task__project").order_by("since", "pk")
     rows = rows.filter(task__owner=looked.scope.user) if looked.scope.mine else rows
     return rows.values("task_id", "task__name", "code", "params", "since")

@@ -15,7 +15,7 @@ from apps.training.ground.launching import backend_for, handle_for
 from apps.training.models import Attempt, Finding, Task
 from apps.training.states.reasons import Reason
 from fermi.launch.causes import BY_RANKS, RANK_KILLED
-from fermi.launch.diagnosis import explain, rules, tracebacks
+from fermi.launch.diagnosis import explain, hangs, rules, tracebacks
 from fermi.launch.diagnosis.explain import Told
 from fermi.launch.errors import BackendError
 from fermi.launch.spec import JobSpec, RankSeen
@@ -152,5 +152,25 @@ def _note(task: Task, attempt: Attempt, known: Told) -> None:
 
 def reason(task: Task, attempt: Attempt) -> tuple[str, dict[str, Any]] | None:
     """Of a task that ends because its attempts do all alike."""
+    known = {"cause": attempt.outcome, **attempt.outcome_params}
+    if hung := hangs_again(task, attempt):
+        return Reason.HANG_LOOP, {**known, **hung}
     found = loop(task, attempt)
-    return (Reason.CRASH_LOOP, {"cause": attempt.outcome, **attempt.outcome_params, **found}) if found else None
+    return (Reason.CRASH_LOOP, {**known, **found}) if found else None
+
+
+def hangs_again(task: Task, attempt: Attempt) -> dict[str, Any]:
+    """`times`, if the attempt ended by the same verdict on the same line of the script as the one before it: then the
+    script is to blame, and no third attempt finds that out once more."""
+    line = _hung_at(attempt)
+    if line is None or task.spec.get("on_crash_loop", "stop") == "restart":
+        return {}
+    earlier = sorted((one for one in task.attempts.all() if one.number < attempt.number), key=lambda one: -one.number)
+    alike = sum(1 for _ in takewhile(lambda one: _hung_at(one) == line, earlier))
+    return {"times": alike + 1} if alike else {}
+
+
+def _hung_at(attempt: Attempt) -> tuple[str, str] | None:
+    """None: it did not hang, or at no line of the script's, as where a connection is dead."""
+    place = attempt.outcome_params.get("place")
+    return (attempt.outcome, place) if attempt.outcome in hangs.ENDING and isinstance(place, str) else None

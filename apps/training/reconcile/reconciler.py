@@ -223,7 +223,7 @@ def _walk(task: Task, claim: due.Claim, seen: Observation | None) -> timedelta:
         elif seen is None:
             seen = glances.observed([task])[task.pk]
         if attempt and seen and verdicts.may_hang(attempt, seen):
-            facts = replace(facts, site=verdicts.site(task), on_hang=verdicts.on_hang(task))
+            facts = replace(facts, site=verdicts.site(task, seen), on_hang=verdicts.on_hang(task))
             with transitions.owned(task):
                 verdicts.note_hang(task, attempt, hanging_now(facts, seen))
         decision = decide(facts, seen)

@@ -2,8 +2,10 @@
 where that one goes on."""
 
 from itertools import pairwise
+from math import inf
 from typing import Any
 
+from apps.common.clock import now
 from apps.training.drills import runs
 from apps.training.ground import findings, resuming
 from apps.training.ground.launching import cause
@@ -40,11 +42,12 @@ def is_last(task: Task, attempt: Attempt) -> bool:
         return True
     if attempt.outcome == Reason.BAD_LOSS:
         return _rolled_back_enough(task)
-    return bool(crashes.loop(task, attempt))
+    return bool(crashes.hangs_again(task, attempt) or crashes.loop(task, attempt))
 
 
-def site(task: Task) -> hangs.Site:
-    """By what other nodes' connections may name each."""
+def site(task: Task, seen: Observation) -> hangs.Site:
+    """By what other nodes' connections may name each, and how long what is likely is to last before it is certain: the
+    past is only asked for where that has begun to matter."""
     job = JobSpec.from_json(task.spec)
     placed = place(job.nodes, job.master)
     addresses = {
@@ -53,7 +56,10 @@ def site(task: Task) -> hangs.Site:
         for address in (at.node.ip, at.node.host, at.node.address, at.node.hostname)
         if address
     }
-    return hangs.Site([at.node.name for at in placed], addresses, patient=bool(job.hang_seconds))
+    since = min((rank.stalled.get("since") or inf for rank in seen.ranks if rank.stalled), default=inf)
+    past = findings.longest_stalls(task) if now().timestamp() - since >= hangs.MIN_PATIENCE else ()
+    names = [at.node.name for at in placed]
+    return hangs.Site(names, addresses, patient=bool(job.hang_seconds), patience=hangs.patience(past))
 
 
 def on_hang(task: Task) -> str:

@@ -42,6 +42,7 @@ class Reason(StrEnum):
     DRILL_RUNNING = "DRILL_RUNNING"
     PROCESS_SILENT = "PROCESS_SILENT"
     HANG_SUSPECTED = "HANG_SUSPECTED"
+    RANK_STOPPED = "RANK_STOPPED"
     ATTEMPT_UNREADABLE = "ATTEMPT_UNREADABLE"
     # ends of an attempt
     COMPLETED = "COMPLETED"
@@ -74,6 +75,7 @@ class Reason(StrEnum):
     DRILL_FAILED = "DRILL_FAILED"
     # ends of a task that would only fail again
     CRASH_LOOP = "CRASH_LOOP"
+    HANG_LOOP = "HANG_LOOP"
     # the engine does not confirm that an attempt is gone
     STOP_UNCONFIRMED = "STOP_UNCONFIRMED"
 

@@ -22,7 +22,8 @@ class Stalls:
         """As a node's `Save`."""
         stalled = [entry for entry in status["ranks"] if entry["state"] == "running" and entry["stalled"]]
         seconds = max((entry["stalled"]["looked_at"] - entry["stalled"]["since"] for entry in stalled), default=0.0)
-        if seconds < LONG_SECONDS and not all(entry["stalled"]["still"] for entry in stalled):
+        worth_it = seconds >= LONG_SECONDS or any(entry["stalled"]["stopped"] for entry in stalled)
+        if not worth_it and not all(entry["stalled"]["still"] for entry in stalled):
             return True
         groups = grouped(stalled)
         if groups and groups != self._said:
